@@ -171,8 +171,34 @@ def voice(board):
     board.graph("Deliveries to agents", [(rate("ensemble_voice_deliveries_total", "", "kind, result"), "{{kind}} {{result}}")], "ops")
     board.graph("Calls to LiveKit", [(rate("ensemble_voice_livekit_call_duration_seconds_count", "", "method, result"), "{{method}} {{result}}")], "ops")
     board.graph("p95 of calls to LiveKit", [("histogram_quantile(0.95, sum by (le, method) (rate(ensemble_voice_livekit_call_duration_seconds_bucket[$__rate_interval])))", "{{method}}")], "s")
-    board.graph("Webhooks", [(rate("ensemble_voice_webhooks_total", "", "result"), "{{result}}")], "ops")
+    board.graph("Webhooks of LiveKit", [(rate("ensemble_voice_webhooks_total", "", "result"), "{{result}}")], "ops")
+    board.graph("Webhooks to endpoints", [(rate("ensemble_voice_webhook_deliveries_total", "", "endpoint, outcome"), "{{endpoint}} {{outcome}}")], "ops",
+                description="later: not taken, and tried again. expired: dropped.")
+    board.graph("Webhooks that wait", [("max by (endpoint) (ensemble_voice_webhook_deliveries_waiting)", "{{endpoint}}"),
+                                       ("max by (endpoint) (ensemble_voice_webhook_oldest_seconds)", "{{endpoint}}, oldest in s")])
     board.graph("Events from agents", [(rate("ensemble_voice_agent_events_total", "", "type"), "{{type}}")], "ops")
+
+
+def voice_agents():
+    board = Board("ensemble-voice-agent", "Ensemble / voice-agent", "Who talks with people: conversations, load, failures, and how long people wait.")
+    board.row("Agents")
+    board.stat("Agents", "count(ensemble_voice_agent_healthy)")
+    board.stat("That take conversations", "sum(ensemble_voice_agent_healthy)")
+    board.stat("Conversations", "sum(ensemble_voice_agent_jobs)")
+    board.stat("Of those they take", "sum(ensemble_voice_agent_jobs) / sum(ensemble_voice_agent_jobs_max)", "percentunit",
+               steps=[{"color": "green", "value": None}, {"color": "orange", "value": 0.7}, {"color": "red", "value": 0.9}])
+    board.stat("Died / h", "sum(increase(ensemble_voice_agents_silent_total[1h]))", description="Replaced because they had fallen silent.")
+    board.stat("Starts without an agent / h", 'sum(increase(ensemble_voice_starts_total{outcome="agent_unavailable"}[1h]))')
+    board.graph("Conversations", [("sum by (instance) (ensemble_voice_agent_jobs)", "{{instance}}"), ("sum(ensemble_voice_agent_jobs_max)", "all that they take")])
+    board.graph("Load", [("max by (instance) (ensemble_voice_agent_load)", "{{instance}}"), ("min(ensemble_voice_agent_load_max)", "none is taken above")],
+                "percentunit", description="What LiveKit is told, by which it chooses an agent.")
+    board.graph("Conversations that began", [(rate("ensemble_voice_agent_jobs_started_total"), "began"), (rate("ensemble_voice_agent_jobs_failed_total"), "did not start")], "ops")
+    board.row("What people notice")
+    board.graph("Time to the agent", quantiles("ensemble_voice_time_to_agent_seconds", ""), "s")
+    board.graph("Agents sent for again", [(rate("ensemble_voice_agent_redispatches_total"), "all"), (rate("ensemble_voice_agents_silent_total"), "because one had died")], "ops")
+    board.graph("Events from agents", [(rate("ensemble_voice_agent_events_total", "", "type"), "{{type}}")], "ops", description="error: a model that is missing or fails.")
+    board.graph("Calls of tools", [(rate("ensemble_voice_tool_calls_total", "", "tool"), "{{tool}}")], "ops")
+    return board
 
 
 def sessions(board):
@@ -252,6 +278,7 @@ def boards():
             database(board, service)
         process(board, service)
         yield board
+    yield voice_agents()
 
 
 def main():

@@ -23,10 +23,10 @@ CHART = ROOT / "deploy/helm/ensemble"
 SERVICES = {"edge-proxy": 8080, "identity": 8081, "machine-registry": 8082, "session-store": 8083, "orchestrator": 8084, "voice-gateway": 8085}
 BASE = ["--set", "publicBaseUrl=https://ensemble.example.com", "--set", "image.registry=registry.example.com/"]
 # What a service starts without, beside INTERNAL_TOKEN_PREVIOUS.
-OPTIONAL = {"identity": {"KEY_ENCRYPTION_KEY_PREVIOUS"}, "voice-gateway": {"TOOL_BRIDGE_API_KEY", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET"}}
+OPTIONAL = {"identity": {"KEY_ENCRYPTION_KEY_PREVIOUS"}, "voice-gateway": {"TOOL_BRIDGE_API_KEY", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET", "VOICE_WEBHOOKS"}}
 # What the services read as files only.
 SECRETS = {"INTERNAL_TOKEN", "INTERNAL_TOKEN_PREVIOUS", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET",
-           "TOOL_BRIDGE_API_KEY", "KEY_ENCRYPTION_KEY_PREVIOUS", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET"}
+           "TOOL_BRIDGE_API_KEY", "KEY_ENCRYPTION_KEY_PREVIOUS", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET", "VOICE_WEBHOOKS"}
 DIGEST = "sha256:" + "a" * 64
 RENDERINGS = {
     "small-team": ["-f", str(CHART / "values-small-team.yaml")],
@@ -322,8 +322,9 @@ def refuses(checks, tools, minor):
 
 
 def metrics_exist(checks):
-    """Every metric that a dashboard or an alert asks for is one that some service writes."""
-    sources = "\n".join(p.read_text() for folder in ("crates", "services") for p in (ROOT / folder).rglob("*.rs") if "target" not in p.parts)
+    """Every metric that a dashboard or an alert asks for is one that some service, or the voice agent, writes."""
+    written = [p for folder in ("crates", "services") for p in (ROOT / folder).rglob("*.rs") if "target" not in p.parts]
+    sources = "\n".join(p.read_text() for p in [*written, ROOT / "deploy/voice-agent/health.py"])
     sources += "".join(f'"backup_{name}"' for name in re.findall(r"^    gauge (\w+)", (ROOT / "deploy/backup/run.sh").read_text(), re.M))
     asked = {}
     for path in [ROOT / "deploy/prometheus/alerts.yaml", *(ROOT / "deploy/grafana/dashboards").glob("*.json")]:

@@ -99,15 +99,17 @@ async def converse(ctx: JobContext) -> None:
         raise
     if context := job.get("context"):
         inbox.take("context", {"id": "dispatch", **context})
-    working = asyncio.create_task(inbox.run())
+    working = [asyncio.create_task(inbox.run())]
 
     async def stop(_: str = "") -> None:
-        working.cancel()
+        for task in working:
+            task.cancel()
 
     ctx.add_shutdown_callback(stop)
     # From here on nothing that is sent can be lost.
     await ctx.room.local_participant.set_attributes({"voice.ready": "1"})
     await gateway.report({"type": "ready"})
+    working.append(asyncio.create_task(gateway.keep_alive()))
 
 
 def listen(room: rtc.Room, inbox: Inbox, callers: Callers) -> None:
@@ -123,6 +125,13 @@ def listen(room: rtc.Room, inbox: Inbox, callers: Callers) -> None:
 
         room.local_participant.register_rpc_method(f"voice.{kind}", call)
 
+    def alive(invocation: rtc.RpcInvocationData) -> str:
+        """The gateway asks when heartbeats have stopped."""
+        if not callers.is_server(invocation.caller_identity):
+            raise rtc.RpcError(FORBIDDEN, "This method is for the server only.")
+        return '{"ok":true}'
+
+    room.local_participant.register_rpc_method("voice.alive", alive)
     method("text")
     method("say")
     method("context")

@@ -14,101 +14,21 @@ import importlib.metadata
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import e2e_programs as programs
+from e2e_load import killed_agent, many_starts
+from e2e_programs import AGENT, BASE, INTERNAL, VOICE_KEY, Agents, Process, say, start_gateway, until
 from livekit import api, rtc
 from livekit.protocol import agent as worker_protocol
 
-HERE = Path(__file__).resolve().parent
-GATEWAY = os.environ["VOICE_GATEWAY_BIN"]
 URL, KEY, SECRET = (os.environ[f"LIVEKIT_{name}"] for name in ("URL", "API_KEY", "API_SECRET"))
-PORT = int(os.environ.get("VOICE_E2E_PORT", "3040"))
-BASE = f"http://127.0.0.1:{PORT}"
-INTERNAL = f"http://127.0.0.1:{PORT + 1}"
-VOICE_KEY = "voice-key-of-the-end-to-end-story"
-AGENT = f"e2e-agent-{os.getpid()}"
-BEGUN = time.monotonic()
-
-
-def say(what: str) -> None:
-    print(f"[{time.monotonic() - BEGUN:7.2f} s] {what}", flush=True)
-
-
-async def until(what: str, question: Callable[[], Awaitable[Any]], timeout: float = 180.0) -> Any:
-    """Asks until the answer is true; fails when it is not in time."""
-    deadline = time.monotonic() + timeout
-    while True:
-        if answer := await question():
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout:.0f} s: {what}")
-        await asyncio.sleep(0.05)
-
-
-class Process:
-    """A program that the scenario starts and ends."""
-
-    def __init__(self, name: str, command: list[str], more: dict[str, str]) -> None:
-        self.log = open(LOGS / f"{name}.log", "ab")
-        environment = {**os.environ, **more}
-        self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=self.log)
-
-    def kill(self, how: int = signal.SIGKILL) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-            self.process.wait()
-
-
-def start_gateway(data: Path, **more: str) -> Process:
-    variables = {
-        "DATABASE_URL": f"sqlite:{data}/voice.db",
-        "PUBLIC_LISTEN": f"127.0.0.1:{PORT}",
-        "INTERNAL_LISTEN": f"127.0.0.1:{PORT + 1}",
-        "INTERNAL_TOKEN": "internal-token-of-the-end-to-end-story",
-        "VOICE_PUBLIC_KEY": VOICE_KEY,
-        "VOICE_GATEWAY_PUBLIC_URL": BASE,
-        "LIVEKIT_AGENT_NAME": AGENT,
-        "VOICE_DEPARTURE_TIMEOUT_SECONDS": "5",
-        "VOICE_AGENT_JOIN_TIMEOUT_SECONDS": "5",
-        "VOICE_RECONCILE_SECONDS": "3",
-        "VOICE_MAX_SESSIONS_PER_USER": "0",
-        "VOICE_DAILY_SECONDS_PER_USER": "0",
-        # A busy machine acknowledges late.
-        "VOICE_DELIVERY_TIMEOUT_MS": "20000",
-        "RUST_LOG": "info",
-        **more,
-    }
-    return Process("gateway", [GATEWAY], variables)
-
-
-class Agents:
-    """Workers of the reference agent."""
-
-    def __init__(self) -> None:
-        self.running: list[Process] = []
-
-    async def start(self) -> None:
-        port = PORT + 2 + len(list(LOGS.glob("agent-*.log")))
-        name = f"agent-{port}"
-        more = {"LIVEKIT_AGENT_NAME": AGENT, "VOICE_AGENT_MODE": "echo", "VOICE_AGENT_PORT": str(port)}
-        self.running.append(Process(name, [sys.executable, str(HERE / "agent.py"), "start"], more))
-
-        async def registered() -> bool:
-            return "registered worker" in (LOGS / f"{name}.log").read_text(errors="replace")
-
-        await until("the worker registers", registered)
-
-    def kill_all(self) -> None:
-        for agent in self.running:
-            agent.kill()
-        self.running.clear()
 
 
 class Client:
@@ -122,10 +42,14 @@ class Client:
         async with self._http.request(method, BASE + path, json=body, headers=headers) as answer:
             return answer.status, await answer.json(content_type=None)
 
+    async def try_start(self, session: str, key: str | None = None, **more: Any) -> dict[str, Any]:
+        status, answer = await self.call("POST", "/v1/voice/session/start", {"userId": "e2e-user", "sessionId": session, **more}, key)
+        assert status == 200, answer
+        return answer
+
     async def start(self, session: str, key: str | None = None, **more: Any) -> dict[str, Any]:
-        body = {"userId": "e2e-user", "sessionId": session, **more}
-        status, answer = await self.call("POST", "/v1/voice/session/start", body, key)
-        assert status == 200 and answer["allowed"], answer
+        answer = await self.try_start(session, key, **more)
+        assert answer["allowed"], answer
         return answer
 
     async def status(self, started: dict[str, Any]) -> dict[str, Any]:
@@ -321,34 +245,8 @@ async def old_token(client: Client, server: api.LiveKitAPI, started: dict[str, A
     assert (await client.status(started))["endReason"] == "stop_requested"
 
 
-async def killed_agent(client: Client, agents: Agents) -> None:
-    say("6. a killed agent is replaced")
-    started = await client.start("killed-agent")
-    person = Person()
-    await person.join(started)
-    await client.becomes(started, "active", lambda status: status["state"] == "active")
-    await client.context(started, {"open": "lib.rs"})
-    agents.kill_all()
-    await agents.start()
-    await client.becomes(started, "the agent's loss is seen", lambda status: not status["agent"]["ready"])
-    lost = time.monotonic()
-    say("   agent killed with kill -9; loss seen")
-    answer = await client.text(started, "said while there was no agent")
-    assert answer["delivery"] in ("queued", "delivered"), answer
-    await client.becomes(started, "another agent is ready", lambda status: status["agent"]["ready"])
-    say(f"   another one ready {time.monotonic() - lost:.1f} s later")
-
-    async def echoed() -> bool:
-        return person.texts() == ["said while there was no agent"]
-
-    await until("the new agent echoed the text", echoed)
-    status = await client.becomes(started, "context known", lambda status: status["pending"]["deliveredContextVersion"] == 1)
-    assert status["state"] == "active", status
-    await client.stop(started)
-
-
 async def person_leaves(client: Client) -> None:
-    say("7. the person hangs up; another one is cut off")
+    say("8. the person hangs up; another one is cut off")
     started = await client.start("hangs-up")
     person = Person()
     await person.join(started)
@@ -369,7 +267,7 @@ async def person_leaves(client: Client) -> None:
 
 
 async def no_agent(client: Client, agents: Agents, server: api.LiveKitAPI) -> None:
-    say("8. no worker at all")
+    say("9. no worker at all")
     agents.kill_all()
     started = await client.start("no-agent")
     status = await client.becomes(started, "given up", lambda status: status["state"] == "error", 240)
@@ -383,7 +281,7 @@ async def no_agent(client: Client, agents: Agents, server: api.LiveKitAPI) -> No
 
 
 async def restart(client: Client, data: Path, gateway: Process, agents: Agents, http: aiohttp.ClientSession) -> Process:
-    say("9. the gateway is killed in the middle, and comes back")
+    say("10. the gateway is killed in the middle, and comes back")
     await agents.start()
     key = f"e2e-restart-{os.getpid()}"
     started = await client.start("restart", key)
@@ -410,7 +308,7 @@ async def restart(client: Client, data: Path, gateway: Process, agents: Agents, 
 
 
 async def story() -> None:
-    data = LOGS / "data"
+    data = programs.LOGS / "data"
     data.mkdir()
     gateway, agents = start_gateway(data), Agents()
     try:
@@ -423,7 +321,8 @@ async def story() -> None:
             client = Client(http)
             started = await conversation(client, server)
             await old_token(client, server, started)
-            await killed_agent(client, agents)
+            await killed_agent(client, Person(), agents, http)
+            await many_starts(client, Person, agents, http)
             await person_leaves(client)
             await no_agent(client, agents, server)
             gateway = await restart(client, data, gateway, agents, http)
@@ -447,10 +346,10 @@ if __name__ == "__main__":
         asyncio.run(person_apart())
         sys.exit()
     with tempfile.TemporaryDirectory(prefix="ensemble-voice-e2e-") as folder:
-        LOGS = Path(folder)
+        programs.LOGS = Path(folder)
         try:
             asyncio.run(asyncio.wait_for(story(), 1_800))
         except BaseException:
-            for path in sorted(LOGS.glob("*.log")):
+            for path in sorted(programs.LOGS.glob("*.log")):
                 print(f"--- {path.name}", *path.read_text(errors="replace").splitlines()[-40:], sep="\n", flush=True)
             raise

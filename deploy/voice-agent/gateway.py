@@ -30,6 +30,7 @@ class Gateway:
     def __init__(self, job: dict[str, Any], http: aiohttp.ClientSession) -> None:
         gateway = job.get("gateway", {})
         self._events = gateway.get("eventsUrl")
+        self._beat_every = seconds(gateway.get("heartbeatSeconds"))
         self._addresses = Addresses(gateway.get("contextUrl"))
         self._headers = {"Authorization": f"Bearer {gateway.get('token', '')}"}
         self._http = http
@@ -48,6 +49,23 @@ class Gateway:
                 pass
             await asyncio.sleep(min(0.2 * 2**attempt, 5))
         log.warning("the gateway did not take an event of type %s", event["type"])
+
+    async def keep_alive(self) -> None:
+        """Posts heartbeats as often as the gateway wants them, until it wants none any more."""
+        if not self._events or not self._beat_every:
+            return
+        limit = aiohttp.ClientTimeout(total=max(self._beat_every, 1.0))
+        while True:
+            try:
+                async with self._http.post(
+                    self._events, json={"type": "heartbeat"}, headers=self._headers, allow_redirects=False, timeout=limit
+                ) as answer:
+                    if 400 <= answer.status < 500 and answer.status != 429:
+                        # The session is over, or the gateway is older and has no heartbeats.
+                        return
+            except (aiohttp.ClientError, asyncio.TimeoutError):
+                pass
+            await asyncio.sleep(self._beat_every)
 
     async def context(self, message: dict[str, Any]) -> tuple[bytes, int]:
         """The context that a message announces, or a newer one, and its version."""
@@ -91,6 +109,11 @@ class Gateway:
                 if len(body) > most:
                     raise Refused("it is longer than it was announced")
             return bytes(body), stored
+
+
+def seconds(value: object) -> float:
+    """Zero when it is no duration."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else 0.0
 
 
 def length(message: dict[str, Any], most: int) -> int:

@@ -31,12 +31,19 @@ class Jobs:
         self._most, self._load_max, self._clock = most, load_max, clock
         self._begun: dict[str, float] = {}
         self._running = 0
+        self._load = 0.0
+        self._started = self._failed = 0
+        # In a row.
         self._failures = 0
         self._processors: Processors | None = None
 
     def load(self, server: Any) -> float:
         """The load for LiveKit. `load_max` is reached with the last conversation that is allowed."""
         self._running = len(server.active_jobs)
+        self._load = self._loaded()
+        return self._load
+
+    def _loaded(self) -> float:
         if self._load_max >= 1:
             # All of the processors are allowed, and LiveKit sends nothing to a worker whose load is 1.
             return self.share(self._running)
@@ -44,12 +51,19 @@ class Jobs:
             self._processors = Processors()
         return max(self._processors.load(), self.share(self._running))
 
-    def metrics(self) -> str:
-        """What autoscalers and dashboards read (Prometheus' text format)."""
-        return (
-            f"# TYPE ensemble_voice_agent_jobs gauge\nensemble_voice_agent_jobs {self._running}\n"
-            f"# TYPE ensemble_voice_agent_jobs_max gauge\nensemble_voice_agent_jobs_max {self._most}\n"
+    def metrics(self, is_healthy: bool) -> str:
+        """What autoscalers, alerts and dashboards read (Prometheus' text format)."""
+        values = (
+            ("voice_agent_jobs", "gauge", "Conversations.", self._running),
+            ("voice_agent_jobs_max", "gauge", "Conversations that it takes at once.", self._most),
+            ("voice_agent_load", "gauge", "The load that LiveKit is told.", self._load),
+            ("voice_agent_load_max", "gauge", "The load above which it takes no conversation.", self._load_max),
+            ("voice_agent_healthy", "gauge", "1: it is registered and takes conversations.", int(is_healthy)),
+            ("voice_agent_jobs_started_total", "counter", "Conversations that it took.", self._started),
+            ("voice_agent_jobs_failed_total", "counter", "Conversations that it took and that did not start.", self._failed),
         )
+        lines = ("# HELP ensemble_{0} {2}\n# TYPE ensemble_{0} {1}\nensemble_{0} {3}\n".format(*one) for one in values)
+        return "".join(lines)
 
     def share(self, running: int) -> float:
         return self._load_max * running / self._most
@@ -61,8 +75,10 @@ class Jobs:
             identity = identity_of(request.job.metadata)
             await (request.accept(identity=identity) if identity else request.accept())
             self._failures = 0
+            self._started += 1
         except Exception:
             self._failures += 1
+            self._failed += 1
             raise
         finally:
             self._begun.pop(request.id, None)
@@ -112,11 +128,11 @@ def free_port() -> int:
 
 
 async def serve(jobs: Jobs, host: str, port: int, library_port: int) -> None:
-    """Answers 200 on `/` as long as the worker is registered and takes jobs, else 503 with the reason; `/metrics` has how many it does."""
+    """Answers 200 on `/` as long as the worker is registered and takes jobs, else 503 with the reason; `/metrics` has both as numbers."""
     import aiohttp
     from aiohttp import web
 
-    async def healthy(_: web.Request) -> web.Response:
+    async def trouble() -> str | None:
         reason = jobs.trouble()
         if reason is None:
             try:
@@ -126,10 +142,14 @@ async def serve(jobs: Jobs, host: str, port: int, library_port: int) -> None:
                         reason = None if answer.status == 200 else (await answer.text())[:200]
             except (aiohttp.ClientError, TimeoutError):
                 reason = "the worker does not answer"
+        return reason
+
+    async def healthy(_: web.Request) -> web.Response:
+        reason = await trouble()
         return web.Response(status=503, text=reason) if reason else web.Response(text="OK")
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(text=jobs.metrics())
+        return web.Response(text=jobs.metrics(is_healthy=await trouble() is None))
 
     app = web.Application()
     app.add_routes([web.get("/", healthy), web.get("/metrics", metrics)])

@@ -37,10 +37,11 @@ $(VOICE_VENV)-local/.made: deploy/voice-local/requirements.txt deploy/voice-loca
 voice-local: $(VOICE_VENV)-local/.made ## runs the local models at http://127.0.0.1:8096/v1
 	HF_HUB_OFFLINE=1 $(VOICE_VENV)-local/bin/python deploy/voice-local/server.py
 
-test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent, then the page and the terminal (espeak-ng)
+test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent, then the page's by text and by voice, and the terminal's (espeak-ng)
 ifeq ($(LIVEKIT_URL),)
 	@echo "skipped: test-livekit (set LIVEKIT_URL, LIVEKIT_API_KEY and LIVEKIT_API_SECRET; see services/voice-gateway/README.md)"
 else
+	@command -v espeak-ng >/dev/null || { echo "test-livekit needs espeak-ng, which speaks in its stories"; exit 1; }
 	@$(MAKE) --no-print-directory $(VOICE_VENV)/.made
 	$(CARGO) build --locked -p ensemble-voice-gateway
 	VOICE_GATEWAY_BIN=target/debug/ensemble-voice-gateway $(VOICE_VENV)/bin/python deploy/voice-agent/e2e.py

@@ -1,5 +1,6 @@
 """Fetching from a gateway that is not what it should be. Needs aiohttp, as the agent does."""
 
+import asyncio
 import hashlib
 import json
 import sys
@@ -30,7 +31,8 @@ class TestGateway(unittest.IsolatedAsyncioTestCase):
         await site.start()
         self.base = "http://127.0.0.1:%d" % self.runner.addresses[0][1]
         self.http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
-        job = {"gateway": {"contextUrl": self.base + CONTEXT, "eventsUrl": self.base + "/events", "token": "secret"}}
+        gateway = {"contextUrl": self.base + CONTEXT, "eventsUrl": self.base + "/events", "token": "secret", "heartbeatSeconds": 0.01}
+        job = {"gateway": gateway}
         self.gateway = Gateway(job, self.http)
 
     async def asyncTearDown(self):
@@ -90,6 +92,24 @@ class TestGateway(unittest.IsolatedAsyncioTestCase):
         self.body = json.dumps({"id": "t", "seq": 1, "text": text}).encode()
         path = CONTEXT.replace("context", "texts/1")
         self.assertEqual(await self.gateway.text(self.announced(text.encode(), path=path)), text)
+
+    async def until_asked(self, times):
+        while len(self.asked) < times:
+            await asyncio.sleep(0.01)
+
+    async def test_heartbeats_go_on_through_an_outage_and_end_with_the_session(self):
+        beating = asyncio.create_task(self.gateway.keep_alive())
+        for self.status in (200, 503, 429):
+            await asyncio.wait_for(self.until_asked(len(self.asked) + 3), 60)
+        self.status = 401
+        await asyncio.wait_for(beating, 60)
+        self.assertEqual(set(self.asked), {("/events", "Bearer secret")})
+
+    async def test_without_an_interval_there_are_none(self):
+        for given in (None, 0, -1, True, "2"):
+            job = {"gateway": {"eventsUrl": self.base + "/events", "token": "secret", "heartbeatSeconds": given}}
+            await asyncio.wait_for(Gateway(job, self.http).keep_alive(), 60)
+        self.assertEqual(self.asked, [])
 
 
 if __name__ == "__main__":

@@ -42,11 +42,16 @@ class TestJobs(unittest.IsolatedAsyncioTestCase):
         jobs = Jobs(4, 1.0)
         self.assertEqual([jobs.load(SimpleNamespace(active_jobs=[None] * running)) for running in (0, 2, 4)], [0.0, 0.5, 1.0])
 
-    def test_the_number_of_conversations_is_a_metric(self):
+    async def test_conversations_load_and_failures_are_metrics(self):
         jobs = Jobs(4, 1.0)
         jobs.load(SimpleNamespace(active_jobs=[None] * 3))
-        self.assertIn("\nensemble_voice_agent_jobs 3\n", jobs.metrics())
-        self.assertIn("\nensemble_voice_agent_jobs_max 4\n", jobs.metrics())
+        await jobs.take(Request("a", works))
+        with self.assertRaises(RuntimeError):
+            await jobs.take(Request("b", fails))
+        written = jobs.metrics(is_healthy=True).splitlines()
+        for line in ("jobs 3", "jobs_max 4", "load 0.75", "load_max 1.0", "healthy 1", "jobs_started_total 1", "jobs_failed_total 1"):
+            self.assertIn(f"ensemble_voice_agent_{line}", written)
+        self.assertIn("ensemble_voice_agent_healthy 0", jobs.metrics(is_healthy=False).splitlines())
 
     async def test_a_worker_whose_jobs_do_not_start_is_not_healthy(self):
         never = asyncio.Event()
