@@ -7,13 +7,18 @@ use crate::page;
 
 const KEY: &str = "voice-key-of-the-page-story";
 
+/// The name of a story's voice agent, and of its rooms. Two stories may be told at once.
+fn own_name(story: &str) -> String {
+    format!("{story}{}", std::process::id())
+}
+
 /// A server with voice: at the LiveKit of the environment, or at one that does not answer.
-fn server() -> User {
+fn server(story: &str) -> User {
     let or = |name: &str, other: &str| -> &'static str {
         let set = std::env::var_os(name).and_then(|value| value.into_string().ok());
         set.unwrap_or_else(|| other.to_owned()).leak()
     };
-    let own: &'static str = format!("story{}", std::process::id()).leak();
+    let own: &'static str = own_name(story).leak();
     User::new(None)
         .with_variable("VOICE_PUBLIC_KEY", KEY)
         .with_variable("LIVEKIT_URL", or("LIVEKIT_URL", "ws://127.0.0.1:9"))
@@ -27,14 +32,25 @@ fn server() -> User {
 
 #[test]
 fn a_person_talks_about_a_session_in_the_page() {
-    let server = server();
+    let server = server("talk");
     let (_up, url) = up(&server, &["--no-runner"]);
-    page::told("talk", &url, &Place::new(), &[("AGENT_NAME", &format!("story{}", std::process::id()))]);
+    page::told("talk", &url, &Place::new(), &[("AGENT_NAME", &own_name("talk"))]);
+}
+
+#[test]
+fn a_person_talks_about_a_session_by_voice() {
+    if ["LIVEKIT_URL", "VOICE_AGENT_PYTHON"].iter().any(|name| std::env::var_os(name).is_none()) {
+        println!("skipped: talking by voice needs LIVEKIT_URL; see `make test-livekit`");
+        return;
+    }
+    let server = server("speak");
+    let (_up, url) = up(&server, &["--no-runner"]);
+    page::told("speak", &url, &Place::new(), &[("AGENT_NAME", &own_name("speak"))]);
 }
 
 #[test]
 fn the_terminal_leads_to_the_screen_where_one_talks() {
-    let owner = server();
+    let owner = server("address");
     let (_up, url) = up(&owner, &["--no-runner"]);
     let session =
         owner.json(&["session", "create", "--title", "Talk of it"])["session"]["id"].as_str().unwrap().to_owned();
