@@ -61,8 +61,14 @@ async def many_starts(client: Any, person: Callable[[], Any], agents: Agents, ht
     begun = time.monotonic()
 
     async def start(number: int) -> tuple[dict[str, Any], float]:
-        answer = await client.try_start(f"at-once-{number}", userId=f"e2e-user-{number}")
-        return answer, time.monotonic() - begun
+        body = {"userId": f"e2e-user-{number}", "sessionId": f"at-once-{number}"}
+        while True:
+            status, answer = await client.call("POST", "/v1/voice/session/start", body)
+            if status == 200:
+                return answer, time.monotonic() - begun
+            # An overloaded database says so, and callers come again.
+            assert status == 503 and time.monotonic() - begun < 180, answer
+            await asyncio.sleep(0.5)
 
     answers = await asyncio.gather(*(start(number) for number in range(STARTS)))
     allowed = [answer for answer, _ in answers if answer["allowed"]]
@@ -117,11 +123,11 @@ async def many_starts(client: Any, person: Callable[[], Any], agents: Agents, ht
 
 
 async def beats(http: aiohttp.ClientSession) -> bool:
-    return await gateway_metric(http, 'voice_agent_events_total{service="voice-gateway",type="heartbeat"}') > 0
+    return await gateway_metric(http, "voice_agent_events_total", 'type="heartbeat"') > 0
 
 
-async def gateway_metric(http: aiohttp.ClientSession, name: str) -> float:
+async def gateway_metric(http: aiohttp.ClientSession, name: str, label: str = "") -> float:
     async with http.get(f"{INTERNAL}/metrics") as answer:
         lines = (await answer.text()).splitlines()
-    wanted = f"ensemble_{name}"
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{wanted} ", f"{wanted}{{service")))
+    ours = (line for line in lines if line.startswith(f"ensemble_{name}{{") and label in line)
+    return sum(float(line.rpartition(" ")[2]) for line in ours)
