@@ -16,7 +16,7 @@ INTERNAL_TOKEN=$(printf '%032d' 0) DATABASE_URL=$base/$database IDENTITY_RPC_URL
 ask -c "INSERT INTO messages (session_id, seq, id, sender_id, local_id, content, key_epoch, created_at)
     SELECT md5((n / 100)::text)::uuid, n % 100 + 1, gen_random_uuid(), md5('me')::uuid, n::text, repeat('x', 100), 1, now() FROM generate_series(0, 99999) n"
 sum="SELECT count(*), md5(string_agg(messages::text, ',' ORDER BY session_id, seq)) FROM messages"
-columns="SELECT string_agg(attname || attnotnull || attstorage || atthasdef, ',' ORDER BY attname) FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attrelid ="
+columns="SELECT string_agg(concat(attname, attnotnull, attstorage, atthasdef), ',' ORDER BY attname) FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attrelid ="
 before=$(ask -c "$sum" -c "$columns 'messages'::regclass")
 ask -f "$sql"
 [ "$(ask -c "$sum" -c "$columns 'messages_7'::regclass")" = "$before" ] || { echo "FAILED rows or columns are not as before"; exit 1; }
