@@ -27,7 +27,7 @@ PROBLEMS = {
     400: "The call was not understood. Do not repeat it as it is.",
     403: "The person's application does not take calls from here. Say so, and let the person do it themselves.",
     404: "There is no such open request. Read the session for the open ones.",
-    409: "Something else is under way, or another session is open. Ask the person before you try again.",
+    409: "Something else is under way, another session is open, or the page is not in view. Ask the person before you try again.",
     413: "That is too long. Say it in fewer words.",
     429: "That was too often: ten calls a minute. Wait a minute, and talk to the person meanwhile.",
     502: "The session could not be reached, so it may not have been done. Tell the person, and do not repeat it by yourself.",

@@ -69,7 +69,12 @@ export interface ToolsOptions {
   called: (call: Call) => void;
   now?: () => number;
   heldMs?: number;
+  /** Where a message is shown; the document, unless a test says otherwise. */
+  page?: Page;
 }
+
+/** What tells whether anybody can see it. */
+export type Page = Pick<Document, "hidden" | "addEventListener" | "removeEventListener">;
 
 type Body = Record<string, unknown>;
 
@@ -139,8 +144,7 @@ export class PersonTools {
         const { text } = this.#body(payload, ["text"]);
         if (typeof text !== "string" || text.trim() === "") throw new Refusal(400, "`text` is missing.");
         if (text.length > MOST_TEXT) throw new Refusal(413, "`text` is too long.");
-        tell(text, "shown");
-        const outcome = await this.#send(view, text);
+        const outcome = await this.#send(view, text, () => tell(text, "shown"));
         tell(text, outcome === "sent" ? "sent" : "taken back");
         return { outcome };
       }
@@ -183,18 +187,26 @@ export class PersonTools {
   }
 
   /** Shows the text for a while, then sends it once. */
-  async #send(view: FeedView, text: string): Promise<"sent" | "undone"> {
+  async #send(view: FeedView, text: string, shown: () => void): Promise<"sent" | "undone"> {
     if (!view.may.prompt) throw new Refusal(403, "This person may not write in this session.");
     if (this.#held) throw new Refusal(409, "Another message is being shown.");
+    const page = this.#options.page ?? document;
+    if (page.hidden) throw new Refusal(409, "Nobody can see the page, so nobody could take the message back.");
+    let hides = () => {};
     const isKept = await new Promise<boolean>((decided) => {
       const timer = setTimeout(() => decided(true), this.#options.heldMs ?? HELD_MS);
       const undo = () => {
         clearTimeout(timer);
         decided(false);
       };
+      // What is not seen for all of its time is not sent.
+      hides = () => page.hidden && undo();
+      page.addEventListener("visibilitychange", hides);
       this.#held = { undo };
       this.#options.hold({ text, undo });
+      shown();
     }).finally(() => {
+      page.removeEventListener("visibilitychange", hides);
       this.#held = undefined;
       this.#options.hold(undefined);
     });

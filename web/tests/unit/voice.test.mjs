@@ -23,7 +23,7 @@ describe("the person's tools", { timeout: 120_000 }, () => {
   });
   after(() => server?.close());
 
-  let done, view, now, agreed, made, held, calls, shown;
+  let done, view, now, agreed, made, held, calls, shown, page;
   beforeEach(() => {
     [done, calls, shown, held, now, agreed] = [[], [], [], undefined, 1_000_000, true];
     view = { isOpen: true, items: [], open: [], state: { phase: "waiting" }, may: { prompt: true, approve: true, own: true } };
@@ -31,13 +31,18 @@ describe("the person's tools", { timeout: 120_000 }, () => {
       done.push([name, ...given]);
       return Promise.resolve();
     };
+    page = Object.assign(new EventTarget(), { hidden: false });
     const feed = { id: "s1", view: { get: () => view } };
     for (const name of ["prompt", "answer", "interrupt", "resume", "setMode", "setModel"]) feed[name] = record(name);
     made = new tools.PersonTools({
       feed, agentIdentity: "agent_1", hasAgreed: () => agreed, show: (id) => shown.push(id), hold: (one) => (held = one),
-      called: ({ method, about, outcome }) => calls.push(`${method} ${about} ${outcome}`), now: () => now,
+      called: ({ method, about, outcome }) => calls.push(`${method} ${about} ${outcome}`), now: () => now, page,
     });
   });
+  const hide = (hidden) => {
+    page.hidden = hidden;
+    page.dispatchEvent(new Event("visibilitychange"));
+  };
   const call = async (method, body = {}, caller = AGENT) => JSON.parse(await made.call(method, caller, JSON.stringify({ sessionId: "s1", ...body })));
   const refused = (code, calling) => assert.rejects(calling, (error) => error instanceof tools.Refusal && error.code === code);
 
@@ -103,6 +108,32 @@ describe("the person's tools", { timeout: 120_000 }, () => {
     made.end();
     assert.deepEqual(await late, { outcome: "undone" });
     assert.deepEqual(done, []);
+  });
+
+  test("a message that nobody can see is not taken, and one that is hidden within its three seconds is not sent", async () => {
+    mock.timers.enable({ apis: ["setTimeout"] });
+    try {
+      hide(true);
+      await refused(409, call("session.send", { text: "Unseen." }));
+      assert.deepEqual([held, calls.length], [undefined, 1]);
+      assert.match(calls[0], /not done: Nobody can see the page/);
+      hide(false);
+      const sending = call("session.send", { text: "Seen for two seconds." });
+      mock.timers.tick(2_000);
+      hide(true);
+      hide(false);
+      mock.timers.tick(60_000);
+      assert.deepEqual(await sending, { outcome: "undone" });
+      assert.deepEqual([held, done], [undefined, []]);
+      // The one after it is shown and sent as usual, also when the page only tells that it can be seen.
+      const next = call("session.send", { text: "Seen." });
+      hide(false);
+      mock.timers.tick(3_000);
+      assert.deepEqual(await next, { outcome: "sent" });
+      assert.deepEqual(done.map(([, text]) => text), ["Seen."]);
+    } finally {
+      mock.timers.reset();
+    }
   });
 
   test("a message that fails is said to have failed", async () => {
