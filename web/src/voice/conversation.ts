@@ -189,10 +189,7 @@ export class Conversation {
   }
 
   #called(call: Call): void {
-    this.view.update((before) => {
-      const at = before.calls.findIndex(({ id }) => id === call.id);
-      return { ...before, calls: (at < 0 ? [...before.calls, call] : before.calls.with(at, call)).slice(-MOST_CALLS_SHOWN) };
-    });
+    this.view.update((before) => ({ ...before, calls: withCall(before.calls, call) }));
   }
 
   /** Shows what the agent reads on the server, and tells what happens in the session. */
@@ -228,6 +225,12 @@ export class Conversation {
       }
     }
   }
+}
+
+/** The calls so far, with this one in place of what was told of it before. */
+export function withCall(calls: readonly Call[], call: Call): readonly Call[] {
+  const at = calls.findIndex(({ id }) => id === call.id);
+  return (at < 0 ? [...calls, call] : calls.with(at, call)).slice(-MOST_CALLS_SHOWN);
 }
 
 /** The words so far, with this utterance in place of what was understood of it before. */

@@ -86,6 +86,8 @@ export class PersonTools {
   #count = 0;
   #isOver = false;
   #held: { undo: () => void } | undefined;
+  /** The refusal that was told last, while nothing else has been told since. */
+  #refused: { id: number; what: string; times: number } | undefined;
 
   constructor(options: ToolsOptions) {
     this.#options = options;
@@ -99,7 +101,10 @@ export class PersonTools {
     if (!this.#options.hasAgreed()) throw new Refusal(403, "The person has not agreed.");
     this.#count += 1;
     const call: Call = { id: this.#count, method, about: "", outcome: "under way" };
+    let isTold = false;
     const tell = (about: string, outcome: string) => {
+      isTold = true;
+      this.#refused = undefined;
       call.about = about;
       this.#options.called({ ...call, outcome });
     };
@@ -110,7 +115,8 @@ export class PersonTools {
       return answer;
     } catch (error) {
       const refusal = error instanceof Refusal ? error : new Refusal(502, "It could not be done.");
-      tell(call.about, `not done: ${refusal.message}`);
+      if (isTold) tell(call.about, `not done: ${refusal.message}`);
+      else this.#tellRefused(call, refusal);
       throw refusal;
     }
   }
@@ -119,6 +125,15 @@ export class PersonTools {
   end(): void {
     this.#isOver = true;
     this.#held?.undo();
+  }
+
+  /** The same refusal again is the same line with a count, so that refused calls push nothing that was done out of the list. */
+  #tellRefused(call: Call, { code, message }: Refusal): void {
+    const what = code === 429 ? message : `${call.method} ${message}`;
+    const before = this.#refused?.what === what ? this.#refused : { id: call.id, what, times: 0 };
+    this.#refused = { ...before, times: before.times + 1 };
+    const { id, times } = this.#refused;
+    this.#options.called({ ...call, id, outcome: `not done: ${message}${times > 1 ? ` (${times} times)` : ""}` });
   }
 
   #limit(): void {

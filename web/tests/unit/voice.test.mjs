@@ -82,6 +82,26 @@ describe("the person's tools", { timeout: 120_000 }, () => {
     await refused(429, call("session.read"));
   });
 
+  test("a thousand calls over the limit are one line, and push nothing that was done out of the list", async () => {
+    const feed = { id: "s1", view: { get: () => view, subscribe: () => () => {} } };
+    let list = [];
+    const many = new tools.PersonTools({
+      feed, agentIdentity: "agent_1", hasAgreed: () => true, show: () => {}, hold: () => {}, called: (one) => (list = conversation.withCall(list, one)), now: () => now, page,
+    });
+    const ask = (method) => many.call(method, AGENT, JSON.stringify({ sessionId: "s1" }));
+    await ask("session.read");
+    for (let at = 0; at < 9; at++) await refused(404, ask("permission.show"));
+    for (let at = 0; at < 1_000; at++) await refused(429, ask(tools.METHODS[at % 4]));
+    assert.deepEqual(list.map(({ outcome }) => outcome), ["read", "not done: Nothing is asked. (9 times)", "not done: More than 10 calls in a minute. (1000 times)"]);
+    // What is taken after that is a line of its own, and a refusal after it as well.
+    now += 60_000;
+    await ask("session.read");
+    await refused(404, ask("permission.show"));
+    await refused(404, ask("permission.show"));
+    assert.deepEqual(list.slice(3).map(({ outcome }) => outcome), ["read", "not done: Nothing is asked. (2 times)"]);
+    assert.equal(new Set(list.map(({ id }) => id)).size, list.length);
+  });
+
   test("a message is shown for three seconds before it is sent, and not twice at once", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {
