@@ -99,8 +99,8 @@ pub(crate) async fn here(context: &Context, me: &Me, id: SessionId, voice: Clien
             return Err(failure);
         }
     };
-    let Options { input, output, listen, tells_news, keeps, .. } = options;
-    let wishes = Wishes { input, output, listen, tells_news };
+    let Options { input, listen, tells_news, keeps, .. } = options;
+    let wishes = Wishes { plays_file: input.is_some(), listen, tells_news };
     let rules = Rules::agreed(id, agent);
     let sender = live.sender();
     let mut conversation = Conversation::new(live, (voice, gateway_session), (room, rules), out, wishes, after);

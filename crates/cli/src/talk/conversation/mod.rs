@@ -5,7 +5,6 @@ mod calls;
 mod session;
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -41,8 +40,8 @@ const AWAY: Duration = Duration::from_secs(30);
 /// How the person wants it.
 #[derive(Clone, Debug)]
 pub(super) struct Wishes {
-    pub(super) input: Option<PathBuf>,
-    pub(super) output: Option<PathBuf>,
+    /// A file in place of the microphone.
+    pub(super) plays_file: bool,
     /// How long to go on after the file in place of the microphone is over.
     pub(super) listen: Duration,
     pub(super) tells_news: bool,
@@ -54,6 +53,8 @@ pub(super) struct Signals {
     pub(super) terminate: Signal,
     pub(super) hang_up: Signal,
 }
+
+type Events = BoxStream<'static, ensemble_client::Result<VoiceEvent>>;
 
 /// Something on its way, and what becomes of it.
 type Sending<'a> = Pin<Box<dyn Future<Output = Sent> + 'a>>;
@@ -76,7 +77,7 @@ pub(super) struct Conversation<'a> {
     known: Known,
     watch: Watch,
     /// What happens in the voice session. `None`: it is not followed any more.
-    events: Option<BoxStream<'static, ensemble_client::Result<VoiceEvent>>>,
+    events: Option<Events>,
     sending: FuturesUnordered<Sending<'a>>,
     held: Option<Holding>,
     pub(super) state: State,
@@ -108,7 +109,7 @@ impl<'a> Conversation<'a> {
         after: i64,
     ) -> Self {
         let now = Instant::now();
-        let state = State { tells_news: wishes.tells_news, plays_file: wishes.input.is_some(), ..State::default() };
+        let state = State { tells_news: wishes.tells_news, plays_file: wishes.plays_file, ..State::default() };
         Self {
             me: Me { user: live.me.id, key: live.me.key.public_key() },
             title: live.title(),
@@ -139,7 +140,7 @@ impl<'a> Conversation<'a> {
     pub(super) async fn run(&mut self, signals: &mut Signals) -> Result<()> {
         loop {
             self.draw()?;
-            let next = self.next_time();
+            let due = self.next_time();
             let then = tokio::select! {
                 event = self.room.next() => self.in_room(event?).await?,
                 key = self.out.key() => self.keyed(&key?).await?,
@@ -147,12 +148,7 @@ impl<'a> Conversation<'a> {
                     self.in_session(watched?).await?;
                     Then::GoesOn
                 }
-                event = async {
-                    match &mut self.events {
-                        Some(events) => events.next().await,
-                        None => std::future::pending().await,
-                    }
-                } => {
+                event = next(&mut self.events) => {
                     self.on_server(event)?;
                     Then::GoesOn
                 }
@@ -160,7 +156,7 @@ impl<'a> Conversation<'a> {
                     self.sent(sent).await?;
                     Then::GoesOn
                 }
-                () = sleep_until(next.into()) => self.on_time().await?,
+                () = sleep_until(due.into()) => self.on_time().await?,
                 _ = signals.interrupt.recv() => Then::Ends,
                 _ = signals.terminate.recv() => Then::Ends,
                 _ = signals.hang_up.recv() => Then::Ends,
@@ -292,6 +288,14 @@ impl<'a> Conversation<'a> {
         self.out.said(&said)?;
         self.state.said(said);
         Ok(())
+    }
+}
+
+/// The next event. Never, where nothing is followed. Cancel safe.
+async fn next(events: &mut Option<Events>) -> Option<ensemble_client::Result<VoiceEvent>> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
     }
 }
 
