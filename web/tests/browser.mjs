@@ -13,18 +13,25 @@ export const SOON = Number(process.env.SOON || 120_000);
 export const PHONE = { width: 390, height: 844 };
 export const DESK = { width: 1440, height: 900 };
 
+/** How Chromium is started. It refuses to sandbox itself as root, as in containers. */
+export const OPTIONS = {
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-proxy-server", ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
+};
+
 /** `more` are arguments of Chromium. */
 export async function launch(more = []) {
-  const args = ["--no-proxy-server", ...more];
-  // Chromium refuses to sandbox itself as root, as in containers.
-  if (process.getuid?.() === 0) args.push("--no-sandbox");
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args });
+  return chromium.launch({ ...OPTIONS, args: [...OPTIONS.args, ...more] });
 }
 
 /** A page of a person of its own. `faults` fills with what must not happen; `checked` fails when anything has. `server` is where the page
  * may call, when that is not its own origin. */
 export async function person(browser, origin, { server = origin, ...options } = {}) {
-  const context = await browser.newContext({ viewport: DESK, locale: "en-GB", ...options });
+  return watch(await browser.newContext({ viewport: DESK, locale: "en-GB", ...options }), origin, server);
+}
+
+/** The same in a context that is there. */
+export async function watch(context, origin, server = origin) {
   context.setDefaultTimeout(SOON);
   const faults = [];
   await context.exposeBinding("__violated", (_source, what) => faults.push(`policy: ${what}`));

@@ -27,6 +27,11 @@ fn a_person_does_all_of_it_by_keys_alone() {
 }
 
 #[test]
+fn a_person_has_a_browser_that_is_out_of_order() {
+    tell("worn");
+}
+
+#[test]
 fn a_person_begins_on_a_phone() {
     tell("phone");
 }

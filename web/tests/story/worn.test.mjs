@@ -1,0 +1,312 @@
+// A person whose browser keeps nothing, whose clock is wrong, whose keys do not open, and whose sessions are very long.
+//
+// `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe } from "node:test";
+import { chromium } from "playwright-core";
+import { accessible, launch, OPTIONS, person, pictures, watch } from "../browser.mjs";
+import { fill } from "./fill.mjs";
+import { phase, signUp, steps } from "./people.mjs";
+import { ensemble } from "./terminal.mjs";
+
+const origin = new URL(process.env.ENSEMBLE_URL).origin;
+const DAY = 24 * 3_600_000;
+const MANY = 100_000;
+const lineOf = (number) => `line ${number}`;
+
+/** What a terminal knows of a session: its id, and the newest number of its machine. */
+async function known(session) {
+  const { id } = JSON.parse(await ensemble(["session", "show", session, "--json"])).session;
+  const numbers = (await ensemble(["log", session, "--json"])).split("\n").map((line) => JSON.parse(line).body.n ?? 0);
+  return { id, n: Math.max(...numbers) };
+}
+
+/** Puts a record in place of what the page has kept under a name, sealed as the page does. */
+const overwrite = (page, name, value, form) => page.evaluate(async ([at, plain, version]) => {
+  const done = (request) => new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  const db = await done(indexedDB.open(`ensemble ${location.origin} kept`));
+  const key = await done(db.transaction("records").objectStore("records").get("key"));
+  const iv = crypto.getRandomValues(new Uint8Array(12));
+  const bytes = new TextEncoder().encode(JSON.stringify(plain));
+  const data = await crypto.subtle.encrypt({ name: "AES-GCM", iv, additionalData: new TextEncoder().encode(at) }, key, bytes);
+  await done(db.transaction("records", "readwrite").objectStore("records").put({ form: version, iv, data, at: new Date().toISOString() }, at));
+  db.close();
+}, [name, value, form]);
+
+describe("a browser that is out of order, and what is very long", { timeout: 15 * 60_000 }, () => {
+  let browser, me, session, runner, long, filling;
+  before(async () => {
+    browser = await launch();
+    me = await person(browser, origin);
+  });
+  after(async () => {
+    if (session) await ensemble(["stop", session]).catch(() => undefined);
+    runner?.kill();
+    await browser?.close();
+  });
+  const step = steps();
+
+  step("a session that will be long is begun, and filled meanwhile", async () => {
+    const { page, checked } = me;
+    await signUp(page, origin);
+    const one = await ensemble(["claude", "--title", "Long", "--dir", "work", "--detach", "[[say begun]]"]);
+    await page.getByRole("main").getByRole("link", { name: /Long/ }).click();
+    await page.getByRole("log").getByText("begun", { exact: true }).waitFor();
+    await phase(page, "Ready").waitFor();
+    await ensemble(["stop", one]);
+    await phase(page, "Ended").waitFor();
+    long = await known(one);
+    await page.goto(origin);
+    filling = fill(origin, long.id, MANY, long.n);
+    // Who waits for it hears of a failure.
+    filling.catch(() => undefined);
+    checked();
+  });
+
+  step("an agent says a megabyte in one line, and the page goes on", async () => {
+    const { page, checked } = me;
+    session = await ensemble(["claude", "--title", "Wide", "--dir", "work", "--detach", "[[say ready]]"]);
+    await page.getByRole("main").getByRole("link", { name: /Wide/ }).click();
+    await phase(page, "Ready").waitFor();
+    await ensemble(["prompt", session, `[[repeat 1024 ${"w".repeat(1_024)}]]`]);
+    await page.getByRole("log").getByText(/w{1000}/).first().waitFor();
+    await phase(page, "Ready").waitFor();
+    const texts = (await ensemble(["log", session, "--json"])).split("\n").map((line) => JSON.parse(line).body).filter(({ type }) => type === "text");
+    assert.equal(texts.map(({ text }) => text.replaceAll(/[^w]/g, "")).join("").length, 1 << 20);
+    await page.getByLabel("Prompt").fill("[[say after it]]");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
+    await page.reload();
+    await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
+    await accessible(page, "a megabyte in one line");
+    checked();
+  });
+
+  step("as much as a person can send in one line is shown in pieces", async () => {
+    const { page, checked } = me;
+    const { session: talk } = JSON.parse(await ensemble(["session", "create", "--title", "People", "--json"]));
+    // What fits into a message of 1 MiB when it is sealed.
+    await ensemble(["session", "send", talk.id, "-"], "p".repeat(780_000));
+    await page.goto(`${origin}/sessions/${talk.id}`);
+    await page.getByRole("log").getByText(/p{1000}/).first().waitFor();
+    const more = page.getByRole("log").getByRole("button", { name: /^Show more/ });
+    const before = await page.getByRole("log").evaluate((log) => log.innerText.length);
+    await more.click();
+    await page.waitForFunction((length) => document.querySelector("[role=log]").innerText.length > length + 100_000, before);
+    await accessible(page, "a long line of a person");
+    checked();
+  });
+
+  step("a session whose keys do not open says so, in the list and on its page", async () => {
+    const { page, checked } = me;
+    const token = await ensemble(["token"]);
+    const bytes = (length) => Buffer.alloc(length, 7).toString("base64url");
+    const body = { metadata: bytes(80), encryptionKey: bytes(200), contentEpoch: 1 };
+    const answer = await fetch(`${origin}/v1/sessions`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: JSON.stringify(body) });
+    const made = await answer.json();
+    assert.equal(answer.status, 201, JSON.stringify(made));
+    await page.goto(origin);
+    await page.getByRole("main").getByRole("link", { name: /its key is not for this device/ }).click();
+    await page.getByRole("alert").filter({ hasText: /\w+ .*\./ }).first().waitFor();
+    await accessible(page, "a session that does not open");
+    await pictures(page, "worn-keys");
+    // A live one, of which the server gives another key than its own.
+    const { id } = await known(session);
+    await page.route(`${origin}/v1/sessions/${id}`, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), encryptionKey: body.encryptionKey } });
+    });
+    await page.goto(`${origin}/sessions/${id}`);
+    await page.getByRole("alert").filter({ hasText: /\w+ .*\./ }).first().waitFor();
+    await page.unrouteAll();
+    checked();
+  });
+
+  step("a clock that is wrong by a day is said: all is read, links last as long as was chosen, and what the machine refuses says why", async () => {
+    const { context, checked } = me;
+    runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
+    for (const [wrong, said] of [[DAY, /24 h 0 min ahead of the server/], [-DAY, /24 h 0 min behind the server/]]) {
+      const page = await context.newPage();
+      await page.addInitScript((by) => {
+        const Real = Date;
+        globalThis.Date = class extends Real {
+          constructor(...given) {
+            super(...(given.length === 0 ? [Real.now() + by] : given));
+          }
+
+          static now() {
+            return Real.now() + by;
+          }
+        };
+      }, wrong);
+      await page.goto(`${origin}/sessions/${(await known(session)).id}`);
+      await page.getByText(said).waitFor();
+      const words = wrong > 0 ? "from tomorrow" : "from yesterday";
+      await page.getByLabel("Prompt").fill(`[[say ${words}]]`);
+      await page.getByRole("button", { name: "Send" }).click();
+      const log = page.getByRole("log");
+      // A machine takes a prompt that is a day old, and none from the future: a server could have kept it back.
+      if (wrong > 0) await log.locator(".prompt", { hasText: words }).getByText(/not done: It came too late/).waitFor();
+      else await log.getByText(words, { exact: true }).waitFor();
+      // A link lasts as long as was chosen, by the clock of the server that ends it.
+      await page.getByRole("button", { name: "Share" }).click();
+      const dialog = page.getByRole("dialog", { name: "Share this session" });
+      await dialog.getByLabel("Ends").selectOption({ label: "in an hour" });
+      const made = page.waitForRequest((request) => request.url().endsWith("/public-share") && request.method() === "POST");
+      await dialog.getByRole("button", { name: "Make a link" }).click();
+      const { expiresAt } = (await made).postDataJSON();
+      const left = Date.parse(expiresAt) - Date.now();
+      assert.ok(left > 50 * 60_000 && left < 70 * 60_000, `${left} ms are left`);
+      if (wrong > 0) await pictures(page, "worn-clock");
+      // What is signed with a wrong time is refused by the machine, and the page says why.
+      await page.goto(`${origin}/start`);
+      await page.getByRole("button", { name: "Start", exact: true }).and(page.locator(":enabled")).waitFor();
+      await page.getByLabel("Directory").fill(join(homedir(), "work"));
+      await page.getByLabel("Agent").selectOption("claude");
+      await page.getByLabel("First prompt").fill("[[say never]]");
+      await page.getByRole("button", { name: "Start", exact: true }).click();
+      await page.getByRole("alert").getByText(/By the clock of the machine/).waitFor();
+      await page.getByText(said).waitFor();
+      await page.close();
+    }
+    checked();
+  });
+
+  step("what another version of the page has kept does not keep this one from opening", async () => {
+    const { page, checked } = me;
+    await page.goto(origin);
+    await page.getByRole("main").getByRole("link", { name: /Wide/ }).waitFor();
+    const broken = [{ id: "x", nothing: "else" }];
+    for (const form of [2, 1]) {
+      await page.goto("about:blank");
+      await page.goto(`${origin}/icon.svg`);
+      await overwrite(page, "sessions", broken, form);
+      await page.goto(origin);
+      // What has another form is not read. What only says that it has this one fails once, and then is forgotten.
+      const again = page.getByRole("button", { name: "Load it again" });
+      const entry = page.getByRole("main").getByRole("link", { name: /Wide/ });
+      await entry.or(again).waitFor();
+      if (await again.isVisible()) {
+        assert.equal(form, 1, "another form was read");
+        await accessible(page, "a page that has failed");
+        await again.click();
+      }
+      await entry.waitFor();
+    }
+    // The browser tells of the failure, which is what was made.
+    me.faults.splice(0, me.faults.length, ...me.faults.filter((fault) => !/TypeError|favicon\.ico/.test(fault)));
+    checked();
+  });
+
+  step("a full browser says that it keeps nothing, and works", async () => {
+    const full = await person(browser, origin);
+    const { page, context, checked } = full;
+    await page.goto(origin);
+    const make = page.getByRole("button", { name: "Make an account" });
+    await make.waitFor();
+    const cdp = await context.newCDPSession(page);
+    await cdp.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 1 });
+    await make.click();
+    await page.getByRole("alert").getByText("This browser has no room left").waitFor();
+    await accessible(page, "a browser without room");
+    await pictures(page, "worn-full");
+    await cdp.send("Storage.overrideQuotaForOrigin", { origin });
+    await make.click();
+    await page.getByRole("list", { name: "Recovery words" }).waitFor();
+    checked();
+    await context.close();
+    // One that becomes full while its person works.
+    const mine = await me.context.newCDPSession(me.page);
+    await me.page.evaluate(() => {
+      try {
+        for (let at = 0; ; at++) localStorage.setItem(`full ${at}`, "x".repeat(200_000));
+      } catch {
+        // It is full.
+      }
+    });
+    await mine.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 1 });
+    await me.page.goto(`${origin}/sessions/${(await known(session)).id}`);
+    const isSaid = me.page.getByText("This browser has no room to keep what you type.");
+    // Chromium notices a new quota after a while.
+    for (let at = 0; !(await isSaid.isVisible()); at++) {
+      assert.ok(at < 200, "nobody says that nothing is kept");
+      await me.page.getByLabel("Prompt").fill(`[[say without room]] ${"x".repeat(at)}`);
+      await isSaid.waitFor({ timeout: 1_000 }).catch(() => undefined);
+    }
+    await pictures(me.page, "worn-draft");
+    await me.page.getByRole("button", { name: "Send" }).click();
+    const unsent = me.page.getByRole("alert").filter({ hasText: "Not sent: This browser has no room left" });
+    await unsent.waitFor();
+    await mine.send("Storage.overrideQuotaForOrigin", { origin });
+    await unsent.getByRole("button", { name: "Send again" }).click();
+    await me.page.getByRole("log").getByText("without room", { exact: true }).waitFor();
+    await me.page.evaluate(() => localStorage.clear());
+    me.checked();
+  });
+
+  step("a browser that forbids the page to keep anything says so, and reads a public link", async () => {
+    await me.page.getByRole("button", { name: "Share" }).click();
+    const dialog = me.page.getByRole("dialog", { name: "Share this session" });
+    await dialog.getByRole("button", { name: "Make a link" }).click();
+    const address = await dialog.getByLabel("Address", { exact: true }).innerText();
+    const folder = await mkdtemp(join(tmpdir(), "ensemble-forbidden-"));
+    await mkdir(join(folder, "Default"));
+    // As a person chooses it in the settings of Chromium.
+    await writeFile(join(folder, "Default", "Preferences"), JSON.stringify({ profile: { default_content_setting_values: { cookies: 2 } } }));
+    const context = await chromium.launchPersistentContext(folder, OPTIONS);
+    try {
+      const { page, checked } = await watch(context, origin);
+      await page.goto(origin);
+      await page.getByText("This browser does not let the page keep anything.").waitFor();
+      assert.equal(await page.evaluate(() => {
+        try {
+          return localStorage.length >= 0;
+        } catch {
+          return false;
+        }
+      }), false, "the browser keeps something all the same");
+      await accessible(page, "a browser that forbids");
+      await pictures(page, "worn-forbidden");
+      await page.goto(address);
+      await page.getByRole("log").getByText("without room", { exact: true }).waitFor();
+      checked();
+    } finally {
+      await context.close();
+      await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+    }
+  });
+
+  step("a hundred thousand messages: the end is shown soon, and what is above when somebody scrolls", async () => {
+    const { page, checked } = me;
+    await filling;
+    const log = page.getByRole("log");
+    const begun = performance.now();
+    await page.goto(`${origin}/sessions/${long.id}`);
+    await log.getByText(lineOf(MANY), { exact: true }).waitFor();
+    const took = performance.now() - begun;
+    console.log(`the end of ${MANY} messages was shown after ${Math.round(took)} ms`);
+    // Ten times what it may take, and the programs are not optimised.
+    assert.ok(took < 15_000, `${took} ms`);
+    // The newest are read 300 at once, and drawn as somebody scrolls up.
+    for (const number of [MANY - 100, MANY - 250]) {
+      const first = () => log.evaluate((shown) => Math.min(...[...shown.innerText.matchAll(/^line (\d+)$/gm)].map(([, line]) => Number(line))));
+      for (let turns = 0; (await first()) > number; turns++) {
+        assert.ok(turns < 400, `${lineOf(number)} does not come`);
+        await log.hover();
+        await page.mouse.wheel(0, -1_500);
+        await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+      }
+    }
+    await page.getByRole("button", { name: "To the end" }).click();
+    await log.getByText(lineOf(MANY), { exact: true }).waitFor();
+    assert.ok((await page.locator(".turn-item").count()) < 200, "all that was loaded is drawn");
+    checked();
+  });
+});
