@@ -29,7 +29,7 @@ use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::{Route, web};
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
-use ensemble_chassis::process::{ServerSettings, TlsFront, TlsLimits, prepare_connection, raise_file_limit};
+use ensemble_chassis::process::{ServerSettings, TlsFront, prepare_connection, raise_file_limit};
 use ensemble_chassis::{Drain, KeySet, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use tokio::time::timeout;
 
