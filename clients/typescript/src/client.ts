@@ -15,12 +15,25 @@ export interface ClientOptions {
   retryFor?: number;
   /** How long one attempt may take, in milliseconds (default 10,000). A long-poll adds what it asks the server to wait. */
   answerWithin?: number;
+  /** Called when a call begins that the server should answer at once, as for a page that says when it does not. */
+  onCall?: () => CallWatch;
   fetch?: typeof fetch;
+}
+
+/** Hears what becomes of a call. */
+export interface CallWatch {
+  /** An attempt has failed. The call may be repeated. */
+  failed(error: unknown): void;
+  /** It is over, well or not. */
+  over(isAnswered: boolean): void;
 }
 
 /** The largest answer that is read as a whole, in bytes: a run of 10,000 tasks. A limit against a server that is not ours. */
 const LONGEST = 512 * 1_024 * 1_024;
 const NOT_OURS = "Something else than this service answered, as the sign-in page of a network does, or only half an answer came. Try again.";
+
+/** Where no page of HTML is an answer. */
+const IN_JSON = /^\/v\d+\//;
 
 /** These need no token. */
 const WITHOUT_TOKEN = /^\/v1\/(auth$|auth\/challenge$|auth\/links\/[^/]+\/request$|public-sessions\/)/;
@@ -107,13 +120,25 @@ export class Client {
     return WITHOUT_TOKEN.test(path) ? undefined : this.#credential?.bearer(this);
   }
 
-  /** A call with its repetitions. */
   async #whole(request: Request): Promise<Response> {
     const url = new URL(request.url);
-    const path = url.pathname.slice(this.#prefix.length);
     const body = request.body ? await request.text() : undefined;
-    const repeatable = isRepeatable(request.method, path, request.headers, body);
     const held = waitOf(url, body);
+    const watch = held === 0 ? this.#options.onCall?.() : undefined;
+    let isAnswered = false;
+    try {
+      const response = await this.#repeated(request, url, body, held, watch);
+      isAnswered = true;
+      return response;
+    } finally {
+      watch?.over(isAnswered);
+    }
+  }
+
+  /** A call with its repetitions. */
+  async #repeated(request: Request, url: URL, body: string | undefined, held: number, watch: CallWatch | undefined): Promise<Response> {
+    const path = url.pathname.slice(this.#prefix.length);
+    const repeatable = isRepeatable(request.method, path, request.headers, body);
     const end = performance.now() + (this.#options.retryFor ?? 60_000) + held;
     const within = (this.#options.answerWithin ?? 10_000) + held;
     let [renewed, mayHaveHappened] = [false, false];
@@ -131,6 +156,7 @@ export class Client {
         if (mayHaveHappened && request.method === "DELETE" && error instanceof Problem && error.status === 404) {
           return Response.json({ success: true });
         }
+        watch?.failed(error);
         mayHaveHappened ||= isAmbiguous(error);
         const next = again(error, repeatable);
         if (!next) throw error;
@@ -165,8 +191,13 @@ export class Client {
       const response = await this.#fetch(request.url, init);
       if (!response.ok) throw await refusal(response, this.origin);
       const type = response.headers.get("content-type") ?? "";
+      if (isRead && type.startsWith("text/html") && IN_JSON.test(request.url.slice(this.base.length))) {
+        await response.body?.cancel();
+        throw new NoAnswer("foreign", NOT_OURS, true);
+      }
       if (!isRead || !type.includes("json")) return response;
       const bytes = await bounded(response, this.origin);
+      if (bytes.length > 0 && !isJson(bytes)) throw new NoAnswer("foreign", NOT_OURS, true);
       return new Response(bytes.length === 0 ? null : bytes, response);
     } catch (error) {
       if (request.signal.aborted) throw request.signal.reason;
@@ -215,6 +246,16 @@ async function bounded(response: Response, origin: string): Promise<Uint8Array<A
     at += piece.length;
   }
   return whole;
+}
+
+/** Half an answer is none. It is found here, where the call can be repeated. */
+function isJson(bytes: Uint8Array): boolean {
+  try {
+    JSON.parse(new TextDecoder().decode(bytes));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 async function refusal(response: Response, origin: string): Promise<Problem | NoAnswer> {

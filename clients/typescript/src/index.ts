@@ -1,6 +1,6 @@
 // Calls, streams and errors. `./seal`, `./transcript` and `./indexeddb` have the rest.
 
-export { Client, newId, type ClientOptions } from "./client.js";
+export { Client, newId, type CallWatch, type ClientOptions } from "./client.js";
 export {
   BearerCredential,
   DeviceCredential,

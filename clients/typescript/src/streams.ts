@@ -2,7 +2,7 @@
 
 import { createParser } from "eventsource-parser";
 import type { Client } from "./client.js";
-import { isProblem, NoAnswer } from "./errors.js";
+import { isProblem, NoAnswer, Problem } from "./errors.js";
 import { again, pause, sleep } from "./retry.js";
 import type { components } from "./openapi.js";
 
@@ -48,6 +48,8 @@ interface RawEvent {
   id: string | undefined;
   data: string;
 }
+
+const FOREIGN = "Something else than this service answered, as the sign-in page of a network does.";
 
 /** Longer than any event of the service, in characters. */
 const LONGEST_EVENT = 32 * 1_024 * 1_024;
@@ -109,14 +111,22 @@ export async function* followVoice(
 export async function* followHints(client: Client, options: FollowOptions = {}): AsyncGenerator<Hint, void, undefined> {
   for await (const event of follow(client, { path: "/v1/events", marksConnections: true }, options)) {
     if (!event) yield { kind: "all" };
-    else if (event.name === "hint") yield JSON.parse(event.data) as Hint;
+    else if (event.name === "hint") yield parsed(event) as Hint;
   }
 }
 
 const after = (seq: number | undefined): { after?: string } => (seq === undefined ? {} : { after: String(seq) });
 
 const typed = <E extends { event: string }>(event: RawEvent): E =>
-  ({ event: event.name, data: JSON.parse(event.data) }) as unknown as E;
+  ({ event: event.name, data: parsed(event) }) as unknown as E;
+
+function parsed({ data }: RawEvent): unknown {
+  try {
+    return JSON.parse(data);
+  } catch (error) {
+    throw new NoAnswer("foreign", FOREIGN, false, { cause: error });
+  }
+}
 
 /** The events of a source. It ends when nothing more can come or the signal is aborted, and throws when the server refuses to go on. */
 async function* follow(
@@ -135,6 +145,8 @@ async function* follow(
     try {
       const headers = { accept: "text/event-stream", ...source.headers, ...(last !== undefined && { "last-event-id": last }) };
       const response = await client.open(source.path, headers, connection.signal);
+      const type = response.headers.get("content-type") ?? "";
+      if (!type.startsWith("text/event-stream")) throw new NoAnswer("foreign", FOREIGN, false);
       onState?.({ state: "open" });
       if (source.marksConnections) yield undefined;
       for await (const event of read(response, connection, silence, (retry) => (asked = retry))) {
@@ -155,7 +167,9 @@ async function* follow(
       error = caught;
       // The client has dropped the token: the first refusal may be about an old one.
       const isStale = isProblem(caught, "UNAUTHENTICATED") && refusals++ === 0;
-      if (!isStale && !again(caught, true)) throw caught;
+      // A service that fails for a while is waited for: nobody has to open the stream anew.
+      const mayPass = again(caught, true) !== undefined || (caught instanceof Problem && caught.status >= 500);
+      if (!isStale && !mayPass) throw caught;
     } finally {
       signal?.removeEventListener("abort", stop);
       connection.abort();

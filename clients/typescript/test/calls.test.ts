@@ -154,3 +154,18 @@ test("a page of a network, and half an answer, are no answers", async () => {
     });
   }
 });
+
+test("a page of a network and half an answer are asked for again, and who watches hears of it", async () => {
+  const answers: [string, string][] = [["text/html", "<h1>Sign in</h1>"], ["application/json", '{"id":"a'], ["application/json", '{"id":"a"}']];
+  const said: string[] = [];
+  const onCall = () => ({ failed: (error: unknown) => void said.push((error as NoAnswer).why), over: (isAnswered: boolean) => void said.push(String(isAnswered)) });
+  const handler: Handler = (_, response) => {
+    const [type, body] = answers.shift() ?? [];
+    response.writeHead(200, { "content-type": type ?? "" }).end(body);
+  };
+  await using(handler, async ({ url }) => {
+    const client = new Client({ base: url, credential: "t", onCall });
+    assert.equal((await client.data(client.http.GET("/v1/account"))).id, "a");
+    assert.deepEqual(said, ["foreign", "foreign", "true"]);
+  });
+});

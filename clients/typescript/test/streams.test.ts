@@ -150,3 +150,20 @@ test("a stream ends when nothing more can come, or when it is given up", async (
     assert.equal(seen.length, 2);
   });
 });
+
+test("a page of HTML is no open stream, and a server's fault is waited for", async () => {
+  const steps: Step[] = [
+    (response) => void response.writeHead(200, { "content-type": "text/html" }).end("<h1>Sign in</h1>"),
+    (response) => problem(response, 500, "INTERNAL"),
+    (response) => {
+      open(response);
+      response.write(event(1));
+    },
+  ];
+  await connections(steps, async (client) => {
+    const states: string[] = [];
+    const onState = (one: StreamState) => void states.push(one.state === "open" ? "open" : String((one.error as Error | undefined)?.name));
+    assert.deepEqual(await numbers(client, 1, { after: 0, onState }), [1]);
+    assert.deepEqual(states, ["undefined", "NoAnswer", "Problem", "open"]);
+  });
+});
