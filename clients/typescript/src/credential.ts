@@ -45,6 +45,7 @@ export class DeviceCredential implements Credential {
   #create: boolean;
   #token: (Token & { renewAt: number }) | undefined;
   #signingIn: Promise<Token & { renewAt: number }> | undefined;
+  #clockAhead: number | undefined;
 
   /** @param create Whether a key that no account has makes one. Only when a person has asked for a new account. */
   constructor(
@@ -52,6 +53,11 @@ export class DeviceCredential implements Credential {
     create = false,
   ) {
     this.#create = create;
+  }
+
+  /** By how many milliseconds the clock here was ahead of the server's at the newest sign-in. Undefined: there was none. */
+  get clockAhead(): number | undefined {
+    return this.#clockAhead;
   }
 
   async bearer(client: Client): Promise<string> {
@@ -87,6 +93,8 @@ export class DeviceCredential implements Credential {
         const answer = await client.data(client.http.POST("/v1/auth", { body }));
         // The account is there. If it is deleted later, no other one takes its place.
         this.#create = false;
+        const claims = claimsOf(answer.token);
+        if (claims) this.#clockAhead = Date.now() - claims.iat * 1_000;
         return { ...answer, renewAt: begun + renewal(answer) };
       } catch (error) {
         const next = tries < 3 ? again(error, true) : undefined;

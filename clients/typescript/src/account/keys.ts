@@ -111,6 +111,7 @@ export class DeviceKeys {
       throw new Error("The keys came back changed.");
     } catch (error) {
       await store.update(DEVICE, () => undefined).catch(() => undefined);
+      if (error instanceof Refused) throw error;
       throw new Refused("This browser cannot keep keys. Leave the private window or the lockdown mode, or use another browser.", { cause: error });
     }
   }

@@ -4,37 +4,38 @@ import { Refused } from "../errors.js";
 import type { Store } from "./store.js";
 
 const RECORDS = "records";
+const FORBIDDEN = "This browser does not let the page keep anything. Leave the private window, or allow storage for this page.";
+const FULL = "This browser has no room left for what the page keeps. Free some room on the disk, or remove what other pages keep, and try again.";
+const BROKEN = "This browser cannot read what the page has kept. Load the page again; if it stays so, restart the browser.";
+
+export interface IndexedDbOptions {
+  /** The browser has closed the database, as when a person empties its storage. It is opened again when it is needed. */
+  onClosed?: () => void;
+}
 
 export class IndexedDbStore implements Store {
   private constructor(
-    private readonly db: IDBDatabase,
+    private db: Promise<IDBDatabase>,
     private readonly name: string,
+    private readonly options: IndexedDbOptions,
   ) {}
 
   /** @param server The origin of the server whose records these are. */
-  static async open(server: string): Promise<IndexedDbStore> {
+  static async open(server: string, options: IndexedDbOptions = {}): Promise<IndexedDbStore> {
     const name = `ensemble ${server}`;
-    const request = indexedDB.open(name, 1);
-    request.onupgradeneeded = () => request.result.createObjectStore(RECORDS);
-    try {
-      const db = await done(request);
-      // Another tab may want a newer form, or to remove the database.
-      db.onversionchange = () => db.close();
-      return new IndexedDbStore(db, name);
-    } catch (error) {
-      const text = "This browser does not let the page keep anything. Leave the private window, or allow storage for this page.";
-      throw new Refused(text, { cause: error });
-    }
+    const db = connect(name, options);
+    await db;
+    return new IndexedDbStore(db, name, options);
   }
 
   async get<T>(name: string): Promise<T | undefined> {
-    const transaction = this.db.transaction(RECORDS, "readonly");
+    const transaction = await this.#begin("readonly");
     return done(transaction.objectStore(RECORDS).get(name) as IDBRequest<T | undefined>);
   }
 
-  update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void> {
+  async update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void> {
+    const transaction = await this.#begin("readwrite", { durability: "strict" });
     return new Promise((resolve, reject) => {
-      const transaction = this.db.transaction(RECORDS, "readwrite", { durability: "strict" });
       const records = transaction.objectStore(RECORDS);
       const request = records.get(name) as IDBRequest<T | undefined>;
       let failure: unknown;
@@ -49,23 +50,57 @@ export class IndexedDbStore implements Store {
         }
       };
       transaction.oncomplete = () => resolve();
-      transaction.onabort = () => reject(failure ?? transaction.error ?? new Refused("The browser has kept nothing."));
+      transaction.onabort = () => reject(failure ?? explained(transaction.error));
     });
   }
 
   async clear(): Promise<void> {
-    const transaction = this.db.transaction(RECORDS, "readwrite");
+    const transaction = await this.#begin("readwrite");
     await done(transaction.objectStore(RECORDS).clear());
   }
 
   lock<T>(name: string, run: () => Promise<T>): Promise<T> {
     return navigator.locks.request(`${this.name} ${name}`, run) as Promise<T>;
   }
+
+  async #begin(mode: IDBTransactionMode, options?: IDBTransactionOptions): Promise<IDBTransaction> {
+    try {
+      return (await this.db).transaction(RECORDS, mode, options);
+    } catch (error) {
+      // A database that was closed gives no transaction.
+      if (!(error instanceof DOMException && error.name === "InvalidStateError")) throw explained(error);
+      this.db = connect(this.name, this.options);
+      return (await this.db).transaction(RECORDS, mode, options);
+    }
+  }
+}
+
+async function connect(name: string, { onClosed }: IndexedDbOptions): Promise<IDBDatabase> {
+  try {
+    const request = indexedDB.open(name, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(RECORDS);
+    const db = await done(request);
+    // Another tab may want a newer form, or to remove the database.
+    db.onversionchange = () => {
+      db.close();
+      onClosed?.();
+    };
+    db.onclose = () => onClosed?.();
+    return db;
+  } catch (error) {
+    throw error instanceof Refused && error.message === FULL ? error : new Refused(FORBIDDEN, { cause: error });
+  }
+}
+
+/** What the browser's own error means for a person. */
+function explained(error: unknown): Refused {
+  const isFull = error instanceof DOMException && error.name === "QuotaExceededError";
+  return new Refused(isFull ? FULL : BROKEN, { cause: error });
 }
 
 function done<T>(request: IDBRequest<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error ?? new Error("IndexedDB has failed."));
+    request.onerror = () => reject(explained(request.error));
   });
 }
