@@ -1,8 +1,10 @@
 // Runs of tasks whose server can read them and cannot change what a machine does: each task is signed here.
 
+import { uuidV7 } from "../bytes.js";
 import { Refused } from "../errors.js";
-import { newNonce, signTask, type ClearTask } from "../seal/task.js";
+import { newNonce, signTask, type ClearTask, type SessionTask } from "../seal/task.js";
 import type { Account } from "./account.js";
+import { sealedFor } from "./start.js";
 import type { components } from "../openapi.js";
 
 type Schemas = components["schemas"];
@@ -51,4 +53,20 @@ function bodyOf(task: CreateTask, run: CreateRun, keys: ReadonlySet<string>, now
     at: new Date(now).toISOString(),
     expires: new Date(now + GOOD_FOR).toISOString(),
   };
+}
+
+/** A task that is the first turn of a live session: what it does is sealed for its machine, and what is said stays in the session. */
+export interface Turn extends Pick<SessionTask, "provider" | "workingDirectory" | "model" | "title" | "maxCostUsd"> {
+  machineId: string;
+  prompt: string;
+  /** What the agent may do without asking (default `ask`). `bypass` only from a primary device. */
+  mode?: SessionTask["mode"];
+}
+
+/** The members of a run's task that say so. */
+export async function sealTurn(account: Account, { machineId, mode = "ask", ...turn }: Turn): Promise<Pick<CreateTask, "machineId" | "provider" | "sealed" | "session">> {
+  const now = Date.now();
+  const times = { at: new Date(now).toISOString(), expires: new Date(now + GOOD_FOR).toISOString() };
+  const sealed = await sealedFor(account, machineId, { session: true, sessionId: uuidV7(now), mode, ...turn, nonce: newNonce(), ...times });
+  return { machineId, provider: turn.provider as CreateTask["provider"], sealed, session: true };
 }

@@ -31,6 +31,20 @@ const GOOD_FOR = 24 * 3_600_000;
 /** What the machine may take to begin it, in milliseconds. */
 const TIMEOUT = 120_000;
 
+/** A task that is sealed for a machine of the account and signed by this device. */
+export async function sealedFor(account: Account, machineId: string, task: SessionTask): Promise<string> {
+  const { keys, userId } = account;
+  if (task.mode === "bypass" && !(await account.isPrimary())) {
+    throw new Refused("This device is a linked one, and only a primary one starts a session in bypass. Take another mode.");
+  }
+  // A machine that has only just joined is not in a list that was read before.
+  const machine = (await account.own(10_000)).list.machine(machineId) ?? (await account.own(0)).list.machine(machineId);
+  if (!machine) {
+    throw new Refused("This machine has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or link it in the settings.");
+  }
+  return sealTask(JSON.stringify(task), machine.boxKey, userId, machineId, keys.signer);
+}
+
 /** A session that is to begin: signed and sealed, with its id. */
 export class Starting {
   readonly #key = newId();
@@ -43,16 +57,7 @@ export class Starting {
   ) {}
 
   static async prepare(account: Account, start: Start): Promise<Starting> {
-    const { keys, userId } = account;
     const { machineId, mode = "ask" } = start;
-    if (mode === "bypass" && !(await account.isPrimary())) {
-      throw new Refused("This device is a linked one, and only a primary one starts a session in bypass. Take another mode.");
-    }
-    // A machine that has only just joined is not in a list that was read before.
-    const machine = (await account.own(10_000)).list.machine(machineId) ?? (await account.own(0)).list.machine(machineId);
-    if (!machine) {
-      throw new Refused("This machine has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or link it in the settings.");
-    }
     if (!/^(\/|~(\/|$))/.test(start.directory)) throw new Refused("The directory must be a path on the machine that begins with / or with ~/.");
     const now = Date.now();
     const task: SessionTask = {
@@ -67,7 +72,7 @@ export class Starting {
       at: new Date(now).toISOString(),
       expires: new Date(now + GOOD_FOR).toISOString(),
     };
-    const sealed = await sealTask(JSON.stringify(task), machine.boxKey, userId, machineId, keys.signer);
+    const sealed = await sealedFor(account, machineId, task);
     return new Starting(account, start, task.sessionId, sealed);
   }
 

@@ -9,9 +9,11 @@ import { asObject } from "./ring.js";
 
 const PURPOSE = "ensemble-task-v1";
 
-/** A task that begins a live session. A machine does nothing when it does not know a member. */
+/** A task that begins a live session, or is its first turn. A machine does nothing when it does not know a member. */
 export interface SessionTask {
-  session: "start";
+  session: "start" | true;
+  /** What the agent is to do. Only of a first turn. */
+  prompt?: string;
   /** A UUID of version 7 that the signer chooses. */
   sessionId: string;
   provider: string;
@@ -20,6 +22,8 @@ export interface SessionTask {
   mode: "ask" | "edit" | "plan" | "bypass";
   model?: string;
   title?: string;
+  /** When the session has cost so much, its people are asked before another turn begins. */
+  maxCostUsd?: number;
   /** 16 random bytes. The machine does nothing else under the same one. */
   nonce: string;
   /** The signer's clock, RFC 3339. */
