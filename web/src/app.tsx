@@ -6,6 +6,7 @@ import { whenSignedOut } from "./base/signed-out.ts";
 import { useStore } from "./base/store.ts";
 import { useTitle } from "./base/title.ts";
 import { account, open } from "./data/account.ts";
+import { connection } from "./data/connection.ts";
 import { followAccount } from "./data/sessions.ts";
 import { Home } from "./home/home.tsx";
 import { Machines } from "./machines/machines.tsx";
@@ -37,8 +38,9 @@ function Own() {
   useEffect(() => {
     void open();
   }, []);
-  if (state.state === "loading") return null;
+  if (state.state === "loading") return <Opening />;
   if (state.state === "failed") return <Failed text={state.text} />;
+  if (state.state === "emptied") return <Emptied />;
   if (state.state === "none") return <Welcome />;
   return <Open key={`${state.userId} ${language}`} />;
 }
@@ -65,10 +67,30 @@ function Open() {
   );
 }
 
+/** Most open at once: only what lasts shows itself. */
+function Opening() {
+  const { isLost } = useStore(connection);
+  if (!isLost) return null;
+  return (
+    <Frame title="Your account is not open yet" lead="This browser has its keys. What they open is asked of the server, and comes as soon as that answers: nothing has to be loaded again.">
+      <div className="list" role="status" aria-label="Opening"><div className="skeleton" /></div>
+    </Frame>
+  );
+}
+
 function Failed({ text }: { text: string }) {
   return (
     <Frame title="Your account cannot be opened" lead={text}>
       <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Try again</button></div>
+    </Frame>
+  );
+}
+
+function Emptied() {
+  return (
+    <Frame title="This browser has forgotten your account" lead="What the page kept here was removed, its keys among it: a person can do that in the browser’s settings, and a browser does it when the disk is full. Your sessions are as they were.">
+      <p>Add this browser anew from a device that you use, or bring the account back with its recovery words. Remove the old entry of this browser in the settings.</p>
+      <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Begin again</button></div>
     </Frame>
   );
 }

@@ -2,6 +2,7 @@
  * Says what this browser cannot do here. Over plain HTTP at any address but loopback a browser has no cryptography
  * (Secure Contexts, section 3), so there is no account that could be made, and no form to make one.
  */
+import { element } from "./element.ts";
 
 /** What is missing, in words. Empty: everything is there. */
 export function missing(): string[] {
@@ -10,13 +11,6 @@ export function missing(): string[] {
   else if (!("subtle" in crypto)) found.push("cryptography (WebCrypto)");
   if (!("indexedDB" in window)) found.push("a place to keep keys (IndexedDB)");
   return found;
-}
-
-function element(name: string, text: string, ...children: Node[]): HTMLElement {
-  const made = document.createElement(name);
-  made.textContent = text;
-  made.append(...children);
-  return made;
 }
 
 /** Shows the one page that says it. */

@@ -3,12 +3,23 @@
  * for a server elsewhere, and names it in `/server.json`. Nothing else can: no query and no fragment.
  */
 const OWN_COMPUTER = new Set(["127.0.0.1", "localhost", "[::1]"]);
-const WITHIN_MS = 30_000;
+const WITHIN_MS = 5_000;
 /** What this origin named the last time, for when it does not answer. */
 const LAST = "server";
 
-/** A service worker has none, and without a connection nothing to ask the server for. */
-const { localStorage: storage } = globalThis as { localStorage?: { getItem(name: string): string | null; setItem(name: string, value: string): void } };
+interface Texts {
+  getItem(name: string): string | null;
+  setItem(name: string, value: string): void;
+}
+
+/** A service worker has none, and without a connection nothing to ask the server for. A browser may forbid it. */
+function storage(): Texts | undefined {
+  try {
+    return (globalThis as { localStorage?: Texts }).localStorage;
+  } catch {
+    return undefined;
+  }
+}
 
 let found: string | undefined;
 
@@ -29,11 +40,37 @@ export async function findServer(): Promise<void> {
   }
   try {
     found = (await named()) ?? location.origin;
-    storage?.setItem(LAST, found);
   } catch (error) {
-    if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
-    if (!storage) throw error;
-    found = storage.getItem(LAST) ?? location.origin;
+    // Nobody has answered.
+    const isAway = error instanceof TypeError || error instanceof DOMException;
+    found = isAway ? kept() : undefined;
+    if (found === undefined) throw isAway ? new Error("The server does not answer", { cause: error }) : error;
+    return;
+  }
+  try {
+    storage()?.setItem(LAST, found);
+  } catch {
+    // It is full. The address is asked for again each time.
+  }
+}
+
+/** What this origin named before. Where nothing can be kept, nobody knows. */
+function kept(): string | undefined {
+  try {
+    return storage()?.getItem(LAST) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const NOT_OURS = "Something else than the server answers, as the sign-in page of a network does";
+
+function addressIn(text: string): string | undefined {
+  try {
+    const { server } = JSON.parse(text) as { server?: unknown };
+    return typeof server === "string" ? server : undefined;
+  } catch {
+    return undefined;
   }
 }
 
@@ -41,10 +78,11 @@ export async function findServer(): Promise<void> {
 async function named(): Promise<string | undefined> {
   const answer = await fetch("/server.json", { cache: "no-store", redirect: "error", signal: AbortSignal.timeout(WITHIN_MS) });
   if (answer.status === 404) return undefined;
-  if (!answer.ok) throw new Error(`/server.json was answered with status ${answer.status}`);
-  const said = ((await answer.json()) as { server?: unknown }).server;
-  if (typeof said !== "string" || !URL.canParse(said)) throw new Error("/server.json names no server");
+  if (!answer.ok) throw new Error(`The server answers with a fault (status ${answer.status})`);
+  const text = await answer.text();
+  const said = addressIn(text);
+  if (said === undefined || !URL.canParse(said)) throw new Error(NOT_OURS);
   const url = new URL(said);
-  if (!/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) throw new Error("/server.json names no server");
+  if (!/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) throw new Error(NOT_OURS);
   return url.href.replace(/\/$/, "");
 }

@@ -1,6 +1,7 @@
 /** Times, sizes and sums as people read them. */
 
 import { look } from "./look.ts";
+import { serverNow } from "./server-clock.ts";
 
 function formats(chosen: string) {
   const language = chosen === "" ? undefined : chosen;
@@ -24,7 +25,7 @@ export function clock(at: string, now = new Date()): string {
 }
 
 /** How long ago, as in "5 min. ago"; after a week the day. */
-export function ago(at: string, now = Date.now()): string {
+export function ago(at: string, now = serverNow()): string {
   const time = new Date(at).getTime();
   if (Number.isNaN(time)) return "";
   const seconds = Math.round((now - time) / 1_000);

@@ -1,11 +1,13 @@
 /** The account of this browser. */
-import { mayPass } from "@ensemble/client";
 import { Account, join, type NewWords, recover, type Recovering } from "@ensemble/client/account";
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
 import { server } from "../base/server.ts";
+import { setClockAhead } from "../base/server-clock.ts";
 import { Store } from "../base/store.ts";
 import { tellSignedOut } from "../base/signed-out.ts";
+import { onCall, onTrying } from "./connection.ts";
 import { textOf } from "./failure.ts";
+import { keepTrying, mayHeal } from "./keep-trying.ts";
 import { forgetAll, keep, recall } from "./kept.ts";
 import { endPushes } from "./push.ts";
 
@@ -16,6 +18,8 @@ export type AccountState =
   | { state: "loading" }
   | { state: "none" }
   | { state: "failed"; text: string }
+  /** What this browser kept was removed while the page was open. */
+  | { state: "emptied" }
   | { state: "ready"; userId: string; fingerprint: string; role: Role };
 
 export const account = new Store<AccountState>({ state: "loading" });
@@ -24,8 +28,25 @@ let opened: Account | undefined;
 let store: Promise<IndexedDbStore> | undefined;
 
 function kept(): Promise<IndexedDbStore> {
-  store ??= IndexedDbStore.open(server());
+  store ??= IndexedDbStore.open(server(), { onClosed: () => void look() }).catch((error: unknown) => {
+    store = undefined;
+    throw error;
+  });
   return store;
+}
+
+/** Whether this browser still has the keys of the account that is open. Without them nothing outlives a reload. */
+async function look(): Promise<void> {
+  const { state } = account.get();
+  if (!opened || state !== "ready") return;
+  const found = await kept().then(Account.stored, () => undefined);
+  if (opened && found?.publicKey !== opened.keys.publicKey) account.set({ state: "emptied" });
+}
+
+if (typeof document !== "undefined") {
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) void look();
+  });
 }
 
 /** The account that is open. Screens that need one are shown only then. */
@@ -34,21 +55,27 @@ export function mine(): Account {
   return opened;
 }
 
-/** Opens the account of this browser, if it has one. */
+/** Opens the account of this browser, if it has one. Where the server does not answer it is tried on. */
 export async function open(): Promise<void> {
-  try {
-    const found = await Account.open({ base: server(), store: await kept() });
+  const over = new AbortController();
+  const trying = onTrying();
+  const failed = (error: unknown): void => {
+    if (mayHeal(error)) return trying.failed(error);
+    account.set({ state: "failed", text: textOf(error) });
+    over.abort();
+  };
+  await keepTrying(async () => {
+    const found = await Account.open({ base: server(), store: await kept(), onCall });
     if (found) await show(found);
     else account.set({ state: "none" });
-  } catch (error) {
-    account.set({ state: "failed", text: textOf(error) });
-  }
+  }, failed, over.signal);
+  trying.over(true);
 }
 
 /** Makes a new account with this browser as its first device. Its recovery words are for a person to write down, and in force once
  * they are confirmed. */
 export async function create(name: string): Promise<NewWords> {
-  const made = await Account.create({ base: server(), store: await kept(), name });
+  const made = await Account.create({ base: server(), store: await kept(), name, onCall });
   // Without leave a browser may forget what a page keeps when the disk is full.
   await navigator.storage?.persist?.().catch(() => false);
   opened = made;
@@ -62,7 +89,7 @@ export async function enter(): Promise<void> {
 
 /** Asks to become a device of an account that is used elsewhere. `onDigits` gets what a person types at the other device. */
 export async function joinAccount(address: string, name: string, onDigits: (digits: string) => void, signal: AbortSignal): Promise<void> {
-  const joining = await join(address, { store: await kept(), name });
+  const joining = await join(address, { store: await kept(), name, onCall });
   if (signal.aborted) return;
   onDigits(joining.digits);
   opened = await joining.finished(signal);
@@ -71,7 +98,7 @@ export async function joinAccount(address: string, name: string, onDigits: (digi
 
 /** Finds the account of recovery words. Nothing is changed yet. */
 export async function findAccount(words: string, name: string): Promise<Recovering> {
-  return recover(words, { base: server(), store: await kept(), name });
+  return recover(words, { base: server(), store: await kept(), name, onCall });
 }
 
 /** Makes this browser a primary device of the account that was found, and removes the devices that are lost. */
@@ -93,10 +120,17 @@ export async function setDisplayName(displayName: string): Promise<void> {
 
 /** Removes this browser from the account where it can, and wipes its keys. */
 export async function signOut(): Promise<void> {
-  await mine().devices.leave();
+  const found = mine();
+  // What is wiped now was not taken away.
+  opened = undefined;
+  try {
+    await found.devices.leave();
+  } catch (error) {
+    opened = found;
+    throw error;
+  }
   await Promise.all([forgetAll(), endPushes()].map((done) => done.catch(() => undefined)));
   tellSignedOut();
-  opened = undefined;
 }
 
 /** What was known of an account without asking the server. */
@@ -108,10 +142,13 @@ async function show(found: Account): Promise<void> {
   if (known?.value.userId === found.userId) {
     opened = found;
     account.set(known.value);
-    // Meanwhile it is read anew. Without a connection what was known stays.
-    void readMe(found).catch((error: unknown) => {
-      if (!mayPass(error)) account.set({ state: "failed", text: textOf(error) });
-    });
+    // Meanwhile it is read anew. Without a server what was known stays.
+    const over = new AbortController();
+    void keepTrying(() => readMe(found), (error) => {
+      if (mayHeal(error)) return;
+      account.set({ state: "failed", text: textOf(error) });
+      over.abort();
+    }, over.signal);
   } else {
     await readMe(found);
   }
@@ -122,6 +159,7 @@ async function show(found: Account): Promise<void> {
 async function readMe(found: Account): Promise<void> {
   const [fingerprint, isPrimary] = [await found.fingerprint(), await found.isPrimary()];
   opened = found;
+  setClockAhead(found.credential.clockAhead);
   const me: Me = { state: "ready", userId: found.userId, fingerprint, role: isPrimary ? "primary" : "linked" };
   const before = account.get();
   if (before.state !== "ready" || before.fingerprint !== fingerprint || before.role !== me.role) account.set(me);

@@ -1,4 +1,8 @@
-/** Whether the stream of the account is open. A loss shows only after a while, because most heal at once. */
+/**
+ * Whether the server answers: the stream of the account is open, and no call waits in vain. A loss shows only after a while, because
+ * most heal at once.
+ */
+import { type CallWatch, NoAnswer, Problem } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 
 const QUIET_MS = 2_000;
@@ -7,27 +11,127 @@ export interface Connection {
   isLost: boolean;
   /** When what is shown was true; absent while that is not known. */
   since: string | undefined;
+  /** What happened. */
+  what: string;
+  /** What a person can do about it. */
+  todo: string;
 }
 
-export const connection = new Store<Connection>({ isLost: false, since: undefined });
+/** What happened and what to do, in words that other tabs can be told. */
+export type Why = Pick<Connection, "what" | "todo">;
 
+const SILENT: Why = { what: "The server does not answer", todo: "It may be busy, or the network drops what is sent." };
+const NONE: Connection = { isLost: false, since: undefined, ...SILENT };
+export const connection = new Store<Connection>(NONE);
+
+export function whyOf(error: unknown): Why {
+  if (error instanceof NoAnswer) {
+    if (error.why === "timeout") return SILENT;
+    if (error.why === "unreachable") return { what: "No connection to the server", todo: "Look whether this device is online." };
+    return { what: "Something else than the server answers", todo: "Where a network wants a sign-in, do that in another tab; else tell who runs the server." };
+  }
+  if (error instanceof Problem) {
+    if (error.status === 503 || error.status === 429) return { what: "The server is busy or starts", todo: "Wait a moment." };
+    if (error.status >= 500) return { what: `The server has a fault (${error.status})`, todo: "If it lasts, tell who runs the server." };
+    return { what: "The server refuses this browser", todo: error.message };
+  }
+  return { what: "The server answers what this page cannot use", todo: "If it lasts, the two are of different versions: load the page again." };
+}
+
+/** Something that the server should answer, and has not yet. */
+interface Waiting {
+  begun: number;
+  why: Why | undefined;
+  /** An answer to something else says nothing about it. */
+  isAlone: boolean;
+}
+
+const waiting = new Set<Waiting>();
+let answered = performance.now();
 let timer: ReturnType<typeof setTimeout> | undefined;
-let isOpen = false;
+/** What is shown was read or kept at this time. */
+let known: string | undefined;
+let wasOpen = false;
 
-export function connectionIs(state: "open" | "connecting"): void {
-  if (state === "open") {
-    clearTimeout(timer);
-    timer = undefined;
-    isOpen = true;
-    connection.set({ isLost: false, since: undefined });
+/** Watches the clock of what waits longest, and says it when that is too long. */
+function look(): void {
+  clearTimeout(timer);
+  timer = undefined;
+  const now = performance.now();
+  const due = [...waiting].map((one) => ({ ...one, at: QUIET_MS + (one.isAlone ? one.begun : Math.max(one.begun, answered)) }));
+  const late = due.filter(({ at }) => at <= now);
+  if (late.length === 0) {
+    connection.update((before) => (before.isLost ? NONE : before));
+    if (due.length > 0) timer = setTimeout(look, Math.min(...due.map(({ at }) => at)) - now + 5);
     return;
   }
-  const since = isOpen ? new Date().toISOString() : connection.get().since;
-  isOpen = false;
-  timer ??= setTimeout(() => connection.set({ isLost: true, since: connection.get().since ?? since }), QUIET_MS);
+  const why = late.findLast((one) => one.why !== undefined)?.why ?? SILENT;
+  connection.update((before) => {
+    const next = { isLost: true, since: before.since ?? known, ...why };
+    return before.isLost && before.since === next.since && before.what === next.what && before.todo === next.todo ? before : next;
+  });
+}
+
+function begin(isAlone: boolean): CallWatch & { say: (why: Why) => void } {
+  const one: Waiting = { begun: performance.now(), why: undefined, isAlone };
+  waiting.add(one);
+  look();
+  const say = (why: Why): void => {
+    one.why = why;
+    look();
+  };
+  return {
+    say,
+    failed: (error) => {
+      // What the server says about the call itself is an answer.
+      if (error instanceof Problem && error.status < 500 && error.status !== 429) answered = performance.now();
+      else say(whyOf(error));
+    },
+    over: (isAnswered) => {
+      waiting.delete(one);
+      if (isAnswered) answered = performance.now();
+      look();
+    },
+  };
+}
+
+/** Watches one call. */
+export const onCall = (): CallWatch => begin(false);
+
+/** Watches something that is tried until it is done, with its pauses. */
+export const onTrying = (): CallWatch => begin(true);
+
+/** A stream that was lost is back when it lasts for so long: one that breaks at once is none. */
+const BACK_MS = 500;
+
+let stream: ReturnType<typeof begin> | undefined;
+let back: ReturnType<typeof setTimeout> | undefined;
+
+function isBack(): void {
+  [known, wasOpen] = [undefined, true];
+  stream?.over(true);
+  stream = undefined;
+}
+
+/** How the stream is that tells this page of everything that changes. */
+export function connectionIs(state: "open" | "connecting", why?: Why): void {
+  clearTimeout(back);
+  if (state === "open") {
+    if (connection.get().isLost) back = setTimeout(isBack, BACK_MS);
+    else isBack();
+    return;
+  }
+  if (!stream) {
+    if (wasOpen) known = new Date().toISOString();
+    wasOpen = false;
+    stream = begin(true);
+  }
+  if (why) stream.say(why);
 }
 
 /** What is shown was kept at this time, and nothing newer has come. */
 export function knownSince(at: string): void {
-  connection.update((before) => ({ ...before, since: before.since ?? at }));
+  if (wasOpen || known !== undefined) return;
+  known = at;
+  connection.update((before) => (before.isLost ? { ...before, since: at } : before));
 }

@@ -1,6 +1,6 @@
 /** What to say about an error: what happened, and what to do. */
 export function textOf(error: unknown): string {
   // An answer of another shape than this page knows.
-  if (error instanceof TypeError || error instanceof ReferenceError) return "The page cannot use what it got. Load it again; if this stays, page and server are of different versions.";
+  if (error instanceof TypeError || error instanceof ReferenceError || error instanceof SyntaxError) return "The page cannot use what it got. Load it again; if this stays, page and server are of different versions.";
   return error instanceof Error && error.message !== "" ? error.message : "Something went wrong. Try again.";
 }

@@ -3,7 +3,8 @@
  * The tab that has the lock holds the stream and tells the others. A tab whose leader is silent takes the lock from it: browsers
  * freeze tabs.
  */
-import { type Client, followHints, type Hint } from "@ensemble/client";
+import { type Client, followHints, type Hint, type StreamState } from "@ensemble/client";
+import { type Why, whyOf } from "./connection.ts";
 
 const BEAT_MS = 5_000;
 const SILENT_MS = 12_000;
@@ -16,13 +17,14 @@ export function lineChange(stop: AbortSignal): AbortSignal {
   return over;
 }
 
-type Said = { hint: Hint } | { state: "open" | "connecting" };
+export type LineState = { state: "open" } | { state: "connecting"; why?: Why | undefined };
+type Said = { hint: Hint } | LineState;
 
 export interface HintOptions {
   /** The account: tabs of another one do not share. */
   user: string;
   signal: AbortSignal;
-  onState: (state: "open" | "connecting") => void;
+  onState: (state: LineState) => void;
   onHint: (hint: Hint) => void;
 }
 
@@ -32,24 +34,26 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
   const channel = new BroadcastChannel(name);
   let heard = performance.now();
   let isLeader = false;
-  channel.onmessage = ({ data }: MessageEvent<Said>) => {
+  channel.onmessage = ({ data }: MessageEvent<Said | null>) => {
     heard = performance.now();
-    if (isLeader) return;
+    if (isLeader || data === null || typeof data !== "object") return;
     if ("hint" in data) onHint(data.hint);
-    else onState(data.state);
+    else if (data.state === "open" || data.state === "connecting") onState(data);
   };
   // Hints that came before this tab are not told again.
   onHint({ kind: "all" });
   const lead = async (stop: AbortSignal): Promise<void> => {
     isLeader = true;
-    let state: "open" | "connecting" = "connecting";
+    let state: LineState = { state: "connecting" };
     const tell = (said: Said): void => channel.postMessage(said);
-    const beat = setInterval(() => tell({ state }), BEAT_MS);
+    const beat = setInterval(() => tell(state), BEAT_MS);
     try {
-      const states = ({ state: now }: { state: "open" | "connecting" }): void => {
-        state = now;
-        onState(now);
-        tell({ state: now });
+      const states = (now: StreamState): void => {
+        // The first state of a new try has no error. What was the matter before is so still.
+        const why = now.state === "open" ? undefined : now.error === undefined ? (state.state === "open" ? undefined : state.why) : whyOf(now.error);
+        state = now.state === "open" ? { state: "open" } : { state: "connecting", why };
+        onState(state);
+        tell(state);
       };
       while (!stop.aborted) {
         const line = lineChange(stop);

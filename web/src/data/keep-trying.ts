@@ -1,13 +1,18 @@
 /** Does something that lasts, as following a stream, again after it has failed. */
-import { Distrust, isProblem, pause, sleep } from "@ensemble/client";
+import { Distrust, isProblem, mayPass, pause, sleep } from "@ensemble/client";
 
 /** What went well for so long was no failure of the beginning, in milliseconds. */
 const WENT_WELL = 30_000;
-const PAUSES = { first: 1_000, longest: 30_000 };
+const PAUSES = { first: 1_000, longest: 10_000 };
 
-/** Whether trying again changes nothing: the server is not to be trusted, or does not let this account. */
+/** Whether trying again changes nothing: the server is not to be trusted, or says that it is wrong to ask. */
 export function isFinal(error: unknown): boolean {
-  return error instanceof Distrust || (isProblem(error) && (error.status === 403 || error.status === 404));
+  return error instanceof Distrust || (isProblem(error) && error.status < 500 && error.status !== 409 && !mayPass(error));
+}
+
+/** Whether the fault is the server's or the network's, so that it may heal by itself: no answer, a fault, or what nobody can use. */
+export function mayHeal(error: unknown): boolean {
+  return mayPass(error) || (isProblem(error) && error.status >= 500) || error instanceof TypeError || error instanceof ReferenceError || error instanceof SyntaxError;
 }
 
 /** Runs it until it ends by itself, the signal is aborted, or its error is a final one. `onError` hears each error. */

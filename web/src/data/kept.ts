@@ -5,11 +5,16 @@
  */
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
 import { server } from "../base/server.ts";
+import { Store } from "../base/store.ts";
 
 /** What was typed is dropped only for newer of its kind, what can be read again also when all of it is too large. */
 type Kind = "typed" | "seen";
 
+/** The form of all records. What another version of the page has kept in another form is not read. */
+const FORM = 1;
+
 interface Sealed {
+  form?: number;
   iv: Uint8Array<ArrayBuffer>;
   data: ArrayBuffer;
   at: string;
@@ -44,7 +49,10 @@ async function open(): Promise<{ store: IndexedDbStore; key: CryptoKey }> {
   return { store, key };
 }
 
-const kept = (): Promise<{ store: IndexedDbStore; key: CryptoKey }> => (opened ??= open());
+const kept = (): Promise<{ store: IndexedDbStore; key: CryptoKey }> => (opened ??= open().catch((error: unknown) => {
+  opened = undefined;
+  throw error;
+}));
 
 /** A record is good under its own name only. */
 const bound = (name: string, iv: Uint8Array<ArrayBuffer>): AesGcmParams => ({ name: "AES-GCM", iv, additionalData: encoder.encode(name) });
@@ -58,19 +66,23 @@ export async function keep(kind: Kind, name: string, value: unknown): Promise<vo
     const iv = crypto.getRandomValues(new Uint8Array(12));
     const data = await crypto.subtle.encrypt(bound(name, iv), key, plain);
     const at = new Date().toISOString();
-    await store.update<Sealed>(name, () => ({ iv, data, at }));
+    await store.update<Sealed>(name, () => ({ form: FORM, iv, data, at }));
     await index(store, name, { name, kind, at, size: data.byteLength });
   } catch {
     // A full disk, or a private window.
+    if (kind === "typed") notKept.set(true);
   }
 }
+
+/** Something that was typed could not be kept: who leaves the page loses it. */
+export const notKept = new Store(false);
 
 /** What was kept under a name, and when. */
 export async function recall<T>(name: string): Promise<{ value: T; at: string } | undefined> {
   try {
     const { store, key } = await kept();
     const sealed = await store.get<Sealed>(name);
-    if (!sealed) return undefined;
+    if (!sealed || (sealed.form ?? FORM) !== FORM) return undefined;
     const plain = await crypto.subtle.decrypt(bound(name, sealed.iv), key, sealed.data);
     return { value: JSON.parse(new TextDecoder().decode(plain)) as T, at: sealed.at };
   } catch {
@@ -92,6 +104,16 @@ export async function forget(name: string): Promise<void> {
 export async function keptNames(prefix: string): Promise<string[]> {
   const entries = await kept().then(({ store }) => store.get<Entry[]>(INDEX)).catch(() => undefined);
   return (entries ?? []).map(({ name }) => name).filter((name) => name.startsWith(prefix));
+}
+
+/** Forgets what can be read again, as when the page has failed on it. */
+export async function forgetSeen(): Promise<void> {
+  try {
+    const { store } = await kept();
+    for (const { name, kind } of (await store.get<Entry[]>(INDEX)) ?? []) if (kind === "seen") await forget(name);
+  } catch {
+    // It is not kept either.
+  }
 }
 
 /** Wipes everything, the key too. */

@@ -1,5 +1,4 @@
 /** Follows one live session: its stream while it is seen, and commands to its machine. */
-import { NoAnswer } from "@ensemble/client";
 import { type LiveSession, type Session } from "@ensemble/client/account";
 import type { Attachment } from "@ensemble/client/transcript";
 import { Store } from "../base/store.ts";
@@ -7,7 +6,7 @@ import type { Answers, Card } from "../session/types.ts";
 import { account, mine } from "./account.ts";
 import { textOf } from "./failure.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
-import { keepTrying } from "./keep-trying.ts";
+import { keepTrying, mayHeal } from "./keep-trying.ts";
 import { keepView, keptView } from "./kept-view.ts";
 import { whileSeen } from "./seen.ts";
 import { rowOf } from "./sessions.ts";
@@ -103,7 +102,7 @@ export class LiveFeed implements SessionFeed {
     void this.#showKept();
     const failed = (error: unknown): void => {
       // The line over the page says that there is no connection, and what was kept is shown.
-      if (error instanceof NoAnswer && this.view.get().isOpen) return;
+      if (mayHeal(error) && this.view.get().isOpen) return;
       this.view.update((before) => ({ ...before, error: textOf(error) }));
     };
     await whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), signal);

@@ -3,6 +3,7 @@ import type { Machine } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
+import { keepTrying } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
 
 export interface MachineRow {
@@ -32,21 +33,24 @@ interface Listed {
 export const machines = new Store<Listed>({ rows: [], isLoaded: false, error: undefined });
 
 const KEPT = "machines";
-let isWanted = false;
+let wanted: AbortController | undefined;
+let reading: AbortController | undefined;
 
 /** Lists them, and again when something changes, for as long as a screen shows them. */
 export function showMachines(): () => void {
-  isWanted = true;
+  const stop = new AbortController();
+  wanted = stop;
   void showKept();
   machinesChanged();
-  return () => {
-    isWanted = false;
-  };
+  return () => stop.abort();
 }
 
 export function machinesChanged(): void {
-  if (!isWanted) return;
-  void read();
+  if (!wanted || wanted.signal.aborted) return;
+  reading?.abort();
+  reading = new AbortController();
+  const failed = (error: unknown): void => machines.update((before) => ({ ...before, error: textOf(error) }));
+  void keepTrying(read, failed, AbortSignal.any([wanted.signal, reading.signal]));
 }
 
 async function showKept(): Promise<void> {
@@ -61,13 +65,9 @@ export async function removeMachine(id: string): Promise<void> {
 }
 
 async function read(): Promise<void> {
-  try {
-    const rows = await Promise.all((await mine().machines.all()).map(rowOf));
-    machines.set({ rows, isLoaded: true, error: undefined });
-    void keep("seen", KEPT, rows);
-  } catch (error) {
-    machines.update((before) => ({ ...before, error: textOf(error) }));
-  }
+  const rows = await Promise.all((await mine().machines.all()).map(rowOf));
+  machines.set({ rows, isLoaded: true, error: undefined });
+  void keep("seen", KEPT, rows);
 }
 
 async function rowOf(machine: Machine): Promise<MachineRow> {

@@ -1,7 +1,9 @@
 /** The session behind a public link, read and followed without an account. */
-import { isProblem, Refused } from "@ensemble/client";
+import { isProblem, Refused, type StreamState } from "@ensemble/client";
 import { PublicSession } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
+import { connectionIs, onCall, whyOf } from "./connection.ts";
+import { keepTrying } from "./keep-trying.ts";
 import { textOf } from "./failure.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
 import type { SessionRow } from "./row.ts";
@@ -13,6 +15,7 @@ export class PublicFeed implements SessionFeed {
   readonly view = new Store<FeedView>(NOTHING);
   readonly #address: string;
   #shown: PublicSession | undefined;
+  readonly #own = crypto.randomUUID();
 
   /** @param address The whole of it: the key is behind its #, which no server sees. */
   constructor(token: string, address: string) {
@@ -22,10 +25,8 @@ export class PublicFeed implements SessionFeed {
 
   watch(): () => void {
     const stop = new AbortController();
-    const failed = (error: unknown): void => {
-      if (!stop.signal.aborted) this.view.update((before) => ({ ...before, error: said(error) }));
-    };
-    this.#run(stop.signal).catch(failed);
+    const failed = (error: unknown): void => this.view.update((before) => ({ ...before, error: said(error) }));
+    void keepTrying(() => this.#run(stop.signal), failed, stop.signal);
     return () => stop.abort();
   }
 
@@ -43,21 +44,29 @@ export class PublicFeed implements SessionFeed {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    // A reload repeats the viewing instead of using the link up: its id is kept for this tab.
-    const name = `viewing ${this.id}`;
-    const viewing = sessionStorage.getItem(name) ?? crypto.randomUUID();
-    sessionStorage.setItem(name, viewing);
-    const shown = await PublicSession.open(this.#address, { viewing });
-    this.#shown = shown;
+    const shown = (this.#shown ??= await PublicSession.open(this.#address, { viewing: this.#viewing(), onCall }));
     await this.#describe(shown);
     this.#draw(shown);
+    const onState = (now: StreamState): void => connectionIs(now.state, now.state === "open" || now.error === undefined ? undefined : whyOf(now.error));
     await whileSeen(async (seen) => {
-      for await (const changed of shown.follow({ signal: seen })) {
+      for await (const changed of shown.follow({ signal: seen, onState })) {
         if (changed.state) await this.#describe(shown);
         this.#draw(shown);
       }
     }, signal);
     if (!signal.aborted) this.view.update((before) => ({ ...before, error: "The link has ended. What was shown stays as long as this page is open." }));
+  }
+
+  /** A reload repeats the viewing instead of using the link up: its id is kept for this tab, where the browser lets it. */
+  #viewing(): string {
+    const name = `viewing ${this.id}`;
+    try {
+      const viewing = sessionStorage.getItem(name) ?? this.#own;
+      sessionStorage.setItem(name, viewing);
+      return viewing;
+    } catch {
+      return this.#own;
+    }
   }
 
   async #describe(shown: PublicSession): Promise<void> {
@@ -76,7 +85,7 @@ export class PublicFeed implements SessionFeed {
     const items = session.hosted ? view.items.slice() : texts.map(itemOf);
     const turn = items.findLast(({ shown }) => shown.type === "turn")?.shown;
     this.view.update((before) => ({
-      ...before, isOpen: true, state: view.state, items, plan: view.plan?.entries ?? [], open: view.open, hasOlder,
+      ...before, isOpen: true, error: undefined, state: view.state, items, plan: view.plan?.entries ?? [], open: view.open, hasOlder,
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),
       turnId: turn?.type === "turn" && turn.turn.state === "started" ? turn.turn.turnId : undefined,
     }));

@@ -1,11 +1,12 @@
 /** The sessions of the account, kept new by the hints of one stream. Titles are opened here: the server cannot read them. */
-import { type Hint, NoAnswer } from "@ensemble/client";
+import { type Hint, isNotFound } from "@ensemble/client";
 import type { Session } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
-import { connectionIs, knownSince } from "./connection.ts";
+import { connectionIs, knownSince, whyOf } from "./connection.ts";
 import { textOf } from "./failure.ts";
-import { shareHints } from "./hints.ts";
+import { type LineState, shareHints } from "./hints.ts";
+import { keepTrying } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
 import { machinesChanged } from "./machines.ts";
 import { closeAnswered } from "./notices.ts";
@@ -35,9 +36,8 @@ export function followAccount(): () => void {
   stop?.abort();
   stop = controller;
   void showKept();
-  void follow(controller.signal).catch((error: unknown) => {
-    if (!controller.signal.aborted) sessions.update((before) => ({ ...before, error: textOf(error) }));
-  });
+  const failed = (error: unknown): void => connectionIs("connecting", whyOf(error));
+  void keepTrying(() => follow(controller.signal), failed, controller.signal);
   return () => controller.abort();
 }
 
@@ -68,7 +68,8 @@ function follow(signal: AbortSignal): Promise<void> {
     if (kind === "machine" || kind === "all") machinesChanged();
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
-  return shareHints(client, { user: userId, signal, onState: connectionIs, onHint });
+  const onState = (now: LineState): void => connectionIs(now.state, now.state === "open" ? undefined : now.why);
+  return shareHints(client, { user: userId, signal, onState, onHint });
 }
 
 /** What has changed while everything was read: what was read of it may be older. */
@@ -86,7 +87,8 @@ async function readAll(signal: AbortSignal): Promise<void> {
   try {
     do {
       isDue = false;
-      await readPages(signal);
+      const failed = (error: unknown): void => sessions.update((before) => ({ ...before, error: textOf(error) }));
+      await keepTrying(() => readPages(signal), failed, signal);
     } while (isDue && !signal.aborted);
   } finally {
     isReading = false;
@@ -96,20 +98,17 @@ async function readAll(signal: AbortSignal): Promise<void> {
 }
 
 async function readPages(signal: AbortSignal): Promise<void> {
-  try {
-    const rows: SessionRow[] = [];
-    for await (const page of mine().sessions.pages({ shared: true })) {
-      if (signal.aborted) return;
-      rows.push(...(await Promise.all(page.map(rowOf))));
-      // The first page is what people look for.
-      if (rows.length === page.length) sessions.set({ rows: sorted(rows), isLoaded: true, error: undefined });
-      if (rows.length >= MOST) break;
-    }
-    sessions.set({ rows: sorted(rows), isLoaded: true, error: undefined });
-    keepSoon();
-  } catch (error) {
-    if (!signal.aborted) sessions.update((before) => ({ ...before, error: textOf(error) }));
+  const rows: SessionRow[] = [];
+  for await (const page of mine().sessions.pages({ shared: true })) {
+    if (signal.aborted) return;
+    rows.push(...(await Promise.all(page.map(rowOf))));
+    // The first page is what people look for.
+    if (rows.length === page.length) sessions.set({ rows: sorted(rows), isLoaded: true, error: undefined });
+    if (rows.length >= MOST) break;
   }
+  if (signal.aborted) return;
+  sessions.set({ rows: sorted(rows), isLoaded: true, error: undefined });
+  keepSoon();
 }
 
 function soon(id: string, signal: AbortSignal): void {
@@ -128,8 +127,8 @@ async function readOne(id: string, signal: AbortSignal): Promise<void> {
   try {
     row = await rowOf(await mine().sessions.read(id));
   } catch (error) {
-    // What the server does not say has not gone.
-    if (error instanceof NoAnswer) return;
+    // Only what the server says is gone has gone.
+    if (!isNotFound(error)) return;
   }
   if (signal.aborted) return;
   sessions.update((before) => {

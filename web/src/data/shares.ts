@@ -1,5 +1,6 @@
 /** People who may open a session, and its public link. */
 import type { Told } from "@ensemble/client/account";
+import { serverNow } from "../base/server-clock.ts";
 import { mine } from "./account.ts";
 
 /** What a person may do with a live session. */
@@ -40,7 +41,7 @@ export function unshare(session: string, user: string): Promise<Told> {
 /** A new public link, which ends the one before. Its address is shown once: nobody else knows the key in it. */
 export async function newLink(session: string, hours: number | undefined, uses: number | undefined): Promise<string> {
   const { address } = await mine().sessions.createLink(session, {
-    ...(hours !== undefined && { expiresAt: new Date(Date.now() + hours * 3_600_000).toISOString() }),
+    ...(hours !== undefined && { expiresAt: new Date(serverNow() + hours * 3_600_000).toISOString() }),
     ...(uses !== undefined && { maxUses: uses }),
   });
   return address;

@@ -1,11 +1,11 @@
 /** A session between people, without an agent: texts that come and texts that are sent. */
-import { NoAnswer, Refused } from "@ensemble/client";
+import { Refused } from "@ensemble/client";
 import { Conversation, type Said } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
 import { textOf } from "./failure.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
-import { keepTrying } from "./keep-trying.ts";
+import { keepTrying, mayHeal } from "./keep-trying.ts";
 import { keepView, keptView } from "./kept-view.ts";
 import { itemOf } from "./said.ts";
 import { whileSeen } from "./seen.ts";
@@ -31,7 +31,7 @@ export class TalkFeed implements SessionFeed {
       if (kept && !this.view.get().isOpen) this.view.update((before) => ({ ...before, ...kept }));
     });
     const failed = (error: unknown): void => {
-      if (error instanceof NoAnswer && this.view.get().isOpen) return;
+      if (mayHeal(error) && this.view.get().isOpen) return;
       this.view.update((before) => ({ ...before, error: textOf(error) }));
     };
     void whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), stop.signal);

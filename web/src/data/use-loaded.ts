@@ -1,32 +1,42 @@
 import { useCallback, useEffect, useState } from "react";
 import { textOf } from "./failure.ts";
+import { keepTrying } from "./keep-trying.ts";
+import { keep, recall } from "./kept.ts";
 
 export interface Loaded<T> {
   value: T | undefined;
+  /** It is what was kept at this time, and nothing newer has come. */
+  keptAt: string | undefined;
   error: string | undefined;
   reload: () => void;
 }
 
-/** What a call gives, once a screen is there. */
-export function useLoaded<T>(load: () => Promise<T>): Loaded<T> {
+/** What a call gives, once a screen is there. A failure that may heal is tried on. With a name it is kept, and shown until it is there. */
+export function useLoaded<T>(load: () => Promise<T>, kept?: string): Loaded<T> {
+  const [keptAt, setKeptAt] = useState<string>();
   const [value, setValue] = useState<T>();
   const [error, setError] = useState<string>();
   const [round, setRound] = useState(0);
   useEffect(() => {
-    let isGone = false;
-    load().then(
-      (found) => {
-        if (isGone) return;
-        setValue(() => found);
-        setError(undefined);
-      },
-      (caught: unknown) => {
-        if (!isGone) setError(textOf(caught));
-      },
-    );
-    return () => {
-      isGone = true;
-    };
-  }, [load, round]);
-  return { value, error, reload: useCallback(() => setRound((before) => before + 1), []) };
+    const stop = new AbortController();
+    let isThere = false;
+    if (kept !== undefined && round === 0) {
+      void recall<T>(kept).then((found) => {
+        if (!found || isThere || stop.signal.aborted) return;
+        setValue(() => found.value);
+        setKeptAt(found.at);
+      });
+    }
+    void keepTrying(async () => {
+      const found = await load();
+      if (stop.signal.aborted) return;
+      isThere = true;
+      setKeptAt(undefined);
+      if (kept !== undefined) void keep("seen", kept, found);
+      setValue(() => found);
+      setError(undefined);
+    }, (caught) => setError(textOf(caught)), stop.signal);
+    return () => stop.abort();
+  }, [load, kept, round]);
+  return { value, keptAt, error, reload: useCallback(() => setRound((before) => before + 1), []) };
 }

@@ -4,13 +4,15 @@ import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
-import { clock, folder } from "../base/words.ts";
+import { folder } from "../base/words.ts";
 import { account } from "../data/account.ts";
 import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import type { SessionFeed } from "../data/feed.ts";
+import { notKept } from "../data/kept.ts";
 import { nameOf } from "../data/people.ts";
 import { useFeed } from "../data/use-feed.ts";
 import { askForVoice, voiceKey } from "../data/voice.ts";
+import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
@@ -70,7 +72,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
       </header>
       {view.error !== undefined && <p className="banner bad" role="alert">{view.error}</p>}
       {view.error === undefined && !view.isOpen && <div className="transcript"><p className="older" role="status">Opening…</p></div>}
-      {view.keptAt !== undefined && <p className="kept-note" role="status">As it was at {clock(view.keptAt)}. What came since is not here yet.</p>}
+      {view.keptAt !== undefined && <KeptNote at={view.keptAt} />}
       {view.isOpen && (
         <Transcript items={view.items} growing={view.growing} turnId={view.turnId} hasOlder={view.hasOlder} loadOlder={loadOlder}
           isWorking={state?.phase === "working"} nameOf={nameOf} />
@@ -92,6 +94,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
     if (draftOf(feed.id) === undefined) void keptDraft(feed.id).then((kept) => setDraft((typed) => typed || kept));
   }, [feed.id]);
   const [error, setError] = useState<string>();
+  const isNotKept = useStore(notKept);
   const write = (text: string) => {
     setDraft(text);
     saveDraft(feed.id, text);
@@ -113,6 +116,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
         <Requests feed={feed} wanted={wanted} />
         {plan.length > 0 && <Plan entries={plan} />}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
+        {isNotKept && <p className="banner" role="status">This browser has no room to keep what you type. Send it before you leave the page.</p>}
         <Unsent feed={feed} onEdit={({ text, attachments }) => {
           write(draft === "" ? text : `${text}\n${draft}`);
           setImages((before) => [...(attachments ?? []).flatMap((one) => (one.type === "image" ? [one] : [])), ...before].slice(0, MOST_PICTURES));

@@ -1,5 +1,5 @@
 /** One item of a transcript. */
-import { memo } from "react";
+import { memo, useState } from "react";
 import { clock, money, tokens } from "../base/words.ts";
 import { Icon } from "../base/icons.tsx";
 import { Markdown } from "../text/markdown.tsx";
@@ -24,8 +24,7 @@ export const Row = memo(function Row({ item, nameOf, growing }: RowProps) {
         <div className="prompt">
           <div className="bubble" dir="auto">
             <Images attachments={shown.prompt.attachments} />
-            {visible(shown.prompt.text.slice(0, MOST_PROMPT))}
-            {shown.prompt.text.length > MOST_PROMPT && "…"}
+            <Prompt text={shown.prompt.text} />
           </div>
           <Byline author={item.author} at={item.at} taken={shown.taken} nameOf={nameOf} />
         </div>
@@ -75,6 +74,19 @@ export const Row = memo(function Row({ item, nameOf, growing }: RowProps) {
 });
 
 const MOST_PROMPT = 20_000;
+
+/** A long one is drawn in pieces, as far as somebody reads. */
+function Prompt({ text }: { text: string }) {
+  const [most, setMost] = useState(MOST_PROMPT);
+  const left = text.length - most;
+  if (left <= 0) return visible(text);
+  return (
+    <>
+      {visible(text.slice(0, most))}…
+      <div><button type="button" className="button small" onClick={() => setMost(most + 10 * MOST_PROMPT)}>Show more ({left.toLocaleString()} characters are left)</button></div>
+    </>
+  );
+}
 
 const FAILURES: Record<string, string> = {
   login: "The agent is not logged in",

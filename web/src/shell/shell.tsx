@@ -4,11 +4,11 @@ import { Link, useRoute } from "wouter";
 import { Icon, type IconName } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { Toasts } from "../base/toast.tsx";
-import { clock } from "../base/words.ts";
-import { connection } from "../data/connection.ts";
 import { isHidden } from "../data/session-actions.ts";
 import { sessions } from "../data/sessions.ts";
 import { oneLine } from "../text/visible.ts";
+import { Clock } from "./clock.tsx";
+import { Connection } from "./connection.tsx";
 import { Dot } from "./dot.tsx";
 import { Palette } from "./palette.tsx";
 import { paths } from "./route.ts";
@@ -39,6 +39,7 @@ export function Shell({ children }: { children: ReactNode }) {
       </aside>
       <div className="main">
         <Connection />
+        <Clock />
         <main id="main" className="main" tabIndex={-1}>{children}</main>
       </div>
       <nav className="tabs" aria-label="Places">
@@ -73,15 +74,5 @@ function Beside() {
         </Link>
       ))}
     </nav>
-  );
-}
-
-function Connection() {
-  const { isLost, since } = useStore(connection);
-  if (!isLost) return null;
-  return (
-    <div className="offline" role="status">
-      <span>No connection to the server{since === undefined ? "" : ` since ${clock(since)}`}. <span className="optional">What is shown is from then; it is tried again by itself.</span></span>
-    </div>
   );
 }

@@ -1,4 +1,6 @@
 /** Says that a newer version of the page is there. Nothing changes before a person wants it. */
+import { useState } from "react";
+import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { versions } from "../data/update.ts";
 
@@ -9,7 +11,10 @@ export function shortDigest(digest: string): string {
 
 export function Update() {
   const { next, isOld } = useStore(versions);
-  if (!next && !isOld) return null;
+  /** What a person has put away: a newer version says so again. */
+  const [later, setLater] = useState<string>();
+  const name = next?.digest ?? (isOld ? "old" : undefined);
+  if (name === undefined || name === later) return null;
   return (
     <div className="update" role="status">
       <span>
@@ -17,6 +22,7 @@ export function Update() {
         {next && <small>Digest <code title={next.digest}>{shortDigest(next.digest)}</code></small>}
       </span>
       <button type="button" className="button small primary" onClick={() => (next ? next.take() : location.reload())}>Reload</button>
+      <button type="button" className="icon-button" aria-label="Later" title="Later" onClick={() => setLater(name)}><Icon name="cross" size={14} /></button>
     </div>
   );
 }

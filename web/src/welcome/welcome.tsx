@@ -4,6 +4,7 @@ import type { NewWords } from "@ensemble/client/account";
 import { create, enter } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { useTitle } from "../base/title.ts";
+import { Connection } from "../shell/connection.tsx";
 import { suggestedName } from "./device-name.ts";
 import { Link } from "./link.tsx";
 import { Restore } from "./restore.tsx";
@@ -38,6 +39,7 @@ export function Welcome() {
 export function Frame({ title, lead, wide, children }: { title: string; lead?: string; wide?: boolean; children: ReactNode }) {
   return (
     <main className="welcome" id="main">
+      <Connection />
       <div className={wide ? "card wide" : "card"}>
         <img className="mark" src="/icon.svg" alt="" />
         <h1>{title}</h1>

@@ -35,10 +35,10 @@ async function makeAccount(page, origin) {
   return words;
 }
 
-/** The same, and makes the terminal a device of it. */
-export async function signUp(page, origin) {
+/** The same, and makes the terminal a device of it. The terminal may reach the server at another address. */
+export async function signUp(page, origin, server = origin) {
   const words = await makeAccount(page, origin);
-  await ensemble(["login", "--recover", "--server", origin], `${words.join(" ")}\n`);
+  await ensemble(["login", "--recover", "--server", server], `${words.join(" ")}\n`);
 }
 
 /** Somebody else with an account, in the settings, which have its fingerprint and its id. */

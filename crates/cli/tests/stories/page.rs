@@ -1,5 +1,6 @@
 //! The web app in a real browser, with a real agent on the machine of the same account: `web/tests/story` tells the stories.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -34,6 +35,20 @@ fn a_person_has_a_browser_that_is_out_of_order() {
 #[test]
 fn a_person_begins_on_a_phone() {
     tell("phone");
+}
+
+#[test]
+fn a_person_has_a_server_that_fails() {
+    tell_between("lies");
+}
+
+/// Tells one of the stories with a place for a server between the page and the real one.
+fn tell_between(story: &str) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let between = format!("http://127.0.0.1:{port}");
+    let server = User::new(None);
+    let (_up, url) = up(&server, &["--no-runner", "--public-url", &between]);
+    told(story, &url, &Place::new(), &[("BETWEEN", &between)]);
 }
 
 /// Tells one of the stories, with a server and a terminal of its own.

@@ -1,0 +1,27 @@
+/** What is shown when the page itself fails: without it nothing at all would be. */
+import { Component, type ReactNode } from "react";
+import { forgetSeen } from "../data/kept.ts";
+
+export class WhenFailed extends Component<{ children: ReactNode }, { hasFailed: boolean }> {
+  override state = { hasFailed: false };
+
+  static getDerivedStateFromError(): { hasFailed: boolean } {
+    return { hasFailed: true };
+  }
+
+  override componentDidCatch(): void {
+    // It may have failed on what an earlier version has kept.
+    void forgetSeen();
+  }
+
+  override render(): ReactNode {
+    if (!this.state.hasFailed) return this.props.children;
+    return (
+      <main className="missing">
+        <h1>This page has failed</h1>
+        <p role="alert">What was typed is kept in this browser. Load the page again. If it fails again, page and server may be of different versions: tell who runs the server.</p>
+        <div><button type="button" className="button primary" onClick={() => location.reload()}>Load it again</button></div>
+      </main>
+    );
+  }
+}

@@ -1,0 +1,40 @@
+/** What is shown while the app cannot begin because its server answers nothing, or nothing of use: what happened, and what to do. */
+import { element } from "./element.ts";
+
+/** Most begin at once: a wait shows itself after so many milliseconds. */
+const QUIET_MS = 2_000;
+/** Between two tries. */
+const PAUSE_MS = 2_000;
+
+/** Does it again until it succeeds. Meanwhile the page says why it has not. */
+export async function untilDone<T>(run: () => Promise<T>): Promise<T> {
+  let why = "The server does not answer.";
+  let isShown = false;
+  const show = (): void => {
+    isShown = true;
+    const said = element(
+      "div",
+      "",
+      element("p", why),
+      element("p", "It is tried again by itself. If it lasts, look whether this device is online, and whether the server runs."),
+    );
+    said.setAttribute("role", "status");
+    const page = element("main", "", element("h1", "Ensemble cannot begin yet"), said);
+    page.className = "missing";
+    document.getElementById("root")?.replaceChildren(page);
+  };
+  const timer = setTimeout(show, QUIET_MS);
+  try {
+    for (;;) {
+      try {
+        return await run();
+      } catch (error) {
+        why = error instanceof Error && error.message !== "" ? `${error.message}.` : why;
+        if (isShown) show();
+        await new Promise((later) => setTimeout(later, PAUSE_MS));
+      }
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}

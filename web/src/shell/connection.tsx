@@ -1,0 +1,18 @@
+/** Says over every screen that the server cannot be reached, what a person can do, and that it is tried on. */
+import { useStore } from "../base/store.ts";
+import { clock } from "../base/words.ts";
+import { connection } from "../data/connection.ts";
+
+export function Connection() {
+  const { isLost, since, what, todo } = useStore(connection);
+  // The region is there before it says something: screen readers read what changes in it.
+  return (
+    <div role="status">
+      {isLost && (
+        <p className="offline">
+          <span>{what}{since === undefined ? "" : ` since ${clock(since)}`}. {todo} <span className="optional">{since === undefined ? "" : "What is shown is from then. "}</span>It is tried again by itself.</span>
+        </p>
+      )}
+    </div>
+  );
+}
