@@ -1,11 +1,12 @@
 /** Runs of tasks: their list, and one of them followed live. */
 import { followRun, newId } from "@ensemble/client";
-import { signRun } from "@ensemble/client/account";
+import { sealTurn, signRun, type Turn } from "@ensemble/client/account";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
-import { keepTrying } from "./keep-trying.ts";
+import { keepTrying, mayHeal } from "./keep-trying.ts";
+import { keep, recall } from "./kept.ts";
 import { whileSeen } from "./seen.ts";
 
 type Schemas = components["schemas"];
@@ -15,6 +16,7 @@ export type Task = Schemas["Task"];
 /** So much of an output is kept: its end. */
 const MOST_OUTPUT = 400_000;
 const PAGE = 50;
+const KEPT_AFTER_MS = 1_000;
 
 /** How often any run of the account was said to have changed. */
 export const runChanges = new Store(0);
@@ -27,15 +29,23 @@ export async function runsPage(cursor?: string): Promise<{ runs: Run[]; nextCurs
   return { runs: page.runs, nextCursor: page.nextCursor ?? undefined };
 }
 
+/** A task to send. `turn` is what is sealed for its machine, where it is the first turn of a live session. */
+export type PlannedTask = Schemas["CreateTask"] & { turn?: Turn };
+export type Planned = Omit<Schemas["CreateRun"], "tasks"> & { tasks: PlannedTask[] };
+
 /** What was sent and not answered: the same plan again is the same run. */
 let sent: { plan: string; key: string; body: Schemas["CreateRun"] } | undefined;
 
 /** Begins a run, and gives its id. */
-export async function submitPlan(body: Schemas["CreateRun"]): Promise<string> {
-  const plan = JSON.stringify(body);
+export async function submitPlan(planned: Planned): Promise<string> {
+  const plan = JSON.stringify(planned);
   const account = mine();
   const { client } = account;
-  if (sent?.plan !== plan) sent = { plan, key: newId(), body: await signRun(account, body) };
+  if (sent?.plan !== plan) {
+    const tasks: Schemas["CreateTask"][] = [];
+    for (const { turn, ...task } of planned.tasks) tasks.push(turn ? { ...task, ...(await sealTurn(account, turn)) } : task);
+    sent = { plan, key: newId(), body: await signRun(account, { ...planned, tasks }) };
+  }
   const params = { header: { "Idempotency-Key": sent.key } };
   const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body: sent.body, params }));
   sent = undefined;
@@ -46,7 +56,12 @@ export interface RunView {
   run: Run | undefined;
   tasks: readonly Task[];
   error: string | undefined;
+  /** It is shown as it was kept at this time: the server has not been reached since. */
+  keptAt?: string | undefined;
 }
+
+/** So many tasks of a run are kept: those that its screen shows at first. */
+const MOST_KEPT = 100;
 
 /** One run, as it changes. */
 export class RunFeed {
@@ -59,7 +74,31 @@ export class RunFeed {
 
   watch(): () => void {
     const stop = new AbortController();
-    const failed = (error: unknown): void => this.view.update((before) => ({ ...before, error: textOf(error) }));
+    const name = `run ${this.id}`;
+    void recall<Pick<RunView, "run" | "tasks">>(name).then((kept) => {
+      if (kept && !this.view.get().run) this.view.set({ ...kept.value, error: undefined, keptAt: kept.at });
+    });
+    const keepIt = (): void => {
+      const { run, tasks, keptAt } = this.view.get();
+      if (run && keptAt === undefined) void keep("seen", name, { run, tasks: tasks.slice(0, MOST_KEPT) });
+    };
+    // What has changed is kept a moment later, once for all that changes together.
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const unsubscribe = this.view.subscribe(() => (timer ??= setTimeout(() => {
+      timer = undefined;
+      keepIt();
+    }, KEPT_AFTER_MS)));
+    stop.signal.addEventListener("abort", () => {
+      unsubscribe();
+      if (timer === undefined) return;
+      clearTimeout(timer);
+      keepIt();
+    });
+    const failed = (error: unknown): void => {
+      // The line over the page says that there is no connection, and what was kept is shown.
+      if (mayHeal(error) && this.view.get().run) return;
+      this.view.update((before) => ({ ...before, error: textOf(error) }));
+    };
     void whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), stop.signal);
     return () => stop.abort();
   }

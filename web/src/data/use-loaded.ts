@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { textOf } from "./failure.ts";
 import { keepTrying } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
@@ -14,15 +14,15 @@ export interface Loaded<T> {
 /** What a call gives, once a screen is there. A failure that may heal is tried on. With a name it is kept, and shown until it is there. */
 export function useLoaded<T>(load: () => Promise<T>, kept?: string): Loaded<T> {
   const [keptAt, setKeptAt] = useState<string>();
+  const isThere = useRef(false);
   const [value, setValue] = useState<T>();
   const [error, setError] = useState<string>();
   const [round, setRound] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    let isThere = false;
-    if (kept !== undefined && round === 0) {
+    if (kept !== undefined && !isThere.current) {
       void recall<T>(kept).then((found) => {
-        if (!found || isThere || stop.signal.aborted) return;
+        if (!found || isThere.current || stop.signal.aborted) return;
         setValue(() => found.value);
         setKeptAt(found.at);
       });
@@ -30,7 +30,7 @@ export function useLoaded<T>(load: () => Promise<T>, kept?: string): Loaded<T> {
     void keepTrying(async () => {
       const found = await load();
       if (stop.signal.aborted) return;
-      isThere = true;
+      isThere.current = true;
       setKeptAt(undefined);
       if (kept !== undefined) void keep("seen", kept, found);
       setValue(() => found);

@@ -8,12 +8,13 @@ import { ago } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
 import { type Run, runChanges, runsPage } from "../data/runs.ts";
 import { useLoaded } from "../data/use-loaded.ts";
+import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 import { DOTS, RUN_WORDS } from "./words.ts";
 
 export function Runs() {
-  const first = useLoaded(useCallback(() => runsPage(), []));
+  const first = useLoaded(useCallback(() => runsPage(), []), "runs");
   const [more, setMore] = useState<{ runs: Run[]; nextCursor: string | undefined }>();
   const [error, setError] = useState<string>();
   useTitle("Runs");
@@ -39,7 +40,8 @@ export function Runs() {
           <h1>Runs</h1>
           <Link href={paths.plan} className="button small"><Icon name="plus" size={14} /> New</Link>
         </div>
-        {(first.error ?? error) !== undefined && <p className="banner bad" role="alert">{first.error ?? error}</p>}
+        {first.keptAt !== undefined && <KeptNote at={first.keptAt} />}
+        {(error ?? (first.value ? undefined : first.error)) !== undefined && <p className="banner bad" role="alert">{error ?? first.error}</p>}
         {!first.value && first.error === undefined && <div className="list" role="status" aria-label="Loading"><div className="skeleton" /></div>}
         {first.value && runs.length === 0 && (
           <div className="empty">

@@ -3,13 +3,16 @@ import { type FormEvent, useEffect, useMemo, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useAttempt } from "../base/attempt.ts";
 import { Icon } from "../base/icons.tsx";
+import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { keptDraft, saveDraft } from "../data/drafts.ts";
+import { machines, showMachines } from "../data/machines.ts";
 import { submitPlan, type Task } from "../data/runs.ts";
 import { paths } from "../shell/route.ts";
 import { visible } from "../text/visible.ts";
 import { Graph, MOST_DRAWN } from "./graph.tsx";
-import type { Read } from "./plan.ts";
+import { Needed } from "./needed.tsx";
+import type { Given, Read } from "./plan.ts";
 
 const DRAFT = "plan";
 /** Typing is checked when it rests, after so many milliseconds. */
@@ -29,7 +32,12 @@ tasks:
 
 export function NewPlan() {
   const [text, setText] = useState("");
-  const [read, setRead] = useState<{ of: string; is: Read }>();
+  const [values, setValues] = useState<Readonly<Record<string, string>>>({});
+  const [files, setFiles] = useState<Readonly<Record<string, string>>>({});
+  const { rows } = useStore(machines);
+  useEffect(showMachines, []);
+  const given = useMemo<Given>(() => ({ values, files, machines: rows.map(({ id, ref, name }) => ({ id, ref, name })) }), [values, files, rows]);
+  const [read, setRead] = useState<{ of: string; with: Given; is: Read }>();
   const [isBusy, setBusy] = useState(false);
   const [, go] = useLocation();
   const { error, run } = useAttempt(setBusy);
@@ -40,22 +48,23 @@ export function NewPlan() {
     const timer = setTimeout(() => {
       if (text.trim() === "") return setRead(undefined);
       void import("./plan.ts").then(({ readPlan }) => {
-        if (!isGone) setRead({ of: text, is: readPlan(text) });
+        if (!isGone) setRead({ of: text, with: given, is: readPlan(text, given) });
       });
     }, REST_MS);
     return () => {
       isGone = true;
       clearTimeout(timer);
     };
-  }, [text]);
+  }, [text, given]);
   const write = (typed: string) => {
     setText(typed);
     saveDraft(DRAFT, typed);
   };
   const plan = read?.is.error === undefined ? read?.is : undefined;
+  const isNew = read?.of === text && read.with === given;
   const submitted = (event: FormEvent) => {
     event.preventDefault();
-    if (!plan || read?.of !== text) return;
+    if (!plan || !isNew) return;
     run(async () => {
       const id = await submitPlan(plan.body);
       write("");
@@ -75,8 +84,12 @@ export function NewPlan() {
             <span>Plan</span>
             <textarea className="input mono plan-text" value={text} rows={16} spellCheck={false} autoCapitalize="off" placeholder={EXAMPLE} maxLength={1 << 20}
               aria-describedby="plan-state" onChange={(event) => write(event.target.value)} />
-            <small>YAML, as <code>ensemble run</code> takes it. Its prompts are not sealed: the server reads them.</small>
+            <small>YAML, as <code>ensemble run</code> takes it. Its prompts are not sealed, and the server reads them, but for tasks with <code>session: true</code>.</small>
           </label>
+          {read && (
+            <Needed variables={read.is.variables} files={read.is.files} values={values} chosen={files}
+              onValue={(name, value) => setValues((before) => ({ ...before, [name]: value }))} onFile={(name, content) => setFiles((before) => ({ ...before, [name]: content }))} />
+          )}
           <div id="plan-state" role="status">
             {read?.is.error !== undefined && <p className="error-text">{visible(read.is.error)}</p>}
             {plan && <p className="soft">{plan.tasks.length === 1 ? "One task." : `${plan.tasks.length.toLocaleString()} tasks.`}{plan.tasks.length > MOST_DRAWN && " More than are drawn."}</p>}
@@ -84,7 +97,7 @@ export function NewPlan() {
           {plan && plan.tasks.length <= MOST_DRAWN && <Drawing tasks={plan.tasks} />}
           {error !== undefined && <p className="error-text" role="alert">{error}</p>}
           <div className="actions">
-            <button type="submit" className="button primary" disabled={isBusy || !plan || read?.of !== text}>{isBusy ? "Sending…" : "Begin it"}</button>
+            <button type="submit" className="button primary" disabled={isBusy || !plan || !isNew}>{isBusy ? "Sending…" : "Begin it"}</button>
             {text === "" && <button type="button" className="button" onClick={() => write(EXAMPLE)}>Begin with an example</button>}
           </div>
         </form>

@@ -1,10 +1,8 @@
 /** Reads a plan as `ensemble run` takes it: YAML or JSON. What is wrong with it is said in a sentence. Loaded when somebody writes one. */
-import type { components } from "@ensemble/client";
+import type { Turn } from "@ensemble/client/account";
 import { isMap, LineCounter, parseDocument } from "yaml";
-
-type Schemas = components["schemas"];
-export type CreateRun = Schemas["CreateRun"];
-type CreateTask = Schemas["CreateTask"];
+import type { Planned, PlannedTask } from "../data/runs.ts";
+import { Variables } from "./variables.ts";
 
 /** A task as the graph draws it. */
 export interface Drawn {
@@ -13,7 +11,23 @@ export interface Drawn {
   dependsOn: string[];
 }
 
-export type Read = { body: CreateRun; tasks: Drawn[]; error?: undefined } | { error: string };
+/** What a plan needs that does not stand in it. */
+interface Needed {
+  variables: string[];
+  /** Files with prompts, by the names that the plan gives them. */
+  files: string[];
+}
+
+export type Read = Needed & ({ body: Planned; tasks: Drawn[]; error?: undefined } | { error: string });
+
+/** What is there for a plan beside its text. */
+export interface Given {
+  values: Readonly<Record<string, string>>;
+  /** What was chosen for each file. */
+  files: Readonly<Record<string, string>>;
+  /** The machines of the account. */
+  machines: readonly { id: string; ref: string; name: string }[];
+}
 
 const LONGEST = 1 << 20;
 const MOST_TASKS = 10_000;
@@ -22,11 +36,11 @@ const OF_ALL = ["provider", "model", "workingDirectory", "machineId", "timeout",
 const OF_PLAN = ["$schema", "title", "maxConcurrency", "spread", "machineId", "permission", "allowedTools", "failOnDenial", "maxCostUsd", "defaults", "tasks"];
 const OF_TASK = [...OF_ALL, "key", "taskKey", "title", "prompt", "promptFile", "dependsOn", "base", "session"];
 const WORDS: Record<string, readonly string[]> = {
-  provider: ["claude", "codex", "gemini"], permission: ["plan", "edit", "bypass"], isolation: ["none", "worktree", "shared"],
+  provider: ["claude", "codex", "gemini"], permission: ["plan", "ask", "edit", "bypass"], isolation: ["none", "worktree", "shared"],
 };
 /** How other members have to be, in words. */
 const SHAPES: Record<string, [is: (value: unknown) => boolean, said: string]> = {
-  retry: [isObject, "has members, as in {maxAttempts: 2}"], failOnDenial: [isFlag, "is true or false"], spread: [isFlag, "is true or false"],
+  retry: [isObject, "has members, as in {maxAttempts: 2}"], failOnDenial: [isFlag, "is true or false"], session: [isFlag, "is true or false"], spread: [isFlag, "is true or false"],
   allowedTools: [isTexts, "is a list of texts"], dependsOn: [isTexts, "is a list of keys"], maxCostUsd: [isNumber, "is a number"],
   maxConcurrency: [isNumber, "is a number"], timeoutMs: [isNumber, "is a number"],
 };
@@ -48,17 +62,34 @@ function isTexts(value: unknown): boolean {
 
 class Wrong extends Error {}
 
-export function readPlan(text: string): Read {
-  if (text.length > LONGEST) return { error: "The plan is too long: at most 1 MB." };
+export function readPlan(text: string, given: Given): Read {
+  const reading: Reading = { ...given, variables: new Variables(given.values), wanted: new Set() };
+  const needed = (): Needed => ({ variables: [...reading.variables.used].slice(0, MOST_NEEDED), files: [...reading.wanted].slice(0, MOST_NEEDED) });
+  if (text.length > LONGEST) return { error: "The plan is too long: at most 1 MB.", ...needed() };
   try {
-    return read(text);
+    const { body, tasks } = read(text, reading);
+    if (reading.variables.missing === undefined) return { body, tasks, ...needed() };
+    throw new Wrong("");
   } catch (error) {
-    if (error instanceof Wrong) return { error: error.message };
-    return { error: "It cannot be read: it is nested too deep, or refers to itself." };
+    // What is wrong otherwise may be because of it.
+    const { missing } = reading.variables;
+    if (missing !== undefined) return { error: `{{vars.${missing}}} has no value. Write it below the plan.`, ...needed() };
+    if (error instanceof Wrong) return { error: error.message, ...needed() };
+    return { error: "It cannot be read: it is nested too deep, or refers to itself.", ...needed() };
   }
 }
 
-function read(text: string): Read {
+/** A page shows no more fields than that. */
+const MOST_NEEDED = 50;
+/** As long as the server takes a prompt, in characters. */
+const MOST_PROMPT = 65_536;
+
+interface Reading extends Given {
+  variables: Variables;
+  wanted: Set<string>;
+}
+
+function read(text: string, reading: Reading): { body: Planned; tasks: Drawn[] } {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true });
   const [first] = document.errors;
@@ -76,11 +107,16 @@ function read(text: string): Read {
   if (!Array.isArray(given) || given.length === 0) throw new Wrong("`tasks` is a list with at least one task.");
   if (given.length > MOST_TASKS) throw new Wrong(`A plan has at most ${MOST_TASKS.toLocaleString()} tasks.`);
   const common = { ...pick(plan, ["permission", "allowedTools", "failOnDenial", "maxCostUsd"]), ...defaults };
-  const tasks = given.map((one, at) => taskOf(one, at, common));
+  const wrong = (what: string): never => {
+    throw new Wrong(`The plan: ${what}`);
+  };
+  const ofPlan = machineOf(plan["machineId"], reading, wrong);
+  const tasks = given.map((one, at) => taskOf(one, at, { ...common, ...(ofPlan !== undefined && !("machineId" in common) && { machineId: ofPlan }) }, reading));
   inOrder(tasks);
-  const body = { ...pick(plan, ["title", "maxConcurrency", "spread", "machineId"]), tasks } as CreateRun;
-  const drawn = tasks.map(({ taskKey, title, prompt, dependsOn }, at) => ({
-    id: taskKey ?? String(at), title: title ?? taskKey ?? prompt?.slice(0, 80) ?? `Task ${at + 1}`, dependsOn: dependsOn ?? [],
+  const title = typeof plan["title"] === "string" ? { title: reading.variables.fill(plan["title"], wrong) } : {};
+  const body = { ...pick(plan, ["maxConcurrency", "spread"]), ...title, ...(ofPlan !== undefined && { machineId: ofPlan }), tasks } as Planned;
+  const drawn = tasks.map(({ taskKey, title: called, prompt, turn, dependsOn }, at) => ({
+    id: taskKey ?? String(at), title: called ?? taskKey ?? (turn?.prompt ?? prompt)?.slice(0, 80) ?? `Task ${at + 1}`, dependsOn: dependsOn ?? [],
   }));
   return { body, tasks: drawn };
 }
@@ -101,7 +137,43 @@ function pick(members: Members, names: readonly string[]): Members {
   return Object.fromEntries(names.filter((name) => members[name] !== undefined && members[name] !== null).map((name) => [name, members[name]]));
 }
 
-function taskOf(given: unknown, at: number, common: Members): CreateTask {
+/** The id of a machine that is named by its id, its ref or its name. */
+function machineOf(named: unknown, { machines }: Reading, wrong: (what: string) => never): string | undefined {
+  if (named === undefined || named === null) return undefined;
+  const found = machines.filter(({ id, ref, name }) => [id, ref, name].includes(String(named)));
+  if (found.length > 1) return wrong(`several machines are called ${String(named)}. Name one by its ref: ${found.map(({ ref }) => ref).join(", ")}.`);
+  if (found[0]) return found[0].id;
+  const all = machines.map(({ name, ref }) => `${name} (${ref})`).join(", ");
+  return wrong(`there is no machine ${String(named)}. ${all === "" ? "Your account has none." : `Yours are ${all}.`}`);
+}
+
+/** The prompt, or that of the file that a person has chosen. */
+function promptOf({ prompt, promptFile }: Members, { files, wanted }: Reading, wrong: (what: string) => never): string {
+  if (typeof promptFile === "string" && promptFile !== "") {
+    if (prompt !== undefined) return wrong("it has both a prompt and a promptFile.");
+    wanted.add(promptFile);
+    return files[promptFile] ?? wrong(`a page cannot open ${promptFile} by its name. Choose the file below the plan, write its text as \`prompt\`, or use \`ensemble run\`.`);
+  }
+  if (promptFile !== undefined) return wrong("its promptFile is the name of a file.");
+  return typeof prompt === "string" && prompt.trim() !== "" ? prompt : wrong("it has no prompt.");
+}
+
+/** What a task with `session: true` cannot have, because it is sealed for its machine. */
+function turnOf(all: Members, prompt: string, machineId: string | undefined, machines: Given["machines"], wrong: (what: string) => never): Turn {
+  const refused = ["allowedTools", "isolation", "base"].find((name) => all[name] !== undefined);
+  if (refused) return wrong(`a task with \`session: true\` cannot have ${refused}.`);
+  if (/(?<!\\)\{\{\s*tasks\./.test(prompt)) return wrong("its prompt is sealed because of `session: true`, so the server cannot put outputs of other tasks into it.");
+  const only = machines.length === 1 ? machines[0]?.id : undefined;
+  const machine = machineId ?? only ?? wrong("it has `session: true`, so it is sealed for one machine. Name it: `machineId`.");
+  const { permission, title } = all as { permission?: Turn["mode"]; title?: string };
+  const named = title ?? prompt.trim().split("\n")[0]?.slice(0, 60);
+  return {
+    ...(pick(all, ["provider", "model", "workingDirectory", "maxCostUsd"]) as Pick<Turn, "provider" | "workingDirectory">),
+    machineId: machine, prompt: prompt.replaceAll("\\{{", "{{"), ...(named !== undefined && { title: named }), ...(permission && { mode: permission }),
+  };
+}
+
+function taskOf(given: unknown, at: number, common: Members, reading: Reading): PlannedTask {
   if (!isObject(given)) throw new Wrong(`Task number ${at + 1} has members, as in {key: look, prompt: "…"}.`);
   const key = given["key"] ?? given["taskKey"];
   const called = typeof key === "string" ? `Task ${key}` : `Task number ${at + 1}`;
@@ -110,18 +182,26 @@ function taskOf(given: unknown, at: number, common: Members): CreateTask {
     throw new Wrong(`${called}: ${what}`);
   };
   if (key !== undefined && !KEY.test(String(key))) wrong("its key begins with a letter, and has letters, digits, - and _ only.");
-  if (given["promptFile"] !== undefined) wrong("a page cannot read files of your computer. Write the prompt here, or use `ensemble run`.");
-  if (given["session"] === true) wrong("live sessions in a plan are begun with `ensemble run`.");
+  const { variables, machines } = reading;
   const all: Members = { ...pick(common, OF_ALL), ...pick(given, OF_TASK) };
-  const { prompt, provider, workingDirectory } = all as { prompt?: string; provider?: string; workingDirectory?: string };
-  if (prompt === undefined || prompt.trim() === "") return wrong("it has no prompt.");
-  if (/\{\{\s*vars\./.test(prompt)) wrong("variables are filled in by `ensemble run` only.");
+  for (const name of ["title", "workingDirectory"]) if (typeof all[name] === "string") all[name] = variables.fill(all[name], wrong);
+  const prompt = variables.fill(promptOf(given, reading, wrong), wrong);
+  if (prompt.length > MOST_PROMPT) wrong(`its prompt is longer than ${MOST_PROMPT.toLocaleString()} characters.`);
+  const machineId = machineOf(all["machineId"], reading, wrong);
+  const { provider, workingDirectory, permission } = all as { provider?: string; workingDirectory?: string; permission?: string };
   if (provider === undefined) wrong("it has no provider: claude, codex or gemini. Put it into `defaults` for all tasks.");
   if (workingDirectory === undefined) wrong("it has no workingDirectory, as in /home/me/project. Put it into `defaults` for all tasks.");
   if (!workingDirectory?.startsWith("/")) wrong("its workingDirectory begins with /.");
   const timeoutMs = given["timeout"] === undefined && given["timeoutMs"] === undefined ? milliseconds(common, wrong) : milliseconds(given, wrong);
-  const names = ["title", "prompt", "provider", "model", "workingDirectory", "machineId", "retry", "permission", "allowedTools", "failOnDenial", "isolation", "base", "maxCostUsd", "dependsOn"];
-  return { ...pick(all, names), ...(key !== undefined && { taskKey: key }), ...(timeoutMs !== undefined && { timeoutMs }) } as unknown as CreateTask;
+  const isSession = given["session"] === true;
+  if (permission === "ask" && !isSession) wrong("nobody could answer with the permission ask. Use plan, edit or bypass, or `session: true`.");
+  const ofBoth = {
+    ...(key !== undefined && { taskKey: key }), ...(timeoutMs !== undefined && { timeoutMs }), ...(machineId !== undefined && { machineId }),
+    ...pick(all, ["title", "provider", "retry", "failOnDenial", "dependsOn"]),
+  };
+  if (isSession) return { ...ofBoth, turn: turnOf(all, prompt, machineId, machines, wrong) } as unknown as PlannedTask;
+  const names = ["model", "workingDirectory", "permission", "allowedTools", "isolation", "base", "maxCostUsd"];
+  return { ...ofBoth, prompt, ...pick(all, names) } as unknown as PlannedTask;
 }
 
 /** A time such as `15m` or `1h30m`. */
@@ -135,8 +215,8 @@ function milliseconds({ timeout, timeoutMs }: Members, wrong: (what: string) => 
 }
 
 /** Each dependency is a task of the plan, and nothing waits for itself. */
-function inOrder(tasks: readonly CreateTask[]): void {
-  const names = new Map<string, CreateTask>();
+function inOrder(tasks: readonly PlannedTask[]): void {
+  const names = new Map<string, PlannedTask>();
   for (const [at, task] of tasks.entries()) {
     const name = task.taskKey ?? String(at);
     if (names.has(name)) throw new Wrong(`Two tasks have the key ${name}.`);

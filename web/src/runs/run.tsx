@@ -7,6 +7,7 @@ import { useTitle } from "../base/title.ts";
 import { ago, money } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
 import { RunFeed, type Task } from "../data/runs.ts";
+import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 import { Graph, MOST_DRAWN, nameOf } from "./graph.tsx";
@@ -18,7 +19,7 @@ const FIRST = 100;
 export function RunPage({ id }: { id: string }) {
   const feed = useMemo(() => new RunFeed(id), [id]);
   useEffect(() => feed.watch(), [feed]);
-  const { run, tasks, error } = useStore(feed.view);
+  const { run, tasks, error, keptAt } = useStore(feed.view);
   const [chosen, setChosen] = useState<string>();
   const [most, setMost] = useState(FIRST);
   const [failure, setFailure] = useState<string>();
@@ -40,9 +41,10 @@ export function RunPage({ id }: { id: string }) {
           <Link href={paths.runs} className="icon-button" aria-label="All runs"><Icon name="back" /></Link>
           <h1><bdi>{title}</bdi></h1>
           <span className="space" />
-          {run && !isOver && <button type="button" className="button danger" disabled={isBusy || run.status === "canceling"} onClick={() => attempt(feed.cancel())}>Cancel</button>}
-          {run && isOver && run.status !== "completed" && <button type="button" className="button" disabled={isBusy} onClick={() => attempt(feed.retry())}>Retry</button>}
+          {run && keptAt === undefined && !isOver && <button type="button" className="button danger" disabled={isBusy || run.status === "canceling"} onClick={() => attempt(feed.cancel())}>Cancel</button>}
+          {run && keptAt === undefined && isOver && run.status !== "completed" && <button type="button" className="button" disabled={isBusy} onClick={() => attempt(feed.retry())}>Retry</button>}
         </div>
+        {keptAt !== undefined && <KeptNote at={keptAt} />}
         {(error ?? failure) !== undefined && <p className="banner bad" role="alert">{error ?? failure}</p>}
         {!run && error === undefined && <p className="soft" role="status">Opening…</p>}
         {run && (

@@ -2,6 +2,7 @@
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { textOf } from "../data/failure.ts";
+import { keepTrying } from "../data/keep-trying.ts";
 import { followOutput, type Task } from "../data/runs.ts";
 import { whileSeen } from "../data/seen.ts";
 import { paths } from "../shell/route.ts";
@@ -29,12 +30,14 @@ function Output({ run, task }: { run: string; task: string }) {
   const [error, setError] = useState<string>();
   useEffect(() => {
     const stop = new AbortController();
-    whileSeen((seen) => followOutput(run, task, setText, seen), stop.signal).then(
-      () => setText((before) => before ?? ""),
-      (caught: unknown) => {
-        if (!stop.signal.aborted) setError(textOf(caught));
-      },
-    );
+    const read = async (seen: AbortSignal): Promise<void> => {
+      await followOutput(run, task, (all) => {
+        setError(undefined);
+        setText(all);
+      }, seen);
+      if (!seen.aborted) setText((before) => before ?? "");
+    };
+    void whileSeen((seen) => keepTrying(() => read(seen), (caught) => setError(textOf(caught)), seen), stop.signal);
     return () => stop.abort();
   }, [run, task]);
   return (

@@ -1,3 +1,5 @@
+import { serverNow } from "../base/server-clock.ts";
+
 /** States of runs and tasks in words, and the colour of their dot. */
 export const RUN_WORDS: Record<string, string> = {
   queued: "Queued", running: "Running", canceling: "Being cancelled", completed: "Completed", failed: "Failed", cancelled: "Cancelled",
@@ -11,7 +13,7 @@ export const DOTS: Record<string, string> = {
 };
 
 /** A duration, as in "2 min 5 s". */
-export function lasted(from: string | null | undefined, to: string | null | undefined, now = Date.now()): string {
+export function lasted(from: string | null | undefined, to: string | null | undefined, now = serverNow()): string {
   if (!from) return "";
   const seconds = Math.max(0, Math.round(((to ? Date.parse(to) : now) - Date.parse(from)) / 1_000));
   if (!Number.isFinite(seconds)) return "";

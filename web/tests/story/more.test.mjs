@@ -75,27 +75,80 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await page.getByText("2 tasks.").waitFor();
     const plan = page.getByLabel("Plan");
     const begin = page.getByRole("button", { name: "Begin it" });
+    const asked = page.getByRole("group", { name: "What the plan asks for" });
     for (const [text, said] of [
       ["tasks: [", /Line 1, column/],
       ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /, dependsOn: [a]}]", /waits for itself/],
       ["tasks: [{prompt: x, provider: claude}]", /workingDirectory/],
       ["tasks: [{prompt: x, colour: red}]", /no member `colour`/],
+      ["tasks: [{prompt: x, provider: claude, workingDirectory: /, permission: ask}]", /nobody could answer/],
+      ["tasks: [{prompt: x, provider: claude, workingDirectory: /, machineId: nowhere}]", /there is no machine nowhere/],
+      ["tasks: [{session: yes please, prompt: x, provider: claude, workingDirectory: /}]", /`session` is true or false/],
+      ["tasks: [{session: true, prompt: x, provider: claude, workingDirectory: /, isolation: worktree}]", /cannot have isolation/],
+      ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /}, {session: true, dependsOn: [a], prompt: '{{tasks.a.output}}', provider: claude, workingDirectory: /}]", /is sealed because of `session: true`/],
+      ["tasks: [{prompt: '{{vars.a b}}', provider: claude, workingDirectory: /}]", /not the name of a variable/],
+      ["tasks: [{prompt: 'do {{ vars.what }}', provider: claude, workingDirectory: /}]", /\{\{vars\.what\}\} has no value/],
+      ["tasks: [{prompt: x, promptFile: a.md, provider: claude, workingDirectory: /}]", /both a prompt and a promptFile/],
+      ["tasks: [{promptFile: prompts/a.md, provider: claude, workingDirectory: /}]", /cannot open prompts\/a\.md by its name/],
     ]) {
       await plan.fill(text);
       await page.getByText(said).waitFor();
       assert.ok(await begin.isDisabled());
     }
     const work = join(homedir(), "work");
-    await plan.fill(`title: From the page\ndefaults: {provider: claude, workingDirectory: ${work}}\ntasks:\n  - {key: one, title: One, prompt: "[[say one is done]]"}\n  - {key: two, title: Two, dependsOn: [one], prompt: "[[say two is done]]"}\n`);
+    await plan.fill(`title: From the {{vars.place}}\ndefaults: {provider: claude, workingDirectory: ${work}}\ntasks:\n  - {key: one, title: One, prompt: "[[say {{vars.place}} is done]]"}\n  - {key: two, title: Two, dependsOn: [one], promptFile: two.md}\n  - {key: three, title: Three, dependsOn: [two], session: true, prompt: "[[say three is a session]]"}\n`);
+    await asked.getByLabel("{{vars.place}}").fill("page");
+    await asked.getByLabel("two.md").setInputFiles({ name: "two.md", mimeType: "text/markdown", buffer: Buffer.from("[[say two is done]]") });
     await page.getByRole("group", { name: /The tasks/ }).getByRole("button", { name: /Two/ }).waitFor();
     await accessible(page, "a plan");
     await pictures(page, "plan");
     await page.reload();
     // What was typed is still there.
-    await page.waitForFunction(() => document.querySelector("textarea")?.value.includes("From the page"));
+    await page.waitForFunction(() => document.querySelector("textarea")?.value.includes("From the {{vars.place}}"));
+    await asked.getByLabel("{{vars.place}}").fill("page");
+    await asked.getByLabel("two.md").setInputFiles({ name: "two.md", mimeType: "text/markdown", buffer: Buffer.from("[[say two is done]]") });
+    const sent = page.waitForRequest((request) => request.url().endsWith("/v1/orchestrator/runs") && request.method() === "POST");
     await begin.click();
+    const { title, tasks } = (await sent).postDataJSON();
+    assert.equal(title, "From the page");
+    assert.deepEqual(tasks.map(({ prompt, session: is }) => [prompt, is]), [["[[say page is done]]", undefined], ["[[say two is done]]", undefined], [undefined, true]]);
     await page.getByRole("heading", { name: "From the page" }).waitFor();
     await page.getByText("Completed ·").waitFor();
+    await page.getByRole("button", { name: /Three/ }).last().click();
+    await page.getByRole("link", { name: "Open its session" }).click();
+    await page.getByRole("log").getByText("three is a session", { exact: true }).waitFor();
+    await ensemble(["stop", new URL(page.url()).pathname.split("/").pop()]);
+    checked();
+  });
+
+  step("without a connection the runs and one of them are as they were, with the time", async () => {
+    const { page, context, checked } = me;
+    await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
+    await page.goto(`${origin}/runs`);
+    const entry = page.getByRole("main").getByRole("link", { name: /From the page/ });
+    await entry.click();
+    await page.getByText("Completed ·").waitFor();
+    const run = page.url();
+    // What is shown is kept a moment later, and when the screen is left.
+    await page.getByRole("link", { name: "All runs" }).click();
+    await entry.waitFor();
+    await context.setOffline(true);
+    await page.reload();
+    await page.getByText(/^As it was at/).waitFor();
+    await page.getByText(/^No connection to the server/).waitFor();
+    await entry.waitFor();
+    await accessible(page, "runs without a connection");
+    await pictures(page, "offline-runs");
+    await page.goto(run);
+    await page.getByText(/^As it was at/).waitFor();
+    await page.getByRole("button", { name: /Three/ }).last().waitFor();
+    await page.getByText("Completed ·").waitFor();
+    await accessible(page, "a run without a connection");
+    await pictures(page, "offline-run");
+    await context.setOffline(false);
+    await page.getByText(/^As it was at/).waitFor({ state: "detached" });
+    const left = me.faults.filter((fault) => !/ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/.test(fault));
+    me.faults.splice(0, me.faults.length, ...left);
     checked();
   });
 
