@@ -66,6 +66,10 @@ fn unusable(error: std::io::Error) -> Failure {
 }
 
 impl State {
+    pub(super) fn new(tells_news: bool, plays_file: bool) -> Self {
+        Self { tells_news, plays_file, ..Self::default() }
+    }
+
     /// The newest words, with this utterance in place of what was understood of it before.
     pub(super) fn said(&mut self, said: Said) {
         if said.text.trim().is_empty() {

@@ -109,7 +109,7 @@ impl<'a> Conversation<'a> {
         after: i64,
     ) -> Self {
         let now = Instant::now();
-        let state = State { tells_news: wishes.tells_news, plays_file: wishes.plays_file, ..State::default() };
+        let state = State::new(wishes.tells_news, wishes.plays_file);
         Self {
             me: Me { user: live.me.id, key: live.me.key.public_key() },
             title: live.title(),

@@ -17,7 +17,7 @@ fn read(talked: &Talked, last: usize) -> Value {
 
 fn is(talked: &mut Talked, phase: &str) {
     let state = json!({ "phase": phase, "agent": "claude", "mode": "ask", "directory": "/home", "keyEpoch": 1 });
-    talked.host(Content::State(serde_json::from_value::<State>(state).unwrap()));
+    talked.host(Content::State(Box::new(serde_json::from_value::<State>(state).unwrap())));
 }
 
 #[test]
