@@ -356,6 +356,7 @@ fn what_a_conversation_has_cost_before_is_not_counted_again() {
     driver.begin();
     say(&mut driver, &json!({"id": 1, "result": {"agentCapabilities": {"loadSession": true}}}));
     say(&mut driver, &json!({"id": 2, "result": {"modes": {"availableModes": [{"id": "build"}]}}}));
+    say(&mut driver, &json!({"id": 3, "result": {}}));
     driver
         .command(Command::Prompt(Prompt {
             id: "p".to_owned(),

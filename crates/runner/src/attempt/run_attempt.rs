@@ -76,6 +76,7 @@ pub(super) async fn run_attempt(
         };
         let (exit, reason) = execution.supervise(context, heartbeat, record, deadline).await;
         execution.drain_pipes(output).await;
+        execution.remember_session(context, record).await;
         let stop = match reason {
             StopReason::LeaseLost => return None,
             StopReason::Stopped(stop) => Some(stop),
@@ -325,10 +326,7 @@ impl Execution {
                 _ = check.tick(), if saved_session.is_none() => {
                     saved_session = self.save_session(record).await;
                     if let Some(session) = &saved_session {
-                        let host = context.host.borrow().clone();
-                        if let Some(host) = host {
-                            host.worked_in(record.task(), session).await;
-                        }
+                        self.remember_session(context, record).await;
                         heartbeat.set_session(session);
                     }
                     continue;
@@ -348,6 +346,15 @@ impl Execution {
             tracing::warn!(lease.id = %lease, "Cannot save the provider's session: {error}");
         }
         Some(id)
+    }
+
+    /// The next attempt goes on with no other conversation than one in which this machine has worked on the task.
+    async fn remember_session(&self, context: &Context, record: &Record) {
+        let session = self.transcript.lock().session_id().map(str::to_owned);
+        let host = context.host.borrow().clone();
+        if let (Some(session), Some(host)) = (session, host) {
+            host.worked_in(record.task(), &session).await;
+        }
     }
 
     async fn drain_pipes(&mut self, output: &Arc<OutputSpool>) {

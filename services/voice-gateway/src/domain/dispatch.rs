@@ -110,7 +110,7 @@ pub(crate) fn metadata(
         gateway: Gateway {
             context_url: context_url(base, session),
             events_url: events_url(base, session),
-            heartbeat_seconds: (!heartbeat.is_zero()).then(|| heartbeat.as_secs_f64()),
+            heartbeat_seconds: (!heartbeat.is_zero()).then_some(heartbeat.as_secs_f64()),
             token: credentials.agent,
         },
         tools: credentials.tools.map(|token| Tools { base_url: format!("{base}/v1/voice/tools"), token }),

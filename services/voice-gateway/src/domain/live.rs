@@ -211,6 +211,11 @@ impl Live {
     }
 }
 
+/// The state is stored as JSON, which has milliseconds. This one is compared with what was stored.
+fn as_stored(at: Timestamp) -> Timestamp {
+    Timestamp::from_micros(at.micros() - at.micros() % 1_000)
+}
+
 impl Agent {
     fn joined(self, identity: String, sid: Sid, now: Timestamp, rules: &Rules) -> Result<Self, Refused> {
         let ask_at = now.plus(rules.agent_ask);
@@ -248,7 +253,7 @@ impl Agent {
                     && (event == Event::AgentBeat || beat_by.is_some_and(|by| by <= now)) =>
             {
                 let answered = if event == Event::ProbeBegun { QUESTION } else { Duration::ZERO };
-                let beat_by = Some(now.plus(rules.agent_silent + answered));
+                let beat_by = Some(as_stored(now.plus(rules.agent_silent + answered)));
                 Ok(Self::Ready { identity, sid, since, ready_at, beat_by })
             }
             _ => Err(Refused),

@@ -292,3 +292,15 @@ fn an_agent_that_fell_silent_is_lost_once_and_for_all() {
         assert!(refused(&lost, late.clone(), 11), "{late:?}");
     }
 }
+
+#[test]
+fn the_heartbeat_that_is_expected_is_the_same_after_it_was_stored() {
+    let now = Timestamp::from_micros(at(2).micros() + 123_456);
+    let beats = active().next(Event::AgentBeat, now, &RULES).unwrap_or_else(|_| panic!("refused"));
+    let stored: State = serde_json::from_value(serde_json::to_value(&beats).unwrap()).unwrap();
+    let expected = |state: &State| match state.live().map(|live| &live.agent) {
+        Some(Agent::Ready { beat_by, .. }) => *beat_by,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(expected(&beats), expected(&stored));
+}
