@@ -115,7 +115,7 @@ impl Codex {
         }
         match some(result, "/nextCursor") {
             Some(cursor) if self.following.as_ref().is_some_and(|following| !following.is_listed) => {
-                self.list_items(Some(&cursor.to_owned()));
+                self.list_items(Some(cursor));
             }
             _ => self.caught_up(),
         }
