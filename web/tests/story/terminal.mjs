@@ -7,6 +7,8 @@ import { SOON } from "../browser.mjs";
 /** Runs a command of the terminal, and gives what it prints. */
 export async function ensemble(words, input = "") {
   const child = spawn(process.env.ENSEMBLE, words, { cwd: homedir(), stdio: ["pipe", "pipe", "pipe"], timeout: SOON });
+  // A command that ends without reading breaks the pipe.
+  child.stdin.on("error", () => undefined);
   child.stdin.end(input);
   const [out, err] = [[], []];
   child.stdout.on("data", (piece) => out.push(piece));

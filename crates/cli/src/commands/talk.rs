@@ -124,7 +124,7 @@ fn page(context: &Context, address: &str, opens: bool) -> Result {
 fn language() -> Option<Text<0, 35>> {
     let set = ["LC_ALL", "LC_MESSAGES", "LANG"]
         .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))?;
+        .find_map(|name| std::env::var_os(name)?.into_string().ok().filter(|value| !value.is_empty()))?;
     let name = set.split(['.', '@']).next().unwrap_or_default().replace('_', "-");
     let is_language = name.len() >= 2 && name != "POSIX" && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     Text::new(name).ok().filter(|_| is_language)
