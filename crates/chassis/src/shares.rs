@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts what each holder has open, and what all of them have. Shared by all threads.
@@ -58,9 +59,31 @@ impl<K: Eq + Hash> Drop for Share<K> {
     }
 }
 
+/// What one household or machine is counted as: an IPv4 address, or the /64 that IPv6 gives to one link.
+pub fn limit_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        v4 @ IpAddr::V4(_) => v4,
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ipv6_is_counted_by_link() {
+        let address: IpAddr = "2001:db8:1:2:3:4:5:6".parse().expect("an address");
+        assert_eq!(limit_address(address).to_string(), "2001:db8:1:2::");
+    }
+
+    #[test]
+    fn ipv4_is_counted_by_address() {
+        for text in ["1.2.3.4", "::ffff:1.2.3.4"] {
+            let address: IpAddr = text.parse().expect("an address");
+            assert_eq!(limit_address(address).to_string(), "1.2.3.4");
+        }
+    }
 
     #[test]
     fn each_holder_has_a_share_and_gets_it_back() {

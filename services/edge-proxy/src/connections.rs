@@ -2,16 +2,13 @@
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use ensemble_chassis::process::TlsLimits;
-use ensemble_chassis::shares::Share;
-use ipnet::IpNet;
+use ensemble_chassis::shares::{Share, limit_address};
 use prometheus::IntGauge;
 
 use crate::EdgeProxy;
 use crate::config::Config;
-use crate::domain::client_address::limit_address;
 
 /// One connection of a client.
 #[derive(Debug)]
@@ -48,7 +45,7 @@ impl Connection {
 }
 
 /// For whom a connection counts. Proxies before the edge carry the connections of many clients and are not counted.
-fn holder(trusted: &[IpNet], peer: IpAddr) -> Option<IpAddr> {
+fn holder(trusted: &[ipnet::IpNet], peer: IpAddr) -> Option<IpAddr> {
     let is_trusted = trusted.iter().any(|network| network.contains(&peer.to_canonical()));
     (!is_trusted).then(|| limit_address(peer))
 }
@@ -56,12 +53,7 @@ fn holder(trusted: &[IpNet], peer: IpAddr) -> Option<IpAddr> {
 /// The same bounds for the edge's own HTTPS, whose connections count from their first byte.
 pub(crate) fn of_https(config: &Config) -> TlsLimits {
     let trusted = config.trusted_proxies.clone();
-    TlsLimits {
-        per_holder: config.connections_per_address,
-        holder: Arc::new(move |peer| holder(&trusted, peer)),
-        stall: config.send_stall,
-        ..TlsLimits::default()
-    }
+    TlsLimits::by(config.connections_per_address, config.send_stall, move |peer| holder(&trusted, peer))
 }
 
 impl Drop for Connection {

@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ensemble_chassis::shares::limit_address;
 use ensemble_chassis::{Caller, Vars};
 use ensemble_types::ids::{TokenId, UserId};
 use governor::clock::{Clock as _, DefaultClock};
@@ -16,7 +17,6 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 
-use crate::domain::client_address::limit_address;
 use crate::domain::route_table::Class;
 
 const MINUTE: Duration = Duration::from_secs(60);

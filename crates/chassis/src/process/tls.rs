@@ -88,6 +88,17 @@ pub struct TlsLimits {
     pub last_bytes: Duration,
 }
 
+impl TlsLimits {
+    /// The usual ones, with so many connections of one holder and this time for a client that takes nothing.
+    pub fn by(
+        per_holder: usize,
+        stall: Duration,
+        holder: impl Fn(IpAddr) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        Self { per_holder, stall, holder: Arc::new(holder), ..Self::default() }
+    }
+}
+
 impl Default for TlsLimits {
     fn default() -> Self {
         Self {

@@ -95,7 +95,7 @@ async fn guard() -> io::Result<i32> {
     feed(&mut child, &launch, prompt, to_write);
     drop(launch);
     let writes = interactive.then_some(writes);
-    let at = Doorway { path: door, open: None };
+    let at = NextRunner { path: door, open: None };
     let mut events =
         Events { lines: Some(lines), runner, at, said, writes, ending, children, leader, reaped: VecDeque::new() };
     let ended = events.end(Duration::from_millis(grace_ms), Duration::from_millis(leftover_grace_ms)).await;
@@ -146,7 +146,7 @@ fn feed(child: &mut Child, launch: &Launch, prompt: String, mut to_write: Receiv
 }
 
 /// Where another runner may take over.
-struct Doorway {
+struct NextRunner {
     path: Option<PathBuf>,
     open: Option<Door>,
 }
@@ -156,7 +156,7 @@ struct Events {
     /// The orders of the runner, until it has gone.
     lines: Option<Lines<BufReader<OwnedReadHalf>>>,
     runner: OwnedWriteHalf,
-    at: Doorway,
+    at: NextRunner,
     said: Said,
     /// For the standard input of an interactive program, until it is closed.
     writes: Option<Sender<String>>,

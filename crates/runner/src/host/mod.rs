@@ -26,6 +26,7 @@ mod session;
 mod shown;
 mod socket;
 mod spool;
+mod starting;
 mod status;
 mod tasks;
 

@@ -1,33 +1,29 @@
 //! One session while it is hosted: everything that happens to it goes through one task, one after the other.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ensemble_agent::launch;
 use ensemble_transcript::body::AccessGrant;
-use ensemble_types::ids::{SessionId, unique};
+use ensemble_types::ids::SessionId;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::Host;
 use super::account::Found;
-use super::agents::Agent;
 use super::core::{Asked, Core, Effects};
-use super::deadlines::{Deadlines, INTERRUPTED_WITHIN, READY_WITHIN, WRITTEN_WITHIN};
+use super::deadlines::{Deadlines, INTERRUPTED_WITHIN, WRITTEN_WITHIN};
 use super::deliver::{self, Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
 use super::receive::{self, Received, What};
 use super::room::Permit;
-use super::running::{Happened, Piped, Running};
-use super::served::{NotServed, Server};
+use super::running::{Happened, Running};
+use super::served::Server;
 use super::spool::Spool;
 use super::status::{self, Status};
 use super::tasks::{Ends, Order};
 use crate::disk::on_disk;
 use crate::drain::Phase;
-use crate::orphans;
 
 /// While more waits to be sent, the agent's output is not read, and the agent has to wait.
 const MOST_UNSENT: usize = 64 << 20;
@@ -45,7 +41,7 @@ pub(crate) struct Session {
     /// The server that has gone on with the turn.
     pub(super) follows: Option<Arc<Server>>,
     /// Of the agent that runs.
-    permit: Option<Permit>,
+    pub(super) permit: Option<Permit>,
     /// Another session needs the room of this one's agent.
     pub(super) park: Arc<Notify>,
     pub(super) deadlines: Deadlines,
@@ -309,7 +305,7 @@ impl Session {
     }
 
     /// A step is on disk before anything else.
-    async fn write(&mut self, changes: &[Change]) -> std::io::Result<()> {
+    pub(super) async fn write(&mut self, changes: &[Change]) -> std::io::Result<()> {
         let Some(mut spool) = self.spool.take() else { return Err(std::io::Error::other("the log is closed")) };
         let step = changes.to_vec();
         let folded = spool.is_long().then(|| self.core.kept.clone());
@@ -324,52 +320,6 @@ impl Session {
         .await?;
         self.spool = Some(spool);
         written
-    }
-
-    /// # Errors
-    /// The log cannot be written. The inner error says why the agent was not started.
-    async fn start(&mut self, start: ensemble_agent::Start) -> std::io::Result<Result<(), String>> {
-        let known = Agent::named(&self.host.config, &self.core.kept.agent);
-        let how = known.and_then(|agent| match launch(agent.kind, &start) {
-            Ok(launch) => Ok((agent, launch)),
-            Err(refused) => Err(refused.to_string()),
-        });
-        let (agent, launch) = match how {
-            Ok(how) => how,
-            Err(why) => return Ok(Err(why)),
-        };
-        if let Some(before) = self.core.kept.process {
-            // A guard that was killed may have left something behind.
-            orphans::end(before, Duration::ZERO).await;
-        }
-        self.permit = match self.host.room.take(self.id).await {
-            Ok(permit) => Some(permit),
-            Err(why) => return Ok(Err(why)),
-        };
-        let served = match self.follows.take() {
-            Some(server) => server.connect().await.map_err(NotServed::Failed),
-            None => self.host.servers.connect(&self.host.config, &self.core.kept.agent, &agent).await,
-        };
-        let running = match served {
-            Ok(connection) => Ok(Running::Served(Box::new(connection))),
-            Err(NotServed::Failed(why)) => Err(why),
-            Err(NotServed::Unknown) => {
-                let id = unique();
-                self.core.process(id);
-                let changes = self.core.take_changes();
-                self.write(&changes).await?;
-                Piped::start(&self.host.config, &agent, (&start, launch), id)
-                    .await
-                    .map(|piped| Running::Piped(Box::new(piped)))
-            }
-        };
-        match running {
-            Ok(running) => self.agent = Some(running),
-            Err(why) => return Ok(Err(why)),
-        }
-        self.deadlines = Deadlines { ready: Some(Instant::now() + READY_WITHIN), ..Deadlines::default() };
-        tracing::info!(session.id = %self.id, agent = self.core.kept.agent, "An agent has been started");
-        Ok(Ok(()))
     }
 
     async fn finish(mut self, end: End, mut tasks: JoinSet<()>, mut delivered: mpsc::Receiver<Delivered>) {

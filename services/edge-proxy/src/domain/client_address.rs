@@ -3,7 +3,7 @@
 //! Any client can write `X-Forwarded-For`. So it is read from the right, and only as far as the hops that were configured as
 //! trusted; the first address that is not one of them is the client.
 
-use std::net::{AddrParseError, IpAddr, Ipv6Addr};
+use std::net::{AddrParseError, IpAddr};
 
 use ipnet::IpNet;
 
@@ -23,14 +23,6 @@ pub fn client<'a>(peer: IpAddr, forwarded_for: impl DoubleEndedIterator<Item = &
         client = address.to_canonical();
     }
     client
-}
-
-/// What one household or machine is counted as: an IPv4 address, or the /64 that IPv6 gives to one link.
-pub fn limit_address(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
-    }
 }
 
 #[cfg(test)]
@@ -75,23 +67,9 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_is_counted_by_link() {
-        let address: IpAddr = "2001:db8:1:2:3:4:5:6".parse().expect("an address");
-        assert_eq!(limit_address(address).to_string(), "2001:db8:1:2::");
-    }
-
-    #[test]
     fn an_address_that_is_not_trusted_ends_the_search() {
         assert_eq!(client_of("10.1.1.1", &["6.6.6.6, 7.7.7.7"], &["10.0.0.0/8"]), "7.7.7.7");
         assert_eq!(client_of("10.1.1.1", &["6.6.6.6, ::ffff:10.2.2.2"], &["10.0.0.0/8"]), "6.6.6.6");
         assert_eq!(client_of("10.1.1.1", &["6.6.6.6, x, 10.2.2.2"], &["10.0.0.0/8"]), "10.2.2.2");
-    }
-
-    #[test]
-    fn ipv4_is_counted_by_address() {
-        for text in ["1.2.3.4", "::ffff:1.2.3.4"] {
-            let address: IpAddr = text.parse().expect("an address");
-            assert_eq!(limit_address(address).to_string(), "1.2.3.4");
-        }
     }
 }

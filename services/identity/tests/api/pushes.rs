@@ -89,6 +89,8 @@ macro_rules! in_database {
         match url.strip_prefix("sqlite:") {
             Some(file) => {
                 let $c = &mut SqliteConnection::establish(file).unwrap();
+                // The service writes to it, too.
+                diesel::sql_query("PRAGMA busy_timeout = 10000").execute($c).unwrap();
                 $call.unwrap()
             }
             None => {
