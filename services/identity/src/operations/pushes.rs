@@ -4,7 +4,6 @@
 //! is to be sent is stored before the event is acknowledged. A try takes a delivery for a while; one that is not finished, because
 //! the process was killed, is tried again then.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use ensemble_chassis::Caller;
@@ -20,19 +19,13 @@ use crate::clients::Sent;
 use crate::domain::{CallingDevice, Device, Subscription, wait};
 use crate::error::Error;
 use crate::keys::{CannotOpen, Vapid, Vault};
-use crate::store::pushes::{self, Delivery, NewDelivery, Passed};
+use crate::store::pushes::{self, Delivery, NewDelivery};
 use crate::store::{devices as device_rows, pushes as rows};
 
 /// How long a notification is worth being delivered.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an event is remembered: longer than another service gives it again.
 const REMEMBERED: Duration = Duration::from_secs(3 * 24 * 60 * 60);
-/// Deliveries of a device that wait. The oldest goes.
-const MOST_WAITING: i64 = 50;
-/// Events of an account that are remembered. The oldest goes, and would be sent again if it were given again.
-const MOST_EVENTS: i64 = 10_000;
-/// Accounts among which the next one is chosen.
-const MOST_USERS: i64 = 1_000;
 /// For how long a delivery is taken: longer than the deadline of a call.
 const TAKEN: Duration = Duration::from_secs(30);
 
@@ -135,8 +128,7 @@ pub(crate) async fn give(db: &Db, events: Vec<Event>) -> Result<(), StoreError> 
                 Some(kind) => store(tx, event, kind, now)?,
             }
         }
-        let users: HashSet<UserId> = events.iter().map(|event| event.user).collect();
-        users.into_iter().try_for_each(|user| rows::drop_oldest_events(tx, user, MOST_EVENTS))
+        Ok(())
     })
     .await
 }
@@ -164,51 +156,30 @@ fn store(tx: &mut Conn, event: &Event, kind: PushKind, now: Timestamp) -> Result
     for device in device_rows::of_account(tx, event.user)? {
         if subscribed.contains(&device.id) && device.notify.contains(&kind) {
             rows::insert_delivery(tx, device.id, &new)?;
-            rows::drop_oldest_deliveries(tx, device.id, MOST_WAITING)?;
             tx.notify(pushes::topic());
         }
     }
     Ok(())
 }
 
-/// The accounts with something to send, those that have waited longest first.
-pub(crate) async fn waiting(db: &Db, passed: &Passed) -> Result<Vec<UserId>, StoreError> {
-    let passed = passed.clone();
-    db.read("find accounts to notify", move |c| rows::waiting(c, &passed, MOST_USERS)).await
-}
-
-/// Takes what is due of these accounts, from each at most this many.
-pub(crate) async fn take(db: &Db, of: Vec<(UserId, i64)>, passed: &Passed) -> Result<Vec<Delivery>, StoreError> {
-    let passed = passed.clone();
+/// Takes deliveries that are due, and says when the next one is.
+pub(crate) async fn take(db: &Db, limit: usize) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     db.write("take notifications to send", move |tx| {
         let now = tx.now()?;
-        let mut taken = Vec::new();
-        for &one in &of {
-            taken.extend(rows::take(tx, one, &passed, (now, now.plus(TAKEN)))?);
-        }
-        Ok(taken)
+        let taken = if limit > 0 { rows::take(tx, limit, (now, now.plus(TAKEN)))? } else { Vec::new() };
+        let next = rows::next_due(tx)?.map(|due| due.since(now));
+        Ok((taken, next))
     })
     .await
 }
 
-/// How long until there is something to send.
-pub(crate) async fn next_due(db: &Db, passed: Passed) -> Result<Option<Duration>, StoreError> {
-    db.read("find when to notify next", move |c| {
-        let next = rows::next_due(c, &passed)?;
-        let now = c.now()?;
-        Ok(next.map(|due| due.since(now)))
-    })
-    .await
-}
-
-/// Has a delivery, and the others of its device, tried later although nobody tried it, because its push service does not answer at
-/// present or gets enough.
+/// Has a delivery tried later although nobody tried it, because its push service does not answer at present.
 pub(crate) async fn hold_back(db: &Db, delivery: &Delivery, wait: Duration) -> Result<(), StoreError> {
     let (device, attention, tries) = (delivery.device, delivery.attention.clone(), delivery.tries);
     db.write("hold a notification back", move |tx| {
         let to = tx.now()?.plus(wait);
-        rows::postpone(tx, device, &attention, (to, tries))?;
-        rows::postpone_device(tx, device, to)
+        rows::postpone(tx, device, &attention, (to, tries))
     })
     .await
 }

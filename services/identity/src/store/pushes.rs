@@ -9,13 +9,9 @@ use ensemble_types::time::Timestamp;
 use super::schema::{push_deliveries, push_events, push_keys, push_subscriptions};
 use crate::domain::Subscription;
 
-/// The most rows over a bound that are deleted at once: more than one call adds.
-const OVER: i64 = 1_000;
-
 /// A delivery that was taken to be tried, and where to.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
-    pub(crate) user: UserId,
     pub(crate) device: DeviceId,
     pub(crate) attention: String,
     pub(crate) payload: String,
@@ -29,7 +25,6 @@ pub(crate) struct Delivery {
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = push_deliveries)]
 struct DeliveryRow {
-    user_id: UserId,
     device_id: DeviceId,
     attention: String,
     payload: String,
@@ -151,66 +146,14 @@ pub(crate) fn withdraw(tx: &mut Conn, user: UserId, attention: &str) -> Result<(
     Ok(())
 }
 
-/// Of a device, the newest `kept` stay.
-pub(crate) fn drop_oldest_deliveries(tx: &mut Conn, device: DeviceId, kept: i64) -> Result<(), StoreError> {
-    let newest = (push_deliveries::expires_at.desc(), push_deliveries::attention);
-    let of_device = || push_deliveries::table.filter(push_deliveries::device_id.eq(device.db()));
-    let over = of_device().order(newest).offset(kept).limit(OVER).select(push_deliveries::attention);
-    let over: Vec<String> = on!(tx, |c| over.load(c))?;
-    if !over.is_empty() {
-        let over = of_device().filter(push_deliveries::attention.eq_any(&over));
-        on!(tx, |c| diesel::delete(over).execute(c))?;
-    }
-    Ok(())
-}
-
-/// Of an account, the newest `kept` stay.
-pub(crate) fn drop_oldest_events(tx: &mut Conn, user: UserId, kept: i64) -> Result<(), StoreError> {
-    let newest = (push_events::purge_at.desc(), push_events::attention);
-    let of_user = || push_events::table.filter(push_events::user_id.eq(user.db()));
-    let over = of_user().order(newest).offset(kept).limit(OVER).select(push_events::attention);
-    let over: Vec<String> = on!(tx, |c| over.load(c))?;
-    if !over.is_empty() {
-        let over = of_user().filter(push_events::attention.eq_any(&over));
-        on!(tx, |c| diesel::delete(over).execute(c))?;
-    }
-    Ok(())
-}
-
-/// Those to whom nothing is sent at present.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Passed {
-    pub(crate) users: Vec<UserId>,
-    pub(crate) devices: Vec<DeviceId>,
-}
-
-/// The accounts with deliveries that are due, those that have waited longest first.
-pub(crate) fn waiting(c: &mut Conn, passed: &Passed, limit: i64) -> Result<Vec<UserId>, StoreError> {
-    let users: Vec<_> = passed.users.iter().map(|user| user.db()).collect();
-    let devices: Vec<_> = passed.devices.iter().map(|device| device.db()).collect();
-    let waiting = push_deliveries::table
-        .filter(push_deliveries::due_at.le(now()))
-        .filter(push_deliveries::user_id.ne_all(users).and(push_deliveries::device_id.ne_all(devices)))
-        .group_by(push_deliveries::user_id)
-        .select(push_deliveries::user_id)
-        .order(diesel::dsl::min(push_deliveries::due_at))
-        .limit(limit);
-    on!(c, |c| waiting.load(c))
-}
-
-/// Takes deliveries of an account that are due; nobody else takes them before `until`.
+/// Takes deliveries that are due; nobody else takes them before `until`.
 pub(crate) fn take(
     tx: &mut Conn,
-    (user, limit): (UserId, i64),
-    passed: &Passed,
+    limit: i64,
     (now_is, until): (Timestamp, Timestamp),
 ) -> Result<Vec<Delivery>, StoreError> {
-    let devices: Vec<_> = passed.devices.iter().map(|device| device.db()).collect();
-    let due = push_deliveries::table
-        .filter(push_deliveries::due_at.le(now()).and(push_deliveries::user_id.eq(user.db())))
-        .filter(push_deliveries::device_id.ne_all(devices))
-        .order(push_deliveries::due_at)
-        .limit(limit);
+    let due =
+        push_deliveries::table.filter(push_deliveries::due_at.le(now())).order(push_deliveries::due_at).limit(limit);
     let rows: Vec<DeliveryRow> = on!(
         tx,
         Pg | c | due.select(DeliveryRow::as_select()).for_update().skip_locked().load(c),
@@ -237,14 +180,9 @@ pub(crate) fn take(
     Ok(taken)
 }
 
-/// When the next delivery is due that is not passed over.
-pub(crate) fn next_due(c: &mut Conn, passed: &Passed) -> Result<Option<Timestamp>, StoreError> {
-    let users: Vec<_> = passed.users.iter().map(|user| user.db()).collect();
-    let devices: Vec<_> = passed.devices.iter().map(|device| device.db()).collect();
-    let next = push_deliveries::table
-        .filter(push_deliveries::user_id.ne_all(users).and(push_deliveries::device_id.ne_all(devices)))
-        .order(push_deliveries::due_at)
-        .select(push_deliveries::due_at);
+/// When the next delivery is due.
+pub(crate) fn next_due(c: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
+    let next = push_deliveries::table.order(push_deliveries::due_at).select(push_deliveries::due_at);
     on!(c, |c| next.first(c).optional())
 }
 
@@ -266,14 +204,6 @@ pub(crate) fn postpone(
     Ok(())
 }
 
-/// Has nothing tried before this time that goes to the device.
-pub(crate) fn postpone_device(tx: &mut Conn, device: DeviceId, to: Timestamp) -> Result<(), StoreError> {
-    let of_device = push_deliveries::table
-        .filter(push_deliveries::device_id.eq(device.db()).and(push_deliveries::due_at.lt(to.db())));
-    on!(tx, |c| diesel::update(of_device).set(push_deliveries::due_at.eq(to.db())).execute(c))?;
-    Ok(())
-}
-
 /// Forgets events that nobody gives again. How many there were, at most `limit`.
 pub(crate) fn delete_over(tx: &mut Conn, limit: i64) -> Result<usize, StoreError> {
     let over = push_events::table.filter(push_events::purge_at.le(now())).limit(limit);
@@ -287,7 +217,6 @@ pub(crate) fn delete_over(tx: &mut Conn, limit: i64) -> Result<usize, StoreError
 impl DeliveryRow {
     fn with(self, place: SubscriptionRow) -> Delivery {
         Delivery {
-            user: self.user_id,
             device: self.device_id,
             attention: self.attention,
             payload: self.payload,

@@ -1,13 +1,10 @@
-//! Sends notifications as they become due: some at once, so that a slow push service delays nobody else, and the accounts in turn, so that
-//! one with much to send delays nobody else. Several replicas may run it.
+//! Sends notifications as they become due: some at once, so that a slow push service delays nobody else. Several replicas may run it.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use ensemble_chassis::{Clock, Drain};
 use ensemble_store_kit::{Db, StoreError};
-use ensemble_types::ids::{DeviceId, UserId};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use reqwest::Url;
@@ -15,24 +12,18 @@ use reqwest::Url;
 use crate::clients::{Notification, PushServices, Sent};
 use crate::metrics::IdentityMetrics;
 use crate::operations::pushes::{self, Outcome};
-use crate::store::pushes::{Delivery, Passed, topic};
+use crate::store::pushes::{Delivery, topic};
 
 /// At once.
 const MOST: usize = 8;
 /// Of them, to one push service.
 const MOST_TO_ONE: usize = 4;
-/// Of them, of one account.
-const MOST_OF_ONE: usize = 2;
 /// How long one waits for which there is no room.
 const NO_ROOM: Duration = Duration::from_millis(500);
 /// How long nothing is sent to a push service that did not answer.
 const COOL_DOWN: Duration = Duration::from_secs(10);
-/// How long nothing is sent to a device whose push service did not answer: an account's devices can name many push services.
-const DEVICE_COOL_DOWN: Duration = Duration::from_secs(60);
-/// The most push services, and devices, whose silence is remembered.
+/// The most push services whose silence is remembered.
 const MOST_SILENT: usize = 1_000;
-/// The most accounts whose last turn is remembered.
-const MOST_TURNS: usize = 10_000;
 /// A delivery that another replica had taken is looked for after this time, when nothing else is due.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
@@ -62,7 +53,7 @@ impl PushSender {
                 }
             };
             tokio::select! {
-                Some((to, is_silent)) = sending.next() => known.note(to, is_silent),
+                Some((origin, is_silent)) = sending.next() => known.note(origin, is_silent),
                 () = given.changed() => {}
                 () = tokio::time::sleep(next) => {}
                 () = self.drain.closing() => break,
@@ -72,36 +63,23 @@ impl PushSender {
         while sending.next().await.is_some() {}
     }
 
-    /// Takes what is due, without what goes to a push service that does not answer, or that gets enough at present. Says when there is more.
+    /// Takes what is due, without what goes to a push service that does not answer, or that gets enough at present.
     async fn fill(&self, known: &mut Known, free: usize) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
-        if free == 0 {
-            return Ok((Vec::new(), None));
-        }
-        known.forget();
-        let passed = known.passed();
-        let mut users = pushes::waiting(&self.db, &passed).await?;
-        // Those that had their turn longest ago.
-        users.sort_by_key(|user| known.turns.get(user).copied());
-        let is_for_all = users.len() * MOST_OF_ONE <= free;
-        let of = users.into_iter().take(free);
-        let of: Vec<_> = of.map(|user| (user, if is_for_all { known.room(user) } else { 1 })).collect();
+        known.silent.retain(|_, until| *until > Instant::now());
+        let (taken, next) = pushes::take(&self.db, free).await?;
         let mut sent = Vec::new();
-        if !of.is_empty() {
-            for delivery in pushes::take(&self.db, of, &passed).await? {
-                known.turn(delivery.user);
-                match known.wait(&delivery) {
-                    Some(wait) => pushes::hold_back(&self.db, &delivery, wait).await?,
-                    None => sent.push(delivery),
-                }
+        for delivery in taken {
+            match known.wait(origin(&delivery)) {
+                Some(wait) => pushes::hold_back(&self.db, &delivery, wait).await?,
+                None => sent.push(delivery),
             }
         }
-        let next = pushes::next_due(&self.db, known.passed()).await?;
-        Ok((sent, next.into_iter().chain(known.next_end()).min()))
+        Ok((sent, next))
     }
 
-    /// Where it was sent, and whether there was no answer.
-    async fn send(&self, delivery: Delivery) -> (To, bool) {
-        let to = To::of(&delivery);
+    /// The push service, and whether it did not answer.
+    async fn send(&self, delivery: Delivery) -> (String, bool) {
+        let to = origin(&delivery);
         let notification = Notification {
             to: &delivery.to,
             payload: &delivery.payload,
@@ -113,7 +91,7 @@ impl PushSender {
         match pushes::record(&self.db, delivery, sent).await {
             Ok(outcome) => {
                 if outcome == Outcome::Refused {
-                    tracing::warn!(push.service = %to.origin, "A push service refused a notification");
+                    tracing::warn!(push.service = %to, "A push service refused a notification");
                 }
                 self.metrics.pushed(outcome);
             }
@@ -124,71 +102,22 @@ impl PushSender {
     }
 }
 
-struct To {
-    user: UserId,
-    device: DeviceId,
-    /// The push service.
-    origin: String,
+fn origin(delivery: &Delivery) -> String {
+    Url::parse(&delivery.to.endpoint).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }
 
-impl To {
-    fn of(delivery: &Delivery) -> Self {
-        let origin = Url::parse(&delivery.to.endpoint).map(|url| url.origin().ascii_serialization());
-        Self { user: delivery.user, device: delivery.device, origin: origin.unwrap_or_default() }
-    }
-}
-
-/// What is known of push services, devices and accounts.
+/// What is known of push services.
 #[derive(Default)]
 struct Known {
-    /// Push services that did not answer, and until when nothing is sent there.
+    /// Those that did not answer, and until when nothing is sent there.
     silent: HashMap<String, Instant>,
-    /// The same of devices.
-    silent_devices: HashMap<DeviceId, Instant>,
-    /// How many are being sent to a push service.
+    /// How many are being sent.
     busy: HashMap<String, usize>,
-    /// How many of an account.
-    busy_users: HashMap<UserId, usize>,
-    /// When an account had its last turn, in turns of all.
-    turns: HashMap<UserId, usize>,
-    turn: usize,
 }
 
 impl Known {
-    fn forget(&mut self) {
-        let now = Instant::now();
-        self.silent.retain(|_, until| *until > now);
-        self.silent_devices.retain(|_, until| *until > now);
-        if self.turns.len() > MOST_TURNS {
-            let before = self.turn.saturating_sub(MOST_TURNS / 2);
-            self.turns.retain(|_, turn| *turn > before);
-        }
-    }
-
-    fn passed(&self) -> Passed {
-        let full = self.busy_users.iter().filter(|(_, busy)| **busy >= MOST_OF_ONE);
-        Passed { users: full.map(|(user, _)| *user).collect(), devices: self.silent_devices.keys().copied().collect() }
-    }
-
-    /// How long until something is sent again to a device that is passed over.
-    fn next_end(&self) -> Option<Duration> {
-        self.silent_devices.values().min().map(|until| until.saturating_duration_since(Instant::now()))
-    }
-
-    /// How many of this account may be sent now.
-    fn room(&self, user: UserId) -> i64 {
-        let busy = self.busy_users.get(&user).copied().unwrap_or(0);
-        i64::try_from(MOST_OF_ONE.saturating_sub(busy)).unwrap_or(0)
-    }
-
-    fn turn(&mut self, user: UserId) {
-        self.turn += 1;
-        self.turns.insert(user, self.turn);
-    }
-
-    /// How long this one has to wait. `None`: it is sent now.
-    fn wait(&mut self, delivery: &Delivery) -> Option<Duration> {
-        let To { user, origin, .. } = To::of(delivery);
+    /// How long one for this push service has to wait. `None`: it is sent now.
+    fn wait(&mut self, origin: String) -> Option<Duration> {
         if let Some(until) = self.silent.get(&origin) {
             return Some(until.saturating_duration_since(Instant::now()));
         }
@@ -197,34 +126,21 @@ impl Known {
             return Some(NO_ROOM);
         }
         *busy += 1;
-        *self.busy_users.entry(user).or_default() += 1;
         None
     }
 
     /// One was sent.
-    fn note(&mut self, to: To, is_silent: bool) {
-        let To { user, device, origin } = to;
-        one_less(&mut self.busy, &origin);
-        one_less(&mut self.busy_users, &user);
+    fn note(&mut self, origin: String, is_silent: bool) {
+        if let Some(busy) = self.busy.get_mut(&origin) {
+            *busy -= 1;
+            if *busy == 0 {
+                self.busy.remove(&origin);
+            }
+        }
         if !is_silent {
             self.silent.remove(&origin);
-            self.silent_devices.remove(&device);
-            return;
-        }
-        if self.silent.len() < MOST_SILENT {
+        } else if self.silent.len() < MOST_SILENT {
             self.silent.insert(origin, Instant::now() + COOL_DOWN);
-        }
-        if self.silent_devices.len() < MOST_SILENT {
-            self.silent_devices.insert(device, Instant::now() + DEVICE_COOL_DOWN);
-        }
-    }
-}
-
-fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
-    if let Some(count) = counts.get_mut(of) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(of);
         }
     }
 }
