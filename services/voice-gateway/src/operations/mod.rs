@@ -11,7 +11,6 @@ mod injections;
 mod maintenance;
 mod observations;
 mod reservations;
-mod revocations;
 mod rooms;
 mod sessions;
 mod starts;

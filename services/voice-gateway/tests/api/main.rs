@@ -17,7 +17,6 @@ mod outage;
 mod person;
 mod races;
 mod receiver;
-mod removed_devices;
 mod sessions;
 mod speech;
 mod tools;
