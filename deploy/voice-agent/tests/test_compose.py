@@ -20,7 +20,7 @@ class TestCompose(unittest.TestCase):
         self.assertEqual(re.findall(r"secrets-[a-z-]+", self.service), ["secrets-voice-agent"])
 
     def test_every_variable_that_the_agent_reads_is_passed_and_listed(self):
-        sources = "".join(path.read_text() for path in AGENT.glob("*.py") if path.name != "e2e.py")
+        sources = "".join(path.read_text() for path in AGENT.glob("*.py") if not path.name.startswith("e2e"))
         read = set(re.findall(r'"((?:VOICE|LIVEKIT)_[A-Z_]+)"', sources)) - {"VOICE_AGENT_HOST", "VOICE_AGENT_PORT"}
         read |= {f"VOICE_{role}{of}" for role in ("STT", "LLM", "TTS", "REALTIME") for of in ("", "_BASE_URL", "_API_KEY")}
         read |= {"VOICE_VAD", "VOICE_TTS_VOICE", "VOICE_REALTIME_VOICE", "OPENAI_API_KEY", "OPENAI_BASE_URL"}
