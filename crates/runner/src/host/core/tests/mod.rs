@@ -187,13 +187,15 @@ fn room_by(owner: UserId, kept: Kept) -> Room {
     let list = KnownList { version: 1, digest: "d".into() };
     let setting =
         Setting { kind: Kind::Claude, driver_of: scripted, owner, list, key_epoch: 1, branch: None, as_root: false };
+    // The ids of commands go on after those that were taken.
+    let sent = kept.taken.len() as u64;
     let core = Core::new(kept, setting, now);
     let (said, digests, lines, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     Room {
         core,
         owner,
         now,
-        sent: 0,
+        sent,
         said,
         digests,
         lines,
