@@ -1,7 +1,8 @@
-//! Dashboards and alerts only use metrics and labels that the programs export.
+//! Dashboards and alerts only use metrics and labels that the programs export: services, the voice agent, and the backups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ensemble_livekit_double::Double;
@@ -15,21 +16,27 @@ type Labels = BTreeMap<String, BTreeSet<String>>;
 /// Labels that Prometheus adds, and the bounds of histograms.
 const ADDED: &[&str] = &["le", "instance", "job", "namespace"];
 const VOICE_KEY: (&str, &str) = ("X-Voice-Key", "voice-key-of-the-test-stack");
+/// An endpoint that is told of voice sessions. Nothing listens there, and a failed call is counted, too.
+const ENDPOINTS: [(&str, &str); 2] = [
+    ("VOICE_WEBHOOKS", "ours http://127.0.0.1:9/told whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+    ("VOICE_WEBHOOK_TRUSTED_ORIGINS", "http://127.0.0.1:9"),
+];
 
 #[actix_web::test]
 async fn dashboards_and_alerts_use_existing_metrics() {
     let livekit = Double::start().expect("a free port");
-    let stack = Stack::start("http://127.0.0.1:9", &livekit, &[]).await;
+    let stack = Stack::start("http://127.0.0.1:9", &livekit, &ENDPOINTS).await;
     livekit.send_webhooks_to(stack.edge().url("/hooks/livekit"));
     use_sessions_and_runs(&stack).await;
     use_voice(&stack, &livekit).await;
+    let others = [written_by_voice_agent(), written_by_backup()];
     let asked = expressions();
     assert!(asked.len() > 100, "only {} expressions were found", asked.len());
     // Some metrics are only updated from time to time.
     let timeout = Duration::from_secs(60);
     let (mut missing, began) = (Vec::new(), Instant::now());
     eventually(2 * timeout, async || {
-        let written = written(&stack).await;
+        let written = known(&[written(&stack).await.as_slice(), &others].concat());
         missing = asked.iter().flat_map(|(place, expression)| missing_metrics(place, expression, &written)).collect();
         missing.is_empty() || began.elapsed() > timeout
     })
@@ -67,12 +74,13 @@ async fn use_sessions_and_runs(stack: &Stack) {
 async fn use_voice(stack: &Stack, livekit: &Double) {
     let user = stack.user().await;
     let edge = stack.edge();
-    let voice = async |path: &str, body: &Value| {
-        let request = edge.request("POST", path).header(VOICE_KEY.0, VOICE_KEY.1).json(body);
+    let voice = async |caller: &Api, path: &str, body: &Value| {
+        let request = caller.request("POST", path).header(VOICE_KEY.0, VOICE_KEY.1).json(body);
         Api::send(request).await.expect(200)
     };
     let body = json!({ "userId": user.id, "sessionId": "a", "language": "en" });
-    let room = voice("/v1/voice/session/start", &body).await;
+    // With the user's own token, because a voice key alone gives the agent no tools.
+    let room = voice(&user.api, "/v1/voice/session/start", &body).await;
     let session = text(&room, "gatewaySessionId");
     livekit.join(&text(&room, "participantToken")).expect("a good token");
     let mut dispatched = None;
@@ -87,13 +95,15 @@ async fn use_voice(stack: &Stack, livekit: &Double) {
     let token = agent.pointer("/gateway/token").and_then(Value::as_str).expect("a token for the agent");
     let reported = edge.with_token(token).post(path, &json!({ "type": "ready" })).await;
     assert!(reported.status < 300, "{} {}", reported.status, reported.text);
+    let token = agent.pointer("/tools/token").and_then(Value::as_str).expect("a token for the tools");
+    edge.with_token(token).get("/v1/voice/tools/runs.list").await.expect(200);
     let this = json!({ "gatewaySessionId": session });
-    voice("/v1/voice/session/text", &json!({ "gatewaySessionId": session, "text": "hello" })).await;
+    voice(&edge, "/v1/voice/session/text", &json!({ "gatewaySessionId": session, "text": "hello" })).await;
     eventually(Duration::from_secs(20), async || {
         livekit.rooms().iter().any(|room| !livekit.texts(&room.name).is_empty())
     })
     .await;
-    voice("/v1/voice/session/stop", &this).await;
+    voice(&edge, "/v1/voice/session/stop", &this).await;
 }
 
 fn text(of: &Value, name: &str) -> String {
@@ -102,9 +112,8 @@ fn text(of: &Value, name: &str) -> String {
 
 /// Every expression of the dashboards and alerts, with its file.
 fn expressions() -> Vec<(String, String)> {
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     let mut all = Vec::new();
-    let folder = std::fs::read_dir(deploy.join("grafana/dashboards")).expect("the dashboards");
+    let folder = std::fs::read_dir(deploy("grafana/dashboards")).expect("the dashboards");
     let dashboards: Vec<PathBuf> = folder.map(|entry| entry.expect("a dashboard").path()).collect();
     for path in dashboards {
         let board: Value = serde_json::from_str(&read(&path)).expect("JSON");
@@ -112,11 +121,16 @@ fn expressions() -> Vec<(String, String)> {
         let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
         all.extend(targets.map(|target| (name(&path), text(target, "expr"))));
     }
-    let alerts = deploy.join("prometheus/alerts.yaml");
+    let alerts = deploy("prometheus/alerts.yaml");
     let rules = read(&alerts);
     let rules = rules.split("- alert:").skip(1).filter_map(|rule| rule.split_once("expr:")?.1.split_once("for:"));
     all.extend(rules.map(|(expression, _)| (name(&alerts), expression.to_owned())));
     all
+}
+
+/// A path in the folder `deploy`.
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path)
 }
 
 fn read(path: &Path) -> String {
@@ -127,15 +141,38 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The metrics that the programs export now.
-async fn written(stack: &Stack) -> Labels {
-    let mut known = Labels::new();
+/// What the services export now.
+async fn written(stack: &Stack) -> Vec<String> {
+    let mut all = Vec::new();
     for service in SERVICES {
-        let metrics = stack.inside(service).get("/metrics").await.text;
-        for sample in metrics.lines().filter(|line| !line.starts_with('#')) {
-            for (number, labels) in selectors(sample) {
-                known.entry(number).or_default().extend(labels);
-            }
+        all.push(stack.inside(service).get("/metrics").await.text);
+    }
+    all
+}
+
+/// What the voice agent exports.
+fn written_by_voice_agent() -> String {
+    let program = "from health import Jobs; print(Jobs(4, 0.7).metrics(is_healthy=True))";
+    printed(Command::new("python3").args(["-c", program]).current_dir(deploy("voice-agent")))
+}
+
+/// What the program that makes backups exports.
+fn written_by_backup() -> String {
+    printed(Command::new("bash").arg(deploy("backup/run.sh")).arg("metrics").env("BACKUP_FOLDER", deploy("backup")))
+}
+
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The metrics of these texts, each with its labels.
+fn known(texts: &[String]) -> Labels {
+    let mut known = Labels::new();
+    for sample in texts.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with('#')) {
+        for (number, labels) in selectors(sample) {
+            known.entry(number).or_default().extend(labels);
         }
     }
     known
