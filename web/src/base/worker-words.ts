@@ -10,6 +10,8 @@ export interface NoticeData {
   sessionId?: string | undefined;
   /** What the session wants: another id for each thing. */
   attention: string;
+  /** When it was shown, in milliseconds since 1970 by the clock of this computer. */
+  at?: number | undefined;
   /** The request that it shows, for an answer to it. */
   asked?: { requestId: string; digest: string } | undefined;
 }

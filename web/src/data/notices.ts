@@ -8,14 +8,16 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 export function closeAnswered(rows: readonly SessionRow[]): void {
   if (!("Notification" in globalThis) || Notification.permission !== "granted") return;
   clearTimeout(timer);
-  timer = setTimeout(() => void close(rows).catch(() => undefined), TOGETHER_MS);
+  const now = Date.now();
+  timer = setTimeout(() => void close(rows, now).catch(() => undefined), TOGETHER_MS);
 }
 
-async function close(rows: readonly SessionRow[]): Promise<void> {
+/** `since`: when the sessions were as in `rows`. What was pushed after that may be news to them. */
+async function close(rows: readonly SessionRow[], since: number): Promise<void> {
   const registration = await navigator.serviceWorker?.getRegistration();
   for (const one of (await registration?.getNotifications()) ?? []) {
-    const { sessionId, attention } = one.data as NoticeData;
+    const { sessionId, attention, at } = one.data as NoticeData;
     const row = rows.find(({ id }) => id === sessionId);
-    if (row && row.attentionId !== attention) one.close();
+    if (row && row.attentionId !== attention && (at ?? 0) < since) one.close();
   }
 }

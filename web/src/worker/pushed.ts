@@ -39,7 +39,7 @@ export async function pushed(data: PushMessageData | null): Promise<void> {
   const what = read(data);
   const notice = what ? await soon(noticeOf(what)).catch(() => UNKNOWN) : UNKNOWN;
   const path = what?.sessionId ? paths.session(what.sessionId) : what?.runId ? paths.run(what.runId) : paths.home;
-  const kept: NoticeData = { path, sessionId: what?.sessionId, attention: what?.attention ?? "", asked: notice.asked };
+  const kept: NoticeData = { path, sessionId: what?.sessionId, attention: what?.attention ?? "", at: Date.now(), asked: notice.asked };
   const actions = [{ action: "open", title: "Open" }, ...(notice.asked && what?.kind === "permission" ? [{ action: "deny", title: "Deny" }] : [])];
   const options = { body: notice.body, tag: what?.attention ?? "ensemble", icon: "/icon-192.png", badge: "/icon-192.png", data: kept, actions };
   await self.registration.showNotification(notice.title, options);

@@ -228,10 +228,12 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await until(pushes.tags, (tags) => tags.includes(attention.id));
     await until(pushes.shown, (all) => all.length === 0);
     await page.goto(`${origin}/settings`);
-    // Another one: that before may still be closed for the page that showed the session.
-    await pushes.push({ kind: "finished", sessionId, attention: "AAAAAAAAAAC" });
+    // What the session does want stays, whatever else the page learns of it.
+    await ensemble(["prompt", session, "[[say it is over]]"]);
+    attention = await until(wants, (one) => one?.kind === "finished");
+    await pushes.push({ kind: "finished", sessionId, attention: attention.id });
     const [done] = await until(pushes.shown, (all) => all.length > 0);
-    assert.deepEqual([done.title, done.body, done.tag, done.actions], ["Far away", "It is done.", "AAAAAAAAAAC", ["open"]]);
+    assert.deepEqual([done.title, done.body, done.tag, done.actions], ["Far away", "It is done.", attention.id, ["open"]]);
     // *Open* leads to the session: to a new tab, or to the one that shows it.
     const opened = () => me.context.serviceWorkers()[0].evaluate(() => globalThis.opened);
     await me.context.serviceWorkers()[0].evaluate(() => {
@@ -244,7 +246,7 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     });
     await pushes.click("open");
     assert.deepEqual(await until(opened, (all) => all.length === 1), [["new", `/sessions/${sessionId}`]]);
-    await pushes.push({ kind: "finished", sessionId, attention: "AAAAAAAAAAB" });
+    await pushes.push({ kind: "finished", sessionId, attention: attention.id });
     await until(pushes.shown, (all) => all.length > 0);
     // A tab that shows the session closes the notification, so it is taken before.
     await me.context.serviceWorkers()[0].evaluate(async () => {

@@ -309,4 +309,17 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     assert.ok((await page.locator(".turn-item").count()) < 200, "all that was loaded is drawn");
     checked();
   });
+
+  step("a storage that is emptied under the page is said, with what to do", async () => {
+    const { page, context, checked } = me;
+    const cdp = await context.newCDPSession(page);
+    // As a person does it in the settings of the browser.
+    await cdp.send("Storage.clearDataForOrigin", { origin, storageTypes: "all" });
+    await page.getByRole("heading", { name: "This browser has forgotten your account" }).waitFor();
+    await accessible(page, "a storage that was emptied");
+    await pictures(page, "worn-emptied");
+    await page.getByRole("button", { name: "Begin again" }).click();
+    await page.getByRole("button", { name: "Make an account" }).waitFor();
+    checked();
+  });
 });
