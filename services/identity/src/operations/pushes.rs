@@ -26,6 +26,10 @@ use crate::store::{devices as device_rows, pushes as rows};
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an event is remembered: longer than another service gives it again.
 const REMEMBERED: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+/// Deliveries of a device that wait. The oldest goes.
+const MOST_WAITING: i64 = 50;
+/// How long nothing is sent to a device whose push service did not answer: an account's devices can name many push services.
+const SILENT_DEVICE: Duration = Duration::from_secs(60);
 /// For how long a delivery is taken: longer than the deadline of a call.
 const TAKEN: Duration = Duration::from_secs(30);
 
@@ -156,19 +160,27 @@ fn store(tx: &mut Conn, event: &Event, kind: PushKind, now: Timestamp) -> Result
     for device in device_rows::of_account(tx, event.user)? {
         if subscribed.contains(&device.id) && device.notify.contains(&kind) {
             rows::insert_delivery(tx, device.id, &new)?;
+            rows::drop_oldest(tx, device.id, MOST_WAITING)?;
             tx.notify(pushes::topic());
         }
     }
     Ok(())
 }
 
-/// Takes deliveries that are due, and says when the next one is.
-pub(crate) async fn take(db: &Db, limit: usize) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
+/// Takes a delivery of each of so many accounts, and says when there is more. Accounts in `passed` get nothing now.
+pub(crate) async fn take(
+    db: &Db,
+    limit: usize,
+    passed: Vec<UserId>,
+) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     db.write("take notifications to send", move |tx| {
         let now = tx.now()?;
-        let taken = if limit > 0 { rows::take(tx, limit, (now, now.plus(TAKEN)))? } else { Vec::new() };
-        let next = rows::next_due(tx)?.map(|due| due.since(now));
+        let mut taken = Vec::new();
+        for user in rows::waiting(tx, &passed, limit)? {
+            taken.extend(rows::take(tx, user, (now, now.plus(TAKEN)))?);
+        }
+        let next = rows::next_due(tx, &passed)?.map(|due| due.since(now));
         Ok((taken, next))
     })
     .await
@@ -214,6 +226,9 @@ pub(crate) async fn record(db: &Db, delivery: Delivery, sent: Sent) -> Result<Ou
                 if next >= delivery.expires_at {
                     rows::delete_delivery(tx, delivery.device, &delivery.attention)?;
                     return Ok(Outcome::Expired);
+                }
+                if sent == Sent::Silent {
+                    rows::postpone_device(tx, delivery.device, now.plus(SILENT_DEVICE))?;
                 }
                 rows::postpone(tx, delivery.device, &delivery.attention, (next, tries))?;
                 Ok(Outcome::Later)

@@ -9,9 +9,13 @@ use ensemble_types::time::Timestamp;
 use super::schema::{push_deliveries, push_events, push_keys, push_subscriptions};
 use crate::domain::Subscription;
 
+/// The most rows over a bound that are deleted at once: more than one call adds.
+const OVER: i64 = 1_000;
+
 /// A delivery that was taken to be tried, and where to.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
+    pub(crate) user: UserId,
     pub(crate) device: DeviceId,
     pub(crate) attention: String,
     pub(crate) payload: String,
@@ -25,6 +29,7 @@ pub(crate) struct Delivery {
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = push_deliveries)]
 struct DeliveryRow {
+    user_id: UserId,
     device_id: DeviceId,
     attention: String,
     payload: String,
@@ -146,20 +151,47 @@ pub(crate) fn withdraw(tx: &mut Conn, user: UserId, attention: &str) -> Result<(
     Ok(())
 }
 
-/// Takes deliveries that are due; nobody else takes them before `until`.
+/// Of a device, the newest `kept` stay.
+pub(crate) fn drop_oldest(tx: &mut Conn, device: DeviceId, kept: i64) -> Result<(), StoreError> {
+    let of_device = || push_deliveries::table.filter(push_deliveries::device_id.eq(device.db()));
+    let newest = (push_deliveries::expires_at.desc(), push_deliveries::attention);
+    let over = of_device().order(newest).offset(kept).limit(OVER).select(push_deliveries::attention);
+    let over: Vec<String> = on!(tx, |c| over.load(c))?;
+    if !over.is_empty() {
+        let over = of_device().filter(push_deliveries::attention.eq_any(&over));
+        on!(tx, |c| diesel::delete(over).execute(c))?;
+    }
+    Ok(())
+}
+
+/// The accounts with deliveries that are due, without those that are passed over; who has waited longest comes first.
+pub(crate) fn waiting(c: &mut Conn, passed: &[UserId], limit: i64) -> Result<Vec<UserId>, StoreError> {
+    let passed: Vec<_> = passed.iter().map(|user| user.db()).collect();
+    let waiting = push_deliveries::table
+        .filter(push_deliveries::due_at.le(now()).and(push_deliveries::user_id.ne_all(passed)))
+        .group_by(push_deliveries::user_id)
+        .select(push_deliveries::user_id)
+        .order(diesel::dsl::min(push_deliveries::due_at))
+        .limit(limit);
+    on!(c, |c| waiting.load(c))
+}
+
+/// Takes the delivery of an account that is due first; nobody else takes it before `until`.
 pub(crate) fn take(
     tx: &mut Conn,
-    limit: i64,
+    user: UserId,
     (now_is, until): (Timestamp, Timestamp),
-) -> Result<Vec<Delivery>, StoreError> {
-    let due =
-        push_deliveries::table.filter(push_deliveries::due_at.le(now())).order(push_deliveries::due_at).limit(limit);
+) -> Result<Option<Delivery>, StoreError> {
+    let due = push_deliveries::table
+        .filter(push_deliveries::user_id.eq(user.db()).and(push_deliveries::due_at.le(now())))
+        .order(push_deliveries::due_at)
+        .limit(1);
     let rows: Vec<DeliveryRow> = on!(
         tx,
         Pg | c | due.select(DeliveryRow::as_select()).for_update().skip_locked().load(c),
         Sqlite | c | due.select(DeliveryRow::as_select()).load(c)
     )?;
-    let mut taken = Vec::new();
+    let mut taken = None;
     for row in rows {
         if row.expires_at <= now_is {
             // Nothing was sent for a day: nobody wants it any more.
@@ -173,16 +205,20 @@ pub(crate) fn take(
         let place: Option<SubscriptionRow> =
             on!(tx, |c| place.select(SubscriptionRow::as_select()).first(c).optional())?;
         match place {
-            Some(place) => taken.push(row.with(place)),
+            Some(place) => taken = Some(row.with(place)),
             None => unsubscribe(tx, row.device_id)?,
         }
     }
     Ok(taken)
 }
 
-/// When the next delivery is due.
-pub(crate) fn next_due(c: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
-    let next = push_deliveries::table.order(push_deliveries::due_at).select(push_deliveries::due_at);
+/// When the next delivery is due, without those of accounts that are passed over.
+pub(crate) fn next_due(c: &mut Conn, passed: &[UserId]) -> Result<Option<Timestamp>, StoreError> {
+    let passed: Vec<_> = passed.iter().map(|user| user.db()).collect();
+    let next = push_deliveries::table
+        .filter(push_deliveries::user_id.ne_all(passed))
+        .order(push_deliveries::due_at)
+        .select(push_deliveries::due_at);
     on!(c, |c| next.first(c).optional())
 }
 
@@ -204,6 +240,14 @@ pub(crate) fn postpone(
     Ok(())
 }
 
+/// Has nothing tried before this time that goes to the device.
+pub(crate) fn postpone_device(tx: &mut Conn, device: DeviceId, to: Timestamp) -> Result<(), StoreError> {
+    let of_device = push_deliveries::table
+        .filter(push_deliveries::device_id.eq(device.db()).and(push_deliveries::due_at.lt(to.db())));
+    on!(tx, |c| diesel::update(of_device).set(push_deliveries::due_at.eq(to.db())).execute(c))?;
+    Ok(())
+}
+
 /// Forgets events that nobody gives again. How many there were, at most `limit`.
 pub(crate) fn delete_over(tx: &mut Conn, limit: i64) -> Result<usize, StoreError> {
     let over = push_events::table.filter(push_events::purge_at.le(now())).limit(limit);
@@ -217,6 +261,7 @@ pub(crate) fn delete_over(tx: &mut Conn, limit: i64) -> Result<usize, StoreError
 impl DeliveryRow {
     fn with(self, place: SubscriptionRow) -> Delivery {
         Delivery {
+            user: self.user_id,
             device: self.device_id,
             attention: self.attention,
             payload: self.payload,

@@ -1,10 +1,13 @@
-//! Sends notifications as they become due: some at once, so that a slow push service delays nobody else. Several replicas may run it.
+//! Sends notifications as they become due: some at once, so that a slow push service delays nobody else, and few of one account, so that
+//! one with much to send delays nobody else. Several replicas may run it.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use ensemble_chassis::{Clock, Drain};
 use ensemble_store_kit::{Db, StoreError};
+use ensemble_types::ids::UserId;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use reqwest::Url;
@@ -18,6 +21,8 @@ use crate::store::pushes::{Delivery, topic};
 const MOST: usize = 8;
 /// Of them, to one push service.
 const MOST_TO_ONE: usize = 4;
+/// Of them, of one account.
+const MOST_OF_ONE: usize = 2;
 /// How long one waits for which there is no room.
 const NO_ROOM: Duration = Duration::from_millis(500);
 /// How long nothing is sent to a push service that did not answer.
@@ -53,7 +58,7 @@ impl PushSender {
                 }
             };
             tokio::select! {
-                Some((origin, is_silent)) = sending.next() => known.note(origin, is_silent),
+                Some((user, origin, is_silent)) = sending.next() => known.note(user, origin, is_silent),
                 () = given.changed() => {}
                 () = tokio::time::sleep(next) => {}
                 () = self.drain.closing() => break,
@@ -63,13 +68,16 @@ impl PushSender {
         while sending.next().await.is_some() {}
     }
 
-    /// Takes what is due, without what goes to a push service that does not answer, or that gets enough at present.
+    /// Takes what is due, one of each account, without what goes to a push service that does not answer, or that gets enough at present.
     async fn fill(&self, known: &mut Known, free: usize) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
+        if free == 0 {
+            return Ok((Vec::new(), None));
+        }
         known.silent.retain(|_, until| *until > Instant::now());
-        let (taken, next) = pushes::take(&self.db, free).await?;
+        let (taken, next) = pushes::take(&self.db, free, known.busy_users()).await?;
         let mut sent = Vec::new();
         for delivery in taken {
-            match known.wait(origin(&delivery)) {
+            match known.wait(&delivery) {
                 Some(wait) => pushes::hold_back(&self.db, &delivery, wait).await?,
                 None => sent.push(delivery),
             }
@@ -77,9 +85,9 @@ impl PushSender {
         Ok((sent, next))
     }
 
-    /// The push service, and whether it did not answer.
-    async fn send(&self, delivery: Delivery) -> (String, bool) {
-        let to = origin(&delivery);
+    /// The account, the push service, and whether it did not answer.
+    async fn send(&self, delivery: Delivery) -> (UserId, String, bool) {
+        let (user, to) = (delivery.user, origin(&delivery));
         let notification = Notification {
             to: &delivery.to,
             payload: &delivery.payload,
@@ -98,7 +106,7 @@ impl PushSender {
             // It is taken again, and at worst sent a second time, which replaces the first.
             Err(error) => tracing::warn!(%error, "It could not be recorded what became of a notification"),
         }
-        (to, sent == Sent::Silent)
+        (user, to, sent == Sent::Silent)
     }
 }
 
@@ -106,18 +114,26 @@ fn origin(delivery: &Delivery) -> String {
     Url::parse(&delivery.to.endpoint).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }
 
-/// What is known of push services.
+/// What is known of push services and accounts.
 #[derive(Default)]
 struct Known {
     /// Those that did not answer, and until when nothing is sent there.
     silent: HashMap<String, Instant>,
-    /// How many are being sent.
+    /// How many are being sent to a push service.
     busy: HashMap<String, usize>,
+    /// How many are being sent of an account.
+    of_users: HashMap<UserId, usize>,
 }
 
 impl Known {
-    /// How long one for this push service has to wait. `None`: it is sent now.
-    fn wait(&mut self, origin: String) -> Option<Duration> {
+    /// The accounts of which as many are being sent as may be.
+    fn busy_users(&self) -> Vec<UserId> {
+        self.of_users.iter().filter(|(_, sent)| **sent >= MOST_OF_ONE).map(|(user, _)| *user).collect()
+    }
+
+    /// How long this one has to wait. `None`: it is sent now.
+    fn wait(&mut self, delivery: &Delivery) -> Option<Duration> {
+        let origin = origin(delivery);
         if let Some(until) = self.silent.get(&origin) {
             return Some(until.saturating_duration_since(Instant::now()));
         }
@@ -126,21 +142,27 @@ impl Known {
             return Some(NO_ROOM);
         }
         *busy += 1;
+        *self.of_users.entry(delivery.user).or_default() += 1;
         None
     }
 
     /// One was sent.
-    fn note(&mut self, origin: String, is_silent: bool) {
-        if let Some(busy) = self.busy.get_mut(&origin) {
-            *busy -= 1;
-            if *busy == 0 {
-                self.busy.remove(&origin);
-            }
-        }
+    fn note(&mut self, user: UserId, origin: String, is_silent: bool) {
+        one_less(&mut self.busy, &origin);
+        one_less(&mut self.of_users, &user);
         if !is_silent {
             self.silent.remove(&origin);
         } else if self.silent.len() < MOST_SILENT {
             self.silent.insert(origin, Instant::now() + COOL_DOWN);
+        }
+    }
+}
+
+fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
+    if let Some(count) = counts.get_mut(of) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(of);
         }
     }
 }

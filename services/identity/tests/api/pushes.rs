@@ -1,6 +1,6 @@
 //! Notifications: subscriptions of devices, and what push services get.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::prelude::*;
 use ensemble_rpc::RpcError;
@@ -33,6 +33,16 @@ impl Place {
         let fixture = Fixture::with(on, &[("PUSH_TRUSTED_ORIGINS", push.origin())]).await;
         let owner = Owner::new(&fixture).await;
         Self { fixture, push, owner, session: SessionId::generate().to_string() }
+    }
+
+    /// A service that may call these, too, and one that answers.
+    async fn trusting(on: Backend, others: &[PushService]) -> (Self, PushService) {
+        let push = PushService::start().await;
+        let origins: Vec<&str> = others.iter().chain([&push]).map(PushService::origin).collect();
+        let fixture = Fixture::with(on, &[("PUSH_TRUSTED_ORIGINS", &origins.join(","))]).await;
+        let owner = Owner::new(&fixture).await;
+        let session = SessionId::generate().to_string();
+        (Self { fixture, push: push.clone(), owner, session }, push)
     }
 
     /// The calling device's id.
@@ -222,28 +232,82 @@ on_both_databases! {
     }
 
     async fn a_silent_push_service_delays_nobody_else(on: Backend) {
-        let place = Place::new(on).await;
         let silent = PushService::start().await;
-        let other = Place {
-            fixture: Fixture::with(on, &[("PUSH_TRUSTED_ORIGINS", &format!("{},{}", place.push.origin(), silent.origin()))]).await,
-            push: place.push.clone(),
-            owner: place.owner,
-            session: place.session,
-        };
-        let owner = Owner::new(&other.fixture).await;
-        let quiet = Place { fixture: other.fixture, push: silent, owner, session: other.session };
-        let dead = quiet.subscribe("dead").await;
-        dead.answer(PushAnswer::Never);
-        // More than are sent at once.
-        let events = (10..30).map(|n| quiet.event("permission", &format!("{n}AAAAAAAAA"))).collect();
-        quiet.give(events).await;
-        eventually(SOON, async || dead.calls() >= 4).await;
-        let live = Owner::new(&quiet.fixture).await;
-        let lively = Place { fixture: quiet.fixture, push: other.push, owner: live, session: quiet.session };
-        let browser = lively.subscribe("live").await;
-        lively.give(vec![lively.event("permission", TWO)]).await;
+        let (mut place, live) = Place::trusting(on, std::slice::from_ref(&silent)).await;
+        place.push = silent;
+        let mut dead = Vec::new();
+        for n in 0..3 {
+            place.owner = Owner::new(&place.fixture).await;
+            let browser = place.subscribe(&format!("dead-{n}")).await;
+            browser.answer(PushAnswer::Never);
+            place.give((10..20).map(|n| place.event("permission", &format!("{n}AAAAAAAAA"))).collect()).await;
+            dead.push(browser);
+        }
+        let calls = || dead.iter().map(Subscriber::calls).sum::<usize>();
+        eventually(SOON, async || calls() >= 4).await;
+        (place.push, place.owner) = (live, Owner::new(&place.fixture).await);
+        let browser = place.subscribe("live").await;
+        place.give(vec![place.event("permission", TWO)]).await;
         pushed(&browser, 1).await;
-        assert_eq!(dead.calls(), 4, "it came before anybody gave up");
+        assert_eq!(calls(), 4, "it came before anybody gave up");
+    }
+
+    async fn an_account_with_many_silent_push_services_delays_nobody_else(on: Backend) {
+        let mut tarpits = Vec::new();
+        for _ in 0..6 {
+            tarpits.push(PushService::start().await);
+        }
+        let (mut place, live) = Place::trusting(on, &tarpits).await;
+        // Each device of the account is at a push service of its own.
+        let mut dead = Vec::new();
+        for tarpit in tarpits {
+            let keys = Keys::new();
+            place.owner.link(&place.fixture, &keys, Role::Linked).await;
+            let device = place.fixture.client(&keys).await;
+            let devices = device.get("/v1/devices").await.expect(200);
+            let id = devices["devices"].as_array().unwrap().iter().find(|d| d["current"] == true).unwrap()["id"].clone();
+            let browser = tarpit.subscriber("dead");
+            browser.answer(PushAnswer::Never);
+            let subscribed = json!({ "pushSubscription": browser.subscription() });
+            device.patch(&format!("/v1/devices/{}", id.as_str().unwrap()), &subscribed).await.expect(200);
+            dead.push(browser);
+        }
+        let began = Instant::now();
+        for batch in 10..14 {
+            let events = (100..180).map(|n| place.event("permission", &format!("{batch}{n}AAAAAA"))).collect();
+            place.give(events).await;
+        }
+        // Only the newest wait.
+        assert!(count(&place, "push_deliveries") <= 6 * 50 + 2);
+        let newest = "push_deliveries WHERE attention LIKE '13%'";
+        assert!(count(&place, newest) >= 6 * 48, "the oldest go");
+        let calls = || dead.iter().map(Subscriber::calls).sum::<usize>();
+        eventually(SOON, async || calls() >= 2).await;
+        (place.push, place.owner) = (live, Owner::new(&place.fixture).await);
+        let browser = place.subscribe("live").await;
+        place.give(vec![place.event("permission", TWO)]).await;
+        pushed(&browser, 1).await;
+        // Two at once, for ten seconds each.
+        let rounds = usize::try_from(began.elapsed().as_secs() / 10).unwrap() + 1;
+        assert!(calls() <= 2 * rounds, "{} calls in {:?}", calls(), began.elapsed());
+    }
+
+    async fn accounts_have_their_turns_and_each_gets_all_of_its_own(on: Backend) {
+        let mut place = Place::new(on).await;
+        let many = place.subscribe("many").await;
+        many.answer(PushAnswer::Later(503, 1));
+        let batch = |place: &Place| (10..55).map(|n| place.event("permission", &format!("{n}AAAAAAAAA"))).collect();
+        place.give(batch(&place)).await;
+        eventually(SOON, async || many.calls() >= 1).await;
+        place.owner = Owner::new(&place.fixture).await;
+        let few = place.subscribe("few").await;
+        place.give(vec![place.event("permission", ONE), place.event("permission", TWO)]).await;
+        pushed(&few, 2).await;
+        many.answer(PushAnswer::Status(201));
+        eventually(SOON, async || count(&place, "push_deliveries") == 0).await;
+        let got: std::collections::HashSet<String> =
+            many.pushed().iter().map(|one| one.payload["attention"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(got.len(), 45);
     }
 
     async fn subscriptions_that_cannot_be_used_are_refused(on: Backend) {

@@ -1,0 +1,1 @@
+DROP INDEX push_deliveries_of_account;
