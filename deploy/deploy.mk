@@ -4,7 +4,7 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test upgrade-test compose-file-test backup-test partitions-test chart-test chart-readme chart-package dashboards release-check \
+.PHONY: dist images compose-test upgrade-test compose-file-test backup-test partitions-test chart-test chart-server-test chart-readme chart-package dashboards release-check \
 	publish publish-builder publish-login
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
@@ -30,6 +30,9 @@ backup-test: ## backups of a real PostgreSQL: encrypted, refused, restored, remo
 
 chart-test: $(DEPLOY_TOOLS)/ready ## renders the chart and checks it strictly against the last three Kubernetes
 	@$(DEPLOY_TOOLS)/venv/bin/python deploy/test/chart.py --tools $(DEPLOY_TOOLS)
+
+chart-server-test: $(DEPLOY_TOOLS)/ready ## the chart on a real API server, without what runs pods: needs kube-apiserver and etcd (or KUBE_APISERVER=, ETCD=)
+	@$(DEPLOY_TOOLS)/venv/bin/python deploy/test/chart_server.py --tools $(DEPLOY_TOOLS)
 
 chart-readme: ## writes the chart's README.md with its table of values
 	python3 deploy/helm/readme.py
