@@ -99,4 +99,4 @@ pub use migrate::{Migrations, OpenError};
 pub use notifier::{Notifier, Published, Subscription, Tap, Topic};
 pub use pool::{TakeTurn, Turn};
 pub use quota::{Quota, QuotaExceeded, Reserved};
-pub use retention::Retention;
+pub use retention::{Retention, rest_after};

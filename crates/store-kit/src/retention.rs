@@ -18,6 +18,17 @@ use crate::{Conn, Db, StoreError};
 const MEASURED: Duration = Duration::from_secs(600);
 const MIB: f64 = 1_048_576.0;
 
+/// The shortest rest.
+const REST: Duration = Duration::from_millis(5);
+/// The longest, where the database is slow.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// The pause after a batch that was removed. A purge works a fifth of the time, so that nobody has to wait for it.
+#[must_use]
+pub fn rest_after(batch: Duration) -> Duration {
+    batch.saturating_mul(4).clamp(REST, LONGEST_REST)
+}
+
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Retention {

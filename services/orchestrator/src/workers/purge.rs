@@ -1,23 +1,22 @@
 //! Purges deleted runs: at once when one was deleted, and at a fixed interval for notifications that were missed. Runs that are not kept any
 //! longer are deleted at the same interval.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ensemble_chassis::Drain;
-use ensemble_store_kit::{Db, Quota, Retention, StoreError};
+use ensemble_store_kit::{Db, Quota, Retention, StoreError, rest_after};
 use tokio::time::timeout;
 
 use crate::operations::purge::{self, Purged};
 
 /// How often it looks for deleted runs without a notification.
 const EVERY: Duration = Duration::from_secs(60);
-/// Pause between two batches, so that the purge does not slow down other work.
-const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// `kept`: how long runs are kept after their end. `None`: for good.
 pub(crate) async fn run(db: Db, (kept, quota): (Option<Duration>, Quota), metrics: Retention, drain: Drain) {
     let mut deletions = purge::subscribe(&db);
     while !drain.is_closing() {
+        let begun = Instant::now();
         let pause = match purge::step(&db).await {
             Ok(Some(purged)) => {
                 match purged {
@@ -25,13 +24,13 @@ pub(crate) async fn run(db: Db, (kept, quota): (Option<Duration>, Quota), metric
                     Purged::Tasks(count) => metrics.count_removed("tasks", count),
                     Purged::Output(count) => metrics.count_removed("output", count),
                 }
-                BATCH_PAUSE
+                rest_after(begun.elapsed())
             }
             Ok(None) => match expire(&db, &quota, kept).await {
                 Ok(0) => EVERY,
                 Ok(count) => {
                     tracing::info!(count, "Deleted runs that are not kept any longer");
-                    BATCH_PAUSE
+                    rest_after(begun.elapsed())
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Could not delete old runs");

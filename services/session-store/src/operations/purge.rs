@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::store;
 
 /// The most messages that one transaction removes.
-const BATCH: i64 = 500;
+const BATCH: i64 = 200;
 /// The most old sessions that one transaction deletes.
 const OLD_SESSIONS: i64 = 50;
 

@@ -1,17 +1,14 @@
 //! Purges deleted sessions: at once when this process deleted one, and at a fixed interval.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ensemble_chassis::Drain;
-use ensemble_store_kit::{Db, Retention};
+use ensemble_store_kit::{Db, Retention, rest_after};
 
 use super::pause;
 use crate::operations::live;
 use crate::operations::purge::{self, Purged};
 use crate::operations::quotas::Quotas;
-
-/// Pause between two batches, so that the purge does not slow down other work.
-const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// `kept`: how long sessions that are over are kept. `None`: for good.
 pub(crate) async fn run(
@@ -25,11 +22,12 @@ pub(crate) async fn run(
     loop {
         // What was deleted by this is purged at once.
         while let Some(kept) = kept {
+            let begun = Instant::now();
             match purge::expire(&db, &quotas, kept).await {
                 Ok(0) => break,
                 Ok(count) => {
                     tracing::info!(count, "Deleted sessions that are not kept any longer");
-                    if !pause(BATCH_PAUSE, &drain).await {
+                    if !pause(rest_after(begun.elapsed()), &drain).await {
                         break;
                     }
                 }
@@ -40,6 +38,7 @@ pub(crate) async fn run(
             }
         }
         loop {
+            let begun = Instant::now();
             match purge::step(&db).await {
                 Ok(Purged::Nothing) => break,
                 Ok(some) => {
@@ -47,7 +46,7 @@ pub(crate) async fn run(
                         Purged::Messages(count) => metrics.count_removed("messages", count),
                         _ => metrics.count_removed("sessions", 1),
                     }
-                    if !pause(BATCH_PAUSE, &drain).await {
+                    if !pause(rest_after(begun.elapsed()), &drain).await {
                         break;
                     }
                 }

@@ -1,14 +1,13 @@
 //! A user's voice sessions, and what was said in one. Only the user reads them, with their own token.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ensemble_store_kit::{Conn, Subscription, cursor};
+use ensemble_store_kit::{Conn, Subscription, cursor, rest_after};
 use ensemble_types::ids::{GatewaySessionId, UserId};
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceStatus;
 use ensemble_types::voice_history::{VoiceSessionPage, VoiceToolCall, VoiceTranscript, VoiceUtterance};
 
-use super::maintenance::BATCH_PAUSE;
 use super::sessions::status;
 use crate::VoiceGateway;
 use crate::domain::history::{LastError, MOST_UTTERANCES, Utterance};
@@ -179,12 +178,13 @@ impl VoiceGateway {
                 })
             };
             loop {
+                let begun = Instant::now();
                 let deleted = delete().await?;
                 if deleted == 0 {
                     break;
                 }
                 self.retention.count_removed("utterances", deleted);
-                tokio::time::sleep(BATCH_PAUSE).await;
+                tokio::time::sleep(rest_after(begun.elapsed())).await;
             }
         }
         Ok(())

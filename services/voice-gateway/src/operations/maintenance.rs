@@ -1,8 +1,8 @@
 //! Counting for the metrics, and deleting what is old.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ensemble_store_kit::Conn;
+use ensemble_store_kit::{Conn, rest_after};
 
 use crate::VoiceGateway;
 use crate::domain::state::Agent;
@@ -19,8 +19,6 @@ const USAGE_KEPT: Duration = Duration::from_secs(31 * 86_400);
 const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// Rows deleted in one transaction.
 const BATCH: i64 = 100;
-/// Between two batches, so that calls are not delayed.
-pub(super) const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 impl VoiceGateway {
     pub(crate) async fn maintain(&self) -> Result<(), Error> {
@@ -43,6 +41,7 @@ impl VoiceGateway {
         if purge? {
             let keep = self.timing.keep;
             loop {
+                let begun = Instant::now();
                 let (of_sessions, of_webhooks) =
                     self.db.write("purge old voice sessions", move |tx| purge_batch(tx, keep)).await?;
                 self.retention.count_removed("sessions", of_sessions);
@@ -50,7 +49,7 @@ impl VoiceGateway {
                 if of_sessions + of_webhooks < usize::try_from(BATCH).unwrap_or(usize::MAX) {
                     break;
                 }
-                tokio::time::sleep(BATCH_PAUSE).await;
+                tokio::time::sleep(rest_after(begun.elapsed())).await;
             }
         }
         Ok(())
