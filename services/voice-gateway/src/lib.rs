@@ -186,6 +186,7 @@ fn loops(service: &Arc<VoiceGateway>, receivers: Receivers) -> Vec<Worker> {
         Worker::new("delivery", workers::delivery::run(this(), deliveries, drain())),
         Worker::new("orphan-room-cleaner", workers::orphan_room_cleaner::run(this(), started_rooms, drain())),
         Worker::new("prober", workers::prober::run(this(), drain())),
+        Worker::new("revocations", workers::revocations::run(this(), drain())),
         Worker::new("maintenance", workers::maintenance::run(this(), drain())),
         Worker::new("stored", workers::maintenance::measure(this(), drain())),
     ];

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use ensemble_types::ids::UserId;
 
+use super::start_token::StartToken;
+
 /// SHA-256 of a voice key: identifies an application in rate limits without being its secret.
 pub(crate) type KeyDigest = [u8; 32];
 
@@ -11,6 +13,8 @@ pub(crate) struct VoiceCaller {
     pub(crate) key: KeyDigest,
     /// The person, if the application sent the person's token.
     pub(crate) user: Option<UserId>,
+    /// That token.
+    pub(crate) token: Option<StartToken>,
     pub(crate) address: Option<IpAddr>,
 }
 
@@ -28,7 +32,7 @@ mod tests {
     #[test]
     fn an_application_acts_for_all_users_and_a_person_for_one() {
         let user = UserId::generate();
-        let caller = |user| VoiceCaller { key: [0; 32], user, address: None };
+        let caller = |user| VoiceCaller { key: [0; 32], user, token: None, address: None };
         assert!(caller(None).may_act_for("anybody"));
         assert!(caller(Some(user)).may_act_for(&user.to_string()));
         assert!(!caller(Some(user)).may_act_for(&UserId::generate().to_string()));

@@ -13,6 +13,7 @@ pub(crate) mod observation;
 pub(crate) mod outbox;
 pub(crate) mod packet;
 pub(crate) mod session;
+pub(crate) mod start_token;
 pub(crate) mod state;
 pub(crate) mod tool_bridge;
 pub(crate) mod tool_call;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ensemble_types::ids::GatewaySessionId;
+use ensemble_chassis::KeySet;
+use ensemble_types::ids::{GatewaySessionId, UserId};
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::{
     StartVoiceSession, VoiceAgent, VoiceEndReason, VoiceParticipant, VoiceParticipantKind, VoiceParticipantState,
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::context::ContextMarks;
 use super::history::LastError;
+use super::start_token::StartToken;
 use super::state::{Agent, Event, Human, Refused, Rules, State};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,9 @@ pub(crate) struct VoiceSession {
     /// The start came with the user's token. Otherwise the user is what an application says.
     #[serde(default)]
     pub(crate) user_proven: bool,
+    /// That token. Sessions of before it was recorded have none.
+    #[serde(default)]
+    pub(crate) start_token: Option<StartToken>,
     pub(crate) agent_name: String,
     pub(crate) room_name: String,
     pub(crate) human_identity: String,
@@ -73,7 +78,7 @@ impl VoiceSession {
         agent_name: String,
         tool_bridge: Option<String>,
         has_context: bool,
-        user_proven: bool,
+        start_token: Option<StartToken>,
     ) -> Self {
         let epoch = Timestamp::from_micros(0);
         Self {
@@ -83,7 +88,8 @@ impl VoiceSession {
             language: body.language.map(|language| language.into_string()).filter(|language| !language.is_empty()),
             welcome_message: body.welcome_message.map(|text| text.into_string()).filter(|text| !text.is_empty()),
             tool_bridge,
-            user_proven,
+            user_proven: start_token.is_some(),
+            start_token,
             agent_name,
             room_name: String::new(),
             human_identity: String::new(),
@@ -115,6 +121,16 @@ impl VoiceSession {
     /// Whether a start without the user's token would take this session's place. It may not.
     pub(crate) fn is_kept_from(&self, newcomer: &VoiceSession) -> bool {
         self.user_proven && !newcomer.user_proven
+    }
+
+    /// Whether the token that started it counts no longer.
+    pub(crate) fn is_refused(&self, keys: &KeySet) -> bool {
+        self.start_token.as_ref().is_some_and(|token| token.is_refused(keys))
+    }
+
+    /// Whether its agent may read for this user now.
+    pub(crate) fn may_read_for(&self, user: UserId, keys: &KeySet) -> bool {
+        self.state.live().is_some() && self.user_proven && self.user_id == user.to_string() && !self.is_refused(keys)
     }
 
     /// Sets the times when the record is about to be written: `granted` is how long the session may last.

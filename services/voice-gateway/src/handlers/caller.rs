@@ -15,6 +15,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::VoiceGateway;
 use crate::domain::caller::{KeyDigest, VoiceCaller};
+use crate::domain::start_token::StartToken;
 use crate::rates::Rates;
 
 const X_VOICE_KEY: &str = "x-voice-key";
@@ -57,19 +58,24 @@ fn needs_user() -> Problem {
 fn read(request: &HttpRequest) -> Result<VoiceCaller, Problem> {
     let Some(service) = request.app_data::<web::Data<VoiceGateway>>() else { return Err(Problem::unauthenticated()) };
     let credentials = service.voice_keys.credentials(request).ok_or_else(Problem::unauthenticated)?;
-    let user = if credentials.has_user_token {
+    let person = if credentials.has_user_token {
         let caller = caller_of(request)?;
         if caller.machine.is_some() {
             return Err(Problem::new(Code::Forbidden, "A machine token cannot use voice. Send a user's token."));
         }
-        Some(caller.user)
+        Some(caller)
     } else {
         None
     };
-    if user.is_none() && service.require_user {
+    if person.is_none() && service.require_user {
         return Err(needs_user());
     }
-    Ok(VoiceCaller { key: credentials.key, user, address: address(request) })
+    Ok(VoiceCaller {
+        key: credentials.key,
+        user: person.as_ref().map(|caller| caller.user),
+        token: person.as_ref().map(StartToken::of),
+        address: address(request),
+    })
 }
 
 /// The client's address for rate limits: the last entry of `X-Forwarded-For`, which the edge writes, else the address of

@@ -11,6 +11,7 @@ mod injections;
 mod maintenance;
 mod observations;
 mod reservations;
+mod revocations;
 mod rooms;
 mod sessions;
 mod starts;

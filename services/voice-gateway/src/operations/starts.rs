@@ -18,6 +18,7 @@ use crate::absence::Advice;
 use crate::clients::livekit::{CallError, NewRoom};
 use crate::domain::caller::VoiceCaller;
 use crate::domain::session::{NewSession, StartKey, VoiceSession};
+use crate::domain::start_token::StartToken;
 use crate::domain::state::{Event, Sid, State};
 use crate::error::Error;
 use crate::store::topic;
@@ -39,7 +40,7 @@ impl VoiceGateway {
         if let Err(wait) = self.rates.start(&caller.key, &body.user_id, caller.address) {
             return Ok(VoiceStart { retry_after_seconds: Some(wait), ..self.refuse(VoiceRefusal::RateLimited) });
         }
-        let outcome = self.try_start(body, key, caller.user.is_some()).await;
+        let outcome = self.try_start(body, key, caller.token.clone()).await;
         if let Err(Error::Store(_)) = &outcome {
             // It is not known whether the session was recorded. If it was, it ends as a failed start.
             self.metrics.started("database_away");
@@ -51,14 +52,14 @@ impl VoiceGateway {
         &self,
         body: StartVoiceSession,
         key: Option<StartKey>,
-        user_proven: bool,
+        token: Option<StartToken>,
     ) -> Result<VoiceStart, Error> {
         if self.livekit.breaker().is_open() {
             self.metrics.started("livekit_away");
             return Err(Error::RoomService(CallError::Open { retry_after: self.livekit.breaker().probe_every() }));
         }
         let context = body.initial_context_payload.as_ref().map(|payload| payload.as_text().to_owned());
-        let template = self.plan(body, context.is_some(), user_proven)?;
+        let template = self.plan(body, context.is_some(), token)?;
         if self.absences.advice(&template.agent_name, Instant::now()) == Advice::Wait {
             return Ok(self.refuse(VoiceRefusal::AgentUnavailable));
         }
@@ -93,13 +94,18 @@ impl VoiceGateway {
     }
 
     /// The session that the caller asked for, without its name.
-    fn plan(&self, body: StartVoiceSession, has_context: bool, user_proven: bool) -> Result<VoiceSession, Error> {
+    fn plan(
+        &self,
+        body: StartVoiceSession,
+        has_context: bool,
+        token: Option<StartToken>,
+    ) -> Result<VoiceSession, Error> {
         let tool_bridge = match &body.tool_bridge_base_url {
             Some(url) => Some(self.tool_bridge_origins.check(url)?),
             None => self.tool_bridge_default.clone(),
         };
         let agent_name = self.rooms.agent_for(body.language.as_deref()).to_owned();
-        Ok(VoiceSession::plan(body, agent_name, tool_bridge, has_context, user_proven))
+        Ok(VoiceSession::plan(body, agent_name, tool_bridge, has_context, token))
     }
 
     /// The session is recorded. If this fails or is cancelled at any point, a timer ends the session and deletes the room.

@@ -1,10 +1,12 @@
 //! The agent's tools of the server: they read for the user of one voice session, while it goes on, and change nothing.
 
+use std::sync::Arc;
+
+use ensemble_chassis::KeySource;
 use ensemble_chassis::auth::VoiceToolClaims;
 use ensemble_types::voice_tools::{VoiceToolRunDetail, VoiceToolRuns, VoiceToolSessions};
 
 use crate::VoiceGateway;
-use crate::domain::session::VoiceSession;
 use crate::domain::tool_call::{MOST_CALLS, Recorded, ToolCall};
 use crate::error::Error;
 use crate::store::tool_calls;
@@ -42,12 +44,12 @@ impl VoiceGateway {
     /// Records the call in its voice session, if that goes on.
     async fn record_tool_call(&self, caller: &VoiceToolClaims, call: ToolCall) -> Result<Recorded, Error> {
         let (id, user) = (caller.voice_session, caller.sub);
-        // A token of a session that is unknown, over or another user's: a limit would tell that the session exists.
+        // A token of a session that is unknown, over, another user's, or of a device that was removed: a limit would tell that the session exists.
         let name = call.name();
-        let rates = std::sync::Arc::clone(&self.rates);
+        let (rates, keys) = (Arc::clone(&self.rates), self.keys.current().map_err(|_| Error::Unauthenticated)?);
         let change = self
             .change("record a tool call", id, move |tx, stored, now| {
-                if !is_of(&stored.session, &user.to_string()) {
+                if !stored.session.may_read_for(user, &keys) {
                     return Err(Error::Unauthenticated);
                 }
                 rates.tool_call(id).map_err(|retry_after| Error::TooMany { retry_after })?;
@@ -63,8 +65,4 @@ impl VoiceGateway {
         self.metrics.tool_call(name);
         Ok(Recorded { user })
     }
-}
-
-fn is_of(session: &VoiceSession, user: &str) -> bool {
-    session.state.live().is_some() && session.user_proven && session.user_id == user
 }

@@ -118,6 +118,13 @@ pub(crate) fn deliverable(c: &mut Conn, limit: i64) -> Result<Vec<GatewaySession
         .load(c))
 }
 
+/// Neither ending nor over.
+pub(crate) fn open(c: &mut Conn) -> Result<Vec<VoiceSession>, StoreError> {
+    use voice_sessions::dsl;
+    let rows: Vec<Row> = on!(c, |c| dsl::voice_sessions.filter(is_open()).select(Row::as_select()).load(c))?;
+    sessions(rows, c.operation())
+}
+
 pub(crate) fn live(c: &mut Conn) -> Result<Vec<VoiceSession>, StoreError> {
     use voice_sessions::dsl;
     let rows: Vec<Row> = on!(c, |c| dsl::voice_sessions.filter(is_live()).select(Row::as_select()).load(c))?;

@@ -17,6 +17,7 @@ mod outage;
 mod person;
 mod races;
 mod receiver;
+mod removed_devices;
 mod sessions;
 mod speech;
 mod tools;
