@@ -113,6 +113,7 @@ impl Service for VoiceGateway {
         let (wakeups, started_rooms, receivers) = queues();
         let rates = Arc::new(Rates::new(config.rates));
         let livekit = config.livekit;
+        let voice_keys = VoiceKeys::new(&config.voice_keys, &livekit.key.secret, Arc::clone(&rates));
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
         let twirp = Twirp::new(context.http.clone(), &livekit.url, livekit.key.clone(), breaker, metrics.clone());
         let keys = RemoteKeys::start(&context, &config.peers.identity, config.keys).await?;
@@ -135,7 +136,7 @@ impl Service for VoiceGateway {
             webhook_keys: WebhookKeys::new(&livekit.webhook_keys),
             rpc_support: RpcSupport::default(),
             absences: Absences::default(),
-            voice_keys: Arc::new(VoiceKeys::new(&config.voice_keys, Arc::clone(&rates))),
+            voice_keys: Arc::new(voice_keys),
             require_user: config.require_user,
             rates,
             limits: config.limits,

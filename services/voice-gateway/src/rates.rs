@@ -9,11 +9,13 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::config::Rates as Config;
-use crate::domain::caller::KeyDigest;
+use crate::domain::caller::{KeyDigest, VoiceCaller};
 
 pub(crate) struct Rates {
-    keys: PerMinute<KeyDigest>,
-    users: PerMinute<String>,
+    /// Starts with the user's token, and without it, are counted apart: what others begin in a user's name, or with the same
+    /// key, does not bound the user.
+    keys: PerMinute<(KeyDigest, bool)>,
+    users: PerMinute<(String, bool)>,
     addresses: PerMinute<IpAddr>,
     wrong_keys: PerMinute<IpAddr>,
     injections: PerMinute<GatewaySessionId>,
@@ -37,10 +39,11 @@ impl Rates {
 
     /// `Err`: the seconds to wait. The narrowest limit is checked first, so that a refused start does not use up the limit
     /// of the voice key, which all users of an application share.
-    pub(crate) fn start(&self, key: &KeyDigest, user: &str, address: Option<IpAddr>) -> Result<(), u32> {
-        address.map_or(Ok(()), |address| self.addresses.check(&address))?;
-        self.users.check(&user.to_owned())?;
-        self.keys.check(key)
+    pub(crate) fn start(&self, caller: &VoiceCaller, user: &str) -> Result<(), u32> {
+        let is_proven = caller.user.is_some();
+        caller.address.map_or(Ok(()), |address| self.addresses.check(&address))?;
+        self.users.check(&(user.to_owned(), is_proven))?;
+        self.keys.check(&(caller.key, is_proven))
     }
 
     pub(crate) fn wrong_key(&self, address: Option<IpAddr>) -> Result<(), u32> {

@@ -89,17 +89,37 @@ pub(super) fn rules(vars: &mut Vars) -> Rules {
 }
 
 pub(super) fn limits(vars: &mut Vars) -> Limits {
+    let session = seconds(vars, "VOICE_MAX_SESSION_SECONDS", "how long a voice session may last", 3600.0);
+    let user_sessions = vars.parse("VOICE_MAX_SESSIONS_PER_USER", "open at once, per user; 0: no limit", 2);
+    let total_sessions = vars.parse("VOICE_MAX_SESSIONS", "open at once, in all; 0: no limit", 1_000);
+    let unproven_sessions = vars.parse(
+        "VOICE_MAX_SESSIONS_UNPROVEN",
+        "open at once without a user's token; default: 3/4 of VOICE_MAX_SESSIONS; 0: no limit of their own",
+        three_quarters(total_sessions),
+    );
+    let user_daily_seconds =
+        vars.parse("VOICE_DAILY_SECONDS_PER_USER", "seconds of voice per day (UTC) and user; 0: no limit", 14_400);
+    let total_daily_seconds =
+        vars.parse("VOICE_DAILY_SECONDS", "seconds of voice per day (UTC) in all; 0: no limit", 0);
+    let unproven_daily_seconds = vars.parse(
+        "VOICE_DAILY_SECONDS_UNPROVEN",
+        "seconds per day without a user's token; default: 3/4 of VOICE_DAILY_SECONDS; 0: no limit of their own",
+        three_quarters(total_daily_seconds),
+    );
     Limits {
-        session: seconds(vars, "VOICE_MAX_SESSION_SECONDS", "how long a voice session may last", 3600.0),
-        user_sessions: vars.parse("VOICE_MAX_SESSIONS_PER_USER", "open at once, per user; 0: no limit", 2),
-        total_sessions: vars.parse("VOICE_MAX_SESSIONS", "open at once, in all; 0: no limit", 1_000),
-        user_daily_seconds: vars.parse(
-            "VOICE_DAILY_SECONDS_PER_USER",
-            "seconds of voice per day (UTC) and user; 0: no limit",
-            14_400,
-        ),
-        total_daily_seconds: vars.parse("VOICE_DAILY_SECONDS", "seconds of voice per day (UTC) in all; 0: no limit", 0),
+        session,
+        user_sessions,
+        total_sessions,
+        user_daily_seconds,
+        total_daily_seconds,
+        unproven_sessions,
+        unproven_daily_seconds,
     }
+}
+
+/// Rounded up, so that a limit of one or two is not none.
+fn three_quarters(limit: u64) -> u64 {
+    limit - limit / 4
 }
 
 pub(super) fn rates(vars: &mut Vars) -> Rates {

@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_chassis::auth::{bearer, caller_of};
 use ensemble_chassis::{ApiError, Gate};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::{Code, Problem};
+use hmac::{Hmac, Mac};
+use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -86,11 +90,26 @@ fn address(request: &HttpRequest) -> Option<IpAddr> {
     last.or_else(|| request.peer_addr().map(|peer| peer.ip()))
 }
 
+/// The key of our own page and program, which they ask for with a person's token. Everybody who is signed in has it, so it counts
+/// only beside a person's token. It follows from LiveKit's secret, so that all replicas have the same one.
+struct PageKey {
+    key: String,
+    digest: KeyDigest,
+}
+
+impl PageKey {
+    fn new(secret: &SecretString) -> Option<Self> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()).ok()?;
+        mac.update(b"ensemble voice page key v1");
+        let key = format!("page-{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()));
+        Some(Self { digest: Sha256::digest(key.as_bytes()).into(), key })
+    }
+}
+
 /// The voice keys of applications. Several are valid during a rotation.
 pub(crate) struct VoiceKeys {
     digests: Vec<KeyDigest>,
-    /// The key of our own page and program, which they ask for with a person's token.
-    own: Option<String>,
+    page: Option<PageKey>,
     rates: Arc<Rates>,
 }
 
@@ -101,17 +120,21 @@ struct Credentials {
 }
 
 impl VoiceKeys {
-    pub(crate) fn new(keys: &[String], rates: Arc<Rates>) -> Self {
-        Self {
-            own: keys.first().cloned(),
-            digests: keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect(),
-            rates,
-        }
+    /// Without a key of an application voice is off, and the page gets none either.
+    pub(crate) fn new(keys: &[String], livekit_secret: &SecretString, rates: Arc<Rates>) -> Self {
+        let page = if keys.is_empty() { None } else { PageKey::new(livekit_secret) };
+        let mut digests: Vec<KeyDigest> = keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect();
+        digests.extend(page.as_ref().map(|page| page.digest));
+        Self { digests, page, rates }
     }
 
     /// `None`: voice is off.
-    pub(crate) fn own(&self) -> Option<&str> {
-        self.own.as_deref()
+    pub(crate) fn of_page(&self) -> Option<&str> {
+        self.page.as_ref().map(|page| page.key.as_str())
+    }
+
+    fn needs_user(&self, credentials: &Credentials) -> bool {
+        !credentials.has_user_token && self.page.as_ref().is_some_and(|page| page.digest == credentials.key)
     }
 
     fn credentials(&self, request: &HttpRequest) -> Option<Credentials> {
@@ -139,8 +162,8 @@ impl VoiceKeys {
 
 impl Gate for VoiceKeys {
     fn check(&self, request: &HttpRequest) -> Result<(), Problem> {
-        if self.credentials(request).is_some() {
-            return Ok(());
+        if let Some(credentials) = self.credentials(request) {
+            return if self.needs_user(&credentials) { Err(needs_user()) } else { Ok(()) };
         }
         if let Err(retry_after) = self.rates.wrong_key(address(request)) {
             return Err(Problem::new(Code::RateLimited, "Too many requests with a wrong voice key. Try again later.")

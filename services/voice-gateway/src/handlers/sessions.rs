@@ -35,6 +35,6 @@ pub(crate) async fn status(
 
 /// The key for our own page and program. Applications of others get theirs from the operator.
 pub(crate) async fn key(service: State<VoiceGateway>) -> HandlerResult<Json<VoiceKey>> {
-    let voice_key = service.voice_keys.own().ok_or_else(Problem::not_found)?.to_owned();
+    let voice_key = service.voice_keys.of_page().ok_or_else(Problem::not_found)?.to_owned();
     Ok(Json(VoiceKey { voice_key }))
 }

@@ -95,9 +95,9 @@ fn reserve(tx: &mut Conn, new: &NewSession, limits: &Limits, rules: &Rules) -> R
     }
     let now = tx.now()?;
     let mut used = usage::count(tx, &session, limits, now)?;
-    if limits.is_near_total(used.total_sessions) {
+    if limits.is_near_total(&used) {
         locks::lock_total(tx)?;
-        used.total_sessions = usage::total_sessions(tx, &session)?;
+        usage::count_sessions(tx, &session, limits, &mut used)?;
     }
     let granted = limits.grant(used).map_err(NotReserved::Refused)?;
     session.begin(now, granted, rules);

@@ -37,7 +37,7 @@ impl VoiceGateway {
         if !caller.may_act_for(&body.user_id) {
             return Err(Error::OtherUser);
         }
-        if let Err(wait) = self.rates.start(&caller.key, &body.user_id, caller.address) {
+        if let Err(wait) = self.rates.start(caller, &body.user_id) {
             return Ok(VoiceStart { retry_after_seconds: Some(wait), ..self.refuse(VoiceRefusal::RateLimited) });
         }
         let outcome = self.try_start(body, key, caller.token.clone()).await;

@@ -5,7 +5,7 @@ use diesel::expression::SqlLiteral;
 use diesel::sql_types::Bool;
 
 diesel::table! {
-    use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
+    use diesel::sql_types::{BigInt, Binary, Bool, Integer, Nullable, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     voice_sessions (id) {
@@ -30,6 +30,7 @@ diesel::table! {
         deliver_at -> Nullable<Moment>,
         delivery_claim -> Nullable<Uid>,
         delivery_failures -> Integer,
+        user_proven -> Bool,
     }
 }
 
@@ -76,6 +77,7 @@ diesel::table! {
         day -> Text,
         user_id -> Text,
         seconds -> BigInt,
+        unproven_seconds -> BigInt,
     }
 }
 

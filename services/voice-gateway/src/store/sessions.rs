@@ -41,6 +41,7 @@ pub(crate) fn insert(tx: &mut Conn, new: &NewSession, session: &VoiceSession, ru
         dsl::record.eq(&record),
         dsl::due_at.eq(session.due_at(rules).db()),
         dsl::agent_token.eq(new.agent_token.as_slice()),
+        dsl::user_proven.eq(session.user_proven),
         dsl::idempotency_key.eq(new.key.as_ref().map(|key| &key.key)),
     )))
     .execute(c))?;

@@ -33,13 +33,42 @@ on_both_databases! {
         let fixture = Fixture::new(on).await;
         let without_key = Api::new(&fixture.gateway.public_url());
         let user = without_key.with_token(&fixture.peers.issuer().user(fixture.peers.new_user()));
-        assert_eq!(user.get("/v1/voice/key").await.expect(200), json!({ "voiceKey": VOICE_KEY }));
+        let answer = user.get("/v1/voice/key").await.expect(200);
+        let key = answer["voiceKey"].as_str().unwrap();
+        assert!(key.len() > 40 && key != VOICE_KEY && key != OTHER_VOICE_KEY);
         for caller in [without_key.clone(), without_key.with_token(VOICE_KEY)] {
             caller.get("/v1/voice/key").await.problem(401, "UNAUTHENTICATED");
         }
         let off = Fixture::with(on, &[("VOICE_PUBLIC_KEY", "")]).await;
         let user = Api::new(&off.gateway.public_url()).with_token(&off.peers.issuer().user(off.peers.new_user()));
         user.get("/v1/voice/key").await.problem(404, "NOT_FOUND");
+    }
+
+    async fn the_key_of_our_own_page_counts_only_beside_a_users_token(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (alice, bob) = (fixture.peers.new_user(), fixture.peers.new_user());
+        let without_key = Api::new(&fixture.gateway.public_url());
+        let user = without_key.with_token(&fixture.peers.issuer().user(alice));
+        let answer = user.get("/v1/voice/key").await.expect(200);
+        let key = answer["voiceKey"].as_str().unwrap();
+        let body = json!({ "userId": alice, "sessionId": "session-1" });
+        let send = async |api: &Api, method: &str, path: &str, body: &serde_json::Value| {
+            Api::send(api.request(method, path).header("x-voice-key", key).json(body)).await
+        };
+        for (method, path) in CALLS {
+            send(&without_key, method, path, &body).await.problem(401, "UNAUTHENTICATED");
+            send(&without_key.with_token(key), method, path, &body).await.problem(401, "UNAUTHENTICATED");
+            Api::send(without_key.with_token(key).request(method, path).json(&body)).await.problem(401, "UNAUTHENTICATED");
+            send(&without_key.with_token("no-token"), method, path, &body).await.problem(401, "UNAUTHENTICATED");
+            // An application's key beside it is no person either.
+            send(&without_key.with_token(VOICE_KEY), method, path, &body).await.problem(401, "UNAUTHENTICATED");
+        }
+        let started = Started::of(&send(&user, "POST", "/v1/voice/session/start", &body).await);
+        let others = without_key.with_token(&fixture.peers.issuer().user(bob));
+        send(&others, "POST", "/v1/voice/session/start", &body).await.problem(403, "FORBIDDEN");
+        let status = format!("/v1/voice/session/{}/status", started.id);
+        send(&user, "GET", &status, &json!({})).await.expect(200);
+        send(&others, "GET", &status, &json!({})).await.problem(404, "NOT_FOUND");
     }
 
     async fn both_headers_and_all_keys_are_valid(on: Backend) {

@@ -5,6 +5,7 @@ use ensemble_testkit::*;
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
+use crate::person::Person;
 
 async fn ask(fixture: &Fixture, user: &str, session: &str) -> Value {
     let body = json!({ "userId": user, "sessionId": session });
@@ -38,6 +39,50 @@ on_both_databases! {
         let answers = futures_util::future::join_all(users.iter().map(|user| ask(&fixture, user, "s"))).await;
         assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 3);
         answers.iter().filter(|answer| answer["allowed"] == false).for_each(|answer| refused(answer, "total_sessions"));
+    }
+
+    async fn what_others_begin_in_a_users_name_does_not_bound_the_user(on: Backend) {
+        let limits = [("VOICE_MAX_SESSIONS_PER_USER", "2"), ("VOICE_STARTS_PER_MINUTE_PER_USER", "3"), ("VOICE_STARTS_PER_MINUTE_PER_KEY", "3"),
+            ("VOICE_DAILY_SECONDS_PER_USER", "600"), ("VOICE_MAX_SESSION_SECONDS", "250")];
+        let fixture = Fixture::with(on, &limits).await;
+        let alice = Person::new(&fixture);
+        let name = alice.id.to_string();
+        for session in ["x", "y"] {
+            assert_eq!(ask(&fixture, &name, session).await["allowed"], true);
+        }
+        refused(&ask(&fixture, &name, "z").await, "user_sessions");
+        refused(&ask(&fixture, &name, "z").await, "rate_limited");
+        // Sessions, seconds and starts of her own are all there. In her own name she is bounded as ever.
+        alice.start("a").await;
+        alice.start("b").await;
+        let more = async || alice.post("/v1/voice/session/start", &json!({ "userId": name, "sessionId": "c" })).await.expect(200);
+        refused(&more().await, "user_sessions");
+        refused(&more().await, "rate_limited");
+    }
+
+    async fn seconds_that_others_use_in_a_users_name_are_not_the_users(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_DAILY_SECONDS_PER_USER", "4"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let alice = Person::new(&fixture);
+        let name = alice.id.to_string();
+        let claimed = fixture.talking(&name, "a").await;
+        let status = fixture.ends(&claimed.id, "stopped", "expired").await;
+        assert!(status["durationSeconds"].as_u64().unwrap() > 0, "{status}");
+        // Her own seconds are all there.
+        let status = fixture.status(&alice.start("b").await.id).await;
+        let at = |name: &str| status[name].as_str().unwrap().parse::<ensemble_types::time::Timestamp>().unwrap();
+        assert_eq!(at("expiresAt").since(at("createdAt")).as_secs(), 4, "{status}");
+    }
+
+    async fn users_that_are_only_named_leave_room_for_those_who_signed_in(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_MAX_SESSIONS", "4")]).await;
+        let users: Vec<String> = (0..8).map(|number| format!("user-{number}")).collect();
+        let answers = futures_util::future::join_all(users.iter().map(|user| ask(&fixture, user, "s"))).await;
+        assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 3);
+        answers.iter().filter(|answer| answer["allowed"] == false).for_each(|answer| refused(answer, "total_sessions"));
+        let (alice, bob) = (Person::new(&fixture), Person::new(&fixture));
+        alice.start("s").await;
+        let full = bob.post("/v1/voice/session/start", &json!({ "userId": bob.id, "sessionId": "s" })).await.expect(200);
+        refused(&full, "total_sessions");
     }
 
     async fn a_refused_start_does_not_use_up_its_key(on: Backend) {
@@ -83,7 +128,7 @@ on_both_databases! {
     }
 
     async fn seconds_of_all_users_run_out(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_DAILY_SECONDS", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_DAILY_SECONDS", "6"), ("VOICE_DAILY_SECONDS_UNPROVEN", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
         let talk = fixture.talking("user-1", "a").await;
         fixture.status_becomes(&talk.id, |status| status["durationSeconds"].as_u64() >= Some(6) || status["endedAt"].is_string()).await;
         let status = fixture.status(&talk.id).await;
