@@ -14,6 +14,7 @@ use crate::http::InFlight;
 
 /// How long to wait for what is on its way: the end of a handshake, a request after the last answer.
 const LINGER: Duration = Duration::from_millis(200);
+const LONGEST_LINGER: Duration = Duration::from_secs(1);
 /// How long actix may take to pause: it answers before its thread has done so.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a worker may take to end after the drain.
@@ -59,7 +60,7 @@ impl Running {
         tokio::time::sleep(self.delay).await;
         self.stage.send_replace(Stage::Closing);
         self.close_listener().await;
-        let answered = timeout(self.grace, quiet(&self.in_flight)).await.is_ok();
+        let answered = timeout(self.grace, quiet(&self.in_flight, self.linger())).await.is_ok();
         // This closes idle connections. actix checks once a second whether they have ended, and stops at its own timeout.
         let in_flight = self.in_flight.count();
         if !answered {
@@ -75,6 +76,11 @@ impl Running {
         answered
     }
 
+    /// As long as the delay, within bounds: where load balancers are waited for, the machine may also be busy.
+    fn linger(&self) -> Duration {
+        self.delay.clamp(LINGER, LONGEST_LINGER)
+    }
+
     /// Refuses new connections while those that are open go on. actix's `stop` does both at once and drops connections
     /// that it has accepted and not begun to serve. The kernel resets connections that it has made and actix has not yet
     /// accepted, so none may be left when the socket closes: first no new ones are made, then actix accepts the rest.
@@ -83,7 +89,7 @@ impl Running {
         if let Err(error) = ignore_new_connections(&listener) {
             tracing::debug!(%error, "Connections made at this moment may be reset");
         }
-        tokio::time::sleep(LINGER).await;
+        tokio::time::sleep(self.linger()).await;
         // Without the pause actix would try to accept, and log that it cannot.
         self.servers[0].pause().await;
         tokio::time::sleep(PAUSE).await;
@@ -113,10 +119,10 @@ fn ignore_new_connections(_listener: &SockRef<'_>) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Completes when nothing has been in flight for [`LINGER`].
-async fn quiet(in_flight: &InFlight) {
+/// Completes when nothing has been in flight for so long.
+async fn quiet(in_flight: &InFlight, linger: Duration) {
     let mut since = Instant::now();
-    while since.elapsed() < LINGER {
+    while since.elapsed() < linger {
         tokio::time::sleep(Duration::from_millis(10)).await;
         if in_flight.count() > 0 {
             since = Instant::now();
