@@ -59,7 +59,7 @@ upgrade() {
     local first=$ENSEMBLE_VERSION scale=() service
     local image=${IMAGE_PREFIX:-localhost/ensemble/}session-store:$next
     step "upgrade.sh with two builds under $rate requests a second"
-    if ! has_image "${CADDY_IMAGE:-caddy:2.10-alpine}"; then echo "skipped: the upgrade (no image of Caddy)"; return; fi
+    if ! has_image "${CADDY_IMAGE:-caddy:2.11-alpine}"; then echo "skipped: the upgrade (no image of Caddy)"; return; fi
     if ! "$docker" image inspect "$image" >/dev/null 2>&1; then
         ENSEMBLE_VERSION=$next ENSEMBLE_REVISION=$next dc build
     fi

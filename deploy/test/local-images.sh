@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stand-ins for the images that the files name, for engines that reach no registry: a Debian by debootstrap, this machine's
-# Rust with what cargo has downloaded, Debian's PostgreSQL and Caddy, a Python 3.12 of this machine (PYTHON_PREFIX=/its/folder), and a
+# Rust with what cargo has downloaded, Debian's PostgreSQL, Caddy made by Go, a Python 3.12 of this machine (PYTHON_PREFIX=/its/folder), and a
 # LiveKit server that was built before (LIVEKIT_SERVER=/path/to/livekit-server). They carry the names of the real ones, so
 # keep them out of engines that are used for anything else.
 set -euo pipefail
@@ -63,11 +63,14 @@ CMD ["postgres"]
 DOCKERFILE
 fi
 
-if ! "$docker" image inspect caddy:2.10-alpine >/dev/null 2>&1; then
+if ! "$docker" image inspect caddy:2.11-alpine >/dev/null 2>&1; then
+    # Before 2.11 it cannot send a request with a body to another server when the first does not answer; Debian's is of 2022.
     mkdir -p "$work/caddy"
-    build caddy:2.10-alpine "$work/caddy" <<'DOCKERFILE'
+    GOBIN="$work/caddy" CGO_ENABLED=0 go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9
+    build caddy:2.11-alpine "$work/caddy" <<'DOCKERFILE'
 FROM debian:bookworm-slim
-RUN apt-get update && apt-get install -y --no-install-recommends caddy wget && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/*
+COPY caddy /usr/bin/caddy
 ENV XDG_CONFIG_HOME=/config XDG_DATA_HOME=/data
 CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]
 DOCKERFILE
