@@ -26,11 +26,25 @@ const NEVER: Duration = Duration::from_secs(600);
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
+const CURVE: [&str; 7] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"];
+
+fn openssl(files: &tempfile::TempDir, arguments: &[&str]) {
+    let output = Command::new("openssl").args(arguments).current_dir(files.path()).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Another key and a certificate for `localhost`, in the place of those before.
+fn issue(files: &tempfile::TempDir) {
+    let server = ["req", "-x509", "-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=localhost"];
+    let names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"];
+    openssl(files, &[&server[..], &names, &["-keyout", "key.pem", "-out", "cert.pem"], &CURVE].concat());
+}
+
 struct Place {
     https: SocketAddr,
     service: TcpListener,
     connector: TlsConnector,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl Place {
@@ -38,15 +52,11 @@ impl Place {
     async fn new(limits: TlsLimits) -> Self {
         install_providers();
         let files = tempfile::tempdir().unwrap();
-        let openssl = |arguments: &[&str]| {
-            let output = Command::new("openssl").args(arguments).current_dir(files.path()).output().unwrap();
-            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        };
-        let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"];
-        openssl(&[&["req", "-x509", "-subj", "/CN=Test", "-keyout", "ca.key", "-out", "ca.pem"], &curve[..]].concat());
-        let server = ["req", "-x509", "-CA", "ca.pem", "-CAkey", "ca.key", "-subj", "/CN=localhost"];
-        let names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"];
-        openssl(&[&server[..], &names, &["-keyout", "key.pem", "-out", "cert.pem"], &curve].concat());
+        openssl(
+            &files,
+            &[&["req", "-x509", "-subj", "/CN=Test", "-keyout", "ca.key", "-out", "ca.pem"], &CURVE[..]].concat(),
+        );
+        issue(&files);
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(files.path().join("ca.pem")).unwrap()).unwrap();
         let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -59,7 +69,7 @@ impl Place {
         let https = front.address();
         let service = TcpListener::bind((HOME, 0)).await.unwrap();
         tokio::spawn(front.run(service.local_addr().unwrap(), Drain::never()));
-        Self { https, service, connector: TlsConnector::from(Arc::new(config)), _files: files }
+        Self { https, service, connector: TlsConnector::from(Arc::new(config)), files }
     }
 
     /// A connection from this address, without a handshake.
@@ -199,4 +209,41 @@ async fn a_client_that_has_ended_still_gets_its_answer() {
     let mut got = String::new();
     timeout(SOON, client.read_to_string(&mut got)).await.unwrap().unwrap();
     assert_eq!(got, "answer");
+}
+
+/// The certificate that the other side has shown.
+fn shown(client: &TlsStream<TcpStream>) -> Vec<u8> {
+    client.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_served_without_a_restart() {
+    let place = Place::new(TlsLimits { look_again: Duration::ZERO, ..TlsLimits::default() }).await;
+    let on_disk = || CertificateDer::from_pem_file(place.files.path().join("cert.pem")).unwrap().to_vec();
+    let (mut before, mut behind) = place.pair(HOME).await;
+    let first = on_disk();
+    assert_eq!(shown(&before), first);
+
+    // A renewal that is half done, or went wrong: the one before is served on.
+    let key = place.files.path().join("key.pem");
+    let good = std::fs::read(&key).unwrap();
+    for broken in ["", "no key"] {
+        std::fs::write(&key, broken).unwrap();
+        assert_eq!(shown(&place.pair(HOME).await.0), first);
+    }
+    std::fs::remove_file(&key).unwrap();
+    assert_eq!(shown(&place.pair(HOME).await.0), first);
+    std::fs::write(&key, good).unwrap();
+    assert_eq!(shown(&place.pair(HOME).await.0), first);
+
+    issue(&place.files);
+    let second = on_disk();
+    assert_ne!(first, second);
+    assert_eq!(shown(&place.pair(HOME).await.0), second);
+
+    // A connection from before goes on.
+    before.write_all(b"go on").await.unwrap();
+    let mut read = [0; 5];
+    timeout(SOON, behind.read_exact(&mut read)).await.unwrap().unwrap();
+    assert_eq!(&read, b"go on");
 }

@@ -21,8 +21,6 @@ use crate::config::Vars;
 use crate::shares::Shares;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// A new certificate is looked for so often at most, when somebody connects.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// After an accept that failed: no file was free.
 const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
@@ -86,6 +84,8 @@ pub struct TlsLimits {
     pub stall: Duration,
     /// How long a client may take for the last bytes after the service has ended.
     pub last_bytes: Duration,
+    /// A new certificate is looked for so often at most, when somebody connects.
+    pub look_again: Duration,
 }
 
 impl TlsLimits {
@@ -108,6 +108,7 @@ impl Default for TlsLimits {
             handshake: Duration::from_secs(10),
             stall: Duration::from_secs(30),
             last_bytes: Duration::from_secs(5),
+            look_again: Duration::from_secs(60),
         }
     }
 }
@@ -141,13 +142,15 @@ impl TlsFront {
     /// # Errors
     /// The files cannot be read, do not belong together, or the address is taken.
     pub fn bind(settings: TlsSettings, limits: TlsLimits) -> Result<Self> {
+        // Before they are read, so that a change in between is not missed.
+        let changed = changed(&settings);
         let config = load(&settings)?;
         let bound = Bound::bind(settings.listen).with_context(|| {
             format!("cannot listen on {} for HTTPS; choose another address (TLS_LISTEN, --tls-listen)", settings.listen)
         })?;
         bound.set_nonblocking(true)?;
         let address = bound.local_addr()?;
-        let current = Current { config, changed: changed(&settings), looked: Instant::now() };
+        let current = Current { config, changed, looked: Instant::now() };
         Ok(Self(Arc::new(Front {
             settings,
             address,
@@ -229,7 +232,7 @@ impl TlsFront {
     /// The newest certificate. One that cannot be used leaves the one before.
     fn config(&self) -> Arc<ServerConfig> {
         let mut current = lock(&self.0.current);
-        if current.looked.elapsed() >= LOOK_AGAIN {
+        if current.looked.elapsed() >= self.0.limits.look_again {
             current.looked = Instant::now();
             let found = changed(&self.0.settings);
             if found != current.changed {
