@@ -23,13 +23,17 @@ impl Client {
         for (name, value) in fields {
             call = call.header(*name, *value);
         }
-        let mut answer = call.send().await.map_err(|error| Error::of(origin, error))?;
+        let failed = |error: reqwest::Error| match error.is_timeout() && !error.is_connect() {
+            true => Error::TimedOut { origin: origin.to_owned(), waited: within },
+            false => Error::of(origin, error),
+        };
+        let mut answer = call.send().await.map_err(failed)?;
         let fields = answer.headers().iter();
         let fields =
             fields.map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned())).collect();
         let status = answer.status().as_u16();
         let mut body = Vec::new();
-        while let Some(piece) = answer.chunk().await.map_err(|error| Error::of(origin, error))? {
+        while let Some(piece) = answer.chunk().await.map_err(failed)? {
             if body.len() + piece.len() > most {
                 return Ok(Sent { status, fields, body: None });
             }

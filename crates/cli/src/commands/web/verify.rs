@@ -127,7 +127,10 @@ async fn one(client: &Client, check: Check) -> Result<(Check, super::compare::Fo
         if check.expected.as_ref().is_none_or(|expected| expected.is_page) { "text/html,*/*;q=0.8" } else { "*/*" };
     let fields = [("accept", accept), ("accept-encoding", check.coding)];
     let most = MORE + check.expected.as_ref().map_or(0, |expected| expected.file.bytes.len());
-    let sent = client.file(&check.path, &fields, most, FILE_WITHIN).await?;
+    let sent = client.file(&check.path, &fields, most, FILE_WITHIN).await.map_err(|error| {
+        let Check { path, coding, .. } = &check;
+        Failure::message(format!("/{path} ({coding}) could not be compared: {}", Failure::from(error)))
+    })?;
     let found = compare(&sent, check.expected.as_ref());
     Ok((check, found))
 }
