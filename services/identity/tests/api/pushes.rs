@@ -7,7 +7,7 @@ use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{GivePushesRequest, PushEvent, Pushes as _, PushesClient};
 use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::push_service::{PushAnswer, PushService, Pushed, Subscriber};
-use ensemble_testkit::{Backend, eventually, on_both_databases, run};
+use ensemble_testkit::{Backend, Program, eventually, on_both_databases, run};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ use crate::listing::{Keys, Owner};
 
 /// How long a test waits for a notification.
 const SOON: Duration = Duration::from_secs(60);
+/// The same when a process was killed: its deliveries are taken for 30 seconds.
+const AFTER_A_KILL: Duration = Duration::from_secs(300);
 const ONE: &str = "AAAAAAAAAAA";
 const TWO: &str = "BBBBBBBBBBB";
 
@@ -384,4 +386,36 @@ fn what_a_replica_leaves_is_sent_by_another() {
         assert_eq!(browser.pushed().last().unwrap().payload["attention"], ONE);
         drop(another);
     });
+}
+
+on_both_databases! {
+    async fn what_a_killed_process_was_sending_is_sent_again_once(on: Backend) {
+        let place = Place::new(on).await;
+        let browser = place.subscribe("browser").await;
+        let event = place.event("permission", ONE);
+        let Fixture { service, vars, database, .. } = place.fixture;
+        assert!(service.stop().await);
+        let mut program = Program::start(env!("CARGO_BIN_EXE_ensemble-identity"), vars).await;
+        browser.answer(PushAnswer::Never);
+        let identity = PushesClient::new(channel_to(&program.internal_url));
+        identity.give(GivePushesRequest { events: vec![event.clone()] }).await.unwrap();
+        eventually(SOON, async || browser.calls() == 1).await;
+        program.kill().await;
+
+        browser.answer(PushAnswer::Status(201));
+        program.restart().await;
+        // Given again, as by a service that has got no answer.
+        let identity = PushesClient::new(channel_to(&program.internal_url));
+        identity.give(GivePushesRequest { events: vec![event.clone()] }).await.unwrap();
+        eventually(AFTER_A_KILL, async || browser.calls() == 2).await;
+        // The next event shows that nothing of the first is left.
+        let next = PushEvent { kind: "finished".to_owned(), attention: TWO.to_owned(), ..event };
+        identity.give(GivePushesRequest { events: vec![next] }).await.unwrap();
+        let pushed = pushed(&browser, 3).await;
+        let attentions: Vec<&Value> = pushed.iter().map(|one| &one.payload["attention"]).collect();
+        assert_eq!(attentions, [ONE, ONE, TWO]);
+        // One topic: a push service shows the second in place of the first.
+        assert_eq!((&pushed[0].headers["topic"], &pushed[1].headers["topic"]), (&ONE.to_owned(), &ONE.to_owned()));
+        drop(database);
+    }
 }
