@@ -11,6 +11,7 @@ mod device_sign_in;
 mod devices;
 mod listing;
 mod peers;
+mod push_turns;
 mod pushes;
 mod registration;
 mod rotation;
