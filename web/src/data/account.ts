@@ -35,12 +35,20 @@ function kept(): Promise<IndexedDbStore> {
   return store;
 }
 
+/** While a browser empties what a page keeps, nothing can be read: it is looked at again, so often and after so many milliseconds. */
+const LOOKS = 10;
+const LOOK_AGAIN_MS = 500;
+
 /** Whether this browser still has the keys of the account that is open. Without them nothing outlives a reload. */
-async function look(): Promise<void> {
+async function look(left: number = LOOKS): Promise<void> {
   const { state } = account.get();
   if (!opened || state !== "ready") return;
-  const found = await kept().then(Account.stored, () => undefined);
-  if (opened && found?.publicKey !== opened.keys.publicKey) account.set({ state: "emptied" });
+  try {
+    const found = await kept().then(Account.stored);
+    if (opened && found?.publicKey !== opened.keys.publicKey) account.set({ state: "emptied" });
+  } catch {
+    if (left > 0) setTimeout(() => void look(left - 1), LOOK_AGAIN_MS);
+  }
 }
 
 if (typeof document !== "undefined") {

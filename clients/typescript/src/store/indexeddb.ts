@@ -67,8 +67,9 @@ export class IndexedDbStore implements Store {
     try {
       return (await this.db).transaction(RECORDS, mode, options);
     } catch (error) {
-      // A database that was closed gives no transaction.
-      if (!(error instanceof DOMException && error.name === "InvalidStateError")) throw explained(error);
+      // A database that was closed gives no transaction, and one that could not be opened may open now.
+      const mayOpen = error instanceof Refused || (error instanceof DOMException && error.name === "InvalidStateError");
+      if (!mayOpen) throw explained(error);
       this.db = connect(this.name, this.options);
       return (await this.db).transaction(RECORDS, mode, options);
     }
