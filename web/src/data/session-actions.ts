@@ -8,6 +8,13 @@ export async function rename(row: SessionRow, title: string): Promise<void> {
   await readAgain(row.id);
 }
 
+/** Its owner has seen that it has finished or failed: it needs nobody any more, and no device is notified of it. What is newer stays. */
+export async function markSeen(id: string): Promise<void> {
+  const client = mine();
+  await client.sessions.seen(await client.sessions.read(id));
+  await readAgain(id);
+}
+
 /** Takes it from the lists, or puts it back. */
 export async function archive(row: SessionRow, archived: boolean): Promise<void> {
   putRow({ ...row, archived });

@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import { useStore } from "../base/store.ts";
 import { mine } from "./account.ts";
+import { markSeen } from "./session-actions.ts";
 import type { SessionFeed } from "./feed.ts";
 import { LiveFeed } from "./live-feed.ts";
 import { sessions } from "./sessions.ts";
@@ -29,6 +30,22 @@ export function useFeed(id: string): SessionFeed {
   const feed = useMemo(() => feedOf(id, isHosted), [id, isHosted]);
   useEffect(() => feed.watch(), [feed]);
   return feed;
+}
+
+/** Marks what has finished or failed as seen, while its owner looks at it. */
+export function useMarkSeen(id: string): void {
+  const row = useStore(sessions).rows.find((one) => one.id === id);
+  const isOver = row?.accessLevel === "owner" && (row.attention === "finished" || row.attention === "failed");
+  const attention = isOver ? row.attentionId : undefined;
+  useEffect(() => {
+    if (attention === undefined) return;
+    const look = (): void => {
+      if (!document.hidden) void markSeen(id).catch(() => undefined);
+    };
+    look();
+    document.addEventListener("visibilitychange", look);
+    return () => document.removeEventListener("visibilitychange", look);
+  }, [id, attention]);
 }
 
 /** Whether a machine hosts the session. Most are hosted, so one that is not known yet is taken for one. */

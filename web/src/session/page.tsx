@@ -10,7 +10,7 @@ import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { notKept } from "../data/kept.ts";
 import { nameOf } from "../data/people.ts";
-import { useFeed } from "../data/use-feed.ts";
+import { useFeed, useMarkSeen } from "../data/use-feed.ts";
 import { askForVoice, voiceKey } from "../data/voice.ts";
 import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
@@ -31,6 +31,7 @@ const Talk = lazy(() => import("../voice/talk.tsx"));
 
 export function SessionPage({ id, isTalking = false }: { id: string; isTalking?: boolean }) {
   const feed = useFeed(id);
+  useMarkSeen(id);
   useEffect(askForVoice, []);
   return <Session key={feed.id} feed={feed} isTalking={isTalking} />;
 }

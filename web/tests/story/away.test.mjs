@@ -220,9 +220,12 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await card.getByRole("button", { name: "Allow once" }).click();
     await until(pushes.shown, (all) => all.length === 0);
 
-    // Who looks at the session needs no notification.
+    // Who looks at the session needs no notification, and what has finished is marked as seen, for all devices.
+    const marked = page.waitForResponse((one) => one.ok() && one.request().method() === "PATCH" && /"attention"/.test(one.request().postData() ?? ""));
     await page.getByRole("main").getByRole("link", { name: /Far away/ }).first().click();
     await page.getByRole("log").getByText(/denied by you/).waitFor();
+    await marked;
+    assert.equal((await wants())?.kind ?? "none", "none");
     attention = { kind: "finished", id: "AAAAAAAAAAA" };
     await pushes.push({ kind: "finished", sessionId, attention: attention.id });
     await until(pushes.tags, (tags) => tags.includes(attention.id));
