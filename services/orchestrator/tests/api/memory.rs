@@ -82,7 +82,8 @@ on_both_databases! {
 
 /// Reads a response to its end and returns its length.
 async fn skim(api: Api, path: String) -> usize {
-    let mut answer = api.request("GET", &path).send().await.unwrap();
+    // On a busy machine a test's usual time is too short for hundreds of megabytes.
+    let mut answer = api.request("GET", &path).timeout(Duration::from_mins(10)).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let mut length = 0;
     while let Some(chunk) = answer.chunk().await.unwrap() {
