@@ -1,6 +1,7 @@
 //! `ensemble open`: shows the server's documentation in the browser, or prints its address where there is none.
 
 use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use clap::Args;
@@ -40,9 +41,11 @@ fn has_display() -> bool {
     cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Starts the browser. The address was printed, so a failure needs no message.
+/// Starts the browser, which may stay as long as its windows are open, and does not end with a Ctrl-C here. The address was
+/// printed, so a failure needs no message.
 fn browse(address: &str) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
-    let _no_browser = command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    command.arg(address).process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _no_browser = command.spawn();
 }

@@ -1,14 +1,20 @@
 //! `ensemble web`: the page from a person's own program, at work with a server elsewhere, and closed to everybody else.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::ensemble::{Running, User, up};
+use crate::live::until;
+use crate::terminal::Terminal;
 
 /// Starts `ensemble web` on a free port. Its address.
 pub(crate) fn serve(user: &User, server: &str) -> (Running, String) {
@@ -86,4 +92,30 @@ fn only_the_printed_address_is_answered_and_only_reading() {
     // The address stays one person's.
     let taken = person.fail(&["web", "--port", port]);
     assert!(taken.contains("--port"), "{taken}");
+}
+
+/// Some desktops' `xdg-open` ends with the browser only.
+#[test]
+fn a_browser_that_stays_open_does_not_hold_up_the_page() {
+    let person = User::new(None);
+    let bin = person.home().join("bin");
+    let shown = person.home().join("shown");
+    std::fs::create_dir(&bin).unwrap();
+    let program =
+        format!("#!/bin/sh\necho \"$1 $$\" > {0}.new; mv {0}.new {0}\nexec tail -f /dev/null\n", shown.display());
+    std::fs::write(bin.join("xdg-open"), program).unwrap();
+    std::fs::set_permissions(bin.join("xdg-open"), Permissions::from_mode(0o755)).unwrap();
+    let terminal = Terminal::open(&person, 100, 20);
+    let variables = format!("DISPLAY=:9 PATH={}:$PATH", bin.display());
+    terminal.ensemble(&variables, "--server http://127.0.0.1:9 web --port 0 --open");
+    let text = until("the browser", || std::fs::read_to_string(&shown).ok());
+    let (address, browser) = text.trim().split_once(' ').unwrap();
+    let page = ask(address, &["GET / HTTP/1.1", &format!("Host: {}", address.trim_start_matches("http://"))]);
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<!doctype html>"), "{page}");
+    terminal.key("C-c");
+    terminal.until("the shell", |lines| {
+        lines.iter().rfind(|line| !line.is_empty()).is_some_and(|line| line.ends_with("ready$"))
+    });
+    // The person's windows stay.
+    kill(Pid::from_raw(browser.parse().unwrap()), Signal::SIGKILL).expect("the browser is gone");
 }
