@@ -1,7 +1,7 @@
 // A browser for tests: Debian's Chromium. A console error, an exception, a violation of the security policy or a request to another
 // origin fails the test.
 import assert from "node:assert/strict";
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -82,6 +82,15 @@ export async function accessible(page, name) {
   }
   await page.setViewportSize(before);
   await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+  await tree(page, name);
+}
+
+/** Keeps what a screen reader is given, beside the pictures. */
+async function tree(page, name) {
+  const folder = process.env.ENSEMBLE_PICTURES;
+  if (!folder) return;
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, `${name.replaceAll(" ", "-")}.txt`), `${await page.locator("body").ariaSnapshot()}\n`);
 }
 
 /** Keeps pictures for people, where ENSEMBLE_PICTURES names a folder: a phone and a desk, light and dark. */
