@@ -60,9 +60,9 @@ export function Graph({ tasks, chosen, onChoose }: { tasks: readonly Task[]; cho
         </svg>
         {all.map(({ task, x, y }) => (
           <button key={task.id} type="button" className={chosen === task.id ? "node chosen" : "node"} style={{ left: x, top: y, width: WIDTH, height: HEIGHT }}
-            aria-pressed={chosen === task.id} onClick={() => onChoose(task.id)}>
+            aria-pressed={chosen === task.id} aria-label={`${nameOf(task)}, ${TASK_WORDS[task.status] ?? task.status}`} onClick={() => onChoose(task.id)}>
             <span className={`dot ${DOTS[task.status] ?? ""}`} />
-            <bdi>{nameOf(task)}</bdi><span className="hidden-label">, {TASK_WORDS[task.status] ?? task.status}</span>
+            <bdi>{nameOf(task)}</bdi>
           </button>
         ))}
       </div>

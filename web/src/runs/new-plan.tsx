@@ -2,6 +2,7 @@
 import { type FormEvent, useEffect, useMemo, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useAttempt } from "../base/attempt.ts";
+import { Field } from "../base/field.tsx";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
@@ -17,6 +18,9 @@ import type { Given, Read } from "./plan.ts";
 const DRAFT = "plan";
 /** Typing is checked when it rests, after so many milliseconds. */
 const REST_MS = 250;
+const HINT = (
+  <>YAML, as <code>ensemble run</code> takes it. Its prompts are not sealed, and the server reads them, but for tasks with <code>session: true</code>.</>
+);
 const EXAMPLE = `title: Review this project
 defaults:
   provider: claude
@@ -80,12 +84,10 @@ export function NewPlan() {
           <span className="space" />
         </div>
         <form className="stack" onSubmit={submitted}>
-          <label className="field">
-            <span>Plan</span>
-            <textarea className="input mono plan-text" value={text} rows={16} spellCheck={false} autoCapitalize="off" placeholder={EXAMPLE} maxLength={1 << 20}
-              aria-describedby="plan-state" onChange={(event) => write(event.target.value)} />
-            <small>YAML, as <code>ensemble run</code> takes it. Its prompts are not sealed, and the server reads them, but for tasks with <code>session: true</code>.</small>
-          </label>
+          <Field name="Plan" hint={HINT}>{(named) => (
+            <textarea {...named} className="input mono plan-text" value={text} rows={16} spellCheck={false} autoCapitalize="off" placeholder={EXAMPLE} maxLength={1 << 20}
+              aria-describedby={`${named["aria-describedby"]} plan-state`} onChange={(event) => write(event.target.value)} />
+          )}</Field>
           {read && (
             <Needed variables={read.is.variables} files={read.is.files} values={values} chosen={files}
               onValue={(name, value) => setValues((before) => ({ ...before, [name]: value }))} onFile={(name, content) => setFiles((before) => ({ ...before, [name]: content }))} />

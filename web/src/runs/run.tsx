@@ -48,9 +48,12 @@ export function RunPage({ id }: { id: string }) {
         {(error ?? failure) !== undefined && <p className="banner bad" role="alert">{error ?? failure}</p>}
         {!run && error === undefined && <p className="soft" role="status">Opening…</p>}
         {run && (
-          <p className="soft run-facts" role="status">
-            <span className={`dot ${DOTS[run.status] ?? ""}`} /> {RUN_WORDS[run.status] ?? run.status} · {run.summary.completed} of {run.summary.total} done
-            {run.summary.failed > 0 && ` · ${run.summary.failed} failed`} · begun {ago(run.createdAt)}
+          <p className="soft run-facts">
+            <span className={`dot ${DOTS[run.status] ?? ""}`} />{" "}
+            <span role="status">
+              {RUN_WORDS[run.status] ?? run.status} · {run.summary.completed} of {run.summary.total} done{run.summary.failed > 0 && ` · ${run.summary.failed} failed`}
+            </span>
+            {" "}· begun {ago(run.createdAt)}
             {run.startedAt && ` · ${lasted(run.startedAt, run.finishedAt)}`}{cost > 0 && ` · ${money(cost)}`}
           </p>
         )}

@@ -52,13 +52,13 @@ export function Details({ row, state, isOwner, onClose }: Props) {
     <Dialog title="Session" onClose={onClose}>
       {isOwner && (
         <form onSubmit={renamed}>
-          <label className="field">
-            <span>Title</span>
+          <div className="field">
+            <label htmlFor="title">Title</label>
             <span className="row">
-              <input className="input" value={title} maxLength={200} required onChange={(event) => setTitle(event.target.value)} />
+              <input id="title" className="input" value={title} maxLength={200} required onChange={(event) => setTitle(event.target.value)} />
               <button type="submit" className="button" disabled={isBusy || title.trim() === "" || title === row.title}>Rename</button>
             </span>
-          </label>
+          </div>
         </form>
       )}
       <section aria-label="Facts">

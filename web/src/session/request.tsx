@@ -1,5 +1,6 @@
 /** A card for what the agent asks. It stays until the machine says that the request is closed. */
 import { useCallback, useRef, useState } from "react";
+import { Choice } from "../base/field.tsx";
 import { Icon } from "../base/icons.tsx";
 import { Changes, type Diff } from "../text/changes.tsx";
 import { oneLine, strict, strictLine } from "../text/visible.ts";
@@ -201,11 +202,8 @@ function One({ item, chosen, disabled, onChange }: OneProps) {
     <fieldset className="question" disabled={disabled}>
       <legend>{item.header ? <span className="tag">{strictLine(item.header, 40)}</span> : null} <bdi>{strict(item.text)}</bdi></legend>
       {item.options?.map((option) => (
-        <label key={option.label} className="choice">
-          <input type={item.multiple ? "checkbox" : "radio"} name={`question-${item.id}`} checked={chosen.includes(option.label)}
-            onChange={(event) => pick(option.label, event.target.checked)} />
-          <span><bdi>{strict(option.label)}</bdi>{option.description ? <small><bdi>{strict(option.description)}</bdi></small> : null}</span>
-        </label>
+        <Choice key={option.label} className="choice" label={strict(option.label)} hint={option.description && strict(option.description)}
+          checked={chosen.includes(option.label)} oneOf={item.multiple ? undefined : `question-${item.id}`} onChange={(event) => pick(option.label, event.target.checked)} />
       ))}
       <input className="input" aria-label={labels.length > 0 ? "Another answer" : "Your answer"} value={own} maxLength={4_000}
         placeholder={labels.length > 0 ? "Something else" : "Your answer"} onChange={(event) => write(event.target.value)} />

@@ -22,6 +22,7 @@ export const Row = memo(function Row({ item, nameOf, growing }: RowProps) {
     case "prompt":
       return (
         <div className="prompt">
+          <h2 className="hidden-label">{who(item.author, nameOf)}</h2>
           <div className="bubble" dir="auto">
             <Images attachments={shown.prompt.attachments} />
             <Prompt text={shown.prompt.text} />
@@ -119,10 +120,11 @@ interface BylineProps {
   nameOf: (user: string) => string;
 }
 
+/** Its name is that of the heading before the prompt, which leads a screen reader from prompt to prompt. */
 function Byline({ author, at, taken, nameOf }: BylineProps) {
   return (
     <div className="byline">
-      <bdi>{who(author, nameOf)}</bdi>
+      <bdi aria-hidden="true">{who(author, nameOf)}</bdi>
       {at && <time dateTime={at}>{clock(at)}</time>}
       <TakenNote taken={taken} />
     </div>

@@ -30,6 +30,10 @@ function isQueued({ shown }: Item): boolean {
   return shown.type === "prompt" && (shown.taken.is === "queued" || shown.taken.is === "not_yet");
 }
 
+function isPrompt(item: Item | undefined): boolean {
+  return item?.shown.type === "prompt";
+}
+
 export const Transcript = memo(function Transcript({ items, growing, turnId, isWorking, hasOlder, loadOlder, nameOf }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
@@ -117,6 +121,7 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
           <Virtualizer ref={list} scrollRef={scroller} shift={isShift} bufferSize={600}>
             {rows.map((item, at) => (
               <div key={item.id} className={at === 0 && !hasOlder ? "turn-item first" : "turn-item"}>
+                {isPrompt(rows[at - 1]) && !isPrompt(item) && <h2 className="hidden-label">The agent</h2>}
                 <Row item={item} nameOf={nameOf} growing={growingOf(item)} />
               </div>
             ))}

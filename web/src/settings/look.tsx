@@ -1,4 +1,5 @@
 /** How the page looks in this browser. */
+import { Field } from "../base/field.tsx";
 import { look, setLook, type Theme } from "../base/look.ts";
 import { useStore } from "../base/store.ts";
 import { clock } from "../base/words.ts";
@@ -23,14 +24,12 @@ export function LookSettings() {
             {THEMES.map(([id, name]) => <option key={id} value={id}>{name}</option>)}
           </select>
         </label>
-        <label className="field">
-          <span>Dates</span>
-          <select className="select" value={language} onChange={(event) => setLook({ language: event.target.value })}>
+        <Field name="Dates" hint={`As in ${clock(EXAMPLE)}`}>{(named) => (
+          <select {...named} className="select" value={language} onChange={(event) => setLook({ language: event.target.value })}>
             <option value="">As the browser</option>
             {LANGUAGES.map((one) => <option key={one} value={one} lang={one}>{nameOf(one)}</option>)}
           </select>
-          <small>As in {clock(EXAMPLE)}</small>
-        </label>
+        )}</Field>
       </div>
     </section>
   );

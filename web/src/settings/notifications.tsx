@@ -1,5 +1,6 @@
 /** Notifications of this browser: on or off, and of what. */
 import { useState } from "react";
+import { Choice } from "../base/field.tsx";
 import { textOf } from "../data/failure.ts";
 import { type Kind, KINDS, type Notifications, notifications, setKinds, switchOff, switchOn } from "../data/push.ts";
 import { useLoaded } from "../data/use-loaded.ts";
@@ -59,10 +60,8 @@ function Kinds({ now, isBusy, attempt }: { now: Notifications; isBusy: boolean; 
       <fieldset className="checks" disabled={isBusy}>
         <legend className="hidden-label">Notify me when</legend>
         {KINDS.map((kind) => (
-          <label key={kind} className="check">
-            <input type="checkbox" checked={kinds.includes(kind)} onChange={(event) => change(kind, event.target.checked)} />
-            <span>{NAMES[kind][0]}{NAMES[kind][1] !== "" && <small> {NAMES[kind][1]}</small>}</span>
-          </label>
+          <Choice key={kind} className="check" label={NAMES[kind][0]} hint={NAMES[kind][1]} checked={kinds.includes(kind)}
+            onChange={(event) => change(kind, event.target.checked)} />
         ))}
       </fieldset>
       <div><button type="button" className="button" disabled={isBusy} onClick={() => attempt(switchOff)}>Switch off</button></div>

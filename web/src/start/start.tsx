@@ -1,6 +1,7 @@
 /** Begins a session with an agent on a machine. */
 import { type FormEvent, useEffect, useMemo, useRef, useState } from "react";
 import { useLocation } from "wouter";
+import { Field } from "../base/field.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { account } from "../data/account.ts";
@@ -75,13 +76,11 @@ export function Start() {
                 {usable.map((row) => <option key={row.id} value={row.id}>{oneLine(row.name, 60)}</option>)}
               </select>
             </label>
-            <label className="field">
-              <span>Directory</span>
-              <input className="input mono" value={where} required pattern="(/|~/|~$).*" title="The path of a folder on that machine, from / or from ~/ on" placeholder="~/project" list="recent" autoComplete="off" spellCheck={false}
+            <Field name="Directory" hint="A folder on that machine; ~ is its user's home.">{(named) => (
+              <input {...named} className="input mono" value={where} required pattern="(/|~/|~$).*" title="The path of a folder on that machine, from / or from ~/ on" placeholder="~/project" list="recent" autoComplete="off" spellCheck={false}
                 onChange={(event) => setDirectory(event.target.value)} />
-              <small>A folder on that machine; ~ is its user's home.</small>
-              <datalist id="recent">{recent.map((path) => <option key={path} value={path} />)}</datalist>
-            </label>
+            )}</Field>
+            <datalist id="recent">{recent.map((path) => <option key={path} value={path} />)}</datalist>
             <div className="pair">
               <label className="field">
                 <span>Agent</span>

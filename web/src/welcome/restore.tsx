@@ -1,6 +1,7 @@
 /** Brings an account back with its recovery words: first it is found, then a person says whether it is theirs and what is lost. */
 import type { Recovering } from "@ensemble/client/account";
 import { type FormEvent, useState } from "react";
+import { Choice, Field } from "../base/field.tsx";
 import { findAccount, restore } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
@@ -30,12 +31,10 @@ function Find({ onBack, onFound }: { onBack: () => void; onFound: (found: Recove
   return (
     <Frame title="Bring your account back" lead="This browser becomes a device of the account that the words belong to. They are not sent anywhere.">
       <form onSubmit={submitted}>
-        <label className="field">
-          <span>Recovery words</span>
-          <textarea className="input" rows={4} value={words} required autoComplete="off" autoCapitalize="none" spellCheck={false}
+        <Field name="Recovery words" hint={`${count} of 24 words`}>{(named) => (
+          <textarea {...named} className="input" rows={4} value={words} required autoComplete="off" autoCapitalize="none" spellCheck={false}
             onChange={(event) => setWords(event.target.value)} />
-          <small>{count} of 24 words</small>
-        </label>
+        )}</Field>
         <DeviceName value={name} onChange={setName} />
         {error !== undefined && <p className="error-text" role="alert">{error}</p>}
         <div className="actions">
@@ -72,10 +71,8 @@ function Found({ found, onBack, onDone }: { found: Recovering; onBack: () => voi
         <fieldset className="question">
           <legend>Which of its devices are lost? They are removed.</legend>
           {found.devices.map((device) => (
-            <label key={device.key} className="choice">
-              <input type="checkbox" checked={lost.has(device.key)} disabled={isBusy} onChange={(event) => toggle(device.key, event.target.checked)} />
-              <span><bdi>{oneLine(device.name ?? "Without a name", 60)}</bdi><small>{device.role}</small></span>
-            </label>
+            <Choice key={device.key} className="choice" label={oneLine(device.name ?? "Without a name", 60)} hint={device.role} checked={lost.has(device.key)}
+              disabled={isBusy} onChange={(event) => toggle(device.key, event.target.checked)} />
           ))}
         </fieldset>
       )}

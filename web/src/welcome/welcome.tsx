@@ -1,6 +1,7 @@
 /** Before there is an account here: make one, bring one back, or become a device of one. */
 import { type FormEvent, type ReactNode, useState } from "react";
 import type { NewWords } from "@ensemble/client/account";
+import { Field } from "../base/field.tsx";
 import { create, enter } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { useTitle } from "../base/title.ts";
@@ -76,10 +77,8 @@ function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
 
 export function DeviceName({ value, onChange }: { value: string; onChange: (name: string) => void }) {
   return (
-    <label className="field">
-      <span>Name of this device</span>
-      <input className="input" value={value} maxLength={60} required autoComplete="off" onChange={(event) => onChange(event.target.value)} />
-      <small>So that you find it among your devices. There is no password: the key stays in this browser.</small>
-    </label>
+    <Field name="Name of this device" hint="So that you find it among your devices. There is no password: the key stays in this browser.">{(named) => (
+      <input {...named} className="input" value={value} maxLength={60} required autoComplete="off" onChange={(event) => onChange(event.target.value)} />
+    )}</Field>
   );
 }

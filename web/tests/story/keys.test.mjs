@@ -30,7 +30,7 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     const { page, checked } = me;
     await page.goto(origin);
     await page.getByRole("heading", { name: "Your coding agents, from anywhere" }).waitFor();
-    await write(page, /Name of this device/, "Keys alone");
+    await write(page, /^Name of this device$/, "Keys alone");
     await press(page, "button", /Make an account/);
     const list = page.getByRole("list", { name: "Recovery words" });
     await list.waitFor();
@@ -56,7 +56,7 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await press(page, "button", /^Start$/);
     // The browser says what is missing, and leads there.
     assert.equal(await page.evaluate(() => document.activeElement.matches(":invalid")), true);
-    assert.equal(await page.evaluate(() => document.activeElement.labels?.[0]?.firstChild?.textContent), "Directory");
+    assert.equal((await focused(page)).name, "Directory");
     await page.keyboard.type(join(homedir(), "work"));
     await write(page, /First prompt/, "[[say begun by keys]]");
     await press(page, "button", /^Start$/);
@@ -75,6 +75,9 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("log").getByText(/allowed by you/).first().waitFor();
     await phase(page, "Ready").waitFor();
     assert.ok(await exists("keys"));
+    // A screen reader goes by headings from what a person said to what the agent did.
+    const headings = await page.getByRole("log").getByRole("heading").allInnerTexts();
+    assert.deepEqual(headings, ["You", "The agent", "You", "The agent"]);
     checked();
   });
 
