@@ -84,17 +84,25 @@ impl Running {
     /// Refuses new connections while those that are open go on. actix's `stop` does both at once and drops connections
     /// that it has accepted and not begun to serve. The kernel resets connections that it has made and actix has not yet
     /// accepted, so none may be left when the socket closes: first no new ones are made, then actix accepts the rest.
+    ///
+    /// Some kernels let only the administrator set a filter. There actix accepts until the socket closes: what it has not
+    /// accepted at that moment is reset, and that is less than what comes while it pauses.
     async fn close_listener(&self) {
         let listener = SockRef::from(&self.listener);
-        if let Err(error) = ignore_new_connections(&listener) {
+        let ignored = ignore_new_connections(&listener);
+        if let Err(error) = &ignored {
             tracing::debug!(%error, "Connections made at this moment may be reset");
+        } else {
+            tokio::time::sleep(self.linger()).await;
+            // Without the pause actix would try to accept, and log that it cannot.
+            self.servers[0].pause().await;
+            tokio::time::sleep(PAUSE).await;
         }
-        tokio::time::sleep(self.linger()).await;
-        // Without the pause actix would try to accept, and log that it cannot.
-        self.servers[0].pause().await;
-        tokio::time::sleep(PAUSE).await;
         if let Err(error) = listener.shutdown(Shutdown::Read) {
             tracing::debug!(%error, "The listener stays open until the server stops");
+        }
+        if ignored.is_err() {
+            self.servers[0].pause().await;
         }
     }
 }

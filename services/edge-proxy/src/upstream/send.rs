@@ -16,8 +16,8 @@ use crate::EdgeProxy;
 use crate::config::UpstreamLimits;
 use crate::domain::header_policy::connection_options;
 
-/// How long a long-poll may go on after the drain began: long enough for a service that stops, too, to answer it.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long a long-poll may go on after the drain began: a service that stops, too, and short waits are over by then.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// A request as a service will see it.
 pub(crate) struct Outgoing<'a> {
