@@ -88,7 +88,8 @@ upgrade() {
     dc --profile tls rm --stop --force caddy >/dev/null 2>&1
     quietly dc up -d --no-deps edge-proxy
     healthy "$(containers edge-proxy)"
-    UPGRADE=edge-proxy to "$next" 1 "$url" 1 " with one port"
+    # Its port is free when the old one has ended, so this is how long that and a start take.
+    UPGRADE=edge-proxy to "$next" 1 "$url" 6 " with one port"
     export ENSEMBLE_VERSION=$first
     echo && cat "$work/table"
 }
