@@ -81,7 +81,7 @@ impl Db {
                 (Arc::clone(&pool), pool, config.timeout, None)
             }
             DatabaseUrl::Sqlite(path) => {
-                let lock = file::claim(path).map_err(|error| match error {
+                let lock = file::claim(path).await.map_err(|error| match error {
                     Unusable::Damaged(reason) => OpenError::Damaged { database: config.url.to_string(), reason },
                     Unusable::Other(reason) => unreachable(reason),
                 })?;

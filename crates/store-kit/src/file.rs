@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
+use tokio::time::Instant;
 
 /// SQLite writes these files beside a database (sqlite.org/tempfiles.html), and plays them back when it opens one.
 const LEFTOVERS: &[&str] = &["-wal", "-shm", "-journal"];
@@ -16,9 +18,13 @@ const DAMAGE: &[&str] = &["file is not a database", "database disk image is malf
 const PRIVATE: u32 = 0o600;
 const LOST: &str = "the file is empty, and Ensemble never leaves one empty";
 
+/// How long to wait for the process that had the database: one that ends gives up its lock at the very end.
+const LAST_OWNER: Duration = Duration::from_secs(5);
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
 /// Locks the database's file, and creates it where there is none.
-pub(crate) fn claim(path: &Path) -> Result<File, Unusable> {
-    let lock = lock(path)?;
+pub(crate) async fn claim(path: &Path) -> Result<File, Unusable> {
+    let lock = lock(path).await?;
     match fs::metadata(path) {
         Ok(found) if found.len() == 0 => Err(Unusable::Damaged(LOST.to_owned())),
         Ok(_) => Ok(lock),
@@ -39,12 +45,18 @@ pub(crate) fn is_damage(reason: &str) -> bool {
 }
 
 /// SQLite allows many processes on one file. Ours allows one, because wake-ups and the queue of writers are in its memory.
-fn lock(path: &Path) -> io::Result<File> {
+async fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     let file = File::options().create(true).truncate(false).write(true).mode(PRIVATE).open(beside(path, ".lock"))?;
-    file.try_lock().map_err(|_| io::Error::other("another process has this database open"))?;
+    let deadline = Instant::now() + LAST_OWNER;
+    while file.try_lock().is_err() {
+        if Instant::now() > deadline {
+            return Err(io::Error::other("another process has this database open"));
+        }
+        tokio::time::sleep(TRY_EVERY).await;
+    }
     Ok(file)
 }
 

@@ -63,6 +63,20 @@ fn a_damaged_file_is_refused_at_once() {
 }
 
 #[test]
+fn a_start_waits_for_the_process_that_had_the_file_and_is_ending() {
+    ensemble_testkit::run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sessions.db");
+        let first = open(&file).await.unwrap();
+        let Err(error) = open(&file).await else { panic!("two have it open") };
+        assert!(error.to_string().contains("another process has this database open"), "{error}");
+        // `join!` polls in this order: the second is refused the lock before the first gives it up.
+        let (second, ()) = tokio::join!(open(&file), async { drop(first) });
+        second.unwrap();
+    });
+}
+
+#[test]
 fn a_removed_file_begins_anew_without_the_log_of_the_old_one() {
     ensemble_testkit::run(async {
         let folder = tempfile::tempdir().unwrap();
