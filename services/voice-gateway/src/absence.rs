@@ -17,11 +17,13 @@ const PROBE_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct Absences(Mutex<HashMap<String, Absence>>);
 
-#[derive(Debug)]
+/// Times are the database's.
+#[derive(Debug, Default)]
 struct Absence {
+    /// Sessions in a row, since the last arrival.
     misses: u32,
-    /// The last miss, by the database's clock.
-    missed_at: Timestamp,
+    missed_at: Option<Timestamp>,
+    came_at: Option<Timestamp>,
     probed_at: Option<Instant>,
 }
 
@@ -36,11 +38,15 @@ pub(crate) enum Advice {
 }
 
 impl Absences {
-    /// A session got no agent in time. `now` is the database's time.
-    pub(crate) fn missed(&self, agent: &str, now: Timestamp) {
+    /// A session got no agent in time, for which one was dispatched at `dispatched_at`. What was dispatched before the last
+    /// arrival says nothing about the agents of today.
+    pub(crate) fn missed(&self, agent: &str, dispatched_at: Timestamp, now: Timestamp) {
         let Ok(mut all) = self.0.lock() else { return };
-        let absence = all.entry(agent.to_owned()).or_insert(Absence { misses: 0, missed_at: now, probed_at: None });
-        absence.missed_at = now;
+        let absence = all.entry(agent.to_owned()).or_default();
+        if absence.came_at.is_some_and(|came_at| dispatched_at <= came_at) {
+            return;
+        }
+        absence.missed_at = Some(now);
         absence.misses = absence.misses.saturating_add(1);
         if absence.misses == MISSES {
             tracing::warn!(agent, "No agent comes; starts are refused until one does");
@@ -48,9 +54,12 @@ impl Absences {
     }
 
     /// An agent has joined a session.
-    pub(crate) fn came(&self, agent: &str) {
+    pub(crate) fn came(&self, agent: &str, at: Timestamp) {
         let Ok(mut all) = self.0.lock() else { return };
-        if all.remove(agent).is_some_and(|absence| absence.misses >= MISSES) {
+        let absence = all.entry(agent.to_owned()).or_default();
+        let was_away = absence.misses >= MISSES;
+        *absence = Absence { came_at: absence.came_at.max(Some(at)), ..Absence::default() };
+        if was_away {
             tracing::info!(agent, "Agents come again");
         }
     }
@@ -59,11 +68,13 @@ impl Absences {
         self.0.lock().is_ok_and(|all| all.values().any(|absence| absence.misses >= MISSES))
     }
 
-    /// An agent has been in a session since this time of the database. Another replica may have received its webhook.
+    /// An agent has been in a session since this time. Another replica may have received its webhook.
     pub(crate) fn seen(&self, agent: &str, since: Timestamp) {
-        let newer = |all: &HashMap<String, Absence>| all.get(agent).is_some_and(|one| since > one.missed_at);
+        let newer = |all: &HashMap<String, Absence>| {
+            all.get(agent).and_then(|one| one.missed_at).is_some_and(|missed_at| since > missed_at)
+        };
         if self.0.lock().is_ok_and(|all| newer(&all)) {
-            self.came(agent);
+            self.came(agent, since);
         }
     }
 
@@ -89,10 +100,10 @@ mod tests {
         let (absences, now) = (Absences::default(), Instant::now());
         let at = |micros| Timestamp::from_micros(micros);
         for _ in 1..MISSES {
-            absences.missed("a", at(5));
+            absences.missed("a", at(4), at(5));
         }
         assert_eq!(absences.advice("a", now), Advice::Dispatch);
-        absences.missed("a", at(9));
+        absences.missed("a", at(4), at(9));
         assert_eq!(absences.advice("a", now), Advice::Probe);
         assert_eq!(absences.advice("a", now + PROBE_EVERY / 2), Advice::Wait);
         assert_eq!(absences.advice("b", now), Advice::Dispatch);
@@ -103,5 +114,21 @@ mod tests {
         absences.seen("a", at(10));
         assert!(!absences.is_any());
         assert_eq!(absences.advice("a", now + PROBE_EVERY), Advice::Dispatch);
+    }
+
+    #[test]
+    fn misses_of_dispatches_from_before_an_arrival_do_not_count() {
+        let (absences, now) = (Absences::default(), Instant::now());
+        let at = |micros| Timestamp::from_micros(micros);
+        absences.came("a", at(10));
+        absences.came("a", at(8));
+        for _ in 0..MISSES {
+            absences.missed("a", at(9), at(20));
+        }
+        assert!(!absences.is_any());
+        for _ in 0..MISSES {
+            absences.missed("a", at(11), at(20));
+        }
+        assert_eq!(absences.advice("a", now), Advice::Probe);
     }
 }

@@ -286,4 +286,12 @@ impl Agent {
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self, Self::Ready { .. })
     }
+
+    /// Since when it is in the room. `None`: it is not.
+    pub(crate) fn since(&self) -> Option<Timestamp> {
+        match self {
+            Self::Awaited { .. } => None,
+            Self::Joined { since, .. } | Self::Ready { since, .. } => Some(*since),
+        }
+    }
 }

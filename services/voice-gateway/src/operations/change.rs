@@ -90,9 +90,9 @@ impl VoiceGateway {
             self.metrics.became_active(active_at.since(after.created_at));
             tracing::info!(voice.session = %after.id, "A voice session became active");
         }
-        let awaited = |session: &VoiceSession| session.state.live().map(|live| live.agent.is_awaited());
-        if awaited(before) != Some(false) && awaited(after) == Some(false) {
-            self.absences.came(&after.agent_name);
+        let present = |session: &VoiceSession| session.state.live().and_then(|live| live.agent.since());
+        if let (None, Some(since)) = (present(before), present(after)) {
+            self.absences.came(&after.agent_name, since);
         }
         if let (None, Some(_), Some(live)) = (before.reachable_agent(), after.reachable_agent(), after.state.live())
             && live.redispatches == 0

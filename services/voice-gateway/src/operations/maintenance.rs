@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use ensemble_store_kit::{Conn, rest_after};
 
 use crate::VoiceGateway;
-use crate::domain::state::Agent;
 use crate::error::Error;
 use crate::store::chores::{self, Chore};
 use crate::store::{sessions, usage, webhook_deliveries, webhooks};
@@ -27,10 +26,8 @@ impl VoiceGateway {
         self.metrics.set_gauges(open, queued);
         if self.absences.is_any() {
             for session in self.db.read("look for agents that came", sessions::live).await? {
-                if let Some(Agent::Joined { since, .. } | Agent::Ready { since, .. }) =
-                    session.state.live().map(|live| &live.agent)
-                {
-                    self.absences.seen(&session.agent_name, *since);
+                if let Some(since) = session.state.live().and_then(|live| live.agent.since()) {
+                    self.absences.seen(&session.agent_name, since);
                 }
             }
         }

@@ -25,7 +25,7 @@ impl VoiceGateway {
             return Ok(());
         }
         if live.redispatches == 0 {
-            self.absences.missed(&seen.agent_name, now);
+            self.absences.missed(&seen.agent_name, live.room_created_at, now);
         }
         let waits = self.absences.advice(&seen.agent_name, Instant::now()) == Advice::Wait;
         // As long as all dispatches together would have taken.
