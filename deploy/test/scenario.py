@@ -244,7 +244,12 @@ def scenario(client):
         print("skipped: voice (VOICE_PUBLIC_KEY is not set)")
     for path in ("/v1/version", "/openapi.json", "/docs/", "/.well-known/jwks.json"):
         expect(client.call("GET", path).status in (200, 301, 302, 308), f"{path} is not there")
-    print("ok  the edge's own pages")
+    app = client.call("GET", "/", headers={"Accept": "text/html"})
+    expect(app.status == 200 and '<div id="root">' in app.text, f"the web app: {app.status} {app.text[:200]}")
+    expect("default-src 'none'" in app.headers.get("content-security-policy", ""), "the web app has no policy")
+    script = re.search(r'<script [^>]*src="([^"]+)"', app.text)
+    expect(script and client.call("GET", script[1]).status == 200, "the web app's script is not there")
+    print("ok  the edge's own pages, and the web app")
 
 
 class Load:
