@@ -23,7 +23,7 @@ from typing import Any
 
 import aiohttp
 import e2e_programs as programs
-from e2e_load import killed_agent, many_starts
+from e2e_load import killed_agent, many_starts, outage
 from e2e_programs import AGENT, BASE, INTERNAL, VOICE_KEY, Agents, Process, say, start_gateway, until
 from livekit import api, rtc
 from livekit.protocol import agent as worker_protocol
@@ -282,8 +282,7 @@ async def no_agent(client: Client, agents: Agents, server: api.LiveKitAPI) -> No
 
 
 async def restart(client: Client, data: Path, gateway: Process, agents: Agents, http: aiohttp.ClientSession) -> Process:
-    say("10. the gateway is killed in the middle, and comes back")
-    await agents.start()
+    say("11. the gateway is killed in the middle, and comes back")
     key = f"e2e-restart-{os.getpid()}"
     started = await client.start("restart", key)
     person = Person()
@@ -326,6 +325,7 @@ async def story() -> None:
             await many_starts(client, Person, agents, http)
             await person_leaves(client)
             await no_agent(client, agents, server)
+            await outage(client, agents)
             gateway = await restart(client, data, gateway, agents, http)
             left = [room.name for room in (await server.room.list_rooms(api.ListRoomsRequest())).rooms]
             assert not left, f"rooms were left behind: {left}"

@@ -1,4 +1,4 @@
-"""What ends conversations in practice: an agent that is killed, and many starts at once. Both with their times."""
+"""What ends conversations in practice: an agent that is killed, many starts at once, and no worker for a time. With their times."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from e2e_programs import INTERNAL, Agents, say, until
 STARTS = int(os.environ.get("VOICE_E2E_STARTS") or 20)
 # So many conversations go on meanwhile.
 TALKING = 3
+# Seconds without a worker.
+OUTAGE = 20
 
 
 async def killed_agent(client: Any, person: Any, agents: Agents, http: aiohttp.ClientSession) -> None:
@@ -109,17 +111,37 @@ async def many_starts(client: Any, person: Callable[[], Any], agents: Agents, ht
     await asyncio.gather(*(client.stop(started) for started in allowed))
     for started, _ in talks:
         await client.stop(started)
+    say(f"   the next start has an agent {await next_agent(client):.1f} s later")
+
+
+async def outage(client: Any, agents: Agents) -> None:
+    """While no worker is there, starts must not become a backlog that the first worker has to work off."""
+    say(f"10. starts for {OUTAGE} s without a worker, and then one")
+    assert not agents.running
+    ends, answers = time.monotonic() + OUTAGE, []
+    while time.monotonic() < ends:
+        answers.append(await client.try_start(f"outage-{len(answers)}"))
+        await asyncio.sleep(0.1)
+    allowed = sum(answer["allowed"] for answer in answers)
+    await agents.start()
+    took = await next_agent(client)
+    await asyncio.gather(*(client.stop(answer) for answer in answers if answer["allowed"]))
+    say(f"   of {len(answers)} starts {allowed} were allowed; with a worker the next start has an agent {took:.1f} s later")
+
+
+async def next_agent(client: Any) -> float:
+    """Starts until one is allowed, and gives the seconds until it has an agent."""
     asked = time.monotonic()
 
     async def next_one() -> bool:
-        answer = await client.try_start("after-the-burst")
+        answer = await client.try_start("the-next-one")
         if answer["allowed"]:
             await client.becomes(answer, "the next one has an agent", lambda status: status["agent"]["ready"])
             await client.stop(answer)
         return answer["allowed"]
 
     await until("the next start is allowed", next_one)
-    say(f"   the next start has an agent {time.monotonic() - asked:.1f} s later")
+    return time.monotonic() - asked
 
 
 async def beats(http: aiohttp.ClientSession) -> bool:
