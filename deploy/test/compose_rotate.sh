@@ -69,13 +69,13 @@ rotation() {
     voice_key=$new
     under_load "voice-public-key, the new one" deploy/compose/rotate.sh voice-public-key --finish
     if [ "$(curl -sS -o /dev/null -w '%{http_code}' -X POST -H "X-Voice-Key: $old" -H 'Content-Type: application/json' \
-        -d '{"userId":"me","sessionId":"s","language":"en"}' "$url/v1/voice/session/start")" != 401 ]; then echo "FAILED the old voice key works"; exit 1; fi
+        -d '{"userId":"me","sessionId":"s","language":"en"}' "http://$(head -n 1 "$work/edges")/v1/voice/session/start")" != 401 ]; then echo "FAILED the old voice key works"; exit 1; fi
 
     old=$(made made/livekit-api-key)
     # Without calls of voice, which end with LiveKit.
     voice_key='' under_load livekit-key deploy/compose/rotate.sh livekit-key
     differs livekit-key "$old" "$(made made/livekit-api-key)"
-    VOICE_PUBLIC_KEY=$new python3 deploy/test/scenario.py scenario "$url" | grep "voice session"
+    VOICE_PUBLIC_KEY=$new python3 deploy/test/scenario.py scenario "$url" --edges "$work/edges" | grep "voice session"
 
     export TOOL_BRIDGE_BASE_URL=https://bridge.example.com TOOL_BRIDGE_API_KEY=first
     deploy/compose/upgrade.sh voice-gateway >/dev/null 2>&1
@@ -88,4 +88,8 @@ rotation() {
 
     touch "$work/followed"
     wait $follower
+    # Back to the one port, which the steps after this one ask.
+    unset EDGE_PORTS
+    quietly dc up -d
+    healthy "$(containers edge-proxy)"
 }
