@@ -112,6 +112,12 @@ impl Conn {
         on!(self, |c| c.batch_execute(sql))
     }
 
+    /// Commits this transaction before the disk has it, for work that is done again after a crash: those who wait for the disk
+    /// do not wait behind it (postgresql.org/docs/current/wal-async-commit.html). SQLite waits.
+    pub fn commit_without_waiting(&mut self) -> Result<(), StoreError> {
+        if self.is_postgres() { self.batch("SET LOCAL synchronous_commit = off") } else { Ok(()) }
+    }
+
     /// Turns an error of diesel into ours and remembers what it says about the connection; called by [`on!`](crate::on).
     #[doc(hidden)]
     pub fn record<T>(&mut self, outcome: QueryResult<T>) -> Result<T, StoreError> {
