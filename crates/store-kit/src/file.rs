@@ -1,6 +1,6 @@
 //! The file of a SQLite database: it belongs to one process, and a file that has lost its data is not taken for a new one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -51,13 +51,16 @@ async fn lock(path: &Path) -> io::Result<File> {
     }
     let file = File::options().create(true).truncate(false).write(true).mode(PRIVATE).open(beside(path, ".lock"))?;
     let deadline = Instant::now() + LAST_OWNER;
-    while file.try_lock().is_err() {
-        if Instant::now() > deadline {
-            return Err(io::Error::other("another process has this database open"));
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() > deadline => {
+                return Err(io::Error::other("another process has this database open"));
+            }
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(TRY_EVERY).await,
         }
-        tokio::time::sleep(TRY_EVERY).await;
     }
-    Ok(file)
 }
 
 /// Writes a database without tables to another file and moves it into place. A crash then leaves no empty file, so that an

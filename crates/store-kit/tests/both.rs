@@ -78,6 +78,23 @@ on_both_databases! {
         assert!(matches!(always, Err(StoreError::Duplicate { .. })), "{always:?}");
     }
 
+    async fn a_commit_that_does_not_wait_for_the_disk_is_there(on: Backend) {
+        let (db, _database) = open(on).await;
+        let written = db.write("insert", |tx| {
+            if tx.is_postgres() {
+                // The server of the tests may be set to wait for nothing.
+                tx.batch("SET LOCAL synchronous_commit = on")?;
+            }
+            tx.commit_without_waiting()?;
+            if tx.is_postgres() {
+                tx.batch("DO $$ BEGIN ASSERT current_setting('synchronous_commit') = 'off'; END $$")?;
+            }
+            insert(tx, SessionId::generate(), "a")
+        });
+        written.await.unwrap();
+        assert_eq!(count(&db).await, 1);
+    }
+
     async fn written_rows_are_read_back(on: Backend) {
         let (db, _database) = open(on).await;
         let id = SessionId::generate();

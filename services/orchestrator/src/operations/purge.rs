@@ -32,8 +32,8 @@ pub(crate) enum Purged {
 /// Removes some of what belongs to a deleted run. `None` when nothing is left, or other replicas are working on what is.
 pub(crate) async fn step(db: &Db) -> Result<Option<Purged>, StoreError> {
     db.write("purge deleted runs", |tx| {
-        tx.commit_without_waiting()?;
         let Some(run) = purge::next_deleted(tx)? else { return Ok(None) };
+        tx.commit_without_waiting()?;
         remove_some(tx, run).map(Some)
     })
     .await

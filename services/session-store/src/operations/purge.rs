@@ -34,8 +34,8 @@ pub(crate) fn subscribe(db: &Db) -> Subscription {
 /// Removes a batch of one deleted session's messages, or the session when it has none left.
 pub(crate) async fn step(db: &Db) -> Result<Purged, Error> {
     db.write("purge deleted sessions", |tx| {
-        tx.commit_without_waiting()?;
         let Some(session) = store::purge::next_deleted(tx)? else { return Ok(Purged::Nothing) };
+        tx.commit_without_waiting()?;
         let removed = store::purge::remove_messages(tx, session, BATCH)?;
         if removed > 0 {
             return Ok(Purged::Messages(removed));
