@@ -221,6 +221,8 @@ async def conversation(client: Client, server: api.LiveKitAPI) -> dict[str, Any]
     await until("the agent's sound arrived", lambda: asyncio.sleep(0, person.receives_agent))
     say("   versions 1 and 2 echoed, digests equal")
 
+    await hostile(client, person, started, len(digests))
+
     say("4. stop")
     stopped = await client.stop(started)
     assert (stopped["state"], stopped["endReason"]) == ("stopped", "stop_requested"), stopped
@@ -229,6 +231,51 @@ async def conversation(client: Client, server: api.LiveKitAPI) -> dict[str, Any]
     assert not await rooms(server, started)
     say("   person disconnected by ROOM_DELETED, room gone")
     return started
+
+
+async def hostile(client: Client, person: Person, started: dict[str, Any], version: int) -> None:
+    """The person calls what only the server may, with nothing but the token of their start."""
+    fetched: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        fetched.append((await reader.read(4_096)).decode(errors="replace"))
+        writer.close()
+
+    mine = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{mine.sockets[0].getsockname()[1]}/texts/1"
+    attempts: dict[str, list[dict[str, Any]]] = {
+        "voice.text": [{"id": "stolen", "seq": 99, "text": "as the gateway"}, {"id": "fetched", "seq": 100, "url": url}],
+        "voice.say": [{"id": "said", "text": "as the gateway"}],
+        "voice.context": [{"id": "context", "version": 999_999, "url": url}, {"id": "inline", "version": 999_999, "payload": {}}],
+        "voice.alive": [{}],
+    }
+    before = len(person.echoes)
+    for method, messages in attempts.items():
+        for message in messages:
+            try:
+                await person.room.local_participant.perform_rpc(
+                    destination_identity=started["agentIdentity"], method=method, payload=json.dumps(message)
+                )
+            except rtc.RpcError as error:
+                assert error.message == "This method is for the server only.", f"{method}: {error.message}"
+            else:
+                raise AssertionError(f"{method} took {message} of the person")
+            await person.room.local_participant.publish_data(json.dumps(message), topic=method)
+    # Whatever a packet could have set off comes before the echo of a text that follows it; the id that the person used first is free.
+    assert (await client.text(started, "of the gateway", "stolen"))["delivery"] == "delivered"
+    answer = await client.context(started, {"of": "the gateway"})
+    assert answer["contextVersion"] == version + 1, answer
+
+    async def both_echoed() -> bool:
+        return len(person.echoes) >= before + 2
+
+    await until("what the gateway sent was echoed", both_echoed)
+    assert person.texts()[-1] == "of the gateway" and person.contexts()[-1]["version"] == version + 1, person.echoes[before:]
+    assert len(person.echoes) == before + 2, person.echoes[before:]
+    assert not fetched, f"the agent called the person's address: {fetched}"
+    mine.close()
+    calls = sum(map(len, attempts.values()))
+    say(f"   {calls} calls and {calls} packets of the person: refused or ignored, nothing fetched, id and version still the gateway's")
 
 
 async def old_token(client: Client, server: api.LiveKitAPI, started: dict[str, Any]) -> None:
