@@ -2,7 +2,7 @@
 //
 // ENSEMBLE is the program. ENSEMBLE_BENCH is the program of the benchmark: it plays `claude` and says many texts.
 import { spawn } from "node:child_process";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -80,6 +80,9 @@ try {
   row(`page: a session of ${MESSAGES.toLocaleString("en")} messages opened → its end`, ends, 700);
 } finally {
   if (session) await ensemble(["stop", session]).catch(() => undefined);
+  // `ensemble claude` has begun a host in the background, which outlives it.
+  const hosts = join(terminal.ENSEMBLE_HOME, "hosts");
+  for (const host of await readdir(hosts).catch(() => [])) process.kill(Number(await readFile(join(hosts, host, "pid"), "utf8")), "SIGTERM");
   await browser.close();
   up.kill("SIGTERM");
   await new Promise((ended) => up.once("exit", ended));
