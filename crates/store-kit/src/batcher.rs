@@ -21,8 +21,8 @@ pub struct BatchConfig {
     pub queue: usize,
     /// Jobs in one batch; at least 1.
     pub max_batch: usize,
-    /// How long a caller waits for its answer. A job that has much to do extends it for its batch
-    /// ([`Conn::extend_deadline`](crate::Conn::extend_deadline)).
+    /// How long a caller waits for its answer; less while the database is known to be away. A job that has much to do
+    /// extends it for its batch ([`Conn::extend_deadline`](crate::Conn::extend_deadline)).
     pub timeout: Duration,
 }
 
@@ -33,6 +33,7 @@ pub struct BatchConfig {
 pub struct Batcher<J, R, E> {
     queue: mpsc::Sender<Waiting<J, R, E>>,
     config: BatchConfig,
+    db: Db,
 }
 
 struct Waiting<J, R, E> {
@@ -59,13 +60,13 @@ where
         mut run: impl FnMut(&Db, Vec<J>) -> Vec<Result<R, E>> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (queue, mut waiting) = mpsc::channel(config.queue.max(1));
-        let db = db.clone();
+        let batches = db.clone();
         std::thread::Builder::new().name(config.name.to_owned()).spawn(move || {
             while let Some(first) = waiting.blocking_recv() {
-                run_batch(&db, config.name, next_batch(first, &mut waiting, config.max_batch), &mut run);
+                run_batch(&batches, config.name, next_batch(first, &mut waiting, config.max_batch), &mut run);
             }
         })?;
-        Ok(Self { queue, config })
+        Ok(Self { queue, config, db: db.clone() })
     }
 
     /// Waits until the job's batch has run.
@@ -76,7 +77,7 @@ where
     pub async fn submit(&self, job: J) -> Result<R, E> {
         let operation = self.config.name;
         let unavailable = |reason: &str| E::from(StoreError::Unavailable { operation, reason: reason.to_owned() });
-        let deadline = Deadline::new(self.config.timeout);
+        let deadline = Deadline::new(self.db.limit(self.config.timeout));
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { job, deadline: deadline.clone(), span: Span::current(), answer };
         self.queue.try_send(waiting).map_err(|_| unavailable("too many jobs are waiting"))?;
@@ -90,7 +91,7 @@ where
 
 impl<J, R, E> Clone for Batcher<J, R, E> {
     fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), config: self.config }
+        Self { queue: self.queue.clone(), config: self.config, db: self.db.clone() }
     }
 }
 

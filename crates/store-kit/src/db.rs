@@ -14,6 +14,7 @@ use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
 use crate::notifier::Notifier;
 use crate::pool::{Pool, TakeTurn, without_turns};
+use crate::reach::Reach;
 use crate::{Conn, DatabaseConfig, DatabaseUrl, Migrate, StoreError, idempotency};
 
 /// Runs of one job at most, when its connections break or its transactions lose deadlocks.
@@ -21,6 +22,8 @@ const MAX_TRIES: u32 = 4;
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 /// SQLite has one writer. Transactions are short, so a longer queue than PostgreSQL's is normal.
 const SQLITE_WRITER_WAIT: Duration = Duration::from_secs(2);
+/// How long a caller waits for a server that is known to be away.
+const AWAY_TIMEOUT: Duration = Duration::from_millis(100);
 /// A file does not become unreachable as a server does, and a disk under load needs some time.
 const SQLITE_TIMEOUT: Duration = Duration::from_millis(4_500);
 
@@ -39,7 +42,7 @@ struct Inner {
     notifier: Notifier,
     /// Runs the blocking jobs. The workers of the HTTP server have small runtimes of their own.
     runtime: Handle,
-    deadline: Duration,
+    reach: Reach,
     metrics: DbMetrics,
     /// Held as long as the database is open.
     _lock: Option<std::fs::File>,
@@ -74,11 +77,12 @@ impl Db {
         turns: impl Fn(usize) -> TakeTurn,
     ) -> Result<Self, OpenError> {
         let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
-        let (readers, writers, deadline, lock) = match &config.url {
+        let (readers, writers, reach, lock) = match &config.url {
             DatabaseUrl::Postgres(url) => {
                 let target = Target::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
                 let pool = Pool::new(target, config.pool_size, config.pool_wait, &turns);
-                (Arc::clone(&pool), pool, config.timeout, None)
+                let reach = Reach::new(config.timeout, AWAY_TIMEOUT.min(config.timeout));
+                (Arc::clone(&pool), pool, reach, None)
             }
             DatabaseUrl::Sqlite(path) => {
                 let lock = file::claim(path).await.map_err(|error| match error {
@@ -87,7 +91,7 @@ impl Db {
                 })?;
                 let writers = Pool::new(Target::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT, &turns);
                 let readers = Pool::new(Target::SqliteReader(path.clone()), config.pool_size, config.pool_wait, &turns);
-                (readers, writers, SQLITE_TIMEOUT, Some(lock))
+                (readers, writers, Reach::new(SQLITE_TIMEOUT, SQLITE_TIMEOUT), Some(lock))
             }
         };
         Self::prepare(config, migrations, &writers).await?;
@@ -97,7 +101,7 @@ impl Db {
         };
         let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
         let runtime = Handle::current();
-        let inner = Inner { readers, writers, notifier, runtime, deadline, metrics, _lock: lock };
+        let inner = Inner { readers, writers, notifier, runtime, reach, metrics, _lock: lock };
         let db = Self { inner: Arc::new(inner), batch: Deadlines::default() };
         tokio::spawn(forget_old_keys(Arc::downgrade(&db.inner)));
         Ok(db)
@@ -185,6 +189,11 @@ impl Db {
         self.work(pool, operation, self.batch.clone(), &mut job, |conn, job| attempt_write(conn, job, notifier))
     }
 
+    /// How long a caller waits that would wait for `usual`: less while the database is known to be away.
+    pub(crate) fn limit(&self, usual: Duration) -> Duration {
+        self.inner.reach.limit(usual)
+    }
+
     /// The same database for a batch, whose jobs may extend the wait of all its callers.
     pub(crate) fn for_batch(&self, callers: Deadlines) -> Self {
         Self { inner: Arc::clone(&self.inner), batch: callers }
@@ -220,18 +229,23 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let deadline = Deadline::new(self.inner.deadline);
-        let Ok(turn) = timeout(self.inner.deadline, pool.turn()).await else {
-            let reason = "too many requests of this caller are in work".to_owned();
+        let limit = self.inner.reach.timeout();
+        let deadline = Deadline::new(limit);
+        let admitted = timeout(limit, async {
+            let turn = pool.turn().await;
+            pool.permit(operation).await.map(|permit| (turn, permit))
+        });
+        let Ok(admitted) = admitted.await else {
+            let reason = "its turn did not come in time".to_owned();
             return Err(StoreError::Unavailable { operation, reason }.into());
         };
-        let permit = pool.permit(operation).await?;
+        let held = admitted?;
         self.inner.metrics.waited(deadline.elapsed());
         let (db, pool, job_deadline) = (self.clone(), Arc::clone(pool), deadline.clone());
         let span = tracing::Span::current();
         let mut running = self.inner.runtime.spawn_blocking(move || {
             let _entered = span.enter();
-            let _held = (turn, permit);
+            let _held = held;
             db.work(&pool, operation, Deadlines::one(job_deadline), &mut job, attempt)
         });
         tokio::select! {
@@ -241,6 +255,7 @@ impl Db {
                 Err(panic) => Err(StoreError::bad_row(operation, panic).into()),
             },
             () = deadline.passed() => {
+                self.inner.reach.silent_for(deadline.elapsed());
                 let reason = "it did not answer in time".to_owned();
                 Err(StoreError::Unavailable { operation, reason }.into())
             }
@@ -293,13 +308,18 @@ impl Db {
                     return (Outcome::Unavailable, Err(StoreError::Unavailable { operation, reason }.into()));
                 }
                 Ok(raw) => Conn::new(raw, operation, deadlines.clone()),
-                Err(error) => return (Outcome::Unavailable, Err(error.into())),
+                Err(error) => {
+                    self.inner.reach.unreachable();
+                    return (Outcome::Unavailable, Err(error.into()));
+                }
             };
             let Attempt { result, may_repeat } = attempt(&mut conn, job);
             let state = conn.state();
             if state == ConnState::Broken {
                 conn.raw.mark_broken();
                 pool.close_idle();
+            } else {
+                self.inner.reach.answered();
             }
             drop(conn);
             if may_repeat && state != ConnState::Healthy && tries < MAX_TRIES && !is_late() {

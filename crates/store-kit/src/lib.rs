@@ -86,6 +86,7 @@ mod notifier;
 mod pool;
 mod problem;
 mod quota;
+mod reach;
 mod retention;
 pub mod types;
 
