@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tracing::Span;
 
 use crate::deadline::{Deadline, Deadlines};
@@ -29,7 +30,7 @@ pub struct BatchConfig {
 /// Collects jobs that wait and runs them together on a thread of its own, one batch at a time.
 ///
 /// Cheap to clone. The thread ends when the last clone is dropped, after it has run the jobs that were accepted. A job
-/// is run even when its caller was cancelled, as in [`Db::write`]; a job whose caller has timed out is not.
+/// is run even when its caller was cancelled, as in [`Db::write`]; a job whose caller timed out before its batch began is not.
 pub struct Batcher<J, R, E> {
     queue: mpsc::Sender<Waiting<J, R, E>>,
     config: BatchConfig,
@@ -77,7 +78,7 @@ where
     pub async fn submit(&self, job: J) -> Result<R, E> {
         let operation = self.config.name;
         let unavailable = |reason: &str| E::from(StoreError::Unavailable { operation, reason: reason.to_owned() });
-        let deadline = Deadline::new(self.db.limit(self.config.timeout));
+        let deadline = Deadline::new(Instant::now(), self.db.limit(self.config.timeout));
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { job, deadline: deadline.clone(), span: Span::current(), answer };
         self.queue.try_send(waiting).map_err(|_| unavailable("too many jobs are waiting"))?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use diesel::connection::SimpleConnection;
-use diesel::r2d2::{CustomizeConnection, Error};
+use diesel::r2d2::Error;
 
 /// A database and the way it is used.
 #[derive(Clone, Debug)]
@@ -63,8 +63,8 @@ impl Target {
     }
 }
 
-impl<C: SimpleConnection + 'static> CustomizeConnection<C, Error> for Settings {
-    fn on_acquire(&self, conn: &mut C) -> Result<(), Error> {
+impl Settings {
+    pub(crate) fn apply(&self, conn: &mut impl SimpleConnection) -> Result<(), Error> {
         conn.batch_execute(&self.0).map_err(Error::QueryError)
     }
 }

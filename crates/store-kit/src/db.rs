@@ -42,7 +42,7 @@ struct Inner {
     notifier: Notifier,
     /// Runs the blocking jobs. The workers of the HTTP server have small runtimes of their own.
     runtime: Handle,
-    reach: Reach,
+    reach: Arc<Reach>,
     metrics: DbMetrics,
     /// Held as long as the database is open.
     _lock: Option<std::fs::File>,
@@ -80,8 +80,8 @@ impl Db {
         let (readers, writers, reach, lock) = match &config.url {
             DatabaseUrl::Postgres(url) => {
                 let target = Target::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
-                let pool = Pool::new(target, config.pool_size, config.pool_wait, &turns);
-                let reach = Reach::new(config.timeout, AWAY_TIMEOUT.min(config.timeout));
+                let reach = Arc::new(Reach::new(config.timeout, AWAY_TIMEOUT));
+                let pool = Pool::new(target, config.pool_size, config.pool_wait, &turns, &reach);
                 (Arc::clone(&pool), pool, reach, None)
             }
             DatabaseUrl::Sqlite(path) => {
@@ -89,14 +89,16 @@ impl Db {
                     Unusable::Damaged(reason) => OpenError::Damaged { database: config.url.to_string(), reason },
                     Unusable::Other(reason) => unreachable(reason),
                 })?;
-                let writers = Pool::new(Target::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT, &turns);
-                let readers = Pool::new(Target::SqliteReader(path.clone()), config.pool_size, config.pool_wait, &turns);
-                (readers, writers, Reach::new(SQLITE_TIMEOUT, SQLITE_TIMEOUT), Some(lock))
+                let reach = Arc::new(Reach::new(SQLITE_TIMEOUT, SQLITE_TIMEOUT));
+                let (writer, reader) = (Target::SqliteWriter(path.clone()), Target::SqliteReader(path.clone()));
+                let writers = Pool::new(writer, 1, SQLITE_WRITER_WAIT, &turns, &reach);
+                let readers = Pool::new(reader, config.pool_size, config.pool_wait, &turns, &reach);
+                (readers, writers, reach, Some(lock))
             }
         };
         Self::prepare(config, migrations, &writers).await?;
         let notifier = match &config.url {
-            DatabaseUrl::Postgres(url) => Notifier::over_postgres(url),
+            DatabaseUrl::Postgres(url) => Notifier::over_postgres(url, Arc::clone(&reach)),
             DatabaseUrl::Sqlite(_) => Notifier::in_process(),
         };
         let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
@@ -229,17 +231,20 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let limit = self.inner.reach.timeout();
-        let deadline = Deadline::new(limit);
-        let admitted = timeout(limit, async {
-            let turn = pool.turn().await;
-            pool.permit(operation).await.map(|permit| (turn, permit))
-        });
-        let Ok(admitted) = admitted.await else {
-            let reason = "its turn did not come in time".to_owned();
-            return Err(StoreError::Unavailable { operation, reason }.into());
+        let (reach, begun) = (&self.inner.reach, Instant::now());
+        let late = |reason: &str| E::from(StoreError::Unavailable { operation, reason: reason.to_owned() });
+        let Ok(turn) = timeout(reach.limit(reach.timeout()), pool.turn()).await else {
+            return Err(late("its turn did not come in time"));
         };
-        let held = admitted?;
+        // The service's own work holds up nobody, and doing it again may cost more than to wait.
+        let limit = if turn.is_some() { reach.limit(reach.timeout()) } else { reach.timeout() };
+        let deadline = Deadline::new(begun, limit);
+        let permit = tokio::select! {
+            biased;
+            permit = pool.permit(operation) => permit?,
+            () = deadline.passed() => return Err(late("all connections are in use")),
+        };
+        let held = (turn, permit);
         self.inner.metrics.waited(deadline.elapsed());
         let (db, pool, job_deadline) = (self.clone(), Arc::clone(pool), deadline.clone());
         let span = tracing::Span::current();
@@ -255,9 +260,10 @@ impl Db {
                 Err(panic) => Err(StoreError::bad_row(operation, panic).into()),
             },
             () = deadline.passed() => {
-                self.inner.reach.silent_for(deadline.elapsed());
-                let reason = "it did not answer in time".to_owned();
-                Err(StoreError::Unavailable { operation, reason }.into())
+                if deadline.elapsed() >= reach.timeout() {
+                    reach.unanswered_since(begun);
+                }
+                Err(late("it did not answer in time"))
             }
         }
     }
@@ -301,6 +307,7 @@ impl Db {
         let mut tries = 0;
         loop {
             tries += 1;
+            let begun = Instant::now();
             let mut conn = match pool.take(operation) {
                 // Connecting took so long that the caller was told of a failure, so nothing may happen any more.
                 Ok(_) if is_late() => {
@@ -309,7 +316,7 @@ impl Db {
                 }
                 Ok(raw) => Conn::new(raw, operation, deadlines.clone()),
                 Err(error) => {
-                    self.inner.reach.unreachable();
+                    self.inner.reach.unanswered_since(begun);
                     return (Outcome::Unavailable, Err(error.into()));
                 }
             };

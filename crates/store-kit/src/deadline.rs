@@ -1,7 +1,7 @@
 //! How long a caller waits for the database.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,13 +17,16 @@ pub(crate) struct Deadline {
 struct Limit {
     /// Milliseconds after the start.
     ms: AtomicU64,
+    /// The caller was told, and nothing changes that any more.
+    is_over: AtomicBool,
     changed: Notify,
 }
 
 impl Deadline {
-    pub(crate) fn new(limit: Duration) -> Self {
+    pub(crate) fn new(start: Instant, limit: Duration) -> Self {
         let ms = AtomicU64::new(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        Self { start: Instant::now(), limit: Arc::new(Limit { ms, changed: Notify::new() }) }
+        let limit = Limit { ms, is_over: AtomicBool::new(false), changed: Notify::new() };
+        Self { start, limit: Arc::new(limit) }
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -45,14 +48,15 @@ impl Deadline {
     }
 
     pub(crate) fn has_passed(&self) -> bool {
-        Instant::now() >= self.end()
+        self.limit.is_over.load(Ordering::SeqCst) || Instant::now() >= self.end()
     }
 
-    /// Completes when the deadline has passed, also when it is moved meanwhile.
+    /// Completes when the deadline has passed, also when it is moved meanwhile. Afterwards it cannot be moved.
     pub(crate) async fn passed(&self) {
         while !self.has_passed() {
             let _ = timeout_at(self.end(), self.limit.changed.notified()).await;
         }
+        self.limit.is_over.store(true, Ordering::SeqCst);
     }
 }
 

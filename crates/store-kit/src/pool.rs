@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use diesel::connection::SimpleConnection;
 use diesel::r2d2::{ConnectionManager, CustomizeConnection, R2D2Connection};
 use diesel::{PgConnection, SqliteConnection};
 use futures_util::future::BoxFuture;
@@ -18,7 +19,8 @@ use tokio::time::timeout;
 
 use crate::StoreError;
 use crate::conn::Raw;
-use crate::connect::Target;
+use crate::connect::{Settings, Target};
+use crate::reach::Reach;
 
 /// How long a job waits for a new connection. Attempts that fail are repeated in the background, at most half of this
 /// apart, so this is also how soon a database that is back is noticed.
@@ -36,12 +38,12 @@ pub(crate) struct Pool {
 /// One caller's turn to use a connection. It ends when this is dropped.
 pub type Turn = Box<dyn Send>;
 
-/// Waits until it is the turn of the caller for whom the current task works.
-pub type TakeTurn = Arc<dyn Fn() -> BoxFuture<'static, Turn> + Send + Sync>;
+/// Waits until it is the turn of the caller for whom the current task works. None: it works for no caller.
+pub type TakeTurn = Arc<dyn Fn() -> BoxFuture<'static, Option<Turn>> + Send + Sync>;
 
 /// For jobs that take no turns.
 pub(crate) fn without_turns(_each: usize) -> TakeTurn {
-    Arc::new(|| Box::pin(ready(Box::new(()) as Turn)))
+    Arc::new(|| Box::pin(ready(None)))
 }
 
 enum Connections {
@@ -60,14 +62,18 @@ pub(crate) struct Usage {
 
 impl Pool {
     /// Connects to nothing yet. `wait` is how long a caller waits for a permit. One caller has half of the connections at
-    /// most: `turns` makes the turns, from how many a caller may have at once.
-    pub(crate) fn new(target: Target, size: usize, wait: Duration, turns: impl Fn(usize) -> TakeTurn) -> Arc<Self> {
-        let url = target.url();
+    /// most: `turns` makes the turns, from how many a caller may have at once. `reach` is told of every connection.
+    pub(crate) fn new(
+        target: Target,
+        size: usize,
+        wait: Duration,
+        turns: impl Fn(usize) -> TakeTurn,
+        reach: &Arc<Reach>,
+    ) -> Arc<Self> {
+        let (url, begin) = (target.url(), Begin { settings: target.settings(), reach: Arc::clone(reach) });
         let connections = match target {
-            Target::Postgres { .. } => Connections::Pg(lazy(url, size, target.settings())),
-            Target::SqliteReader(_) | Target::SqliteWriter(_) => {
-                Connections::Sqlite(lazy(url, size, target.settings()))
-            }
+            Target::Postgres { .. } => Connections::Pg(lazy(url, size, begin)),
+            Target::SqliteReader(_) | Target::SqliteWriter(_) => Connections::Sqlite(lazy(url, size, begin)),
         };
         let (permits, waiting) = (Arc::new(Semaphore::new(size)), Arc::default());
         Arc::new(Self { connections, permits, limit: size, waiting, wait, take_turn: turns((size / 2).max(1)) })
@@ -95,7 +101,7 @@ impl Pool {
     }
 
     /// The current caller's turn. A caller that has no turn left waits here, where it is in nobody's way.
-    pub(crate) async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> Option<Turn> {
         (self.take_turn)().await
     }
 
@@ -131,11 +137,26 @@ impl Pool {
     }
 }
 
+/// What is done with a new connection.
+#[derive(Debug)]
+struct Begin {
+    settings: Settings,
+    reach: Arc<Reach>,
+}
+
+impl<C: SimpleConnection + 'static> CustomizeConnection<C, diesel::r2d2::Error> for Begin {
+    fn on_acquire(&self, conn: &mut C) -> Result<(), diesel::r2d2::Error> {
+        self.settings.apply(conn)?;
+        self.reach.answered();
+        Ok(())
+    }
+}
+
 /// Opens a connection when one is needed and none is idle.
 fn lazy<C>(
     url: String,
     size: usize,
-    settings: impl CustomizeConnection<C, diesel::r2d2::Error>,
+    begin: impl CustomizeConnection<C, diesel::r2d2::Error>,
 ) -> r2d2::Pool<ConnectionManager<C>>
 where
     C: R2D2Connection + Send + 'static,
@@ -146,7 +167,7 @@ where
         .min_idle(Some(0))
         .test_on_check_out(false)
         .connection_timeout(CONNECT_TIMEOUT)
-        .connection_customizer(Box::new(settings))
+        .connection_customizer(Box::new(begin))
         // The job that waits reports the error.
         .error_handler(Box::new(NopErrorHandler))
         .build_unchecked(ConnectionManager::new(url))

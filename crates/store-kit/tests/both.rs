@@ -11,11 +11,9 @@ use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::idempotency::{IdempotencyOutcome, IdempotencyRequest, claim};
 use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{
-    BatchConfig, Batcher, Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, Published, Quota, StoreError,
-    Topic, cached, on,
+    Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, Published, Quota, StoreError, Topic, cached, on,
 };
-use ensemble_testkit::postgres::{Cluster, Durability};
-use ensemble_testkit::{Backend, TestDatabase, eventually, on_both_databases};
+use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use tokio::time::timeout;
@@ -348,73 +346,5 @@ fn a_tap_receives_every_topic_of_both_replicas() {
         assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Topic(Topic::new("note", 2)));
         (0..5_000).for_each(|n| there.notifier().publish([Topic::new("note", n)]));
         assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Any, "it was too slow");
-    });
-}
-
-/// Callers that come one after the other wait for nothing, now that it is known that the server is away. Each would wait
-/// for 1.5 s otherwise.
-async fn assert_refuses_at_once(db: &Db) {
-    let begun = Instant::now();
-    for _ in 0..5 {
-        assert!(db.ready().await.is_err());
-    }
-    let config = BatchConfig { name: "square", queue: 4, max_batch: 4, timeout: Duration::from_secs(60) };
-    let batcher: Batcher<i64, (), StoreError> = Batcher::start(db, config, |db, jobs| {
-        let written = db.write_blocking("square", |tx| tx.batch("SELECT 1"));
-        jobs.iter().map(|_| written.clone()).collect()
-    })
-    .unwrap();
-    assert!(matches!(batcher.submit(1).await, Err(StoreError::Unavailable { .. })));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-}
-
-#[test]
-fn jobs_succeed_again_after_the_server_restarts() {
-    let mut cluster = Cluster::start(Durability::Full).unwrap();
-    ensemble_testkit::run(async move {
-        let url = cluster.url("postgres");
-        let db = Db::open(&DatabaseConfig::new(url.parse().unwrap()), MIGRATIONS).await.unwrap();
-        let runs = Arc::new(AtomicU32::new(0));
-        let write = |body: String| {
-            let (db, runs) = (db.clone(), Arc::clone(&runs));
-            async move {
-                db.write("insert", move |tx| {
-                    runs.fetch_add(1, Ordering::SeqCst);
-                    insert(tx, SessionId::generate(), &body)
-                })
-                .await
-            }
-        };
-        // Several connections lie idle when the server goes.
-        let mut writes = Vec::new();
-        for n in 0..8 {
-            writes.push(tokio::spawn(write(format!("before {n}"))));
-        }
-        for task in writes {
-            task.await.unwrap().unwrap();
-        }
-        cluster.kill().unwrap();
-        let begun = Instant::now();
-        assert!(matches!(write("while it is away".into()).await, Err(StoreError::Unavailable { .. })));
-        assert!(begun.elapsed() < Duration::from_secs(2));
-        assert_refuses_at_once(&db).await;
-        cluster.up().unwrap();
-        eventually(Duration::from_secs(20), async || db.ready().await.is_ok()).await;
-        write("after".into()).await.unwrap();
-        assert_eq!(count(&db).await, 9);
-        // A job notices broken connections by using them, and runs once more on a new one.
-        cluster.stop();
-        cluster.up().unwrap();
-        write("after another".into()).await.unwrap();
-        assert_eq!(count(&db).await, 10);
-        // Callers do not wait for a server that hangs.
-        cluster.signal_all(nix::sys::signal::Signal::SIGSTOP).unwrap();
-        let begun = Instant::now();
-        assert!(matches!(write("while it hangs".into()).await, Err(StoreError::Unavailable { .. })));
-        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-        assert_refuses_at_once(&db).await;
-        cluster.signal_all(nix::sys::signal::Signal::SIGCONT).unwrap();
-        eventually(Duration::from_secs(20), async || db.ready().await.is_ok()).await;
-        write("and comes back".into()).await.unwrap();
     });
 }

@@ -16,8 +16,9 @@ tokio::task_local! {
     static CALLER: Sender;
 }
 
-/// Waits until it is the turn of the caller for whom the current task works. The turn ends when the result is dropped.
-pub type TakeTurn = Arc<dyn Fn() -> BoxFuture<'static, Box<dyn Send>> + Send + Sync>;
+/// Waits until it is the turn of the caller for whom the current task works. The turn ends when the result is dropped. None:
+/// it works for no caller.
+pub type TakeTurn = Arc<dyn Fn() -> BoxFuture<'static, Option<Box<dyn Send>>> + Send + Sync>;
 
 /// Runs `work` for this caller; for none when the work is the service's own.
 pub(crate) async fn work_for<W: Future>(caller: Option<Sender>, work: W) -> W::Output {
@@ -66,8 +67,8 @@ pub fn turns_of_callers(each: usize) -> TakeTurn {
         let turns = turns.clone();
         Box::pin(async move {
             match current() {
-                Some(caller) => Box::new(turns.wait(caller).await) as Box<dyn Send>,
-                None => Box::new(()),
+                Some(caller) => Some(Box::new(turns.wait(caller).await) as Box<dyn Send>),
+                None => None,
             }
         })
     })

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, broadcast, watch};
 
+use crate::reach::Reach;
+
 /// What a subscriber waits for: a kind and an id, as in `session:0198…`. No line breaks; at most 250 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Topic(Arc<str>);
@@ -104,9 +106,10 @@ impl Notifier {
         Self { registry: Arc::default(), outbox: None }
     }
 
-    pub(crate) fn over_postgres(url: &str) -> Self {
+    /// `reach` is told when the server answers again.
+    pub(crate) fn over_postgres(url: &str, reach: Arc<Reach>) -> Self {
         let (registry, outbox): (Arc<Registry>, Arc<Outbox>) = (Arc::default(), Arc::default());
-        tokio::spawn(postgres::relay(url.to_owned(), Arc::downgrade(&registry), Arc::clone(&outbox)));
+        tokio::spawn(postgres::relay(url.to_owned(), Arc::downgrade(&registry), Arc::clone(&outbox), reach));
         Self { registry, outbox: Some(outbox) }
     }
 

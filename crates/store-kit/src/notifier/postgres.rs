@@ -13,6 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Statement};
 use uuid::Uuid;
 
 use super::{Outbox, Pending, Registry, Topic, tls};
+use crate::reach::Reach;
 
 /// Each service has a database of its own, and channels belong to a database.
 const CHANNEL: &str = "ensemble_wakes";
@@ -28,12 +29,12 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs until the registry is dropped.
-pub(super) async fn relay(url: String, registry: Weak<Registry>, outbox: Arc<Outbox>) {
+pub(super) async fn relay(url: String, registry: Weak<Registry>, outbox: Arc<Outbox>, reach: Arc<Reach>) {
     // Separates our own messages, which were delivered already, from those of other replicas.
     let sender = random_name();
     let mut wait = Duration::from_millis(50);
     while registry.strong_count() > 0 {
-        let ended = session(&url, &sender, &registry, &outbox, &mut wait).await;
+        let ended = session(&url, &sender, &registry, &outbox, &reach, &mut wait).await;
         if let Some(registry) = registry.upgrade() {
             registry.connected.store(false, Ordering::Relaxed);
         }
@@ -54,6 +55,7 @@ async fn session(
     sender: &str,
     registry: &Weak<Registry>,
     outbox: &Outbox,
+    reach: &Reach,
     wait: &mut Duration,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let (mut config, tls) = tls::parse(url)?;
@@ -65,6 +67,7 @@ async fn session(
         let begin = format!("SET synchronous_commit = off; LISTEN {CHANNEL}");
         timeout(TIMEOUT, client.batch_execute(&begin)).await??;
         *wait = Duration::from_millis(50);
+        reach.answered();
         // What was sent while this replica did not listen is not known, so every subscriber here looks once.
         if let Some(registry) = registry.upgrade() {
             registry.connected.store(true, Ordering::Relaxed);
