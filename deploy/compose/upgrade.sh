@@ -19,6 +19,10 @@ read -ra docker <<<"${DOCKER:-docker}"
 all="identity machine-registry session-store orchestrator voice-gateway edge-proxy"
 
 back=
+if [ "${1:-}" = --help ]; then
+    sed -n '2,/^set -/ { /^set -/d; s/^# \{0,1\}//; p }' "$0"
+    exit 0
+fi
 if [ "${1:-}" = --back ]; then
     back=1
     shift
@@ -90,6 +94,20 @@ replace() {
     "${docker[@]}" rm "$old" >/dev/null
 }
 
+# keep <service>: gives the image that runs the tag `previous`, by its id, because a build may have given its tag to another image.
+# False when nothing runs, or when it is the one that would run now.
+keep() {
+    local running images image before
+    running=$(containers "$1" 2>/dev/null)
+    [ -n "$running" ] || return 1
+    # Read to its end first: grep ends at its first line, and compose would fail on the closed pipe.
+    images=$("${compose[@]}" config --images "$1") || exit 1
+    image=$(grep -m1 "/$1:\|^$1:" <<<"$images") || exit 1
+    before=$(inspect '{{.Image}}' "${running%%$'\n'*}") || exit 1
+    [ "$before" != "$("${docker[@]}" image inspect --format '{{.Id}}' "$image" 2>/dev/null)" ] || return 1
+    "${docker[@]}" tag "$before" "${image%:*}:previous" || exit 1
+}
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
@@ -100,16 +118,16 @@ for service in $services; do
     running=$(containers "$service")
     [ -n "$running" ] || { echo "$service does not run: left out"; continue; }
     if [ -z "$back" ]; then
-        # By its id, because a build may have given the tag to another image.
-        # Read to its end first: grep ends at its first line, and compose would fail on the closed pipe.
-        images=$("${compose[@]}" config --images "$service")
-        image=$(grep -m1 "/$service:\|^$service:" <<<"$images")
-        before=$(inspect '{{.Image}}' "${running%%$'\n'*}")
         # Only the settings have changed: the schema is as it should be, and what ran before does so now.
-        [ "$before" != "$("${docker[@]}" image inspect --format '{{.Id}}' "$image" 2>/dev/null)" ] || continue
-        "${docker[@]}" tag "$before" "${image%:*}:previous"
-        [ "$service" = edge-proxy ] || "${compose[@]}" run --rm --no-deps -T "$service" migrate
+        keep "$service" || continue
+        [ "$service" != edge-proxy ] || continue
+        echo "$(date -u +%T) migrating $service"
+        "${compose[@]}" run --rm --no-deps -T "$service" migrate
     fi
+done
+# What else has our version is left to `docker compose up`, which finds the image of before when the tag is set to it.
+for other in backup voice-agent; do
+    [ -n "$back" ] || keep "$other" || true
 done
 for service in $services; do
     running=$(containers "$service")
