@@ -166,9 +166,10 @@ def expect(holds, what):
 
 
 def work(client, machine, token, providers=("claude",), stop=None, on_done=None, failures=None, wait=1000):
-    """A runner that does nothing but say that it did."""
+    """A runner that does nothing but say that it did. It ends when there is no more work and `stop` is set, or was not given."""
     done = 0
-    while stop is None or not stop.is_set():
+    while True:
+        is_last = stop is None or stop.is_set()
         try:
             answer = client.call("POST", "/v1/orchestrator/leases", {"machineId": machine, "providers": list(providers), "capacity": 4, "waitMs": wait}, token, timeout=30)
             expect(answer.status == 200, f"leases: {answer.status} {answer.text[:200]}")
@@ -182,14 +183,13 @@ def work(client, machine, token, providers=("claude",), stop=None, on_done=None,
                 done += 1
             if on_done:
                 on_done(leases)
-            if stop is None and not leases:
+            if not leases and is_last:
                 return done
         except (OSError, http.client.HTTPException, Wrong) as error:
             if failures is None:
                 raise
             failures(f"runner: {error!r}")
             time.sleep(0.2)
-    return done
 
 
 def scenario(client):
@@ -334,10 +334,9 @@ class Load:
                         self.under_way += 1
                     pool.submit(self.one, number, due).add_done_callback(self.ended)
                 number += 1
-        time.sleep(3)
         self.stop.set()
         for thread in threads:
-            thread.join(timeout=10)
+            thread.join(timeout=60)
         return number - self.unsent, time.time() - began
 
     def ended(self, _):
