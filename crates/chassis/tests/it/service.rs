@@ -1,7 +1,5 @@
 //! How every service behaves at its listeners: credentials before bodies, one body for all errors, an orderly end.
 
-#![cfg(test)]
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;

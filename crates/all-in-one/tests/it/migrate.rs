@@ -1,8 +1,6 @@
 //! The `migrate` command brings the database of every service up to date, also where `MIGRATE=check` is set, as it is for the
 //! replicas of a cluster; after it, replicas with that setting start.
 
-#![cfg(test)]
-
 use std::os::unix::fs::PermissionsExt;
 
 use ensemble_chassis::{Clock, Listeners, Service, StartError, Vars, start};

@@ -1,7 +1,5 @@
 //! A PostgreSQL server that goes and comes back: who waits meanwhile, and that jobs succeed again.
 
-#![cfg(test)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! The promises of the crate, on both databases.
 
-#![cfg(test)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

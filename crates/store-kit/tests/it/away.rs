@@ -1,8 +1,6 @@
 //! When PostgreSQL cannot be reached, in all the ways in which that happens, callers get an error within 2 s, and they
 //! succeed again soon after it is back.
 
-#![cfg(test)]
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,8 +1,6 @@
 //! The file of a SQLite database: one that has lost its data is refused at once, with what to do about it, and others
 //! cannot read it.
 
-#![cfg(test)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

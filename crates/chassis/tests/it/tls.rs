@@ -1,7 +1,5 @@
 //! HTTPS of a service's own: what one client can hold of it, and for how long. The service behind is the test's.
 
-#![cfg(test)]
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::sync::Arc;

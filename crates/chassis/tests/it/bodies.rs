@@ -1,7 +1,5 @@
 //! Large and unfinished request bodies: what one caller may hold, and that the others are served meanwhile.
 
-#![cfg(test)]
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! All services in one process: what the first start creates and what the second start finds.
 
-#![cfg(test)]
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 

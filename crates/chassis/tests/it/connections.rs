@@ -1,7 +1,5 @@
 //! Connections: a handler is cancelled when its client disconnects, and an answer ends where its reader expects the end.
 
-#![cfg(test)]
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! Jobs that are submitted together run together, and nothing that goes wrong in a batch ends the batcher.
 
-#![cfg(test)]
-
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
