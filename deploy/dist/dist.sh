@@ -23,7 +23,7 @@ export CARGO_INCREMENTAL=0
 BUILD_COMMIT=$(git rev-parse HEAD)
 export BUILD_COMMIT
 make --no-print-directory web
-cargo build --locked --profile "$profile" -p ensemble-cli --bin ensemble
+cargo build --locked --profile "$profile" -p ensemble-cli --features jemalloc --bin ensemble
 
 if [ ! -x "$tools/bin/cargo-cyclonedx" ]; then
     env -u RUSTFLAGS -u CFLAGS cargo install --quiet --locked --root "$tools" --version 0.5.9 cargo-cyclonedx

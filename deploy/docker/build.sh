@@ -13,12 +13,17 @@ folder=$profile
 programs="ensemble-edge-proxy ensemble-identity ensemble-machine-registry ensemble-session-store
           ensemble-orchestrator ensemble-voice-gateway ensemble-runner"
 packages=
-for program in $programs; do packages="$packages -p $program"; done
+features=
+for program in $programs; do
+    packages="$packages -p $program"
+    # The runner serves nothing and keeps the allocator of the system.
+    [ "$program" = ensemble-runner ] || features="$features $program/jemalloc"
+done
 
 case $step in
     dependencies)
         # shellcheck disable=SC2086 # a list of words
-        cargo build --locked --profile "$profile" $packages
+        cargo build --locked --profile "$profile" --features "$features" $packages
         # What was compiled from the empty programs must not pass for the real ones.
         rm -rf "target/$folder/.fingerprint/ensemble-"*
         find "target/$folder" -maxdepth 1 -name 'ensemble-*' -type f -delete
@@ -27,7 +32,7 @@ case $step in
         # What the programs say of themselves; not in the step before, whose layer outlives a commit.
         if [ "${REVISION:-unknown}" != unknown ]; then export BUILD_COMMIT="$REVISION"; fi
         # shellcheck disable=SC2086
-        cargo build --locked --profile "$profile" $packages --bins
+        cargo build --locked --profile "$profile" --features "$features" $packages --bins
         mkdir -p "$3"
         for program in $programs; do cp "target/$folder/$program" "$3/"; done
         ;;

@@ -14,6 +14,7 @@ mod tls;
 /// glibc's allocator keeps what a burst of requests needed: 60 s after 1,000 unread streams and 300 unfinished bodies the
 /// edge still held 117 MiB and the session store 85. With this one they hold 21 and 50, because it also serves the C libraries (libpq, SQLite). How soon it gives pages back stands
 /// in `.cargo/config.toml`.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

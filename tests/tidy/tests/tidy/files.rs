@@ -1,7 +1,7 @@
 //! What every source file keeps to: a head that says why it exists, a length that can be read, bounded channels, and tests
 //! that neither sleep nor are switched off.
 
-use crate::repository::{files, is_test};
+use crate::repository::{files, is_test, metadata, root};
 
 /// Lines that a source file may have.
 const MOST_LINES: usize = 400;
@@ -45,6 +45,37 @@ fn tests_do_not_sleep_and_are_not_switched_off() {
             assert!(!file.text.contains(word), "{}: {word} (poll with ensemble_testkit::eventually)", file.name);
         }
     }
+}
+
+/// A target without tests says so, which saves a test program. Tests that are added to it later would never run.
+#[test]
+fn targets_that_are_not_tested_hold_no_tests() {
+    let sources = files(&[".rs"]);
+    let meta = metadata();
+    let root = root().display().to_string();
+    let mut checked = 0;
+    for package in meta["packages"].as_array().unwrap().iter().filter(|package| package["source"].is_null()) {
+        for target in package["targets"].as_array().unwrap() {
+            let kind = target["kind"][0].as_str().unwrap();
+            if target["test"] == true || !["bin", "lib"].contains(&kind) {
+                continue;
+            }
+            let start = target["src_path"].as_str().unwrap().strip_prefix(&root).unwrap().trim_start_matches('/');
+            // A library is all of its folder but the programs.
+            let folder = start.trim_end_matches("lib.rs");
+            let is_part = |name: &str| {
+                let below = name.strip_prefix(folder);
+                name == start || (kind == "lib" && below.is_some_and(|path| path != "main.rs" && !path.starts_with("bin/")))
+            };
+            for file in sources.iter().filter(|file| is_part(&file.name)) {
+                checked += 1;
+                for word in ["#[cfg(test)]", "#[test]", "#[tokio::test"] {
+                    assert!(!file.text.contains(word), "{}: {word} in a target with `test = false`", file.name);
+                }
+            }
+        }
+    }
+    assert!(checked > 20, "only {checked} files: the rule checks nothing");
 }
 
 #[test]
