@@ -3,8 +3,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 CACHE := .cache
+# Clippy's compiler in place of the plain one, for the crates of the workspace: one pass lints and builds. What it builds is
+# for tests only, because it leaves out an optimisation (docs/BUILD.md).
+LINTED := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
-.PHONY: help setup run test lint openapi bench fuzz-api fuzz chaos mutants
+.PHONY: help setup run test lint docs-check openapi bench fuzz-api fuzz chaos mutants
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -17,15 +20,18 @@ run: web ## builds and starts everything on http://127.0.0.1:8080, data under ./
 	$(CARGO) build --profile quick --locked -p ensemble-cli
 	./target/quick/ensemble up --data ./data
 
-test: setup web ## everything, on SQLite and on a private PostgreSQL
-	$(CARGO) build --locked --workspace --all-targets
-	./target/debug/with-postgres $(CARGO) test --locked --workspace --no-fail-fast
+test: setup web ## everything, on SQLite and on a private PostgreSQL; FILTER="session-store api" runs only those programs
+	$(LINTED) $(CARGO) build --locked --workspace --all-targets
+	$(LINTED) ./target/debug/with-postgres .ci/suite "$(FILTER)"
 
-lint: ## formatting, clippy, links in documentation, rules of the repository and its dependencies
+lint: web ## formatting, clippy, rules of the repository and its dependencies
+	@command -v cc >/dev/null || .ci/setup
 	$(CARGO) fmt --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(LINTED) $(CARGO) build --locked --workspace --all-targets
+	$(LINTED) .ci/suite tidy
+
+docs-check: ## links in the documentation of the code; the workflow runs it once a day
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --quiet
-	$(CARGO) test --locked --quiet -p ensemble-tidy
 
 openapi: ## writes docs/openapi.json from the route tables
 	$(CARGO) run --locked -q -p ensemble-all-in-one --bin write-openapi > docs/openapi.json.new
