@@ -7,6 +7,7 @@ use crate::repository::{files, metadata, root};
 /// Dependencies that no code names, with the reason why a manifest does.
 const ONLY_FEATURES: &[(&str, &str)] = &[
     ("diesel_migrations", "named by the macro ensemble_store_kit::migrations!"),
+    ("idna_adapter", "selects the tables that url uses for host names"),
     ("libsqlite3-sys", "selects the bundled SQLite"),
     ("pq-sys", "selects the bundled libpq"),
     ("ensemble-store-kit", "all-in-one selects its feature bundled-libpq"),
