@@ -47,7 +47,7 @@ fn every_shared_dependency_is_used_and_says_what_for() {
         .iter()
         .filter(|package| package["source"].is_null())
         .flat_map(|package| package["dependencies"].as_array().unwrap().clone())
-        .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
+        .map(|dependency| dependency["rename"].as_str().or(dependency["name"].as_str()).unwrap().to_owned())
         .collect();
     for line in shared.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')) {
         let name = line.split(" = ").next().unwrap();
