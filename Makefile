@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 CACHE := .cache
 
-.PHONY: help setup run test lint openapi bench fuzz-api fuzz chaos mutants
+.PHONY: help setup run test lint openapi proto bench fuzz-api fuzz chaos mutants
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -30,6 +30,9 @@ lint: ## formatting, clippy, links in documentation, rules of the repository and
 openapi: ## writes docs/openapi.json from the route tables
 	$(CARGO) run --locked -q -p ensemble-all-in-one --bin write-openapi > docs/openapi.json.new
 	mv docs/openapi.json.new docs/openapi.json
+
+proto: ## writes crates/rpc/src/generated from the contracts in proto/
+	$(CARGO) run --locked -q --manifest-path proto/generate/Cargo.toml --target-dir $(CACHE)/proto
 
 -include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/chaos/chaos.mk tests/fuzz/fuzz.mk \
 	tests/mutants/mutants.mk web/web.mk
