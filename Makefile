@@ -7,7 +7,7 @@ CACHE := .cache
 # for tests only, because it leaves out an optimisation (docs/BUILD.md).
 LINTED := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
-.PHONY: help setup run test lint docs-check openapi bench fuzz-api fuzz chaos mutants
+.PHONY: help setup run test lint docs-check openapi proto bench fuzz-api fuzz chaos mutants
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -36,6 +36,9 @@ docs-check: ## links in the documentation of the code; the workflow runs it once
 openapi: ## writes docs/openapi.json from the route tables
 	$(CARGO) run --locked -q -p ensemble-all-in-one --bin write-openapi > docs/openapi.json.new
 	mv docs/openapi.json.new docs/openapi.json
+
+proto: ## writes crates/rpc/src/generated from the contracts in proto/
+	$(CARGO) run --locked -q --manifest-path proto/generate/Cargo.toml --target-dir $(CACHE)/proto
 
 -include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/chaos/chaos.mk tests/fuzz/fuzz.mk \
 	tests/mutants/mutants.mk web/web.mk

@@ -1,11 +1,21 @@
 //! Times for people: how long ago, in the local time zone, and durations.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use chrono::{DateTime, Local};
 use ensemble_types::time::Timestamp;
+use tz::{DateTime, TimeZone};
 
 use crate::context::now;
+
+/// The time zone of the person: `TZ`, and without it `/etc/localtime`, as for the C library.
+static ZONE: LazyLock<TimeZone> = LazyLock::new(|| {
+    let zone = match std::env::var_os("TZ") {
+        Some(named) => TimeZone::from_posix_tz(&named.to_string_lossy()),
+        None => TimeZone::local(),
+    };
+    zone.unwrap_or_else(|_| TimeZone::utc())
+});
 
 /// `3 min ago`.
 pub(crate) fn ago(at: Timestamp) -> String {
@@ -18,10 +28,15 @@ pub(crate) fn ago(at: Timestamp) -> String {
 
 /// `2026-03-26 14:00:05 +01:00`.
 pub(crate) fn local(at: Timestamp) -> String {
-    match DateTime::from_timestamp_micros(at.micros()) {
-        Some(at) => at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S %:z").to_string(),
-        None => at.to_string(),
-    }
+    local_in(&ZONE, at)
+}
+
+fn local_in(zone: &TimeZone, at: Timestamp) -> String {
+    let Some(time) = in_zone(zone, at) else { return at.to_string() };
+    let offset = time.local_time_type().ut_offset();
+    let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.abs() / 60);
+    let (date, second) = (date(&time), time.second());
+    format!("{date} {}:{second:02} {sign}{:02}:{:02}", minute(&time), minutes / 60, minutes % 60)
 }
 
 /// `2026-03-26 14:00:05 +01:00 (3 min ago)`.
@@ -31,15 +46,25 @@ pub(crate) fn both(at: Timestamp) -> String {
 
 /// `14:05 (in 2 h)`, or with the date when it is another day.
 pub(crate) fn clock(at: Timestamp) -> String {
-    let (Some(time), now) = (DateTime::from_timestamp_micros(at.micros()), now()) else { return at.to_string() };
-    let time = time.with_timezone(&Local);
-    let is_today = DateTime::from_timestamp_micros(now.micros())
-        .is_some_and(|now| now.with_timezone(&Local).date_naive() == time.date_naive());
-    let shown = time.format(if is_today { "%H:%M" } else { "%Y-%m-%d %H:%M" });
+    let now = now();
+    let (Some(time), Some(today)) = (in_zone(&ZONE, at), in_zone(&ZONE, now)) else { return at.to_string() };
+    let shown = if date(&time) == date(&today) { minute(&time) } else { format!("{} {}", date(&time), minute(&time)) };
     match at.since(now).as_secs() {
         0 => format!("{shown} ({})", ago(at)),
         seconds => format!("{shown} (in {})", rough(seconds)),
     }
+}
+
+fn in_zone(zone: &TimeZone, at: Timestamp) -> Option<DateTime> {
+    DateTime::from_timespec(at.unix_seconds(), 0, zone.as_ref()).ok()
+}
+
+fn date(time: &DateTime) -> String {
+    format!("{:04}-{:02}-{:02}", time.year(), time.month(), time.month_day())
+}
+
+fn minute(time: &DateTime) -> String {
+    format!("{:02}:{:02}", time.hour(), time.minute())
 }
 
 /// `12 s`, `3 min 5 s`, `2 h 10 min`.
@@ -64,6 +89,17 @@ fn rough(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_has_the_offset_of_its_own_day() {
+        let shown = |zone, at: &str| local_in(&TimeZone::from_posix_tz(zone).unwrap(), at.parse().unwrap());
+        let berlin = "CET-1CEST,M3.5.0,M10.5.0/3";
+        assert_eq!(shown(berlin, "2026-03-26T13:00:05Z"), "2026-03-26 14:00:05 +01:00");
+        assert_eq!(shown(berlin, "2026-03-29T00:59:59Z"), "2026-03-29 01:59:59 +01:00");
+        assert_eq!(shown(berlin, "2026-03-29T01:00:00Z"), "2026-03-29 03:00:00 +02:00");
+        assert_eq!(shown("NST3:30", "2026-01-01T01:02:03Z"), "2025-12-31 21:32:03 -03:30");
+        assert_eq!(shown("UTC0", "2026-01-01T01:02:03Z"), "2026-01-01 01:02:03 +00:00");
+    }
 
     #[test]
     fn times_are_relative_to_now() {

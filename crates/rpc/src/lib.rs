@@ -1,7 +1,8 @@
 //! Calls between services: protobuf over HTTP, `POST /rpc/<package>.<Service>/<Method>` on the internal listener.
 //!
-//! The contracts are in `proto/`. Each service has one trait. A server implements it and passes it to `mount_…`. A
-//! caller takes an `Arc<dyn …>`: the generated `…Client` in production, an implementation in memory in tests:
+//! The contracts are in `proto/`, and `make proto` writes `src/generated/` from them. Each service has one trait. A server
+//! implements it and passes it to `mount_…`. A caller takes an `Arc<dyn …>`: the generated `…Client` in production, an
+//! implementation in memory in tests:
 //!
 //! ```text
 //! let machines: Arc<dyn MachineDirectory> = Arc::new(MachineDirectoryClient::new(Channel::new(&context, &config.machines)));
@@ -28,21 +29,17 @@ pub use pushes::{MOST_EVENTS, PushGiver};
 pub use remote_keys::{KeyRefresh, RemoteKeys, key_set};
 
 /// Keys and accounts, served by identity.
-pub mod identity {
-    include!(concat!(env!("OUT_DIR"), "/ensemble.identity.v1.rs"));
-}
+#[path = "generated/identity.rs"]
+pub mod identity;
 
 /// Machines, served by machine-registry.
-pub mod machines {
-    include!(concat!(env!("OUT_DIR"), "/ensemble.machines.v1.rs"));
-}
+#[path = "generated/machines.rs"]
+pub mod machines;
 
 /// Sessions and the events of accounts, served by session-store.
-pub mod sessions {
-    include!(concat!(env!("OUT_DIR"), "/ensemble.sessions.v1.rs"));
-}
+#[path = "generated/sessions.rs"]
+pub mod sessions;
 
 /// The work of machines, served by orchestrator.
-pub mod orchestrator {
-    include!(concat!(env!("OUT_DIR"), "/ensemble.orchestrator.v1.rs"));
-}
+#[path = "generated/orchestrator.rs"]
+pub mod orchestrator;

@@ -2,17 +2,20 @@
 //!
 //! `web/` is built by `make web`. Without it there is one page, which says how to build the others.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
 pub use headers::{POLICY, policy};
-use rust_embed::RustEmbed;
 
 mod headers;
 
-#[derive(RustEmbed)]
-#[folder = "$OUT_DIR/web"]
-struct Embedded;
+struct Embedded {
+    path: &'static str,
+    bytes: &'static [u8],
+    sha256: [u8; 32],
+}
+
+/// All files, by their paths. The build script writes the table.
+static FILES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub enum Coding {
 
 /// A file of the page, ready to be sent.
 pub struct File {
-    pub bytes: Cow<'static, [u8]>,
+    pub bytes: &'static [u8],
     pub coding: Coding,
     pub content_type: &'static str,
     /// A strong entity tag with its quotes (RFC 9110, section 8.8.3): another one for each coding.
@@ -59,26 +62,29 @@ pub fn file(path: &str, accepted: &str) -> Option<File> {
     let (embedded, coding) = [(".br", Coding::Brotli), (".gz", Coding::Gzip), ("", Coding::Identity)]
         .into_iter()
         .filter(|(_, coding)| accepts(accepted, *coding))
-        .find_map(|(ending, coding)| Some((Embedded::get(&format!("{path}{ending}"))?, coding)))?;
+        .find_map(|(ending, coding)| Some((embedded(&format!("{path}{ending}"))?, coding)))?;
     let mut etag = String::from("\"");
-    let sha256 = embedded.metadata.sha256_hash();
-    for byte in sha256.iter().take(16) {
+    for byte in embedded.sha256.iter().take(16) {
         let _ = write!(etag, "{byte:02x}");
     }
     etag.push('"');
     Some(File {
-        bytes: embedded.data,
+        bytes: embedded.bytes,
         coding,
         content_type: content_type(path),
         etag,
-        sha256,
+        sha256: embedded.sha256,
         is_immutable: path.starts_with("assets/"),
     })
 }
 
+fn embedded(path: &str) -> Option<&'static Embedded> {
+    FILES.get(FILES.binary_search_by(|file| file.path.cmp(path)).ok()?)
+}
+
 /// Every file, by its path, without the compressed forms.
-pub fn paths() -> impl Iterator<Item = Cow<'static, str>> {
-    Embedded::iter().filter(|path| !path.ends_with(".br") && !path.ends_with(".gz"))
+pub fn paths() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|file| file.path).filter(|path| !path.ends_with(".br") && !path.ends_with(".gz"))
 }
 
 /// Whether the program was built with the web app.
@@ -159,8 +165,8 @@ mod tests {
     #[test]
     fn each_file_has_its_tag_for_each_coding_and_only_hashed_names_are_kept_for_ever() {
         for path in paths() {
-            let plain = file(&path, "").unwrap();
-            let packed = file(&path, "gzip").unwrap();
+            let plain = file(path, "").unwrap();
+            let packed = file(path, "gzip").unwrap();
             assert_eq!(plain.etag == packed.etag, packed.coding == Coding::Identity, "{path}");
             assert!(plain.etag.len() == 34 && plain.content_type != "application/octet-stream", "{path}");
             assert_eq!(plain.is_immutable, path.starts_with("assets/"), "{path}");

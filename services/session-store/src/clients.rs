@@ -7,7 +7,7 @@ use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{Accounts, GetAccountRequest};
 use ensemble_rpc::machines::{GetMachineRequest, MachineDirectory};
 use ensemble_types::ids::{MachineId, UserId};
-use moka::future::Cache;
+use moka::sync::Cache;
 
 use crate::error::Error;
 
@@ -31,13 +31,13 @@ impl Peers {
     /// Fails unless the machine belongs to the user.
     pub(crate) async fn require_machine(&self, user: UserId, machine: &MachineId) -> Result<(), Error> {
         let key = (user, machine.clone());
-        if self.known_machines.get(&key).await.is_some() {
+        if self.known_machines.get(&key).is_some() {
             return Ok(());
         }
         let request = GetMachineRequest { user_id: user.to_string(), machine_id: machine.to_string() };
         match self.machines.get(request).await {
             Ok(_) => {
-                self.known_machines.insert(key, ()).await;
+                self.known_machines.insert(key, ());
                 Ok(())
             }
             Err(RpcError::NotFound(_)) => Err(Error::MachineNotFound),

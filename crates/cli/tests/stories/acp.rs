@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use jsonschema::Validator;
+use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
 
 use crate::ensemble::{Running, User, up};
@@ -20,13 +20,19 @@ fn library() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/acp-client").canonicalize().unwrap()
 }
 
+/// Says how a value differs from a schema.
+type Validator = Box<dyn Fn(&Value) -> Result<(), String>>;
+
 /// Holds what the agent sends against the JSON Schema of the protocol.
 fn validator(definition: &str) -> Validator {
     let path = library().join("node_modules/@agentclientprotocol/sdk/schema/v1/schema.json");
     let mut schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let definitions = schema["$defs"].take();
     let wanted = json!({"$ref": format!("#/$defs/{definition}"), "$defs": definitions});
-    jsonschema::draft202012::options().should_validate_formats(false).build(&wanted).unwrap()
+    let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());
+    compiler.add_resource(definition, wanted).unwrap();
+    let index = compiler.compile(definition, &mut schemas).unwrap();
+    Box::new(move |value| schemas.validate(value, index).map_err(|error| error.to_string()))
 }
 
 /// An editor with `ensemble acp`.
@@ -90,7 +96,7 @@ impl Editor {
                 Some("session/request_permission") => Some(&self.permissions),
                 _ => None,
             };
-            if let Some(Err(error)) = valid.map(|valid| valid.validate(&line["params"])) {
+            if let Some(Err(error)) = valid.map(|valid| valid(&line["params"])) {
                 panic!("{error}: {line:#}");
             }
             if event.get("update").is_some() {

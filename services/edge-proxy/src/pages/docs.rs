@@ -1,17 +1,33 @@
 //! The OpenAPI document of all services, and the page to read and try it. Both are built in: nothing is fetched when they
 //! are shown, neither from the services nor from the internet.
 
-use std::sync::{Arc, LazyLock};
-
 use actix_web::HttpResponse;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, LOCATION};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION};
 use bytes::Bytes;
 use ensemble_chassis::{HandlerResult, Path};
 use ensemble_types::problem::Problem;
-use utoipa_swagger_ui::Config;
 
 /// Made by `make openapi` from the route tables of all services.
 const DOCUMENT: &[u8] = include_bytes!("../../../../docs/openapi.json");
+
+/// A file of Swagger UI, as the build script has unpacked it.
+macro_rules! unpacked {
+    ($name:literal, $content_type:literal) => {
+        ($name, $content_type, include_bytes!(concat!(env!("OUT_DIR"), "/", $name)))
+    };
+}
+
+/// The files of the page: name, type, contents.
+static FILES: [(&str, &str, &[u8]); 8] = [
+    unpacked!("index.html", "text/html; charset=utf-8"),
+    unpacked!("index.css", "text/css; charset=utf-8"),
+    unpacked!("swagger-ui.css", "text/css; charset=utf-8"),
+    unpacked!("swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
+    unpacked!("swagger-ui-standalone-preset.js", "text/javascript; charset=utf-8"),
+    unpacked!("favicon-16x16.png", "image/png"),
+    unpacked!("favicon-32x32.png", "image/png"),
+    ("swagger-initializer.js", "text/javascript; charset=utf-8", include_bytes!("swagger-initializer.js")),
+];
 
 /// The page runs its own scripts and calls this server, and nothing else. It sets styles on its elements.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
@@ -40,22 +56,10 @@ pub(crate) async fn page_file(Path(name): Path<String>) -> HandlerResult<HttpRes
 }
 
 fn file(name: &str) -> HandlerResult<HttpResponse> {
-    static CONFIG: LazyLock<Arc<Config<'static>>> =
-        LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true).validator_url("none")));
-    match utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG)) {
-        Ok(Some(file)) => {
-            let mut answer = HttpResponse::Ok();
-            answer.content_type(file.content_type.as_str());
-            answer.insert_header((CONTENT_SECURITY_POLICY, POLICY)).insert_header((CACHE_CONTROL, "no-cache"));
-            if file.gzpipped {
-                answer.insert_header((CONTENT_ENCODING, "gzip"));
-            }
-            Ok(answer.body(file.bytes.into_owned()))
-        }
-        Ok(None) => Err(Problem::not_found().into()),
-        Err(error) => {
-            tracing::error!(%error, "The documentation page cannot be made");
-            Err(Problem::not_found().into())
-        }
-    }
+    let name = if name.is_empty() { "index.html" } else { name };
+    let (_, content_type, contents) = FILES.iter().find(|file| file.0 == name).ok_or_else(Problem::not_found)?;
+    let mut answer = HttpResponse::Ok();
+    answer.content_type(*content_type);
+    answer.insert_header((CONTENT_SECURITY_POLICY, POLICY)).insert_header((CACHE_CONTROL, "no-cache"));
+    Ok(answer.body(Bytes::from_static(contents)))
 }

@@ -1,8 +1,6 @@
 //! The web app: its page at every address that it has a screen for, and its files. Programs that ask without wanting HTML get what
 //! they got before.
 
-use std::borrow::Cow;
-
 use actix_web::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue, IF_NONE_MATCH, VARY};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
@@ -77,10 +75,7 @@ fn send(edge: &EdgeProxy, request: &HttpRequest, file: File) -> HttpResponse {
     if is_known {
         return answer.finish();
     }
-    answer.body(match file.bytes {
-        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
-        Cow::Owned(bytes) => bytes.into(),
-    })
+    answer.body(Bytes::from_static(file.bytes))
 }
 
 fn vary() -> HeaderValue {

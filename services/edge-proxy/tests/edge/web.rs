@@ -122,12 +122,12 @@ async fn each_file_comes_as_the_browser_takes_it_and_once() {
     for path in ensemble_web::paths() {
         let plain = edge.browse(&format!("/{path}"), "").await;
         assert_eq!((plain.status, plain.header("content-encoding")), (200, None), "{path}");
-        assert_eq!(Some(&plain.body[..]), ensemble_web::file(&path, "").map(|file| file.bytes.into_owned()).as_deref());
+        assert_eq!(Some(&plain.body[..]), ensemble_web::file(path, "").map(|file| file.bytes));
         assert!(plain.header("vary").unwrap().contains("Accept-Encoding"), "{path}");
         let kept = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
         assert_eq!(plain.header("cache-control"), Some(kept), "{path}");
 
-        let has_packed = ensemble_web::file(&path, "gzip").is_some_and(|file| file.etag != unpacked_tag(&path));
+        let has_packed = ensemble_web::file(path, "gzip").is_some_and(|file| file.etag != unpacked_tag(path));
         for (accepted, coding) in [("gzip, deflate", "gzip"), ("gzip, deflate, br, zstd", "br")] {
             let packed = edge.browse(&format!("/{path}"), &format!("Accept-Encoding: {accepted}\r\n")).await;
             assert_eq!(packed.header("content-encoding"), has_packed.then_some(coding), "{path}");

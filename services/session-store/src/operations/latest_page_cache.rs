@@ -12,8 +12,8 @@ use ensemble_store_kit::Db;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::shares::ShareLevel;
-use moka::future::Cache;
 use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -66,9 +66,9 @@ impl LatestPageCaches {
         after: i64,
         woken_at: Instant,
     ) -> Result<Arc<LatestPage>, Error> {
-        let reading = self.reading.get_with(session, async { Arc::default() }).await;
+        let reading = self.reading.get_with(session, Arc::default);
         let _turn = reading.lock().await;
-        let known = self.pages.get(&session).await;
+        let known = self.pages.get(&session);
         if let Some(page) = known.filter(|page| page.read_at >= woken_at && page.after == after) {
             return Ok(page);
         }
@@ -81,7 +81,7 @@ impl LatestPageCaches {
             Ok::<_, Error>(LatestPage { read_at, after, messages, session: row, levels })
         });
         let page = Arc::new(read.await?);
-        self.pages.insert(session, Arc::clone(&page)).await;
+        self.pages.insert(session, Arc::clone(&page));
         Ok(page)
     }
 }

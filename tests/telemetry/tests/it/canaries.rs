@@ -97,7 +97,7 @@ impl Drop for Person {
     }
 }
 
-#[actix_web::test]
+#[tokio::test]
 async fn traces_and_metrics_have_nothing_of_a_live_session() {
     let (collector, livekit) = (Collector::start().expect("a free port"), Double::start().expect("a free port"));
     let stack = Stack::start(&collector.url, &livekit, &[]).await;

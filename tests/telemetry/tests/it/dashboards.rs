@@ -22,7 +22,7 @@ const ENDPOINTS: [(&str, &str); 2] = [
     ("VOICE_WEBHOOK_TRUSTED_ORIGINS", "http://127.0.0.1:9"),
 ];
 
-#[actix_web::test]
+#[tokio::test]
 async fn dashboards_and_alerts_use_existing_metrics() {
     let livekit = Double::start().expect("a free port");
     let stack = Stack::start("http://127.0.0.1:9", &livekit, &ENDPOINTS).await;

@@ -22,7 +22,7 @@ const WITH_DATABASE: &[&str] = &[
     "ensemble_wake_connected",
 ];
 
-#[actix_web::test]
+#[tokio::test]
 async fn every_service_exports_the_common_metrics_and_labels_have_no_ids() {
     let livekit = Double::start().expect("a free port");
     let stack = Stack::start("http://127.0.0.1:9", &livekit, &[]).await;

@@ -51,7 +51,7 @@ async fn stack() -> (Collector, Stack, Double) {
     (collector, stack, livekit)
 }
 
-#[actix_web::test]
+#[tokio::test]
 async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the_peers() {
     let (collector, stack, _livekit) = stack().await;
     let user = stack.user().await;
@@ -143,7 +143,7 @@ impl Drop for Runner {
     }
 }
 
-#[actix_web::test]
+#[tokio::test]
 async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit() {
     let (collector, stack, _livekit) = stack().await;
     let user = stack.user().await;

@@ -36,13 +36,13 @@ async fn requests_do_not_wait_for(collector: &str) {
     .await;
 }
 
-#[actix_web::test]
+#[tokio::test]
 async fn an_unreachable_collector_delays_no_request() {
     let closed = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port");
     requests_do_not_wait_for(&format!("http://{closed}")).await;
 }
 
-#[actix_web::test]
+#[tokio::test]
 async fn a_hanging_collector_delays_no_request() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = silent.local_addr().expect("an address");

@@ -7,6 +7,7 @@ use crate::repository::{files, metadata, root};
 /// Dependencies that no code names, with the reason why a manifest does.
 const ONLY_FEATURES: &[(&str, &str)] = &[
     ("diesel_migrations", "named by the macro ensemble_store_kit::migrations!"),
+    ("idna_adapter", "selects the tables that url uses for host names"),
     ("libsqlite3-sys", "selects the bundled SQLite"),
     ("pq-sys", "selects the bundled libpq"),
     ("ensemble-store-kit", "all-in-one selects its feature bundled-libpq"),
@@ -46,7 +47,7 @@ fn every_shared_dependency_is_used_and_says_what_for() {
         .iter()
         .filter(|package| package["source"].is_null())
         .flat_map(|package| package["dependencies"].as_array().unwrap().clone())
-        .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
+        .map(|dependency| dependency["rename"].as_str().or(dependency["name"].as_str()).unwrap().to_owned())
         .collect();
     for line in shared.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')) {
         let name = line.split(" = ").next().unwrap();

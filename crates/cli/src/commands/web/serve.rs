@@ -3,7 +3,6 @@
 //! Only loopback is listened on, and only the address that was printed is answered: a name of somebody else's that leads here (DNS
 //! rebinding) gets nothing.
 
-use std::borrow::Cow;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
@@ -126,10 +125,7 @@ fn send(request: &HttpRequest, policy: &str, file: File) -> HttpResponse {
     if is_known {
         return answer.finish();
     }
-    answer.body(match file.bytes {
-        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
-        Cow::Owned(bytes) => bytes.into(),
-    })
+    answer.body(Bytes::from_static(file.bytes))
 }
 
 fn with(status: StatusCode) -> HttpResponseBuilder {

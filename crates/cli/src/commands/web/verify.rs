@@ -110,7 +110,7 @@ async fn verify(client: &Client) -> Result<Report> {
 /// Every file in every coding, the page at each of its places, and what must not be there.
 fn checks() -> Vec<Check> {
     let places = ensemble_web::ROUTES.iter().map(|place| ((*place).to_owned(), "index.html".to_owned(), true));
-    let files: Vec<_> = ensemble_web::paths().map(|path| (path.to_string(), path.to_string(), false)).collect();
+    let files: Vec<_> = ensemble_web::paths().map(|path| (path.to_owned(), path.to_owned(), false)).collect();
     let absent = ABSENT.iter().filter(|path| ensemble_web::file(path, "").is_none());
     let absent = absent.map(|path| Check { path: (*path).to_owned(), coding: "identity", expected: None });
     let present = places.chain(files.clone()).flat_map(|(path, file, is_page)| {
