@@ -1,0 +1,6 @@
+//! All services in one process, and their databases.
+
+#![cfg(test)]
+
+mod migrate;
+mod stack;

@@ -1,0 +1,8 @@
+//! How every service behaves at its listeners.
+
+#![cfg(test)]
+
+mod bodies;
+mod connections;
+mod service;
+mod tls;

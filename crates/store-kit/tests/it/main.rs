@@ -1,0 +1,9 @@
+//! The promises of the crate: on both databases, and while PostgreSQL is away, starts again or is slow.
+
+#![cfg(test)]
+
+mod away;
+mod batcher;
+mod both;
+mod file;
+mod restarts;
