@@ -1,7 +1,7 @@
 // What is shown is what is done: a card lets a person allow only what they could read, and not by a tap that was meant for another.
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
-import { gallery } from "./gallery.mjs";
+import { describe, test } from "node:test";
+import { shown } from "./shared.mjs";
 
 const OPTIONS = [{ optionId: "yes", name: "Allow once", kind: "allow_once" }, { optionId: "no", name: "Deny", kind: "reject_once" }];
 const asks = (more, requestId = "r1") => ({ type: "permission", requestId, title: "Edit a file", detail: "touch a", options: OPTIONS, ...more });
@@ -15,15 +15,9 @@ function cardOf(page) {
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
 describe("cards", { timeout: 300_000 }, () => {
-  let shown;
-  before(async () => {
-    shown = await gallery();
-  });
-  after(() => shown?.stop());
-
   test("the request itself stands beside its changes, open", async () => {
     const diff = { type: "diff", path: "/w/readme", newText: "harmless\n" };
-    const { page, context, checked } = await shown.open({ bodies: [asks({ detail: "write /etc/passwd", content: [diff] })] });
+    const { page, context, checked } = await shown({ bodies: [asks({ detail: "write /etc/passwd", content: [diff] })] });
     const { detail, allow } = cardOf(page);
     await detail.waitFor({ timeout: 10_000 });
     assert.equal(await detail.innerText(), "write /etc/passwd");
@@ -35,7 +29,7 @@ describe("cards", { timeout: 300_000 }, () => {
 
   test("what is cut can be refused only", async () => {
     for (const more of [{ cut: 7 }, { content: [{ type: "diff", path: "a", newText: "b", cut: 7 }] }]) {
-      const { page, context } = await shown.open({ bodies: [asks(more)] });
+      const { page, context } = await shown({ bodies: [asks(more)] });
       const { card, allow, deny } = cardOf(page);
       await card.getByText("7 bytes of it do not fit here").waitFor();
       assert.equal(await allow.count(), 0);
@@ -50,7 +44,7 @@ describe("cards", { timeout: 300_000 }, () => {
     const long = `${"x".repeat(2_500)} its last words`;
     const cases = [[numbers(1_000), /^Show more/, "line 999"], [long, "Show the whole of a long line", "its last words"]];
     for (const [newText, more, last] of cases) {
-      const { page, context } = await shown.open({ bodies: [asks({ content: [{ type: "diff", path: "a", newText }] })] });
+      const { page, context } = await shown({ bodies: [asks({ content: [{ type: "diff", path: "a", newText }] })] });
       const { card, allow, deny, detail, button } = cardOf(page);
       await button(more).waitFor();
       assert.ok(!(await card.innerText()).includes(last), "it is folded");
@@ -66,7 +60,7 @@ describe("cards", { timeout: 300_000 }, () => {
   });
 
   test("a double tap answers one card, and a card that moves takes no tap at once", async () => {
-    const { page, context, checked } = await shown.open({ bodies: [asks({}, "r1"), asks({}, "r2")] });
+    const { page, context, checked } = await shown({ bodies: [asks({}, "r1"), asks({}, "r2")] });
     const { card, allow } = cardOf(page);
     await card.getByText("1 more").waitFor();
     await allow.and(page.locator("[aria-disabled=false]")).waitFor();
@@ -93,7 +87,7 @@ describe("cards", { timeout: 300_000 }, () => {
   test("a long request is allowed only at its end, and says how much follows", async () => {
     const detail = Array.from({ length: 120 }, (_, at) => `echo ${at}`).join("\n");
     for (const size of [{ width: 390, height: 844 }, { width: 1_440, height: 900 }]) {
-      const { page, context, checked } = await shown.open({ bodies: [asks({ detail })] }, { viewport: size });
+      const { page, context, checked } = await shown({ bodies: [asks({ detail })] }, { viewport: size });
       const { allow, deny, button } = cardOf(page);
       const further = button(/^\d+ more lines?$/);
       await further.waitFor();
@@ -117,7 +111,7 @@ describe("cards", { timeout: 300_000 }, () => {
   });
 
   test("a prompt that may have come through is sent again under its id", async () => {
-    const { page, context, checked } = await shown.open({ bodies: [] });
+    const { page, context, checked } = await shown({ bodies: [] });
     await page.getByRole("textbox", { name: "Prompt" }).fill("Delete one file");
     await page.getByRole("button", { name: "Send", exact: true }).click();
     await page.getByText("Not sent: The connection broke.").waitFor();
@@ -135,7 +129,7 @@ describe("cards", { timeout: 300_000 }, () => {
     const hidden = ["\u200b", "\u00ad", "\u3164", "\u00a0", "\u{e0041}", "\u202e", "\ufe0f"];
     const text = hidden.join("x");
     const content = [{ type: "diff", path: `a${text}`, newText: text }];
-    const { page, context, checked } = await shown.open({ bodies: [asks({ title: text, detail: text, content, options: [{ ...OPTIONS[0], name: `Yes${text}` }] })] });
+    const { page, context, checked } = await shown({ bodies: [asks({ title: text, detail: text, content, options: [{ ...OPTIONS[0], name: `Yes${text}` }] })] });
     const { card } = cardOf(page);
     await card.waitFor();
     const parts = await card.evaluate((one) => ["header .title", ".detail", ".path", "td.line", "footer .primary"].map((name) => one.querySelector(name).textContent));

@@ -1,13 +1,9 @@
 // Contents that try to do something: HTML, Markdown, addresses, colours of terminals, directions of writing, huge texts. Each one comes
 // in every place where a session shows text of others, and nothing must happen but text.
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { build } from "vite";
-import { accessible, launch, person } from "../browser.mjs";
-import { serve } from "./files.mjs";
+import { accessible } from "../browser.mjs";
+import { visitor } from "./shared.mjs";
 
 const HOSTILE = {
   script: "<script>document.body.dataset.owned = 1</script>",
@@ -62,37 +58,31 @@ function bodies(text) {
   ];
 }
 
-/** Opens what is folded, the part that is drawn. */
-async function openAll(page) {
-  const closed = page.locator("details:not([open]) > summary");
-  for (let left = 20; left > 0 && (await closed.count()) > 0; left--) await closed.first().click({ timeout: 15_000 });
-}
+/** Opens what is folded, the part that is drawn, and what is drawn then. */
+const openAll = (page) => page.evaluate(async () => {
+  for (let rounds = 20; rounds > 0; rounds--) {
+    const closed = document.querySelectorAll("details:not([open]) > summary");
+    if (closed.length === 0) return;
+    for (const one of closed) one.click();
+    await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  }
+});
 
 describe("hostile contents", () => {
-  let browser, folder, site;
+  let me;
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "ensemble-gallery-"));
-    process.env.GALLERY = folder;
-    await build({ configFile: join(import.meta.dirname, "../gallery/vite.config.ts"), logLevel: "warn" });
-    site = await serve(folder);
-    browser = await launch();
+    me = await visitor();
   });
-  after(async () => {
-    await browser?.close();
-    site?.stop();
-    if (folder) await rm(folder, { recursive: true });
-  });
+  after(() => me?.context.close());
+  /** Fails when something has happened that must not, and forgets it for the next test. */
+  const checked = () => assert.deepEqual(me.faults.splice(0), []);
 
   for (const [name, text] of Object.entries(HOSTILE)) {
     test(name, async () => {
-      const { context, page, checked } = await person(browser, site.origin);
+      const { page } = me;
       const frames = [{ turnId: "u", part: 7, offset: 0, text: text.slice(0, 10_000) }];
-      await context.addInitScript((given) => {
-        globalThis.gallery = given;
-      }, { bodies: bodies(text), frames, title: text });
       const begun = performance.now();
-      await page.goto(site.origin);
-      await page.getByRole("log").waitFor();
+      await me.show({ bodies: bodies(text), frames, title: text });
       await openAll(page);
       const found = await page.evaluate(() => ({
         owned: document.body.dataset.owned,
@@ -111,19 +101,15 @@ describe("hostile contents", () => {
       assert.ok(pieces > 100, "something is shown");
       assert.ok(performance.now() - begun < 20_000, `${name} took ${performance.now() - begun} ms`);
       checked();
-      await context.close();
     });
   }
 
   test("what a session shows is accessible, and its drawing breaks no rule", async () => {
     for (const show of ["none", "permission", "edit", "question"]) {
-      const { context, page, checked } = await person(browser, site.origin);
-      await page.goto(`${site.origin}/?show=${show}`);
-      await page.getByRole("log").waitFor();
-      await openAll(page);
-      await accessible(page, show);
+      await me.show(undefined, `?show=${show}`);
+      await openAll(me.page);
+      await accessible(me.page, show);
       checked();
-      await context.close();
     }
   });
 });

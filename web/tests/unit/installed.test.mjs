@@ -4,9 +4,10 @@ import { createHash } from "node:crypto";
 import { cp, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { accessible, launch, person, pictures } from "../browser.mjs";
+import { test } from "node:test";
+import { accessible, person, pictures } from "../browser.mjs";
 import { serve } from "./files.mjs";
+import { browser } from "./shared.mjs";
 
 const dist = join(import.meta.dirname, "../../dist");
 const hashOf = (text) => createHash("sha256").update(text).digest("base64");
@@ -35,20 +36,12 @@ const ready = (page) => page.evaluate(async () => {
   if (!navigator.serviceWorker.controller) await new Promise((changed) => navigator.serviceWorker.addEventListener("controllerchange", changed, { once: true }));
 });
 
-let site, browser, next;
-before(async () => {
-  next = await another();
-  browser = await launch();
-});
-after(async () => {
-  site?.stop();
-  await browser?.close();
-  await rm(next.folder, { recursive: true });
-});
-
-test("it is installed, opens without a server, and takes a new version when somebody wants it", async () => {
-  site = await serve(dist);
-  const one = await person(browser, site.origin);
+test("it is installed, opens without a server, and takes a new version when somebody wants it", async (test) => {
+  const next = await another();
+  test.after(() => rm(next.folder, { recursive: true }));
+  const site = await serve(dist);
+  test.after(() => site.stop());
+  const one = await person(await browser(), site.origin);
   const { page, context } = one;
   await page.goto(site.origin);
   await page.getByRole("heading", { name: "Your coding agents, from anywhere" }).waitFor();

@@ -2,16 +2,16 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { accessible, launch, person, pictures } from "../browser.mjs";
+import { accessible, person, pictures } from "../browser.mjs";
 import { serve } from "./files.mjs";
+import { browser } from "./shared.mjs";
 
 test("without a secure connection there is one page that says what is missing, and no form", async () => {
   const site = await serve(join(import.meta.dirname, "../../dist"));
   const { port } = new URL(site.origin);
-  const browser = await launch(["--host-resolver-rules=MAP ensemble.example 127.0.0.1"]);
   try {
     const origin = `http://ensemble.example:${port}`;
-    const { page, context, faults } = await person(browser, origin);
+    const { page, context, faults } = await person(await browser(), origin);
     const loaded = [];
     context.on("request", (request) => loaded.push(new URL(request.url()).pathname));
     await page.goto(origin);
@@ -27,8 +27,8 @@ test("without a secure connection there is one page that says what is missing, a
     await pictures(page, "missing");
     // Chromium says that it ignores what needs a secure context.
     assert.deepEqual(faults.filter((fault) => !fault.includes("Cross-Origin-Opener-Policy")), []);
+    await context.close();
   } finally {
-    await browser.close();
     site.stop();
   }
 });

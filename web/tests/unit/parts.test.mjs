@@ -1,17 +1,11 @@
 // Parts of the app that need no browser.
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
-import { createServer } from "vite";
+import { describe, test } from "node:test";
+import { module } from "./shared.mjs";
 
 describe("parts", { timeout: 120_000 }, () => {
-  let server;
-  before(async () => {
-    const root = join(import.meta.dirname, "../..");
-    server = await createServer({ root, configFile: false, logLevel: "error", appType: "custom", server: { middlewareMode: true, hmr: false, ws: false, watch: null } });
-  });
-  after(() => server?.close());
-  const part = (path) => server.ssrLoadModule(`/src/${path}`);
+  const part = (path) => module(`/src/${path}`);
 
   test("Markdown is split in a time that does not run away", async () => {
     const { blocksOf } = await part("text/blocks.ts");
@@ -43,7 +37,9 @@ describe("parts", { timeout: 120_000 }, () => {
     assert.deepEqual(found.tokens.map(({ raw, type }) => [type, raw]), [...blocksOf(text).tokens].map(({ raw, type }) => [type, raw]));
   });
 
-  test("the secret of a linking leaves the address of the page", async () => {
+  test("the secret of a linking leaves the address of the page", async (context) => {
+    const { location, history } = globalThis;
+    context.after(() => Object.assign(globalThis, { location, history }));
     const { takeLinkAddress, linkAddress } = await part("base/link-address.ts");
     const href = "https://ensemble.example/link#v1.id.secret";
     const replaced = [];
@@ -72,7 +68,7 @@ describe("parts", { timeout: 120_000 }, () => {
 
   test("a stream that breaks is followed again, until trying changes nothing", async () => {
     const { keepTrying } = await part("data/keep-trying.ts");
-    const { Distrust, Problem } = await server.ssrLoadModule("@ensemble/client");
+    const { Distrust, Problem } = await module("@ensemble/client");
     const problem = (status) => new Problem({ title: "No" }, status, undefined);
     const pauses = { first: 1, longest: 2 };
     for (const final of [new Distrust("lies"), problem(403), problem(404)]) {

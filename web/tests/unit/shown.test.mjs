@@ -1,22 +1,16 @@
 // Code in colours, changes side by side, pictures, and prompts that were not sent, with made-up contents.
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { accessible, DESK, PHONE, pictures } from "../browser.mjs";
-import { gallery } from "./gallery.mjs";
+import { shown } from "./shared.mjs";
 
 const says = (text) => ({ type: "text", turnId: "t", part: 0, text });
 
 describe("what is shown", () => {
-  let shown;
-  before(async () => {
-    shown = await gallery();
-  });
-  after(() => shown?.stop());
-
   test("code has colours, in a language that is known and up to a bound, and is the same text", async () => {
     const rust = "fn main() { let x = \"1\"; } // \u202E<b>";
     const long = "let x = 1;\n".repeat(2_000);
-    const { page, context, checked } = await shown.open({ bodies: [says(`\`\`\`rust\n${rust}\n\`\`\`\n\n\`\`\`nothing\nfn a() {}\n\`\`\`\n\n\`\`\`javascript\n${long}\`\`\``)] });
+    const { page, context, checked } = await shown({ bodies: [says(`\`\`\`rust\n${rust}\n\`\`\`\n\n\`\`\`nothing\nfn a() {}\n\`\`\`\n\n\`\`\`javascript\n${long}\`\`\``)] });
     const block = page.getByRole("group", { name: "Code, rust" });
     await block.locator(".hljs-keyword", { hasText: "fn" }).waitFor();
     assert.equal(await block.innerText(), rust.replace("\u202E", "\\u{202e}"));
@@ -32,14 +26,14 @@ describe("what is shown", () => {
   test("an agent that has lost the conversation is told the last messages", async () => {
     const lost = { type: "error", code: "context", text: "It begins a new one." };
     const bodies = [{ type: "prompt", text: "Where is it?", when: "next" }, says("In the barn.\nBehind the door."), lost];
-    const { page, context, checked } = await shown.open({ bodies });
+    const { page, context, checked } = await shown({ bodies });
     await page.getByRole("button", { name: "Insert the last messages" }).click();
     assert.equal(await page.getByLabel("Prompt").inputValue(), "This is what was said last, before you lost the conversation:\n\nA person:\n> Where is it?\n\nYou:\n> In the barn.\n> Behind the door.\n\n");
     await page.getByRole("button", { name: "Insert the last messages" }).waitFor({ state: "detached" });
     checked();
     await context.close();
     // After the next prompt it is not offered.
-    const later = await shown.open({ bodies: [...bodies, { type: "prompt", text: "Look again.", when: "next" }] });
+    const later = await shown({ bodies: [...bodies, { type: "prompt", text: "Look again.", when: "next" }] });
     await later.page.getByText("Look again.").waitFor();
     assert.equal(await later.page.getByRole("button", { name: "Insert the last messages" }).count(), 0);
     await later.context.close();
@@ -48,7 +42,7 @@ describe("what is shown", () => {
   test("a change stands side by side where there is room, and is remembered so", async () => {
     const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n" };
     const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content: [change] };
-    const { page, context, checked } = await shown.open({ bodies: [call] }, { viewport: DESK });
+    const { page, context, checked } = await shown({ bodies: [call] }, { viewport: DESK });
     await page.getByRole("log").getByText("Edit").click();
     const rows = () => page.locator(".changes tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
     assert.deepEqual(await rows(), [["1", "", "one"], ["2", "-", "two"], ["2", "+", "2"], ["3", "+", "more"], ["4", "", "three"]]);
@@ -68,7 +62,7 @@ describe("what is shown", () => {
   });
 
   test("a prompt that was not sent outlives a reload, and is sent again with its id", async () => {
-    const { page, context, checked } = await shown.open({ bodies: [] });
+    const { page, context, checked } = await shown({ bodies: [] });
     await page.getByLabel("Prompt").fill("Do it");
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("Not sent: The connection broke.").waitFor();
