@@ -2,6 +2,8 @@
 //! a generator. So this test does not either: it says whether a contract, the generator or the code has changed since
 //! `make proto`, which wrote the digests of all three.
 
+#![cfg(test)]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
