@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use crate::postgres;
+use crate::{postgres, statements};
 
 /// Which database a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,7 @@ impl TestDatabase {
     }
 
     async fn try_new(backend: Backend, service: &str, migrations: Migrations) -> Result<Self> {
+        statements::install();
         let folder = tempfile::Builder::new().prefix("ensemble-test-").tempdir()?;
         match backend {
             Backend::Sqlite => {

@@ -26,7 +26,9 @@ pub mod peers;
 pub mod postgres;
 pub mod push_service;
 pub mod service;
+pub mod sql;
 pub mod sse;
+pub mod statements;
 pub mod tokens;
 pub mod wait;
 
@@ -35,5 +37,6 @@ pub use http::{Answer, Api};
 pub use peers::Peers;
 pub use service::{Program, free_address, start_service, start_service_at};
 pub use sse::{Events, SseEvent};
+pub use statements::statements;
 pub use tokens::Issuer;
 pub use wait::{eventually, eventually_some, poll};
