@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ensemble_chassis::Running;
 use ensemble_session_store::SessionStore;
-use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, start_service};
+use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, sql, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
@@ -141,24 +141,12 @@ impl Fixture {
 
     /// Runs a query for one number on the database.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
-        if let Some(path) = self.database.url.strip_prefix("sqlite:") {
-            use diesel::prelude::*;
-            #[derive(QueryableByName)]
-            struct Number {
-                #[diesel(sql_type = diesel::sql_types::BigInt)]
-                n: i64,
-            }
-            let mut file = SqliteConnection::establish(path).unwrap();
-            return diesel::sql_query(format!("SELECT ({sql}) AS n")).get_result::<Number>(&mut file).unwrap().n;
-        }
-        let (client, connection) = tokio_postgres::connect(&self.database.url, tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
+        sql::number(&self.database.url, sql).await
     }
 
     /// Runs statements on the database.
     pub(crate) async fn execute(&self, sql: &str) {
-        execute(&self.database, sql).await;
+        sql::execute(&self.database.url, sql).await;
     }
 
     /// Stops the service, runs statements on its database, and starts it again with these variables.
@@ -167,7 +155,7 @@ impl Fixture {
         service.stop().await;
         eventually(Duration::from_secs(20), async || lock_is_free(&database.url)).await;
         let vars = vars(&peers, &database, variables);
-        execute(&database, sql).await;
+        sql::execute(&database.url, sql).await;
         Self { service: start_service::<SessionStore>(vars).await, peers, database }
     }
 }
@@ -176,15 +164,4 @@ impl Fixture {
 pub(crate) fn lock_is_free(url: &str) -> bool {
     let Some(path) = url.strip_prefix("sqlite:") else { return true };
     std::fs::File::open(format!("{path}.lock")).is_ok_and(|file| file.try_lock().is_ok())
-}
-
-async fn execute(database: &TestDatabase, sql: &str) {
-    if let Some(path) = database.url.strip_prefix("sqlite:") {
-        use diesel::connection::SimpleConnection;
-        use diesel::prelude::*;
-        return SqliteConnection::establish(path).unwrap().batch_execute(sql).unwrap();
-    }
-    let (client, connection) = tokio_postgres::connect(&database.url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute(sql).await.unwrap();
 }
