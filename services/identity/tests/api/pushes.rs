@@ -7,7 +7,7 @@ use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{GivePushesRequest, PushEvent, Pushes as _, PushesClient};
 use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::push_service::{PushAnswer, PushService, Pushed, Subscriber};
-use ensemble_testkit::{Backend, eventually, on_both_databases};
+use ensemble_testkit::{Backend, eventually, on_both_databases, sql};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
@@ -88,9 +88,7 @@ macro_rules! in_database {
         let url = &$place.fixture.database.url;
         match url.strip_prefix("sqlite:") {
             Some(file) => {
-                let $c = &mut SqliteConnection::establish(file).unwrap();
-                // The service writes to it, too.
-                diesel::sql_query("PRAGMA busy_timeout = 10000").execute($c).unwrap();
+                let $c = &mut sql::sqlite(file);
                 $call.unwrap()
             }
             None => {
