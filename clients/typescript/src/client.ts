@@ -122,7 +122,8 @@ export class Client {
 
   async #whole(request: Request): Promise<Response> {
     const url = new URL(request.url);
-    const body = request.body ? await request.text() : undefined;
+    // Firefox has no `Request.body`. A call without a body reads as an empty text.
+    const body = (await request.text()) || undefined;
     const held = waitOf(url, body);
     const watch = held === 0 ? this.#options.onCall?.() : undefined;
     let isAnswered = false;

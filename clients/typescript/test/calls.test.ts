@@ -76,6 +76,17 @@ test("a message is repeated with its id until it arrives, and other writes are n
   });
 });
 
+test("a call has its body where requests do not show theirs", async (t) => {
+  // As in Firefox.
+  t.mock.getter(Request.prototype, "body", () => undefined);
+  await using((_, response) => json(response, 200, {}), async ({ url, requests }) => {
+    const client = new Client({ base: url, credential: "t" });
+    await client.http.POST("/v3/sessions/{id}/messages", { params: path, body: message });
+    await client.http.GET("/v1/account");
+    assert.deepEqual(requests.map(({ method, body }) => [method, body]), [["POST", JSON.stringify(message)], ["GET", ""]]);
+  });
+});
+
 test("a problem has code, text, fields and pause; something else is not the service", async () => {
   const more = { requestId: "r", errors: [{ pointer: "/x", detail: "is wrong" }], current: 3 };
   const handler: Handler = ({ path }, response) =>
