@@ -80,12 +80,17 @@ export async function open(): Promise<void> {
   trying.over(true);
 }
 
+/** Without permission a browser may delete what a page keeps when the disk is full. Firefox asks the person, who may take their
+ * time, so that nothing waits for the answer. */
+function askToKeep(): void {
+  void navigator.storage?.persist?.().catch(() => false);
+}
+
 /** Makes a new account with this browser as its first device. Its recovery words are for a person to write down, and in force once
  * they are confirmed. */
 export async function create(name: string): Promise<NewWords> {
   const made = await Account.create({ base: server(), store: await kept(), name, onCall });
-  // Without leave a browser may forget what a page keeps when the disk is full.
-  await navigator.storage?.persist?.().catch(() => false);
+  askToKeep();
   opened = made;
   return made.devices.newWords();
 }
@@ -101,7 +106,7 @@ export async function joinAccount(address: string, name: string, onDigits: (digi
   if (signal.aborted) return;
   onDigits(joining.digits);
   opened = await joining.finished(signal);
-  await navigator.storage?.persist?.().catch(() => false);
+  askToKeep();
 }
 
 /** Finds the account of recovery words. Nothing is changed yet. */
@@ -112,7 +117,7 @@ export async function findAccount(words: string, name: string): Promise<Recoveri
 /** Makes this browser a primary device of the account that was found, and removes the devices that are lost. */
 export async function restore(found: Recovering, lost: readonly string[]): Promise<void> {
   opened = await found.finish(lost);
-  await navigator.storage?.persist?.().catch(() => false);
+  askToKeep();
 }
 
 /** What others see this account called. */
