@@ -82,6 +82,7 @@ export class LiveFeed implements SessionFeed {
   async loadOlder(): Promise<void> {
     const isMore = await this.#opened().loadOlder();
     this.view.update((before) => ({ ...before, hasOlder: isMore }));
+    this.#draw();
   }
 
   #opened(): LiveSession {
