@@ -105,8 +105,8 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("button", { name: "Start", exact: true }).tap();
     const card = page.getByRole("region", { name: /The agent asks/ });
     await card.getByRole("button", { name: "Allow once" }).tap();
-    await exists("made-from-a-phone");
     await page.getByText("Ready", { exact: true }).waitFor();
+    assert.ok(await exists("made-from-a-phone"));
     await accessible(page, "a session on a phone");
     checked();
   });
