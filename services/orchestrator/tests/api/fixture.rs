@@ -9,7 +9,8 @@ use ensemble_rpc::orchestrator::{
 };
 use ensemble_rpc::{Channel, Peer};
 use ensemble_testkit::peers::INTERNAL_TOKEN;
-use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, start_service};
+pub(crate) use ensemble_testkit::sql::execute;
+use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, sql, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
@@ -164,31 +165,7 @@ pub(crate) fn variables(peers: &Peers, url: &str, more: &[(&str, &str)]) -> Vec<
 
 /// Runs a query for one number on the database.
 pub(crate) async fn number(fixture: &Fixture, sql: &str) -> i64 {
-    if let Some(file) = fixture.url.strip_prefix("sqlite:") {
-        use diesel::prelude::*;
-        #[derive(QueryableByName)]
-        struct Number {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
-            n: i64,
-        }
-        let mut file = SqliteConnection::establish(file).unwrap();
-        return diesel::sql_query(format!("SELECT ({sql}) AS n")).get_result::<Number>(&mut file).unwrap().n;
-    }
-    let (client, connection) = tokio_postgres::connect(&fixture.url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
-}
-
-/// Runs statements on the database of a service that is stopped.
-pub(crate) async fn execute(url: &str, sql: &str) {
-    if let Some(file) = url.strip_prefix("sqlite:") {
-        use diesel::connection::SimpleConnection;
-        use diesel::prelude::*;
-        return SqliteConnection::establish(file).unwrap().batch_execute(sql).unwrap();
-    }
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute(sql).await.unwrap();
+    sql::number(&fixture.url, sql).await
 }
 
 pub(crate) fn path(run: &Value, rest: &str) -> String {
