@@ -37,7 +37,7 @@ use crate::config::{Config, Limits};
 use crate::metrics::RunMetrics;
 use crate::operations::{LeaseReports, PerAccountLock};
 use crate::rpc::{Briefs, MachineDeletions};
-use crate::workers::{ActiveRunners, Alarm, Timers, gauges, purge, pushes};
+use crate::workers::{ActiveRunners, Alarm, Timers, gauges, purge, pushes, unsettled};
 
 /// The fuzz tests parse ranges too.
 pub use crate::domain::byte_range;
@@ -100,6 +100,7 @@ impl Service for Orchestrator {
         let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
         let retention = Retention::new(context.metrics.registry())?;
         let purge = purge::run(db.clone(), (config.keep_runs, run_bytes.clone()), retention.clone(), drain.clone());
+        let unsettled = unsettled::run(db.clone(), drain.clone());
         let until = {
             let drain = drain.clone();
             async move { drain.closing().await }
@@ -111,6 +112,7 @@ impl Service for Orchestrator {
         let hints = hints::forward(db.notifier().tap(), closing, move |given| sender.send(given));
         let workers = vec![
             Worker::new("timers", timers.run()),
+            Worker::new("unsettled", unsettled),
             Worker::new("purge", purge),
             Worker::new("stored", stored),
             Worker::new("gauges", gauges),

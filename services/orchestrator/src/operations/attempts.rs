@@ -1,15 +1,17 @@
 //! The end of attempts: what becomes of their tasks, of the tasks that depend on them, and of the runs.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::RunId;
 use ensemble_types::runs::TaskStatus;
 
-use super::changes::{LockedRuns, fail_dependents, locked, release_dependents, release_machine, transition};
+use super::changes::{LockedRuns, locked, release_machine, transition};
+use super::dependents::{Share, tell};
 use super::topics::output;
 use crate::domain::{AttemptEnd, attempt_outcome};
+use crate::store::ended_tasks::Ended;
 use crate::store::leases::LockedLease;
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, EndedTask, LockedTask};
@@ -41,32 +43,24 @@ pub(super) fn end_attempts(
     max_losses: i32,
 ) -> Result<Vec<Finished>, StoreError> {
     let mut finished = Vec::with_capacity(attempts.len());
-    let (mut completed, mut dependents) = (Vec::new(), 0_i64);
-    let mut failed: BTreeSet<RunId> = BTreeSet::new();
+    let mut to_tell: BTreeMap<RunId, Vec<Ended>> = BTreeMap::new();
     let mut spent = Spent::default();
     for attempt in attempts {
         let run = locked(runs, attempt.run, tx.operation())?;
         let (task, has_dependents) = (attempt.task.id, attempt.task.dependents > 0);
-        let expected = i64::from(attempt.task.dependents);
         let usage = attempt.results.usage.unwrap_or_default();
         spent.add(run.owner, run.now, &attempt.lease.machine_id, attempt.task.provider, usage);
         let ended = end_attempt(tx, run, attempt, max_losses)?;
-        match ended.status {
-            TaskStatus::Completed if has_dependents => {
-                dependents += expected;
-                completed.push(task);
-            }
-            TaskStatus::Failed | TaskStatus::Cancelled if has_dependents => drop(failed.insert(run.id)),
-            _ => {}
+        if has_dependents && ended.status.is_terminal() {
+            let has_completed = ended.status == TaskStatus::Completed;
+            to_tell.entry(run.id).or_default().push(Ended { id: task, has_completed, told_until: None });
         }
         finished.push(ended);
     }
     spent.save(tx)?;
-    if !completed.is_empty() {
-        release_dependents(tx, runs, &completed, dependents)?;
-    }
-    for run in failed {
-        fail_dependents(tx, locked(runs, run, tx.operation())?)?;
+    let mut share = Share::default();
+    for (run, ended) in to_tell {
+        tell(tx, locked(runs, run, tx.operation())?, ended, &mut share)?;
     }
     Ok(finished)
 }

@@ -1,28 +1,19 @@
-//! Changes of a locked run and of the tasks that depend on each other in it.
+//! Changes of a locked run and of its tasks.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ensemble_store_kit::{Conn, StoreError};
-use ensemble_types::ids::{RunId, TaskId};
-use ensemble_types::runs::{TaskError, TaskStatus};
+use ensemble_types::ids::RunId;
+use ensemble_types::runs::TaskStatus;
 
 use super::pushes;
 use super::topics::{notify_run, run_ended, work, work_for};
 use crate::domain::{RunEvent, TaskEvent, run_transition, task_transition};
 use crate::store::runs::LockedRun;
-use crate::store::tasks::Dependent;
-use crate::store::{failures, leases, runs, task_sessions, tasks};
+use crate::store::{leases, runs, task_sessions};
 
 /// The runs that a transaction has locked.
 pub(super) type LockedRuns = BTreeMap<RunId, LockedRun>;
-
-/// Tasks that depend on one task, or on each other in a chain, can be 10,000. Changing all of them takes half a second on a
-/// quiet machine. A busy machine gets this long, because the report that causes the change would be repeated until it
-/// succeeds.
-const LONG_STATEMENT: Duration = Duration::from_secs(20);
-/// With more dependents than this, their change counts as long.
-const MANY_DEPENDENTS: i64 = 500;
 
 impl LockedRun {
     pub(super) fn is_cancelling(&self) -> bool {
@@ -64,6 +55,10 @@ impl LockedRun {
 /// Applies an event to a locked run, stores the run with its counts, and notifies the requests that wait for it.
 pub(super) fn save_run(tx: &mut Conn, run: &mut LockedRun, event: RunEvent) -> Result<(), StoreError> {
     let had_ended = run.status.is_terminal();
+    if run.is_cancelling() {
+        // No runner gets a task of it any more, also of those that are not cancelled yet.
+        run.counts.ready = 0;
+    }
     run.apply_event(event, tx.operation())?;
     runs::save(tx, run)?;
     if run.status.is_terminal() && !had_ended {
@@ -92,58 +87,6 @@ pub(super) fn locked<'a>(
     operation: &'static str,
 ) -> Result<&'a mut LockedRun, StoreError> {
     runs.get_mut(&id).ok_or_else(|| StoreError::bad_row(operation, "a task of a run that is not locked was changed"))
-}
-
-/// Counts down the open dependencies of the tasks that depend on these completed tasks, and updates the counts of the runs.
-pub(super) fn release_dependents(
-    tx: &mut Conn,
-    runs: &mut LockedRuns,
-    completed: &[TaskId],
-    expected: i64,
-) -> Result<(), StoreError> {
-    if expected > MANY_DEPENDENTS {
-        allow_long_statements(tx)?;
-    }
-    // Tasks that change alike are written together, so that the number of statements does not grow with their number.
-    let mut alike: BTreeMap<(RunId, i32, bool), Vec<TaskId>> = BTreeMap::new();
-    for Dependent { run, id, open_deps, met } in tasks::dependents(tx, completed)? {
-        let met = i32::try_from(met).unwrap_or(i32::MAX);
-        alike.entry((run, met, open_deps == met)).or_default().push(id);
-    }
-    for ((run, met, is_ready), of) in alike {
-        let run = locked(runs, run, tx.operation())?;
-        tasks::meet_dependencies(tx, &of, met, is_ready.then_some(run.version))?;
-        if is_ready {
-            run.counts.ready += count(of.len());
-        }
-    }
-    Ok(())
-}
-
-/// Fails the queued tasks of a run that depend, directly or not, on tasks that failed or were cancelled in this
-/// transaction, and updates the counts of the run.
-pub(super) fn fail_dependents(tx: &mut Conn, run: &mut LockedRun) -> Result<(), StoreError> {
-    allow_long_statements(tx)?;
-    let status = transition(tx, TaskStatus::Queued, TaskEvent::DependencyFailed)?;
-    let error = TaskError {
-        code: "DEPENDENCY_FAILED".to_owned(),
-        message: "A task that this one depends on did not complete.".to_owned(),
-    };
-    let lost = failures::unreachable_tasks(tx, run)?;
-    if !lost.is_empty() {
-        tasks::fail_queued(tx, run, &lost, status, &error)?;
-    }
-    run.counts.queued -= count(lost.len());
-    run.counts.failed += count(lost.len());
-    Ok(())
-}
-
-fn allow_long_statements(tx: &mut Conn) -> Result<(), StoreError> {
-    tx.extend_deadline(LONG_STATEMENT);
-    if tx.is_postgres() {
-        tx.batch(&format!("SET LOCAL statement_timeout = {}", LONG_STATEMENT.as_millis()))?;
-    }
-    Ok(())
 }
 
 /// Lets other machines take the run's tasks when its machine is lost and holds no lease of the run any more.

@@ -7,6 +7,7 @@ use ensemble_types::runs::{Signed, Task, TaskMessage, TaskStatus};
 
 use super::changes::{count, save_run, transition};
 use super::runs::{check_unfinished, reserve};
+use super::unsettled::settle;
 use crate::domain::{ATTEMPT_BYTES, Continuation, NoFollowUp, RunEvent, TaskEvent};
 use crate::error::Error;
 use crate::store::follow_ups::{self, Addressed};
@@ -25,11 +26,31 @@ pub(crate) async fn say(
     (owner, run, task): Place,
     message: TaskMessage,
 ) -> Result<Task, Error> {
-    let quota = quota.clone();
     let signed = Signed::of(message.signature.clone(), message.signed_body.clone())?;
+    loop {
+        let said =
+            say_settled(db, max_unfinished, quota.clone(), (owner, run, task), (message.clone(), signed.clone()));
+        if let Some(task) = said.await? {
+            return Ok(task);
+        }
+        settle(db, run).await?;
+    }
+}
+
+/// `None` when something of an earlier change of the run has to be done first.
+async fn say_settled(
+    db: &Db,
+    max_unfinished: i64,
+    quota: Quota,
+    (owner, run, task): Place,
+    (message, signed): (TaskMessage, Option<Signed>),
+) -> Result<Option<Task>, Error> {
     db.write("say something to a task", move |tx| {
         let mut run = runs::lock(tx, run)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
         let addressed = follow_ups::find(tx, run.id, task)?.ok_or(Error::NotFound)?;
+        if run.unsettled {
+            return Ok(None);
+        }
         if follow_ups::record(tx, task, &message.message_id)? {
             check(tx, &run, task, &addressed)?;
             check_unfinished(tx, owner, 1, max_unfinished)?;
@@ -44,7 +65,7 @@ pub(crate) async fn say(
         }
         let view = run_views::run(tx, owner, run.id)?.ok_or(Error::NotFound)?;
         let read = run_views::tasks(tx, &view, addressed.position, addressed.position + 1)?;
-        read.into_iter().next().ok_or(Error::NotFound)
+        read.into_iter().next().map(Some).ok_or(Error::NotFound)
     })
     .await
 }

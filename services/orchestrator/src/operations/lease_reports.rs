@@ -343,11 +343,13 @@ fn resume(
     lease: &mut LockedLease,
 ) -> Result<Option<bool>, StoreError> {
     let is_newest = lease.attempt == task.attempt && !task.status.is_terminal();
+    // A queued task of a run that is being cancelled is cancelled soon.
+    let may_go_on = is_newest && task.status == TaskStatus::Queued && !run.is_cancelling();
     match lease.end_reason.as_deref() {
         None => return Ok(is_newest.then_some(false)),
         // The machine was not lost after all.
-        Some("expired") if is_newest && task.status == TaskStatus::Queued => task.losses = (task.losses - 1).max(0),
-        Some("unbeaten") if is_newest && task.status == TaskStatus::Queued => {}
+        Some("expired") if may_go_on => task.losses = (task.losses - 1).max(0),
+        Some("unbeaten") if may_go_on => {}
         Some(_) => return Ok(None),
     }
     lease.end_reason = None;

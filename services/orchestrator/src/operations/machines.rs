@@ -8,12 +8,14 @@ use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
 
 use super::attempts::{EndingAttempt, end_attempts};
-use super::changes::{LockedRuns, count, fail_dependents, release_machine, save_run, transition};
+use super::changes::{LockedRuns, count, release_machine, save_run, transition};
+use super::dependents::{Share, tell};
 use super::task_changes;
 use crate::clients::Machines;
 use crate::domain::{AttemptEnd, MachineNeed, TaskEvent, machine_deleted, new_deletion};
 use crate::error::Error;
-use crate::store::deleted_machines::{self, StrandedTask};
+use crate::store::deleted_machines::{self, Need, StrandedTask};
+use crate::store::ended_tasks::Ended;
 use crate::store::runs::LockedRun;
 use crate::store::tasks::AttemptResults;
 use crate::store::{holds, leases, runners, runs, tasks};
@@ -24,6 +26,9 @@ pub(crate) struct EndedByDeletion {
     pub(crate) leases: usize,
     pub(crate) failed_tasks: usize,
 }
+
+/// Queued tasks that one transaction fails for one reason at most.
+const FAILED_AT_ONCE: usize = 500;
 
 /// Ends the leases of a machine that was deleted at this time, and fails the tasks that need it.
 ///
@@ -43,17 +48,20 @@ pub(crate) async fn end_leases(
     let (until, concerned) = find_runs(db, owner, machine.clone()).await?;
     let mut all = EndedByDeletion::default();
     for id in concerned {
-        let name = machine.clone();
-        let ended = db
-            .write("end a deleted machine's leases", move |tx| {
+        let mut has_more = true;
+        while has_more {
+            let name = machine.clone();
+            let ended = db.write("end a deleted machine's leases", move |tx| {
                 match runs::lock(tx, id)?.filter(|run| !run.status.is_terminal()) {
                     Some(run) => end_in_run(tx, run, name.as_str(), until, max_losses),
-                    None => Ok(EndedByDeletion::default()),
+                    None => Ok((EndedByDeletion::default(), false)),
                 }
-            })
-            .await?;
-        all.leases += ended.leases;
-        all.failed_tasks += ended.failed_tasks;
+            });
+            let (ended, more) = ended.await?;
+            all.leases += ended.leases;
+            all.failed_tasks += ended.failed_tasks;
+            has_more = more;
+        }
     }
     task_changes::lose(db, owner, machine).await?;
     db.write("forget old deletions", move |tx| {
@@ -101,18 +109,23 @@ async fn find_runs(db: &Db, owner: UserId, machine: MachineId) -> Result<(Timest
     .await
 }
 
+/// Returns what it ended, and whether there is more to fail in the run.
 fn end_in_run(
     tx: &mut Conn,
     run: LockedRun,
     machine: &str,
     until: Timestamp,
     max_losses: i32,
-) -> Result<EndedByDeletion, StoreError> {
+) -> Result<(EndedByDeletion, bool), StoreError> {
     let id = run.id;
     // Tasks of a run on one machine find there the files of the tasks before them. Those of a spread run do not expect it.
     let has_files = !run.spread && run.machine.as_deref() == Some(machine);
     let without_files = |tx: &mut Conn, states: &[TaskStatus]| {
-        if has_files { deleted_machines::without_files(tx, id, states, Some(machine)) } else { Ok(Vec::new()) }
+        if has_files {
+            deleted_machines::without_files(tx, id, states, Need::FilesOn(machine), FAILED_AT_ONCE)
+        } else {
+            Ok(Vec::new())
+        }
     };
     let held = without_files(tx, &[TaskStatus::Dispatching, TaskStatus::Running])?;
     let held: HashSet<TaskId> = held.into_iter().map(|task| task.id).collect();
@@ -132,16 +145,18 @@ fn end_in_run(
     let leases = attempts.len();
     let finished = end_attempts(tx, &mut runs, attempts, max_losses)?;
     let mut failed_tasks = finished.iter().filter(|finished| finished.status == TaskStatus::Failed).count();
+    let mut has_more = false;
     for run in runs.values_mut() {
         // After the leases have ended: the end of an attempt can fail queued tasks as well.
-        let pinned = deleted_machines::pinned(tx, id, &[machine.to_owned()], Some(until))?;
+        let pinned = deleted_machines::pinned(tx, id, &[machine.to_owned()], Some(until), FAILED_AT_ONCE)?;
         failed_tasks += fail_queued(tx, run, &pinned, MachineNeed::Pinned)?;
         let stranded = without_files(tx, &[TaskStatus::Queued])?;
         failed_tasks += fail_queued(tx, run, &stranded, MachineNeed::Files)?;
+        has_more |= [&pinned, &stranded].iter().any(|failed| failed.len() >= FAILED_AT_ONCE);
         release_machine(tx, run, machine)?;
         save_run(tx, run, run.counts.event())?;
     }
-    Ok(EndedByDeletion { leases, failed_tasks })
+    Ok((EndedByDeletion { leases, failed_tasks }, has_more))
 }
 
 /// Fails queued tasks that need a deleted machine, and the tasks that depend on them. Returns how many need it.
@@ -160,21 +175,28 @@ fn fail_queued(
     run.counts.queued -= count(stranded.len());
     run.counts.failed += count(stranded.len());
     run.counts.ready -= count(stranded.iter().filter(|task| task.is_ready).count());
-    fail_dependents(tx, run)?;
+    let ended = ids.into_iter().map(|id| Ended { id, has_completed: false, told_until: None }).collect();
+    tell(tx, run, ended, &mut Share::default())?;
     Ok(stranded.len())
 }
 
-/// Fails the queued tasks of a run that was retried and that need machines which are gone. `pins` are the machines that its
-/// tasks are pinned to.
-pub(super) fn fail_stranded(tx: &mut Conn, run: &mut LockedRun, pins: &[MachineId]) -> Result<(), StoreError> {
+/// Fails those tasks of a run that were queued again just now and that need machines which are gone. `pins` are the machines that
+/// they are pinned to.
+pub(super) fn fail_stranded(
+    tx: &mut Conn,
+    run: &mut LockedRun,
+    requeued: &[TaskId],
+    pins: &[MachineId],
+) -> Result<(), StoreError> {
     deleted_machines::lock_shared(tx, run.owner)?;
     let gone = deleted_machines::gone(tx, run.owner, pins)?;
     if !gone.is_empty() {
-        let pinned = deleted_machines::pinned(tx, run.id, &gone, None)?;
+        let pinned = deleted_machines::pinned(tx, run.id, &gone, None, requeued.len())?;
         fail_queued(tx, run, &pinned, MachineNeed::Pinned)?;
     }
     if !run.spread {
-        let stranded = deleted_machines::without_files(tx, run.id, &[TaskStatus::Queued], None)?;
+        let states = [TaskStatus::Queued];
+        let stranded = deleted_machines::without_files(tx, run.id, &states, Need::FilesOf(requeued), requeued.len())?;
         fail_queued(tx, run, &stranded, MachineNeed::Files)?;
     }
     Ok(())

@@ -16,10 +16,12 @@ pub(crate) mod runs;
 pub(crate) mod task_changes;
 pub(crate) mod timers;
 pub(crate) mod topics;
+pub(crate) mod unsettled;
 pub(crate) mod usage;
 
 mod changes;
 mod costs;
+mod dependents;
 mod grants;
 mod lease_reports;
 mod per_account_lock;

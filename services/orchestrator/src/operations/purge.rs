@@ -72,7 +72,7 @@ fn remove_some(tx: &mut Conn, run: RunId) -> Result<Purged, StoreError> {
     }
     let attempts = purge::some_attempts(tx, &tasks, ROWS)?;
     if attempts.is_empty() {
-        return purge::remove_tasks(tx, &tasks).map(Purged::Tasks);
+        return purge::remove_tasks(tx, run, &tasks).map(Purged::Tasks);
     }
     let mut removed = 0;
     for attempt in attempts {

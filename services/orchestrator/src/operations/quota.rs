@@ -39,7 +39,7 @@ pub(super) fn lift(tx: &mut Conn, run: &LockedRun) -> Result<bool, StoreError> {
     if all.is_empty() {
         return Ok(false);
     }
-    let waiting = tasks::queued_for(tx, run.id)?;
+    let waiting = tasks::waiting_for(tx, run.id)?;
     let of_run = run.machine.as_deref().filter(|_| !run.spread);
     let mut lifted = false;
     for (machine, provider, _) in all {

@@ -1,26 +1,24 @@
 //! What the owners of runs do: submit, read, cancel, retry and delete them.
 
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::{Conn, Db, Quota, Reserved, StoreError};
-use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
-use ensemble_types::runs::{ChangedTask, Run, Task, TaskStatus};
+use ensemble_types::ids::{MachineId, RunId, UserId};
+use ensemble_types::runs::{ChangedTask, Run, Task};
 use ensemble_types::time::Timestamp;
 
-use super::changes::{count, save_run, transition};
-use super::machines::{fail_stranded, find_gone};
+use super::changes::save_run;
+use super::machines::find_gone;
 use super::purge::delete_run;
 use super::quota;
 use super::topics::{notify_run, work, work_for};
+use super::unsettled::{cancel_queued, requeue_ended, settle};
 use crate::clients::Machines;
-use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
+use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent};
 use crate::error::Error;
-use crate::store::{
-    costs, deleted_machines, follow_ups, leases, new_run, permissions, refusals, run_views, runs, task_changes, tasks,
-};
+use crate::store::{deleted_machines, leases, new_run, run_views, runs, tasks};
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
 pub(crate) use crate::store::runs::Unfinished;
@@ -141,22 +139,21 @@ pub(super) fn check_unfinished(tx: &mut Conn, owner: UserId, more: i64, limit: i
     if open.saturating_add(more) > limit { Err(Error::TooManyTasks { open, limit }) } else { Ok(()) }
 }
 
-/// Cancels the queued tasks and asks the runners of the others to stop. A run that has ended stays as it is.
+/// Cancels the queued tasks, those of a large run one batch after the other, and asks the runners of the others to stop. A run that has
+/// ended stays as it is.
 pub(crate) async fn cancel(db: &Db, owner: UserId, id: RunId, reason: Option<String>) -> Result<FirstPage, Error> {
     db.write("cancel a run", move |tx| {
         let mut run = runs::lock(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
         if run.status.is_terminal() || run.is_cancelling() {
             return first_page(tx, owner, id);
         }
-        let cancelled = transition(tx, TaskStatus::Queued, TaskEvent::Cancelled)?;
-        run.counts.cancelled += count(tasks::cancel_queued(tx, &run, cancelled)?);
-        (run.counts.queued, run.counts.ready) = (0, 0);
         for machine in leases::request_cancel(tx, id)? {
             tx.notify(work_for(owner, &machine));
         }
         run.cancel_reason.clone_from(&reason);
         // A run without running tasks ends now and is never seen in the status `canceling`.
         run.apply_event(RunEvent::CancelRequested, tx.operation())?;
+        cancel_queued(tx, &mut run)?;
         let event = run.counts.event();
         save_run(tx, &mut run, event)?;
         first_page(tx, owner, id)
@@ -173,13 +170,31 @@ pub(crate) async fn retry(
     owner: UserId,
     id: RunId,
 ) -> Result<FirstPage, Error> {
-    let quota = quota.clone();
     let pins = db.read("read the machines of a run", move |c| tasks::pins(c, owner, id)).await?;
-    find_gone(db, machines, owner, pins.clone()).await?;
+    find_gone(db, machines, owner, pins).await?;
+    loop {
+        if let Some(page) = retry_settled(db, max_unfinished, quota.clone(), owner, id).await? {
+            return Ok(page);
+        }
+        settle(db, id).await?;
+    }
+}
+
+/// `None` when something of an earlier change has to be done first.
+async fn retry_settled(
+    db: &Db,
+    max_unfinished: i64,
+    quota: Quota,
+    owner: UserId,
+    id: RunId,
+) -> Result<Option<FirstPage>, Error> {
     db.write("retry a run", move |tx| {
         let mut run = runs::lock(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
         if run.is_cancelling() {
             return Err(Error::Cancelling);
+        }
+        if run.unsettled {
+            return Ok(None);
         }
         let more = run.counts.failed + run.counts.cancelled;
         if more == 0 {
@@ -188,30 +203,18 @@ pub(crate) async fn retry(
             }
             let event = run.counts.event();
             save_run(tx, &mut run, event)?;
-            return first_page(tx, owner, id);
+            return first_page(tx, owner, id).map(Some);
         }
         check_unfinished(tx, owner, more.into(), max_unfinished)?;
         // Given back at once: the attempts are counted when they begin.
         drop(reserve(tx, &quota, owner, i64::from(more).saturating_mul(ATTEMPT_BYTES))?);
-        let queued = transition(tx, TaskStatus::Failed, TaskEvent::Retried)?;
-        let requeued = tasks::requeue_ended(tx, &run, queued)?;
-        refusals::forget(tx, &requeued)?;
-        permissions::forget(tx, &requeued)?;
-        costs::renew(tx, &requeued)?;
         quota::lift(tx, &run)?;
-        task_changes::withdraw_orders(tx, &requeued)?;
-        follow_ups::clear_stale(tx, &requeued)?;
-        let requeued: HashSet<TaskId> = requeued.into_iter().collect();
-        let ready = set_open_dependencies(tx, id, &requeued)?;
-        run.counts.queued += count(requeued.len());
-        run.counts.ready += count(ready);
-        (run.counts.failed, run.counts.cancelled) = (0, 0);
         run.cancel_reason = None;
         run.apply_event(RunEvent::Retried, tx.operation())?;
-        fail_stranded(tx, &mut run, &pins)?;
+        requeue_ended(tx, &mut run)?;
         let event = run.counts.event();
         save_run(tx, &mut run, event)?;
-        first_page(tx, owner, id)
+        first_page(tx, owner, id).map(Some)
     })
     .await
 }
@@ -229,26 +232,6 @@ pub(crate) async fn delete(db: &Db, quota: &Quota, owner: UserId, id: RunId) -> 
     // What the run took is free now, and not when it is purged.
     quota.forget(owner);
     Ok(())
-}
-
-/// Counts the open dependencies of tasks that were queued again: a dependency can have been queued again as well. Returns
-/// how many of the tasks are ready.
-fn set_open_dependencies(tx: &mut Conn, run: RunId, requeued: &HashSet<TaskId>) -> Result<usize, StoreError> {
-    let mut by_count: BTreeMap<i64, Vec<TaskId>> = BTreeMap::new();
-    let mut waiting: HashSet<TaskId> = HashSet::new();
-    for (task, open) in tasks::open_dependencies(tx, run)? {
-        if requeued.contains(&task) {
-            waiting.insert(task);
-            by_count.entry(open).or_default().push(task);
-        }
-    }
-    let ready: Vec<TaskId> = requeued.difference(&waiting).copied().collect();
-    let is_ready = ready.len();
-    by_count.insert(0, ready);
-    for (open, of) in by_count {
-        tasks::set_open_dependencies(tx, &of, i32::try_from(open).unwrap_or(i32::MAX))?;
-    }
-    Ok(is_ready)
 }
 
 /// A page of an account's runs, without their tasks.

@@ -27,6 +27,11 @@ pub(crate) fn run_deleted() -> Topic {
     Topic::new("purge", "runs")
 }
 
+/// Something is left to do in a run.
+pub(crate) fn run_unsettled() -> Topic {
+    Topic::new("unsettled", "runs")
+}
+
 /// A task is ready that any machine of the account can run.
 pub(crate) fn work(owner: UserId) -> Topic {
     Topic::new("work", owner)

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use diesel::prelude::*;
-use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
 use ensemble_types::runs::TaskStatus;
@@ -163,19 +163,21 @@ impl From<(TaskId, i32, Option<Timestamp>)> for StrandedTask {
     }
 }
 
-/// The queued tasks of a run that are pinned to some of these machines. With `until`, only those that were created until
+/// Some queued tasks of a run that are pinned to some of these machines. With `until`, only those that were created until
 /// then.
 pub(crate) fn pinned(
     tx: &mut Conn,
     run: RunId,
     machines: &[String],
     until: Option<Timestamp>,
+    limit: usize,
 ) -> Result<Vec<StrandedTask>, StoreError> {
     let rows: Vec<(TaskId, i32, Option<Timestamp>)> = on!(tx, |c| {
         let mut query = tasks::table
             .filter(tasks::run_id.eq(run.db()).and(tasks::machine_id.eq_any(machines)))
             .filter(tasks::status.eq(TaskStatus::Queued.as_str()))
             .select((tasks::id, tasks::open_deps, tasks::not_before))
+            .limit(rows(limit))
             .into_boxed();
         if let Some(until) = until {
             query = query.filter(tasks::created_at.le(until.db()));
@@ -185,13 +187,23 @@ pub(crate) fn pinned(
     Ok(rows.into_iter().map(StrandedTask::from).collect())
 }
 
-/// The tasks of a run in some states that are not pinned to a machine, and that depend on a task which completed on a
-/// deleted machine: on this one, or on any.
+/// Whose files are needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need<'a> {
+    /// Those on this machine, by all tasks.
+    FilesOn(&'a str),
+    /// Those on any machine, by these tasks.
+    FilesOf(&'a [TaskId]),
+}
+
+/// Some tasks of a run in some states that are not pinned to a machine, and that depend on a task which completed on a
+/// deleted machine.
 pub(crate) fn without_files(
     tx: &mut Conn,
     run: RunId,
     states: &[TaskStatus],
-    machine: Option<&str>,
+    need: Need<'_>,
+    limit: usize,
 ) -> Result<Vec<StrandedTask>, StoreError> {
     let states: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
     let of_lease =
@@ -208,11 +220,17 @@ pub(crate) fn without_files(
             .filter(leases::outcome.eq(TaskStatus::Completed.as_str()))
             .select((tasks::id, tasks::open_deps, tasks::not_before))
             .distinct()
+            .limit(rows(limit))
             .into_boxed();
-        if let Some(machine) = machine {
-            query = query.filter(leases::machine_id.eq(machine));
-        }
+        query = match need {
+            Need::FilesOn(machine) => query.filter(leases::machine_id.eq(machine)),
+            Need::FilesOf(of) => query.filter(tasks::id.eq_any(of.iter().map(|id| id.db()).collect::<Vec<DbId>>())),
+        };
         query.load(c)
     })?;
     Ok(rows.into_iter().map(StrandedTask::from).collect())
+}
+
+fn rows(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -20,7 +20,7 @@ macro_rules! load_locked {
 pub(crate) mod costs;
 pub(crate) mod deleted_machines;
 pub(crate) mod diffs;
-pub(crate) mod failures;
+pub(crate) mod ended_tasks;
 pub(crate) mod follow_ups;
 pub(crate) mod grants;
 pub(crate) mod holds;

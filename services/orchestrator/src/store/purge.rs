@@ -8,7 +8,7 @@ use ensemble_types::time::Timestamp;
 
 use super::runs::LockedRun;
 use super::schema::{deleted_runs, dependencies, leases, output_chunks, runs, task_specs, tasks};
-use super::{follow_ups, permissions, refusals, signatures, task_changes, task_sessions};
+use super::{ended_tasks, follow_ups, permissions, refusals, signatures, task_changes, task_sessions};
 
 /// Deletes a locked run. Nobody finds it after the commit, and it counts for no quota. What belongs to it is still there.
 pub(crate) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
@@ -71,13 +71,14 @@ pub(crate) fn remove_output(tx: &mut Conn, lease: LeaseId, limit: usize) -> Resu
 }
 
 /// Removes tasks that have no attempts left.
-pub(crate) fn remove_tasks(tx: &mut Conn, of: &[TaskId]) -> Result<usize, StoreError> {
+pub(crate) fn remove_tasks(tx: &mut Conn, run: RunId, of: &[TaskId]) -> Result<usize, StoreError> {
     permissions::forget(tx, of)?;
     refusals::forget(tx, of)?;
     task_changes::forget(tx, of)?;
     follow_ups::forget(tx, of)?;
     task_sessions::forget(tx, of)?;
     signatures::forget(tx, of)?;
+    ended_tasks::forget(tx, run, of)?;
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     on!(tx, |c| diesel::delete(dependencies::table.filter(dependencies::task_id.eq_any(&ids))).execute(c))?;
     on!(tx, |c| diesel::delete(task_specs::table.filter(task_specs::task_id.eq_any(&ids))).execute(c))?;

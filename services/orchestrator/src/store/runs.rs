@@ -13,6 +13,15 @@ use super::columns::RunStatusColumn;
 use super::schema::{leases, runs, tasks};
 use crate::domain::Counts;
 
+/// The tasks of a retried run that are still to be queued again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Requeue {
+    /// The position of the first of them.
+    pub(crate) from: i32,
+    /// The version of the retry. A task that has it or a later one has ended since.
+    pub(crate) version: i64,
+}
+
 /// A run whose row is locked until the transaction ends.
 #[derive(Clone, Debug)]
 pub(crate) struct LockedRun {
@@ -31,6 +40,9 @@ pub(crate) struct LockedRun {
     pub(crate) served_at: Timestamp,
     /// What it counts for the owner's quota, without the output of open attempts.
     pub(crate) stored_bytes: i64,
+    /// Something of an earlier change is left to do.
+    pub(crate) unsettled: bool,
+    pub(crate) requeue: Option<Requeue>,
     pub(crate) started_at: Option<Timestamp>,
     /// The database's clock when the row was read.
     pub(crate) now: Timestamp,
@@ -57,6 +69,9 @@ pub(super) struct LockedRow {
     version: i64,
     served_at: Timestamp,
     stored_bytes: i64,
+    unsettled: bool,
+    requeue_from: Option<i32>,
+    requeue_version: Option<i64>,
     started_at: Option<Timestamp>,
 }
 
@@ -82,6 +97,8 @@ impl LockedRow {
             version: self.version + 1,
             served_at: self.served_at,
             stored_bytes: self.stored_bytes,
+            unsettled: self.unsettled,
+            requeue: self.requeue_from.zip(self.requeue_version).map(|(from, version)| Requeue { from, version }),
             started_at: self.started_at,
             now,
         }
@@ -129,6 +146,9 @@ struct Changes<'a> {
     version: i64,
     served_at: DbTime,
     stored_bytes: i64,
+    unsettled: bool,
+    requeue_from: Option<i32>,
+    requeue_version: Option<i64>,
     updated_at: DbTime,
     started_at: Option<DbTime>,
     finished_at: Option<DbTime>,
@@ -149,12 +169,26 @@ pub(crate) fn save(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
         version: run.version,
         served_at: run.served_at.db(),
         stored_bytes: run.stored_bytes,
+        unsettled: run.unsettled,
+        requeue_from: run.requeue.map(|requeue| requeue.from),
+        requeue_version: run.requeue.map(|requeue| requeue.version),
         updated_at: run.now.db(),
         started_at: run.started_at.db(),
         finished_at: run.status.is_terminal().then_some(run.now).db(),
     };
     on!(tx, |c| cached(diesel::update(runs::table.find(run.id.db())).set(changes)).execute(c))?;
     Ok(())
+}
+
+/// Writes whether something is left to do in a locked run that has ended. Its owner sees no change.
+pub(crate) fn set_unsettled(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
+    let row = runs::table.find(run.id.db());
+    on!(tx, |c| diesel::update(row).set(runs::unsettled.eq(run.unsettled)).execute(c)).map(drop)
+}
+
+/// Some runs in which something is left to do.
+pub(crate) fn unsettled(c: &mut Conn, limit: i64) -> Result<Vec<RunId>, StoreError> {
+    on!(c, |c| runs::table.filter(runs::unsettled).order(runs::id).limit(limit).select(runs::id).load(c))
 }
 
 /// Lets one transaction at a time decide about the number of an account's unfinished tasks, until its commit.

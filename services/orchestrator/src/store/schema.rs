@@ -30,6 +30,9 @@ table! {
         version -> BigInt,
         served_at -> Moment,
         stored_bytes -> BigInt,
+        unsettled -> Bool,
+        requeue_from -> Nullable<Integer>,
+        requeue_version -> Nullable<BigInt>,
         created_at -> Moment,
         updated_at -> Moment,
         started_at -> Nullable<Moment>,
@@ -329,6 +332,17 @@ table! {
 }
 
 table! {
+    use diesel::sql_types::Nullable;
+    use ensemble_store_kit::types::Uid;
+
+    ended_tasks (run_id, task_id) {
+        run_id -> Uid,
+        task_id -> Uid,
+        told_until -> Nullable<Uid>,
+    }
+}
+
+table! {
     use ensemble_store_kit::types::Uid;
 
     deleted_runs (run_id) {
@@ -353,4 +367,4 @@ joinable!(tasks -> runs (run_id));
 joinable!(task_specs -> tasks (task_id));
 joinable!(leases -> runs (run_id));
 joinable!(leases -> tasks (task_id));
-allow_tables_to_appear_in_same_query!(runs, tasks, task_specs, dependencies, leases, deleted_machines);
+allow_tables_to_appear_in_same_query!(runs, tasks, task_specs, dependencies, leases, deleted_machines, ended_tasks);

@@ -197,28 +197,6 @@ pub(crate) fn set_session(tx: &mut Conn, task: TaskId, session: &str) -> Result<
     .map(drop)
 }
 
-/// A queued task that depends on some of the given tasks.
-#[derive(Clone, Copy, Debug, Queryable)]
-pub(crate) struct Dependent {
-    pub(crate) run: RunId,
-    pub(crate) id: TaskId,
-    pub(crate) open_deps: i32,
-    /// How many of the given tasks it depends on.
-    pub(crate) met: i64,
-}
-
-/// The queued tasks that depend on some of these tasks.
-pub(crate) fn dependents(tx: &mut Conn, of: &[TaskId]) -> Result<Vec<Dependent>, StoreError> {
-    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| dependencies::table
-        .inner_join(tasks::table.on(tasks::id.eq(dependencies::task_id)))
-        .filter(dependencies::depends_on.eq_any(of))
-        .filter(tasks::status.eq(TaskStatus::Queued.as_str()))
-        .group_by((tasks::run_id, tasks::id, tasks::open_deps))
-        .select((tasks::run_id, tasks::id, tasks::open_deps, count_star()))
-        .load(c))
-}
-
 /// Counts down the open dependencies of tasks. With a `version` they become ready and change with this version.
 pub(crate) fn meet_dependencies(
     tx: &mut Conn,
@@ -255,10 +233,21 @@ pub(crate) fn fail_queued(
     Ok(())
 }
 
-/// Cancels all queued tasks of a run. Returns how many there were.
-pub(crate) fn cancel_queued(tx: &mut Conn, run: &LockedRun, cancelled: TaskStatus) -> Result<usize, StoreError> {
-    on!(tx, |c| diesel::update(tasks::table)
+/// Cancels queued tasks of a run, at most so many. Returns how many.
+pub(crate) fn cancel_queued(
+    tx: &mut Conn,
+    run: &LockedRun,
+    cancelled: TaskStatus,
+    limit: i64,
+) -> Result<usize, StoreError> {
+    let queued: Vec<TaskId> = on!(tx, |c| tasks::table
         .filter(tasks::run_id.eq(run.id.db()).and(tasks::status.eq(TaskStatus::Queued.as_str())))
+        .order(tasks::position)
+        .limit(limit)
+        .select(tasks::id)
+        .load(c))?;
+    let of: Vec<DbId> = queued.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
         .set((
             tasks::status.eq(cancelled.as_str()),
             tasks::version.eq(run.version),
@@ -284,9 +273,39 @@ struct RetryChanges {
     finished_at: Option<DbTime>,
 }
 
-/// Queues the tasks of a run that ended without completing, and returns them.
-pub(crate) fn requeue_ended(tx: &mut Conn, run: &LockedRun, queued: TaskStatus) -> Result<Vec<TaskId>, StoreError> {
-    let ended = [TaskStatus::Failed, TaskStatus::Cancelled, TaskStatus::DependencyFailed].map(TaskStatus::as_str);
+/// The states of a task that a retry queues again.
+const WITHOUT_SUCCESS: [TaskStatus; 3] = [TaskStatus::Failed, TaskStatus::Cancelled, TaskStatus::DependencyFailed];
+
+/// A task that may have to be queued again.
+#[derive(Clone, Debug, Queryable)]
+pub(crate) struct Placed {
+    pub(crate) id: TaskId,
+    status: TaskStatusColumn,
+    version: i64,
+    /// The machine that it is pinned to.
+    pub(crate) pin: Option<String>,
+}
+
+impl Placed {
+    /// It ended without completing, before the run had this version.
+    pub(crate) fn failed_before(&self, version: i64) -> bool {
+        WITHOUT_SUCCESS.contains(&self.status.into()) && self.version < version
+    }
+}
+
+/// So many tasks of a run from this position on, which have no gaps.
+pub(crate) fn placed(tx: &mut Conn, run: RunId, from: i32, count: i32) -> Result<Vec<Placed>, StoreError> {
+    on!(tx, |c| tasks::table
+        .filter(tasks::run_id.eq(run.db()))
+        .filter(tasks::position.ge(from).and(tasks::position.lt(from.saturating_add(count))))
+        .order(tasks::position)
+        .select((tasks::id, tasks::status, tasks::version, tasks::machine_id))
+        .load(c))
+}
+
+/// Queues tasks of a run again that ended without completing.
+pub(crate) fn requeue(tx: &mut Conn, run: &LockedRun, of: &[TaskId], queued: TaskStatus) -> Result<(), StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     let changes = RetryChanges {
         status: queued.as_str(),
         version: run.version,
@@ -299,17 +318,14 @@ pub(crate) fn requeue_ended(tx: &mut Conn, run: &LockedRun, queued: TaskStatus) 
         started_at: None,
         finished_at: None,
     };
-    on!(tx, |c| diesel::update(tasks::table)
-        .filter(tasks::run_id.eq(run.id.db()).and(tasks::status.eq_any(ended)))
-        .set(changes)
-        .returning(tasks::id)
-        .get_results(c))
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of))).set(changes).execute(c)).map(drop)
 }
 
-/// For which providers and machines the queued tasks of a run wait.
-pub(crate) fn queued_for(tx: &mut Conn, run: RunId) -> Result<Vec<(Provider, Option<String>)>, StoreError> {
+/// For which providers and machines the tasks of a run wait that are queued, or would be after a retry.
+pub(crate) fn waiting_for(tx: &mut Conn, run: RunId) -> Result<Vec<(Provider, Option<String>)>, StoreError> {
+    let states = WITHOUT_SUCCESS.into_iter().chain([TaskStatus::Queued]).map(TaskStatus::as_str);
     let rows: Vec<(ProviderColumn, Option<String>)> = on!(tx, |c| tasks::table
-        .filter(tasks::run_id.eq(run.db()).and(tasks::status.eq(TaskStatus::Queued.as_str())))
+        .filter(tasks::run_id.eq(run.db()).and(tasks::status.eq_any(states.clone())))
         .select((tasks::provider, tasks::machine_id))
         .distinct()
         .load(c))?;
@@ -327,11 +343,12 @@ pub(crate) fn pins(c: &mut Conn, owner: UserId, run: RunId) -> Result<Vec<Machin
     names.iter().map(|name| name.parse().map_err(|error| StoreError::bad_row(c.operation(), error))).collect()
 }
 
-/// For each task of a run with dependencies that have not completed: how many.
-pub(crate) fn open_dependencies(tx: &mut Conn, run: RunId) -> Result<Vec<(TaskId, i64)>, StoreError> {
+/// For each of these tasks with dependencies that have not completed: how many.
+pub(crate) fn open_dependencies(tx: &mut Conn, of: &[TaskId]) -> Result<Vec<(TaskId, i64)>, StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     on!(tx, |c| dependencies::table
         .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
-        .filter(tasks::run_id.eq(run.db()).and(tasks::status.ne(TaskStatus::Completed.as_str())))
+        .filter(dependencies::task_id.eq_any(of).and(tasks::status.ne(TaskStatus::Completed.as_str())))
         .group_by(dependencies::task_id)
         .select((dependencies::task_id, count_star()))
         .load(c))

@@ -31,6 +31,7 @@ mod run_deletion;
 mod runs;
 mod scale;
 mod sealed;
+mod settling;
 mod signed;
 mod task_changes;
 mod usage;

@@ -1,0 +1,107 @@
+//! Tasks that have ended, and of which not all dependents are told. A task can have 10,000 of them, so a transaction tells some, and
+//! the next one goes on behind the last that was told.
+
+use diesel::prelude::*;
+use ensemble_store_kit::types::{DbId, IntoDb};
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::runs::TaskStatus;
+
+use super::columns::TaskStatusColumn;
+use super::schema::{dependencies, ended_tasks, tasks};
+
+/// A task that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) id: TaskId,
+    pub(crate) has_completed: bool,
+    /// The last of its dependents that is told, in the order of their ids.
+    pub(crate) told_until: Option<TaskId>,
+}
+
+/// A task that depends on one that has ended.
+#[derive(Clone, Copy, Debug, Queryable)]
+pub(crate) struct Dependent {
+    /// The task that has ended.
+    pub(crate) of: TaskId,
+    pub(crate) id: TaskId,
+    status: TaskStatusColumn,
+    pub(crate) open_deps: i32,
+    /// How many tasks depend on it.
+    pub(crate) dependents: i32,
+}
+
+impl Dependent {
+    pub(crate) fn is_queued(&self) -> bool {
+        TaskStatus::from(self.status) == TaskStatus::Queued
+    }
+}
+
+#[derive(Insertable)]
+#[diesel(table_name = ended_tasks, treat_none_as_default_value = false)]
+struct Row {
+    run_id: DbId,
+    task_id: DbId,
+    told_until: Option<DbId>,
+}
+
+/// The first dependents of some tasks that are not told, in the order of both ids. All of the tasks are told until the same one.
+pub(crate) fn dependents(
+    tx: &mut Conn,
+    of: &[TaskId],
+    told_until: Option<TaskId>,
+    limit: i64,
+) -> Result<Vec<Dependent>, StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| {
+        let mut query = dependencies::table
+            .inner_join(tasks::table.on(tasks::id.eq(dependencies::task_id)))
+            .filter(dependencies::depends_on.eq_any(&of))
+            .order((dependencies::depends_on, dependencies::task_id))
+            .limit(limit)
+            .select((dependencies::depends_on, tasks::id, tasks::status, tasks::open_deps, tasks::dependents))
+            .into_boxed();
+        if let Some(told) = told_until {
+            query = query.filter(dependencies::task_id.gt(told.db()));
+        }
+        query.load(c)
+    })
+}
+
+/// Takes some of the tasks of a run out of the table, to tell their dependents.
+pub(crate) fn take(tx: &mut Conn, run: RunId, limit: i64) -> Result<Vec<Ended>, StoreError> {
+    let rows: Vec<(TaskId, TaskStatusColumn, Option<TaskId>)> = on!(tx, |c| ended_tasks::table
+        .inner_join(tasks::table.on(tasks::id.eq(ended_tasks::task_id)))
+        .filter(ended_tasks::run_id.eq(run.db()))
+        .order(ended_tasks::task_id)
+        .limit(limit)
+        .select((ended_tasks::task_id, tasks::status, ended_tasks::told_until))
+        .load(c))?;
+    let ended = |(id, status, told_until): (TaskId, TaskStatusColumn, Option<TaskId>)| {
+        let has_completed = TaskStatus::from(status) == TaskStatus::Completed;
+        Ended { id, has_completed, told_until }
+    };
+    let taken: Vec<Ended> = rows.into_iter().map(ended).collect();
+    let of: Vec<DbId> = taken.iter().map(|ended| ended.id.db()).collect();
+    let rows = ended_tasks::table.filter(ended_tasks::run_id.eq(run.db()).and(ended_tasks::task_id.eq_any(of)));
+    on!(tx, |c| diesel::delete(rows).execute(c))?;
+    Ok(taken)
+}
+
+/// Keeps tasks of a run whose dependents are to be told later.
+pub(crate) fn keep(tx: &mut Conn, run: RunId, ended: &[Ended]) -> Result<(), StoreError> {
+    let row = |ended: &Ended| Row {
+        run_id: run.db(),
+        task_id: ended.id.db(),
+        told_until: ended.told_until.map(|told| told.db()),
+    };
+    let rows: Vec<Row> = ended.iter().map(row).collect();
+    on!(tx, |c| diesel::insert_into(ended_tasks::table).values(&rows).execute(c)).map(drop)
+}
+
+/// Forgets tasks that are deleted.
+pub(crate) fn forget(tx: &mut Conn, run: RunId, of: &[TaskId]) -> Result<(), StoreError> {
+    let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    let rows = ended_tasks::table.filter(ended_tasks::run_id.eq(run.db()).and(ended_tasks::task_id.eq_any(ids)));
+    on!(tx, |c| diesel::delete(rows).execute(c)).map(drop)
+}
