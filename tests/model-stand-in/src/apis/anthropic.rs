@@ -53,9 +53,10 @@ fn read(request: &Value) -> ModelRequest {
     };
     for message in list(request, "/messages").filter(|message| text_at(message, "/role") == "user") {
         let Some(content) = message.get("content") else { continue };
-        found.user_said(texts(content));
+        // Results are first in a message: they belong to what was said before.
         let results = list(message, "/content").filter(|part| text_at(part, "/type") == "tool_result");
         found.tool_results.extend(results.filter_map(|part| part.get("content")).map(|result| texts(result).concat()));
+        found.user_said(texts(content));
     }
     found
 }

@@ -48,12 +48,13 @@ fn read(model: &str, request: &Value) -> ModelRequest {
     let mut found =
         ModelRequest { api: Api::Google, model: model.to_owned(), user_messages: Vec::new(), tool_results: Vec::new() };
     for content in list(request, "/contents").filter(|content| text_at(content, "/role") == "user") {
-        found.user_said(content.get("parts").map(texts).unwrap_or_default());
+        // Results belong to what was said before.
         let results = list(content, "/parts").filter_map(|part| part.pointer("/functionResponse/response"));
         found.tool_results.extend(results.map(|response| match response.get("output").and_then(Value::as_str) {
             Some(output) => output.to_owned(),
             None => response.to_string(),
         }));
+        found.user_said(content.get("parts").map(texts).unwrap_or_default());
     }
     found
 }

@@ -110,7 +110,8 @@ fn call(command: &str, request: &Value) -> Value {
     } else if names.contains(&"shell") {
         ("shell", json!({"command": ["sh", "-c", command]}))
     } else {
-        ("exec_command", json!({"cmd": command}))
+        // codex waits so long, at most, and then lets the command go on by itself.
+        ("exec_command", json!({"cmd": command, "yield_time_ms": 30_000}))
     };
     let number = list(request, "/input").count();
     json!({"type": "function_call", "call_id": format!("call_standin_{number}"), "name": name, "arguments": arguments.to_string()})
