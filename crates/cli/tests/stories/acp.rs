@@ -11,7 +11,8 @@ use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
 
 use crate::ensemble::{Running, User, up};
-use crate::live::{Place, assert_whole, host_of, kill, log, until};
+use crate::live::{assert_whole, host_of, kill, log, until};
+use crate::place::Place;
 
 /// Agents need seconds to start on a busy machine.
 const SOON: Duration = Duration::from_secs(120);

@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::live::until;
 
 /// Agents and servers need seconds on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
@@ -69,13 +71,7 @@ impl Acted {
 
     /// Waits for the program. It opens its devices.
     pub(crate) fn opened(&self) -> Room {
-        let begun = Instant::now();
-        let stream = loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => break stream,
-                Err(error) => assert!(begun.elapsed() < SOON, "nobody joins: {error}"),
-            }
-        };
+        let (stream, _) = until("somebody who joins", || self.listener.accept().ok());
         stream.set_nonblocking(false).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         let mut room = Room { orders: BufReader::new(stream), calls: 0 };

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::ensemble::{Running, User};
-use crate::live::{Place, request, turns};
+use crate::live::{request, turns};
+use crate::place::Place;
 
 const TITLE: &str = "kanarientitel";
 const TEXT: &str = "kanarientext";

@@ -1,11 +1,10 @@
 //! An account on several computers: linked with a code and six digits, removed again, and brought back with words.
 
-use std::time::Instant;
-
 use serde_json::Value;
 
 use crate::ensemble::{User, up};
-use crate::linking::{Dialog, SOON, add, join, link};
+use crate::linking::{Dialog, add, join, link};
+use crate::live::until;
 
 fn texts(user: &User, session: &str) -> Vec<Value> {
     user.json_lines(&["session", "read", session]).iter().map(|line| line["body"]["text"].clone()).collect()
@@ -38,14 +37,10 @@ fn a_second_computer_is_linked_works_and_is_removed() {
     let removed = owner.json(&["devices", "remove", other, "--yes"]);
     assert_eq!(removed["rekeyed"], 1, "{removed}");
     assert_eq!(owner.json(&["session", "show", &session])["session"]["keyEpoch"].as_i64().unwrap(), epoch + 1);
-    let begun = Instant::now();
-    let refused = loop {
+    let refused = until("a removed device reads nothing", || {
         let ended = second.run(&["session", "read", &session]);
-        if ended.code != 0 {
-            break ended.err;
-        }
-        assert!(begun.elapsed() < SOON, "a removed device still reads");
-    };
+        (ended.code != 0).then_some(ended.err)
+    });
     assert!(refused.contains("removed from its account"), "{refused}");
     assert!(second.fail(&["login"]).contains("removed from its account"));
     owner.succeed(&["session", "send", &session, "three"]);

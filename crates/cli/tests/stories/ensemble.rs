@@ -232,15 +232,33 @@ pub(crate) fn up_at(owner: &User, arguments: &[&str]) -> (Running, Value) {
     (running, printed)
 }
 
+/// Looks again until there is an answer. It rests longer than it looks: a look may take a whole program, and what it waits for needs the
+/// processors, too.
 #[cfg(feature = "up")]
-/// Waits until the runner of this machine is registered and says what it offers.
-pub(crate) fn wait_for_runner(user: &User) {
+#[track_caller]
+pub(crate) fn until<T, E: std::fmt::Debug>(
+    soon: Duration,
+    what: &str,
+    mut look: impl FnMut() -> std::result::Result<T, E>,
+) -> T {
+    const LONGEST: Duration = Duration::from_millis(100);
+    const SHORTEST: Duration = Duration::from_millis(5);
     let begun = Instant::now();
     loop {
-        let status: Value = serde_json::from_str(&user.run(&["status", "--json"]).out).unwrap_or_default();
-        if status["machine"]["runner"]["providers"].is_array() {
-            return;
+        let looked = Instant::now();
+        match look() {
+            Ok(found) => return found,
+            Err(last) => assert!(begun.elapsed() < soon, "not in time: {what}: {last:#?}"),
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "no runner: {status}");
+        std::thread::park_timeout((looked.elapsed() * 2).clamp(SHORTEST, LONGEST));
     }
+}
+
+/// Waits until the runner of this machine is registered and says what it offers.
+#[cfg(feature = "up")]
+pub(crate) fn wait_for_runner(user: &User) {
+    until(Duration::from_secs(60), "a runner", || {
+        let status: Value = serde_json::from_str(&user.run(&["status", "--json"]).out).unwrap_or_default();
+        if status["machine"]["runner"]["providers"].is_array() { Ok(()) } else { Err(status) }
+    });
 }

@@ -1,7 +1,8 @@
 //! A person begins a session that is shared, goes on with the last one in a directory, and looks up what was allowed.
 
 use crate::ensemble::up;
-use crate::live::{Place, guest, request, turns};
+use crate::live::{guest, request, turns};
+use crate::place::Place;
 use crate::scripted;
 
 #[test]

@@ -86,12 +86,9 @@ impl Story {
     }
 }
 
+#[track_caller]
 fn wait(mut until: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !until() {
-        assert!(begun.elapsed() < SOON, "it did not happen in time");
-        std::thread::yield_now();
-    }
+    crate::ensemble::until(SOON, "what it waits for", || if until() { Ok(()) } else { Err(()) });
 }
 
 /// Waits until this much time has passed, because the test is about time that passes.

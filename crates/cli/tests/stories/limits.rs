@@ -1,11 +1,11 @@
 //! A provider whose usage limit is reached, and what a task may cost.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::ensemble::{User, up, wait_for_runner};
+use crate::live::until;
 use crate::runs::program;
 
 /// Is at its limit for two hours while there is a file `at-limit` in its home directory.
@@ -23,14 +23,7 @@ echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\"
 
 /// The newest run, when its task waits for the provider.
 fn wait_for_limit(user: &User) -> Value {
-    let begun = Instant::now();
-    loop {
-        let shown = user.json(&["show", "last"]);
-        if shown["tasks"][0]["waitingFor"] == "quota" {
-            return shown;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "no limit: {shown}");
-    }
+    until("a limit", || Some(user.json(&["show", "last"])).filter(|shown| shown["tasks"][0]["waitingFor"] == "quota"))
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! A machine is an entry of its own in the device list: on the computer of its owner, or on one that does not have the account.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use crate::ensemble::{Running, User, up, wait_for_runner};
-use crate::linking::{Dialog, SOON, add, join, link};
+use crate::linking::{Dialog, add, join, link};
+use crate::live::until;
 
 fn devices(user: &User) -> Vec<Value> {
     user.json(&["devices"])["devices"].as_array().unwrap().clone()
@@ -13,13 +12,6 @@ fn devices(user: &User) -> Vec<Value> {
 
 fn with_role<'d>(devices: &'d [Value], role: &str) -> Vec<&'d Value> {
     devices.iter().filter(|device| device["role"] == role).collect()
-}
-
-fn eventually(mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < SOON, "it did not happen");
-    }
 }
 
 #[test]
@@ -78,7 +70,9 @@ fn a_computer_without_the_account_is_linked_as_a_machine() {
     assert!(status.contains("whose machine this is"), "{status}");
 
     let runner = Running::start(&builder, &["runner"]);
-    eventually(|| owner.json(&["machine", "list"])["machines"][0]["machine"]["online"] == true);
+    until("the machine is online", || {
+        (owner.json(&["machine", "list"])["machines"][0]["machine"]["online"] == true).then_some(())
+    });
     let checked = builder.run(&["doctor", "--json"]).out;
     let findings: Value = serde_json::from_str(&checked).unwrap();
     let found = findings["checks"].as_array().unwrap().iter().find(|one| one["check"] == "machine").unwrap();

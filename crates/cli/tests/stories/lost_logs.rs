@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::ensemble::{User, up};
 use crate::linking::add;
-use crate::live::{Place, assert_whole, host_of, kill, log, request, runs_in, turns, until};
+use crate::live::{assert_whole, host_of, kill, log, request, runs_in, seen, turns, until};
+use crate::place::Place;
 
 /// The folder of the only session that the machine hosts.
 fn folder(user: &User) -> PathBuf {
@@ -42,14 +43,12 @@ fn asks(user: &User, place: &Place) -> String {
 fn goes_on(user: &User, session: &str, says: &str) -> Vec<Value> {
     let before = log(user, session).len();
     user.succeed(&["prompt", session, "[[say after it]]"]);
-    let log = until("the turn after the loss", || {
-        let log = crate::live::log(user, session);
+    let has_ended = |log: &[Value]| {
         let last = log.iter().rposition(|body| body["type"] == "turn" && body["state"] == "ended")?;
-        (last > before
-            && texts(&log, "text").contains(&"after it")
-            && last > log.iter().rposition(|body| body["text"] == "after it")?)
-        .then_some(log)
-    });
+        let is_said = texts(log, "text").contains(&"after it");
+        (last > before && is_said && last > log.iter().rposition(|body| body["text"] == "after it")?).then_some(())
+    };
+    let ((), log) = seen(user, session, "the turn after the loss", has_ended);
     assert_whole(&log);
     assert!(texts(&log, "error").iter().any(|text| text.contains(says)), "{says}: {log:#?}");
     let started = log.iter().filter(|body| body["type"] == "turn" && body["state"] == "started").count();
@@ -105,10 +104,8 @@ fn a_damaged_log_is_set_aside_and_the_session_goes_on() {
     // A restart after it is one like any other.
     end(user);
     user.succeed(&["prompt", &session, "[[say at last]]"]);
-    let log = until("the last turn", || {
-        let log = crate::live::log(user, &session);
-        (texts(&log, "text").contains(&"at last")).then_some(log)
-    });
+    let is_said = |log: &[Value]| texts(log, "text").contains(&"at last").then_some(());
+    let ((), log) = seen(user, &session, "the last turn", is_said);
     assert_eq!(texts(&log, "error").len(), 2, "{log:#?}");
     user.succeed(&["stop", &session]);
     assert_whole(&crate::live::log(user, &session));

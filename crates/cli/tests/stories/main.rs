@@ -47,6 +47,8 @@ mod own_page;
 mod page;
 #[cfg(feature = "up")]
 mod phone;
+#[cfg(feature = "up")]
+mod place;
 mod plans;
 #[cfg(feature = "up")]
 mod prompts;

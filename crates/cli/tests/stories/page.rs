@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::ensemble::{User, up};
-use crate::live::Place;
+use crate::place::Place;
 
 #[test]
 fn a_person_works_with_an_agent_from_the_page() {

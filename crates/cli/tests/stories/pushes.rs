@@ -7,7 +7,8 @@ use ensemble_testkit::{Api, eventually};
 use serde_json::{Value, json};
 
 use crate::ensemble::up;
-use crate::live::{Place, request, turns};
+use crate::live::{request, turns};
+use crate::place::Place;
 
 const SOON: Duration = Duration::from_secs(120);
 

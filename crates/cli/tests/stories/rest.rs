@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::ensemble::{User, up, up_at};
-use crate::live::{log, turns, until};
+use crate::live::{begun, turns, until};
 use crate::scripted;
 
 /// The marks of sessions that rest, in the files of the user's programs.
@@ -60,7 +60,7 @@ fn a_start_without_room_is_refused_and_says_who_is_in_the_way() {
     std::fs::write(user.files().join("runner.yaml"), "maxAgents: 1\n").unwrap();
     let (_up, _url) = up(&user, &[]);
     let first = user.succeed(&["claude", "hang", "--detach"]).trim().to_owned();
-    until("the agent works", || log(&user, &first).into_iter().find(|body| body["type"] == "turn"));
+    begun(&user, &first, 1);
     let known = user.json(&["sessions"])["sessions"].as_array().unwrap().clone();
     let [one] = known.as_slice() else { panic!("{known:?}") };
     let said = user.fail(&["claude", "more", "--detach"]);

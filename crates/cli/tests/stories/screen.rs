@@ -6,7 +6,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::ensemble::up;
-use crate::live::{Place, assert_whole, log, turns, until};
+use crate::live::{assert_whole, log, turns, until};
+use crate::place::Place;
 use crate::terminal::Terminal;
 
 /// Longer than the time after which a card takes keys.

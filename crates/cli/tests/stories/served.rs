@@ -5,7 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::ensemble::{User, up};
-use crate::live::{Place, assert_whole, host_of, kill, log, request, turns, until};
+use crate::live::{assert_whole, begun, host_of, kill, request, turns, until};
+use crate::place::Place;
 
 /// The servers of codex with this home, without the script that npm starts each with.
 fn servers(home: &Path) -> Vec<u32> {
@@ -72,17 +73,13 @@ fn turns_of_codex_go_on_while_their_host_starts_again() {
     assert!(!place.file("allowed").exists());
     user.succeed(&["answer", &other, "allow", "--request", &again]);
     let said = turns(user, &other, 2);
-    assert!(place.file("allowed").exists());
+    until("what was allowed", || place.file("allowed").exists().then_some(()));
     assert_eq!(ends(&said), ["end_turn"; 2], "{said:#?}");
     assert_whole(&said);
 
     // A host that is killed takes the server with it.
     user.succeed(&["prompt", &session, "[[hang]]"]);
-    until("the fourth turn", || {
-        let begun =
-            log(user, &session).iter().filter(|body| body["type"] == "turn" && body["state"] == "started").count();
-        (begun == 4).then_some(())
-    });
+    begun(user, &session, 4);
     kill(host_of(user).unwrap());
     until("the end of the servers", || servers(user.home()).is_empty().then_some(()));
     user.succeed(&["prompt", &session, "[[say third]]"]);

@@ -154,20 +154,14 @@ fn a_token_is_printed_for_other_programs() {
     assert_eq!(user.run(&["token", "--expires", "1h"]).code, 2, "a user's token has its own lifetime");
 }
 
-/// The status as soon as the runner has reported its own. Each look takes the time of a command.
-fn with_runner(user: &User) -> Value {
-    let looks = (0..500).map(|_| user.json(&["status"]));
-    let mut with_runner = looks.filter(|status| status["machine"]["runner"]["providers"].is_array());
-    with_runner.next().expect("the runner reports")
-}
-
 #[test]
 fn the_status_fits_one_screen() {
     let user = User::new(None);
     assert_eq!(user.run(&["--server", "http://127.0.0.1:9", "status"]).code, 1);
     let (_up, url) = up(&user, &[]);
     user.succeed(&["login", "--name", "A name"]);
-    let status = with_runner(&user);
+    wait_for_runner(&user);
+    let status = user.json(&["status"]);
     assert_eq!((&status["server"]["url"], &status["server"]["reachable"]), (&Value::from(url), &true.into()));
     assert_eq!((&status["account"]["displayName"], &status["account"]["signedIn"]), (&"A name".into(), &true.into()));
     assert_eq!(status["runs"], serde_json::json!([]));
@@ -185,7 +179,7 @@ fn the_status_fits_one_screen() {
 fn a_second_runner_names_the_first_one() {
     let user = User::new(None);
     let (running, _url) = up(&user, &[]);
-    with_runner(&user);
+    wait_for_runner(&user);
     let error = user.fail(&["runner"]);
     assert!(error.contains(&format!("another runner (process {})", running.pid())), "{error}");
 }

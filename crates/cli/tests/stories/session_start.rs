@@ -2,7 +2,6 @@
 
 use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Instant;
 
 use ensemble_model_stand_in::StandIn;
 use serde_json::Value;
@@ -11,6 +10,7 @@ use tempfile::TempDir;
 use crate::changes::claude;
 use crate::ensemble::{Finished, Running, User, up, wait_for_runner};
 use crate::linking::{SOON, add};
+use crate::live::{log, turns};
 use crate::lying::LyingServer;
 use crate::runs::program;
 
@@ -46,24 +46,6 @@ fn machine(user: &User) -> String {
 fn start(user: &User, machine: &str, more: &[&str]) -> Finished {
     let start = ["session", "start", "--machine", machine, "--provider", "claude", "--model", "claude-sonnet-4-5"];
     user.run(&[&start[..], &["--detach"], more].concat())
-}
-
-/// The transcript, message by message.
-fn log(user: &User, session: &str) -> Vec<Value> {
-    user.json_lines(&["log", session]).into_iter().map(|line| line["body"].clone()).collect()
-}
-
-/// Waits until this many turns have ended.
-fn turns(user: &User, session: &str, count: usize) -> Vec<Value> {
-    let begun = Instant::now();
-    loop {
-        let log = log(user, session);
-        let ended = log.iter().filter(|body| body["type"] == "turn" && body["state"] == "ended").count();
-        if ended >= count {
-            return log;
-        }
-        assert!(begun.elapsed() < SOON, "no turn has ended: {log:?}");
-    }
 }
 
 fn has_text(log: &[Value], text: &str) -> bool {

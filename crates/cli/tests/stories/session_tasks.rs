@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::ensemble::{Running, User, up, wait_for_runner};
-use crate::live::{Place, log, request, turns, until};
+use crate::live::{begun, log, request, turns, until};
+use crate::place::Place;
 
 /// Submits a plan that works in the directory `work`, and returns nothing else than that it was taken.
 fn submit(user: &User, plan: Value) {
@@ -73,7 +74,7 @@ fn a_session_of_a_task_is_interrupted_with_it() {
     wait_for_runner(user);
     submit(user, plan(json!([{ "session": true, "prompt": "[[hang]]", "timeout": "20m" }])));
     let session = session(user);
-    until("the turn", || log(user, &session).iter().any(|body| body["type"] == "turn").then_some(()));
+    begun(user, &session, 1);
     user.succeed(&["cancel", "last"]);
     let cancelled = until("the end", || Some(task(user, 0)).filter(|task| task["status"] == "cancelled"));
     assert_eq!(cancelled["error"], Value::Null);
@@ -84,7 +85,7 @@ fn a_session_of_a_task_is_interrupted_with_it() {
     submit(user, plan(json!([{ "session": true, "prompt": "[[hang]]" }])));
     let other =
         until("another session", || task(user, 0)["sessionId"].as_str().filter(|id| *id != session).map(str::to_owned));
-    until("the turn", || crate::live::log(user, &other).iter().any(|body| body["type"] == "turn").then_some(()));
+    begun(user, &other, 1);
     user.succeed(&["interrupt", &other]);
     let failed = until("the end", || Some(task(user, 0)).filter(|task| task["status"] == "failed"));
     assert_eq!(failed["error"]["code"], "INTERRUPTED");

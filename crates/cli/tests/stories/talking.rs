@@ -2,8 +2,8 @@
 //! `deploy/voice-agent`) the page's story goes on in a real room; `make test-livekit` tells it so.
 
 use crate::ensemble::{User, up};
-use crate::live::Place;
 use crate::page;
+use crate::place::Place;
 
 const KEY: &str = "voice-key-of-the-page-story";
 

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::acted_room::{Acted, Room};
 use crate::ensemble::{Running, User, up};
-use crate::live::{Place, kill, log, turns, until};
+use crate::live::{kill, log, turns, until};
+use crate::place::Place;
 use crate::terminal::Terminal;
 
 /// Speaks a file into a real room, and writes what comes back: the echo of the reference agent.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -93,14 +93,10 @@ impl Terminal {
     /// Waits until the lines are as wanted, and returns them.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut(&[String]) -> bool) -> Vec<String> {
-        let begun = Instant::now();
-        loop {
+        crate::ensemble::until(SOON, what, || {
             let lines = self.lines();
-            if is_so(&lines) {
-                return lines;
-            }
-            assert!(begun.elapsed() < SOON, "not in time: {what}:\n{}", lines.join("\n"));
-        }
+            if is_so(&lines) { Ok(lines) } else { Err(lines) }
+        })
     }
 
     /// Waits until a line has this text.
