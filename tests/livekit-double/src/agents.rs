@@ -14,6 +14,8 @@ pub struct AgentPlan {
     /// False: no worker is registered, and dispatches are dropped.
     pub workers: bool,
     pub join_after: Duration,
+    /// True: they wait in front of the room until [`Double::release`](crate::Double::release).
+    pub held: bool,
     pub ready: Ready,
     pub rpc: Rpc,
     /// False: the server is older than PerformRpc.
@@ -65,6 +67,7 @@ impl Default for AgentPlan {
         Self {
             workers: true,
             join_after: Duration::from_millis(20),
+            held: false,
             ready: Ready::ByEvent(Duration::ZERO),
             rpc: Rpc::Answers,
             rpc_supported: true,
@@ -96,6 +99,9 @@ pub(crate) fn dispatch_agent(inner: &Arc<Inner>, room: String, room_sid: String,
     let runtime = inner.runtime.clone();
     runtime.spawn(async move {
         tokio::time::sleep(plan.join_after).await;
+        if plan.held {
+            inner.released().await;
+        }
         let reports_ready = plan.ready == Ready::ByAttribute;
         if !inner.join_agent((&room, &room_sid), &metadata, plan.rpc, reports_ready) {
             return;

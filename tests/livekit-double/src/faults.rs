@@ -12,6 +12,8 @@ use rand::{Rng, SeedableRng};
 pub enum Fault {
     /// The answer is late.
     Slow(Duration),
+    /// The call waits until [`Double::release`](crate::Double::release).
+    Held,
     /// 401 in plain text with the token in it, as for an unknown key.
     PlainUnauthorized,
     /// 503 with a Twirp error.

@@ -80,6 +80,11 @@ impl Double {
         self.inner.faults.randomly(likelihood, faults, seed);
     }
 
+    /// Lets go what is held, now and from now on: agents in front of their rooms, and calls.
+    pub fn release(&self) {
+        self.inner.release();
+    }
+
     /// Removes all faults.
     pub fn clear_faults(&self) {
         self.inner.faults.clear();

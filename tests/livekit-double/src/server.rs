@@ -48,6 +48,7 @@ async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, 
     let fault = inner.faults.draw(&method);
     match &fault {
         Some(Fault::Slow(wait)) => tokio::time::sleep(*wait).await,
+        Some(Fault::Held) => inner.released().await,
         Some(Fault::PlainUnauthorized) => return unauthorized(token),
         Some(Fault::Unavailable) => {
             return refused(&Refusal(503, "unavailable", "no response from servers".to_owned()));

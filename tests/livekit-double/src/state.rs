@@ -9,6 +9,7 @@ use livekit_protocol as proto;
 use rand::Rng;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::agents::{self, AgentPlan, Received, Rpc};
 use crate::faults::Faults;
@@ -19,6 +20,8 @@ pub(crate) struct Inner {
     pub(crate) http: reqwest::Client,
     pub(crate) faults: Faults,
     pub(crate) webhooks: Webhooks,
+    /// Whether what was held goes on.
+    released: watch::Sender<bool>,
     state: Mutex<State>,
 }
 
@@ -88,7 +91,14 @@ impl Inner {
     pub(crate) fn new(runtime: Handle) -> Self {
         let http = reqwest::Client::new();
         let webhooks = Webhooks::new(runtime.clone(), http.clone());
-        Self { runtime, http, faults: Faults::default(), webhooks, state: Mutex::default() }
+        Self {
+            runtime,
+            http,
+            faults: Faults::default(),
+            webhooks,
+            released: watch::Sender::new(false),
+            state: Mutex::default(),
+        }
     }
 
     pub(crate) fn change<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
@@ -97,6 +107,15 @@ impl Inner {
 
     pub(crate) fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
         self.change(|state| f(state))
+    }
+
+    pub(crate) fn release(&self) {
+        self.released.send_replace(true);
+    }
+
+    pub(crate) async fn released(&self) {
+        // It fails when the sender is gone, which this holds.
+        let _ = self.released.subscribe().wait_for(|released| *released).await;
     }
 
     pub(crate) fn views(&self) -> Vec<RoomView> {
