@@ -117,7 +117,10 @@ impl Drop for TestDatabase {
 /// Runs one test on a runtime like that of a service.
 pub fn run(story: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).block_on(story);
+    let runtime = runtime.unwrap_or_else(|error| panic!("no runtime: {error}"));
+    runtime.block_on(story);
+    // What the service still asks of its database waits for one that is gone, and dropping the runtime would wait for it.
+    runtime.shutdown_background();
 }
 
 /// Creates two tests, `<name>::postgres` and `<name>::sqlite`, of each story:
