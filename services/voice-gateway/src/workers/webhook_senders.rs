@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
-use futures_util::StreamExt;
 use futures_util::future::join_all;
-use futures_util::stream::FuturesUnordered;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::VoiceGateway;
@@ -24,9 +23,10 @@ pub(crate) async fn run(service: Arc<VoiceGateway>, drain: Drain) {
     join_all(service.webhooks.endpoints.iter().map(|endpoint| send_to(&service, endpoint, &drain))).await;
 }
 
-async fn send_to(service: &VoiceGateway, endpoint: &Arc<Endpoint>, drain: &Drain) {
+async fn send_to(service: &Arc<VoiceGateway>, endpoint: &Arc<Endpoint>, drain: &Drain) {
     let mut given = service.db.notifier().subscribe(topic());
-    let mut sending = FuturesUnordered::new();
+    // Tasks of their own: one that is not polled while this loop waits for the database could hold the connection that it waits for.
+    let mut sending = JoinSet::new();
     // Until when nothing is sent, because the endpoint did not answer.
     let mut silent_until: Option<Instant> = None;
     // Whether it answered the last time. One that does not gets one at a time.
@@ -42,7 +42,10 @@ async fn send_to(service: &VoiceGateway, endpoint: &Arc<Endpoint>, drain: &Drain
             match service.take_webhook_deliveries(endpoint, free).await {
                 Ok((taken, next)) => {
                     let is_full = taken.len() == free;
-                    sending.extend(taken.into_iter().map(|delivery| service.send_webhook(endpoint, delivery)));
+                    for delivery in taken {
+                        let (service, endpoint) = (Arc::clone(service), Arc::clone(endpoint));
+                        sending.spawn(async move { service.send_webhook(&endpoint, delivery).await });
+                    }
                     if is_full { LONGEST_WAIT } else { next.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT) }
                 }
                 Err(error) => {
@@ -52,7 +55,7 @@ async fn send_to(service: &VoiceGateway, endpoint: &Arc<Endpoint>, drain: &Drain
             }
         };
         tokio::select! {
-            Some(is_silent) = sending.next() => {
+            Some(Ok(is_silent)) = sending.join_next() => {
                 answers = !is_silent;
                 silent_until = is_silent.then(|| Instant::now() + service.webhooks.first_wait);
             }
@@ -62,5 +65,5 @@ async fn send_to(service: &VoiceGateway, endpoint: &Arc<Endpoint>, drain: &Drain
         }
     }
     // Those that are being sent have the deadline of a try.
-    while sending.next().await.is_some() {}
+    while sending.join_next().await.is_some() {}
 }
