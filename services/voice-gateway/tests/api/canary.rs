@@ -39,6 +39,7 @@ fn no_secret_is_written_down() {
                 ("PUBLIC_LISTEN", &public),
                 ("INTERNAL_LISTEN", &internal),
                 ("VOICE_RPC_TIMEOUT_MS", "200"),
+                ("VOICE_DELIVERY_TIMEOUT_MS", "1000"),
             ],
         );
         let log = database.folder.path().join("log");

@@ -7,13 +7,14 @@ use ensemble_testkit::service::Program;
 use ensemble_testkit::*;
 use serde_json::json;
 
+use crate::clock::pass;
 use crate::fixture::{Started, TIMEOUT, VOICE_KEY, vars};
 
 on_both_databases! {
     async fn killed_between_create_room_and_its_answer(on: Backend) {
         let (double, peers) = (Double::start().unwrap(), Peers::start().await);
         let database = TestDatabase::new(on, "voice-gateway", ensemble_voice_gateway::migrations()).await;
-        let vars = vars(&double, &peers, &database, &[("RUST_LOG", "warn"), ("VOICE_CREATE_TIMEOUT_MS", "5000")]);
+        let vars = vars(&double, &peers, &database, &[("RUST_LOG", "warn"), ("VOICE_CREATE_TIMEOUT_MS", "40000"), ("VOICE_CREATE_GIVE_UP_MS", "600000")]);
         let mut program = Program::start(env!("CARGO_BIN_EXE_ensemble-voice-gateway"), vars).await;
         double.send_webhooks_to(format!("{}/hooks/livekit", program.public_url));
         double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
@@ -29,6 +30,7 @@ on_both_databases! {
         assert_eq!(double.rooms().len(), 1, "the room exists, and the caller got no answer");
 
         program.restart().await;
+        pass(&database, Duration::from_secs(600)).await;
         // No room without a session …
         eventually(TIMEOUT, async || double.rooms().is_empty()).await;
         // … and no session without an end, so that the repeated start is a new one.

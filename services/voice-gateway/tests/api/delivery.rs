@@ -79,7 +79,7 @@ on_both_databases! {
     }
 
     async fn an_old_agent_gets_packets(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_AGENT_READY_TIMEOUT_SECONDS", "0.2"), ("VOICE_DATA_TOPIC_PREFIX", "happy.voice")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_AGENT_READY_TIMEOUT_SECONDS", "0.2"), ("VOICE_DATA_TOPIC_PREFIX", "happy.voice"), ("VOICE_DELIVERY_TIMEOUT_MS", "2000")]).await;
         fixture.double.plan_agents(AgentPlan { ready: Ready::Never, rpc: Rpc::NotRegistered, ..AgentPlan::default() });
         let talk = fixture.talking("user-1", "session-1").await;
         assert_eq!(fixture.text(&talk.id, "hello").await["delivery"], "sent");
@@ -123,7 +123,7 @@ on_both_databases! {
     }
 
     async fn items_larger_than_a_packet_are_fetched(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_DELIVERY_TIMEOUT_MS", "3000")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_DELIVERY_TIMEOUT_MS", "2000")]).await;
         let talk = fixture.talking("user-1", "session-1").await;
         // 8 KiB of control characters take six bytes each in JSON.
         let text = "\u{1}".repeat(8_192);

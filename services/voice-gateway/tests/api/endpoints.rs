@@ -75,25 +75,33 @@ on_both_databases! {
 
     async fn what_is_not_taken_comes_again_under_the_same_id(on: Backend) {
         let receiver = Receiver::start();
-        receiver.answer("/one", Answers::Status(500));
-        let fixture = telling(on, &receiver, &[("one", OLD)], &[]).await;
-        let started = fixture.start("user-1", "session-1").await;
-        eventually(TIMEOUT, async || receiver.calls("/one").len() >= 3).await;
-        for answers in [Answers::Redirects, Answers::Status(401)] {
-            receiver.answer("/one", answers);
-            let before = receiver.calls("/one").len();
-            eventually(TIMEOUT, async || receiver.calls("/one").len() > before + 1).await;
+        let refusals = [("one", Answers::Status(500)), ("two", Answers::Redirects), ("three", Answers::Status(401))];
+        let paths = refusals.map(|(name, _)| format!("/{name}"));
+        for ((_, answers), path) in refusals.into_iter().zip(&paths) {
+            receiver.answer(path, answers);
         }
-        receiver.answer("/one", Answers::Status(200));
-        let taken = "voice_webhook_deliveries_total{endpoint=\"one\",outcome=\"delivered\",service=\"voice-gateway\"} 1";
-        eventually(TIMEOUT, async || fixture.metrics().await.contains(taken)).await;
-        let calls = receiver.calls("/one");
-        assert!(calls.iter().all(|call| call.header("webhook-id") == calls[0].header("webhook-id")));
-        assert!(calls.iter().all(|call| call.is_signed_by(OLD) && call.body == calls[0].body));
+        let fixture = telling(on, &receiver, &refusals.map(|(name, _)| (name, OLD)), &[]).await;
+        let started = fixture.start("user-1", "session-1").await;
+        eventually(TIMEOUT, async || paths.iter().all(|path| receiver.calls(path).len() >= 3)).await;
+        for path in &paths {
+            receiver.answer(path, Answers::Status(200));
+        }
+        for ((name, _), path) in refusals.iter().zip(&paths) {
+            let taken = format!(
+                "voice_webhook_deliveries_total{{endpoint=\"{name}\",outcome=\"delivered\",service=\"voice-gateway\"}} 1"
+            );
+            eventually(TIMEOUT, async || fixture.metrics().await.contains(&taken)).await;
+            let calls = receiver.calls(path);
+            assert!(calls.iter().all(|call| call.header("webhook-id") == calls[0].header("webhook-id")));
+            assert!(calls.iter().all(|call| call.is_signed_by(OLD) && call.body == calls[0].body));
+        }
         assert!(receiver.calls("/elsewhere").is_empty(), "a redirect was followed");
         // The next one passes; what was taken does not come again.
+        let calls = paths.each_ref().map(|path| receiver.calls(path).len());
         fixture.stop(&started.id).await;
-        eventually(TIMEOUT, async || receiver.told("/one", &started.id, OLD).len() == calls.len() + 1).await;
+        for (path, before) in paths.iter().zip(calls) {
+            eventually(TIMEOUT, async || receiver.told(path, &started.id, OLD).len() == before + 1).await;
+        }
         assert!(fixture.metrics().await.contains("voice_webhook_deliveries_waiting{endpoint=\"one\",service=\"voice-gateway\"}"));
     }
 

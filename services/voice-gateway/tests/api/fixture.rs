@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ensemble_chassis::Running;
 use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
-use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, start_service};
+use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, sql, start_service};
 use ensemble_types::ids::{MessageId, UserId};
 use ensemble_voice_gateway::VoiceGateway;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(crate) struct Fixture {
     pub(crate) double: Double,
     pub(crate) gateway: Running,
     pub(crate) peers: Peers,
-    database: TestDatabase,
+    pub(crate) database: TestDatabase,
     pub(crate) api: Api,
     pub(crate) vars: Vec<(String, String)>,
 }
@@ -123,21 +123,7 @@ impl Fixture {
 
     /// How many rows a table of the database has.
     pub(crate) async fn rows(&self, table: &str) -> i64 {
-        use diesel::prelude::*;
-        #[derive(QueryableByName)]
-        struct Number {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
-            n: i64,
-        }
-        let (url, text) = (self.database.url.clone(), format!("SELECT count(*) AS n FROM {table}"));
-        let count = move || {
-            let count = diesel::sql_query(text);
-            match url.strip_prefix("sqlite:") {
-                Some(file) => count.get_result::<Number>(&mut SqliteConnection::establish(file).unwrap()),
-                None => count.get_result::<Number>(&mut PgConnection::establish(&url).unwrap()),
-            }
-        };
-        tokio::task::spawn_blocking(count).await.unwrap().unwrap().n
+        sql::number(&self.database.url, &format!("SELECT count(*) FROM {table}")).await
     }
 
     pub(crate) async fn metrics(&self) -> String {

@@ -1,5 +1,7 @@
 //! What only a session's user reads: their list of sessions, what was said, what the agent read, and why it does not work.
 
+use std::time::Duration;
+
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
@@ -68,19 +70,19 @@ on_both_databases! {
     }
 
     async fn what_was_said_is_gone_a_while_after_the_end(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_TRANSCRIPT_KEEP_SECONDS", "6")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_TRANSCRIPT_KEEP_SECONDS", "600")]).await;
         let alice = Person::new(&fixture);
         let (ends, lives) = (alice.talk("session-1").await, alice.talk("session-2").await);
         for started in [&ends, &lives] {
             said(&fixture, started, "user", "a secret", "u1").await;
         }
         fixture.stop(&ends.id).await;
-        let read = alice.get(&transcript(&ends)).await;
-        if read.status == 200 {
-            assert_eq!(texts(&read.json()), ["1 user: a secret"]);
-            assert!(read.json()["deletedAt"].is_string());
-        }
-        eventually(TIMEOUT, async || alice.get(&transcript(&ends)).await.status == 404).await;
+        let read = alice.get(&transcript(&ends)).await.expect(200);
+        assert_eq!(texts(&read), ["1 user: a secret"]);
+        assert!(read["deletedAt"].is_string());
+        fixture.ends(&ends.id, "stopped", "stop_requested").await;
+        fixture.pass(Duration::from_secs(600)).await;
+        assert_eq!(alice.get(&transcript(&ends)).await.status, 404);
         // Nothing more is kept, and the session that goes on keeps what it has.
         report(&fixture, &ends, &json!({ "type": "transcript", "role": "user", "text": "x" })).await.problem(401, "UNAUTHENTICATED");
         eventually(TIMEOUT, async || fixture.rows("voice_utterances").await == 1).await;

@@ -5,6 +5,7 @@
 mod access;
 mod agent;
 mod canary;
+mod clock;
 mod crash;
 mod delivery;
 mod endpoints;

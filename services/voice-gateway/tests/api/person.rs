@@ -64,7 +64,7 @@ pub(crate) fn metadata(fixture: &Fixture, started: &Started) -> Value {
 /// Reports as the session's agent does.
 pub(crate) async fn report(fixture: &Fixture, started: &Started, event: &Value) -> Answer {
     let metadata = metadata(fixture, started);
-    let agent = Api::new(&fixture.gateway.public_url()).with_token(metadata["gateway"]["token"].as_str().unwrap());
+    let agent = fixture.api.with_token(metadata["gateway"]["token"].as_str().unwrap());
     let path = format!("/agent/v1/sessions/{}/events", started.id);
     fixture.retry(async || agent.post(&path, event).await).await
 }

@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 
 use ensemble_livekit_double::{AgentPlan, Fault};
 use ensemble_testkit::*;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, ready};
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, Started, TIMEOUT};
 
-const ROUNDS: usize = 50;
+const ROUNDS: usize = 30;
 const STARTS: usize = 10;
-/// Rounds stop after this time, so that a slow machine does fewer of them.
+/// Rounds at once, each for a user of its own.
+const AT_ONCE: usize = 3;
+/// No round begins after this time, so that a slow machine does fewer of them.
 const TEST_TIME: Duration = Duration::from_secs(15);
 
 /// The session of a room, by the room's name.
@@ -32,14 +35,18 @@ struct Round {
 
 /// Ten starts at once for one pair, half of them at each of two replicas.
 async fn round(fixture: &Fixture, replicas: &[Api; 2], number: usize) -> Round {
-    let before: HashSet<String> = fixture.double.created_rooms().into_iter().collect();
-    let body = json!({ "userId": format!("user-{number}"), "sessionId": "session" });
+    let user = format!("user-{number}");
+    let body = json!({ "userId": user, "sessionId": "session" });
     let starts = (0..STARTS).map(|start| replicas[start % 2].post("/v1/voice/session/start", &body));
     let answers = join_all(starts).await;
     let accepted: HashSet<String> =
         answers.iter().filter(|answer| answer.status == 200).map(|answer| Started::of(answer).id).collect();
 
-    let created = fixture.double.created_rooms().into_iter().filter(|room| !before.contains(room));
+    let is_of_user = |room: &String| {
+        let metadata = fixture.double.dispatch_metadata(room);
+        metadata.is_some_and(|text| serde_json::from_str::<Value>(&text).unwrap()["userId"] == user)
+    };
+    let created = fixture.double.created_rooms().into_iter().filter(is_of_user);
     let sessions: Vec<String> = created.map(|room| session_of(&room)).collect();
     let mut open = Vec::new();
     eventually(TIMEOUT, async || {
@@ -83,17 +90,16 @@ fn of_ten_starts_at_two_replicas_one_accepted_start_stays() {
         // Some rooms are created and their starts fail, so that their agents' webhooks arrive for a refused start.
         fixture.double.fail_randomly(0.3, vec![Fault::EffectWithoutAnswer(Duration::from_millis(400))], 7);
         let begun = Instant::now();
-        let mut rounds = Vec::new();
-        while rounds.len() < ROUNDS && begun.elapsed() < TEST_TIME {
-            rounds.push(round(&fixture, &replicas, rounds.len()).await);
-        }
+        let numbers = stream::iter(0..ROUNDS).take_while(|_| ready(begun.elapsed() < TEST_TIME));
+        let rounds = numbers.map(|number| round(&fixture, &replicas, number)).buffer_unordered(AT_ONCE);
+        let rounds: Vec<Round> = rounds.collect().await;
         fixture.double.clear_faults();
-        for (number, round) in rounds.iter().enumerate() {
+        for round in &rounds {
             for id in &round.others {
-                assert!(!is_open(&fixture.status(id).await), "round {number}: {id} came back");
+                assert!(!is_open(&fixture.status(id).await), "{id} came back");
             }
             if !round.winner.is_empty() {
-                assert!(is_open(&fixture.status(&round.winner).await), "round {number}: the winner was ended");
+                assert!(is_open(&fixture.status(&round.winner).await), "the winner {} was ended", round.winner);
                 fixture.stop(&round.winner).await;
             }
         }

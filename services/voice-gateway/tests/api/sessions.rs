@@ -62,9 +62,14 @@ on_both_databases! {
     }
 
     async fn the_token_does_not_outlive_a_session_that_was_slow_to_start(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "30000")]).await;
-        fixture.double.fail_next("CreateRoom", Fault::Slow(Duration::from_secs(3)), 1);
-        let started = fixture.start("user-1", "session-1").await;
+        let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "60000"), ("VOICE_CREATE_GIVE_UP_MS", "600000")]).await;
+        fixture.double.fail_next("CreateRoom", Fault::Held, 1);
+        let is_slow = async {
+            eventually(TIMEOUT, async || fixture.double.calls("CreateRoom") == 1).await;
+            fixture.pass(Duration::from_secs(60)).await;
+            fixture.double.release();
+        };
+        let (started, ()) = tokio::join!(fixture.start("user-1", "session-1"), is_slow);
         let claims = TokenVerifier::with_api_key(API_KEY, API_SECRET).verify(&started.token).unwrap();
         let expires_at: ensemble_types::time::Timestamp = started.body["expiresAt"].as_str().unwrap().parse().unwrap();
         assert!(i64::try_from(claims.exp).unwrap() <= expires_at.unix_seconds() + 1);
@@ -176,7 +181,7 @@ on_both_databases! {
     }
 
     async fn a_person_may_reconnect(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_DEPARTURE_TIMEOUT_SECONDS", "2")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_DEPARTURE_TIMEOUT_SECONDS", "600")]).await;
         let talk = fixture.talking("user-1", "session-1").await;
         fixture.double.leave(&talk.room, &talk.identity, Leave::Lost);
         let away = |status: &serde_json::Value| {
@@ -187,19 +192,23 @@ on_both_databases! {
         fixture.double.join(&talk.token).unwrap();
         fixture.status_becomes(&talk.id, |status| !away(status)).await;
         fixture.double.leave(&talk.room, &talk.identity, Leave::Lost);
+        fixture.status_becomes(&talk.id, away).await;
+        fixture.pass(Duration::from_secs(600)).await;
         fixture.ends(&talk.id, "stopped", "left").await;
     }
 
     async fn a_session_without_its_person_ends(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_EMPTY_TIMEOUT_SECONDS", "1")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_EMPTY_TIMEOUT_SECONDS", "600")]).await;
         let started = fixture.start("user-1", "session-1").await;
+        fixture.pass(Duration::from_secs(600)).await;
         fixture.ends(&started.id, "stopped", "room_finished").await;
         fixture.room_goes(&started.room).await;
     }
 
     async fn every_session_expires(on: Backend) {
-        let fixture = Fixture::with(on, &[("VOICE_MAX_SESSION_SECONDS", "6")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_MAX_SESSION_SECONDS", "600")]).await;
         let talk = fixture.talking("user-1", "session-1").await;
+        fixture.pass(Duration::from_secs(600)).await;
         fixture.ends(&talk.id, "stopped", "expired").await;
         fixture.room_goes(&talk.room).await;
     }
