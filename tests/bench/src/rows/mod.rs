@@ -6,6 +6,7 @@ mod held;
 mod history;
 mod hostile_memory;
 mod idle;
+mod large_runs;
 pub(crate) mod live_agent;
 mod live_host;
 mod live_latency;
@@ -44,6 +45,8 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "idle-streams", measure: held::idle_streams },
     Row { name: "runs", measure: runs::throughput },
     Row { name: "run-shapes", measure: runs::shapes },
+    Row { name: "large-runs", measure: large_runs::changes },
+    Row { name: "large-runs-memory", measure: large_runs::memory },
     Row { name: "run-latency", measure: run_latency::latency },
     Row { name: "live-agent", measure: live_agent::live },
     Row { name: "live-latency", measure: live_latency::latency },

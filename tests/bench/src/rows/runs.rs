@@ -16,25 +16,32 @@ use crate::table::{Report, Target};
 const RUNNERS: usize = 8;
 const RUNS: usize = 10;
 const TASKS_OF_EACH: usize = 500;
+/// Of an account with many runs.
+const MANY_RUNS: usize = 1_000;
+const TASKS_OF_MANY: usize = 20;
 /// The largest allowed run.
-const LARGE: usize = 10_000;
+pub(super) const LARGE: usize = 10_000;
 
 /// An orchestrator behind an edge, a user and a machine.
 pub(super) struct RunFixture {
     pub(super) http: reqwest::Client,
     /// The address of the orchestrator. `edge` is that of the edge.
-    direct: String,
+    pub(super) direct: String,
     pub(super) edge: String,
     pub(super) user: String,
     pub(super) machine: String,
-    _services: [Service; 2],
+    pub(super) orchestrator: Service,
+    /// The URL of its database.
+    pub(super) database: String,
+    _edge: Service,
 }
 
 pub(super) fn prepare(machine: &Machine, fixture: &Fixture<'_>) -> Result<RunFixture> {
+    let database = machine.database("bench_runs")?;
     let orchestrator = machine.service(
         "orchestrator",
         &[
-            ("DATABASE_URL", &machine.database("bench_runs")?),
+            ("DATABASE_URL", &database),
             ("IDENTITY_RPC_URL", &fixture.identity.internal),
             ("MACHINE_REGISTRY_RPC_URL", &fixture.registry.internal),
         ],
@@ -60,7 +67,9 @@ pub(super) fn prepare(machine: &Machine, fixture: &Fixture<'_>) -> Result<RunFix
         edge: edge.public.clone(),
         user: fixture.token.clone(),
         machine: made.get("token").and_then(Value::as_str).context("no machine token")?.to_owned(),
-        _services: [orchestrator, edge],
+        orchestrator,
+        database,
+        _edge: edge,
     })
 }
 
@@ -86,7 +95,7 @@ pub(crate) fn throughput(machine: &Machine, options: &Options, report: &mut Repo
     let runs = Arc::new(prepare(machine, &fixture)?);
     let mut rate = Rounds::default();
     for _ in 0..options.rounds {
-        rate.push(machine.runtime.block_on(one_round(&runs))?);
+        rate.push(machine.runtime.block_on(one_round(&runs, RUNS, TASKS_OF_EACH))?);
     }
     report.alone(
         "runs: tasks through lease → finish, 8 runners that do nothing",
@@ -94,18 +103,21 @@ pub(crate) fn throughput(machine: &Machine, options: &Options, report: &mut Repo
         rate,
         Target::AtLeast(1000.0),
     );
+    let mut many = Rounds::default();
+    many.push(machine.runtime.block_on(one_round(&runs, MANY_RUNS, TASKS_OF_MANY))?);
+    report.alone("runs: the same among 1,000 runs of 20 tasks", "tasks/s", many, Target::None);
     Ok(())
 }
 
-async fn one_round(runs: &Arc<RunFixture>) -> Result<f64> {
+async fn one_round(runs: &Arc<RunFixture>, count: usize, of_each: usize) -> Result<f64> {
     let task = json!({ "prompt": "x", "provider": "claude", "dependsOn": [] });
-    let run = json!({ "tasks": vec![task; TASKS_OF_EACH], "maxConcurrency": 64, "spread": true });
-    for _ in 0..RUNS {
+    let run = json!({ "tasks": vec![task; of_each], "maxConcurrency": 64, "spread": true });
+    for _ in 0..count {
         call(&runs.http, format!("{}/v1/orchestrator/runs", runs.direct), &runs.user, &run).await?;
     }
     let started = Instant::now();
-    work(runs, RUNS * TASKS_OF_EACH, Duration::from_secs(120)).await?;
-    Ok(per_second(RUNS * TASKS_OF_EACH, started))
+    work(runs, count * of_each, Duration::from_secs(300)).await?;
+    Ok(per_second(count * of_each, started))
 }
 
 fn per_second(tasks: usize, since: Instant) -> f64 {
@@ -129,11 +141,11 @@ pub(crate) fn shapes(machine: &Machine, _: &Options, report: &mut Report) -> Res
     Ok(())
 }
 
-fn chain(at: usize) -> Vec<usize> {
+pub(super) fn chain(at: usize) -> Vec<usize> {
     at.checked_sub(1).into_iter().collect()
 }
 
-fn fan_out(at: usize) -> Vec<usize> {
+pub(super) fn fan_out(at: usize) -> Vec<usize> {
     if at == 0 { Vec::new() } else { vec![0] }
 }
 
@@ -164,6 +176,18 @@ fn random(at: usize) -> Vec<usize> {
 }
 
 async fn one_shape(runs: &Arc<RunFixture>, targets: fn(usize) -> Vec<usize>) -> Result<f64> {
+    let run = submit_large(runs, targets).await?;
+    let started = Instant::now();
+    work(runs, LARGE, Duration::from_secs(600)).await?;
+    let rate = per_second(LARGE, started);
+    let read = call(&runs.http, format!("{run}/pend"), &runs.user, &json!({ "waitFor": "terminal" })).await?;
+    let completed = read.pointer("/run/summary/completed").and_then(Value::as_u64);
+    ensure!(completed == Some(10_000), "the run ended as {read}");
+    Ok(rate)
+}
+
+/// Submits a run of the largest size. Returns its address.
+pub(super) async fn submit_large(runs: &RunFixture, targets: fn(usize) -> Vec<usize>) -> Result<String> {
     let task = |at| {
         let names: Vec<String> = targets(at).iter().map(usize::to_string).collect();
         json!({ "prompt": "x", "provider": "claude", "dependsOn": names })
@@ -171,14 +195,7 @@ async fn one_shape(runs: &Arc<RunFixture>, targets: fn(usize) -> Vec<usize>) -> 
     let run = json!({ "tasks": (0..LARGE).map(task).collect::<Vec<_>>(), "maxConcurrency": 64 });
     let url = format!("{}/v1/orchestrator/runs", runs.direct);
     let made = call(&runs.http, url.clone(), &runs.user, &run).await?;
-    let id = made.get("id").and_then(Value::as_str).context("no id")?;
-    let started = Instant::now();
-    work(runs, LARGE, Duration::from_secs(600)).await?;
-    let rate = per_second(LARGE, started);
-    let read = call(&runs.http, format!("{url}/{id}/pend"), &runs.user, &json!({ "waitFor": "terminal" })).await?;
-    let completed = read.pointer("/run/summary/completed").and_then(Value::as_u64);
-    ensure!(completed == Some(10_000), "the run ended as {read}");
-    Ok(rate)
+    Ok(format!("{url}/{}", made.get("id").and_then(Value::as_str).context("no id")?))
 }
 
 /// Takes and finishes this many tasks.
