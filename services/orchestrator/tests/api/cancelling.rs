@@ -75,7 +75,11 @@ on_both_databases! {
     }
 
     async fn a_cancelled_run_ends_without_its_machines(on: Backend) {
-        let vars = [("ORCHESTRATOR_LEASE_MS", "1000"), ("ORCHESTRATOR_SWEEP_MS", "100")];
+        let vars = [
+            ("ORCHESTRATOR_LEASE_MS", "1000"),
+            ("ORCHESTRATOR_FIRST_BEAT_MS", "1000"),
+            ("ORCHESTRATOR_SWEEP_MS", "100"),
+        ];
         let fixture = Fixture::with(on, &vars).await;
         let run = fixture.submit(json!([task("a"), task("b")])).await;
         let runner = fixture.runner();

@@ -91,27 +91,19 @@ fn assert_same_cost(one: Spent, other: Spent) {
 }
 
 #[test]
-fn a_task_of_a_large_run_costs_as_much_as_one_of_a_small_run() {
+fn a_task_costs_as_much_in_a_large_run_and_among_many_runs_as_in_a_small_one() {
     run(async {
         let counting = Counting::start().await;
         let small = cost(&counting, "small", 1, 100).await;
-        let large = cost(&counting, "large", 1, 3_000).await;
+        let large = cost(&counting, "large", 1, 1_000).await;
         assert_same_cost(small, large);
+        let many = cost(&counting, "many", 100, 20).await;
+        assert_same_cost(small, many);
         // Lease: look for waits, for work and for orders, begin, lock, find, write the task, the run and the lease, read, read what
         // was signed, commit. Finish: begin, lock, write the
         // lease and the task, find and write the dependents, write the run, commit. Two notifications, and some statements
         // of the timers.
         assert!(large.statements / 80 <= 23, "{large:?}");
-    });
-}
-
-#[test]
-fn a_task_costs_as_much_among_a_thousand_runs_as_among_ten() {
-    run(async {
-        let counting = Counting::start().await;
-        let few = cost(&counting, "few", 10, 20).await;
-        let many = cost(&counting, "many", 1_000, 20).await;
-        assert_same_cost(few, many);
     });
 }
 
@@ -127,7 +119,7 @@ fn an_idle_service_leaves_its_database_alone() {
         let counting = Counting::start().await;
         let fixture = counting.fixture("idle").await;
         // Active runs for a provider that no runner has. Half of them belong to the account whose runners wait.
-        for at in 0..1_000 {
+        for at in 0..100 {
             let owner = if at % 2 == 0 { fixture.api.clone() } else { fixture.other_account() };
             let tasks = vec![json!({ "prompt": "x", "provider": "gemini" })];
             owner.post(RUNS, &json!({ "tasks": tasks })).await.expect(201);
@@ -157,7 +149,7 @@ fn an_idle_service_leaves_its_database_alone() {
         pass(Duration::from_secs(15)).await;
         let (after, took) = (counting.spent("idle").await, began.elapsed());
         let rate = (after.statements - before.statements) as f64 / took.as_secs_f64();
-        println!("idle with 1,000 active runs and 100 waiting runners: {rate:.2} statements a second");
+        println!("idle with 100 active runs and 100 waiting runners: {rate:.2} statements a second");
         assert!(rate < 5.0, "{rate} statements a second");
         for task in waiting {
             task.abort();

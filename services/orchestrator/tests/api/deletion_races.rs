@@ -99,7 +99,9 @@ on_both_databases! {
     async fn no_lease_outlives_the_deletion_of_its_machine(on: Backend) {
         let fixture = Fixture::new(on).await;
         let other = fixture.runner();
-        for _ in 0..60 {
+        // Transactions overlap most with two replicas, whose test below has the most rounds. On SQLite they never do.
+        let rounds = if on == Backend::Postgres { 20 } else { 8 };
+        for _ in 0..rounds {
             round(&fixture, &[fixture.service().public_url()], &other).await;
         }
     }
