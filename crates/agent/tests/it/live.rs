@@ -170,6 +170,7 @@ impl Place {
                 std::fs::write(home.join(".gemini/settings.json"), settings.to_string()).unwrap();
             }
             Kind::Opencode | Kind::Acp => {
+                ensemble_model_stand_in::opencode_has_its_packages(home).unwrap();
                 let models = json!({"stub-model": {"name": "stub", "limit": {"context": 100_000, "output": 8_000}}});
                 let options = json!({"baseURL": format!("{url}/v1"), "apiKey": "stand-in"});
                 let provider = json!({"stub": {"npm": "@ai-sdk/anthropic", "options": options, "models": models}});
@@ -186,8 +187,7 @@ impl Place {
 impl Drop for Place {
     /// Keeps the wire of a story that went well, when that is wanted.
     fn drop(&mut self) {
-        let is_wanted = std::env::vars().any(|(name, _)| name == "RECORD_WIRES");
-        if std::thread::panicking() || !is_wanted || self.entries.is_empty() {
+        if std::thread::panicking() || !is_recorded() || self.entries.is_empty() {
             return;
         }
         let path = wire::folder().join(self.folder).join(format!("{}.jsonl", self.case));
@@ -198,7 +198,25 @@ impl Drop for Place {
     }
 }
 
+/// Whether the wires are written anew.
+pub(crate) fn is_recorded() -> bool {
+    std::env::vars().any(|(name, _)| name == "RECORD_WIRES")
+}
+
 impl Live<'_> {
+    pub(crate) fn kind(&self) -> Kind {
+        self.place.kind
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.place.file(name)
+    }
+
+    /// What has happened so far is of no interest any more.
+    pub(crate) fn forget(&mut self) {
+        self.events.drain(..std::mem::take(&mut self.seen));
+    }
+
     pub(crate) fn prompt(&mut self, text: &str) {
         self.send(text, false);
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ensemble_agent::{Driver, Event, Line, driver};
 use serde_json::Value;
 
+use crate::live::is_recorded;
 use crate::summary;
 use crate::wire::{self, Entry};
 
@@ -61,7 +62,7 @@ fn each_recorded_wire_gives_the_events_that_are_expected() {
     for path in wires {
         let expected = std::fs::read_to_string(path.with_extension("events")).unwrap_or_default();
         let found = summaries(&path);
-        if std::env::vars().any(|(name, _)| name == "RECORD_WIRES") {
+        if is_recorded() {
             std::fs::write(path.with_extension("events"), &found).unwrap();
         } else if found != expected {
             wrong.push(format!("{}:\n--- expected\n{expected}--- found\n{found}", path.display()));

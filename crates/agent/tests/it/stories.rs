@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_agent::{Command, Event, Kind, Permission, Reply};
 use ensemble_transcript::words::{ErrorCode, Mode, OptionKind, StopReason, ToolStatus};
 
-use crate::live::{Live, Place};
+use crate::live::{Live, Place, is_recorded};
 
 macro_rules! each_agent {
     ($($test:ident),* $(,)?) => {
@@ -14,7 +14,7 @@ macro_rules! each_agent {
             $(
                 #[test]
                 fn $test() {
-                    super::$test(super::Place::newest_claude(stringify!($test)));
+                    super::$test(super::Place::newest_claude);
                 }
             )*
         }
@@ -25,24 +25,45 @@ macro_rules! each_agent {
     (@ $test:ident $kind:ident) => {
         #[test]
         fn $test() {
-            super::$test(super::Place::new(super::Kind::$kind, stringify!($test)));
+            super::$test(|case| super::Place::new(super::Kind::$kind, case));
         }
     };
 }
 
-each_agent!(
-    says_a_text,
-    does_what_is_allowed,
-    does_not_do_what_is_refused,
-    is_interrupted,
-    shows_a_change_of_a_file,
-    says_that_nobody_is_signed_in,
-    says_that_the_limit_is_reached,
-    goes_on_after_a_kill,
-);
+each_agent!(does_its_work, says_what_its_model_refuses, goes_on_after_a_kill);
 
-fn says_a_text(mut place: Place) {
-    let mut live = place.begin(place.start(Mode::Ask));
+/// A part of a story, with the name of its record.
+type Step = (&'static str, fn(&mut Live<'_>));
+
+/// One process does all steps, because agents need seconds to start. What is recorded has a process for each.
+fn told(steps: &[Step], place: impl Fn(&'static str) -> Place, mut end: impl FnMut(Live<'_>)) {
+    let at_once = if is_recorded() { 1 } else { steps.len() };
+    for some in steps.chunks(at_once) {
+        let mut place = place(some[0].0);
+        let mut live = place.begin(place.start(Mode::Ask));
+        for (_, step) in some {
+            live.forget();
+            step(&mut live);
+        }
+        end(live);
+    }
+}
+
+fn does_its_work(place: impl Fn(&'static str) -> Place) {
+    let steps: [Step; 5] = [
+        ("says_a_text", says_a_text),
+        ("does_what_is_allowed", does_what_is_allowed),
+        ("does_not_do_what_is_refused", does_not_do_what_is_refused),
+        ("shows_a_change_of_a_file", shows_a_change_of_a_file),
+        ("is_interrupted", is_interrupted),
+    ];
+    told(&steps, place, |live| {
+        let events = live.stop();
+        assert_eq!(failures(&events), [] as [&ErrorCode; 0], "{events:#?}");
+    });
+}
+
+fn says_a_text(live: &mut Live<'_>) {
     live.prompt("Say it. [[split]] [[say Grüße 😀, all is well]]");
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
     assert_eq!(said(&live.events), "Grüße 😀, all is well");
@@ -55,45 +76,40 @@ fn says_a_text(mut place: Place) {
         })
         .collect();
     assert_eq!(grown, "Grüße 😀, all is well");
-    let events = live.stop();
-    assert!(!events.iter().any(|event| matches!(event, Event::Failure { .. })), "{events:#?}");
+    assert_eq!(failures(&live.events), [] as [&ErrorCode; 0], "{:#?}", live.events);
 }
 
-fn does_what_is_allowed(mut place: Place) {
-    let made = place.file("made");
-    let mut live = place.begin(place.start(Mode::Ask));
+fn does_what_is_allowed(live: &mut Live<'_>) {
+    let made = live.file("made");
     live.prompt("[[run touch made]]");
-    let asked = permission(&mut live);
+    let asked = permission(live);
     assert!(asked.detail.contains("touch made"), "{asked:#?}");
     assert!(!made.exists(), "it waits for the answer");
     live.choose(&asked.request, option(&asked, &OptionKind::AllowOnce));
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
     assert!(made.exists());
     assert_eq!(statuses(&live.events).last(), Some(&ToolStatus::Completed));
-    live.stop();
+    assert_eq!(failures(&live.events), [] as [&ErrorCode; 0], "{:#?}", live.events);
 }
 
-fn does_not_do_what_is_refused(mut place: Place) {
-    let made = place.file("made");
-    let mut live = place.begin(place.start(Mode::Ask));
-    live.prompt("[[run touch made]]");
-    let asked = permission(&mut live);
+fn does_not_do_what_is_refused(live: &mut Live<'_>) {
+    let refused = live.file("refused");
+    live.prompt("[[run touch refused]]");
+    let asked = permission(live);
     live.choose(&asked.request, option(&asked, &OptionKind::RejectOnce));
     live.turn_ends();
-    assert!(!made.exists());
+    assert!(!refused.exists());
     assert_eq!(statuses(&live.events).last(), Some(&ToolStatus::Failed));
-    live.stop();
 }
 
-fn is_interrupted(mut place: Place) {
-    let mut live = place.begin(place.start(Mode::Ask));
+fn is_interrupted(live: &mut Live<'_>) {
     live.prompt("[[hang]]");
     live.until("a text", |event| matches!(event, Event::Delta { .. }));
     live.command(Command::Interrupt);
     assert_eq!(stop(&live.turn_ends()), &StopReason::Cancelled);
     // An open request is closed by it, and the next prompt is taken.
-    live.prompt("[[run touch made]]");
-    let asked = permission(&mut live);
+    live.prompt("[[run touch never]]");
+    let asked = permission(live);
     live.command(Command::Interrupt);
     live.until(
         "the end of the request",
@@ -103,20 +119,18 @@ fn is_interrupted(mut place: Place) {
     live.prompt("[[say still here]]");
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
     assert!(said(&live.events).ends_with("still here"), "{:#?}", live.events);
-    live.stop();
 }
 
-fn shows_a_change_of_a_file(mut place: Place) {
-    let path = place.file("a.txt");
-    let tool = match place.kind {
+fn shows_a_change_of_a_file(live: &mut Live<'_>) {
+    let path = live.file("a.txt");
+    let tool = match live.kind() {
         Kind::Claude => format!(r#"Write {{"file_path":"{}","content":"one\n"}}"#, path.display()),
         Kind::Codex => r#"apply_patch "*** Begin Patch\n*** Add File: a.txt\n+one\n*** End Patch""#.to_owned(),
         Kind::Gemini => format!(r#"write_file {{"file_path":"{}","content":"one\n"}}"#, path.display()),
         _ => format!(r#"write {{"filePath":"{}","content":"one\n"}}"#, path.display()),
     };
-    let mut live = place.begin(place.start(Mode::Ask));
     live.prompt(&format!("[[tool {tool}]]"));
-    let asked = permission(&mut live);
+    let asked = permission(live);
     assert!(asked.detail.contains("a.txt") && asked.detail.contains("one"), "{asked:#?}");
     live.choose(&asked.request, option(&asked, &OptionKind::AllowOnce));
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
@@ -129,33 +143,36 @@ fn shows_a_change_of_a_file(mut place: Place) {
             _ => false,
         });
     assert!(has_diff, "{:#?}", live.events);
-    live.stop();
 }
 
-fn says_that_nobody_is_signed_in(mut place: Place) {
-    let kind = place.kind;
-    let mut live = place.begin(place.start(Mode::Ask));
+fn says_what_its_model_refuses(place: impl Fn(&'static str) -> Place) {
+    let steps: [Step; 2] = [
+        ("says_that_nobody_is_signed_in", says_that_nobody_is_signed_in),
+        ("says_that_the_limit_is_reached", says_that_the_limit_is_reached),
+    ];
+    told(&steps, place, |live| drop(live.kill()));
+}
+
+fn says_that_nobody_is_signed_in(live: &mut Live<'_>) {
     live.prompt("[[fail 401]]");
     assert_eq!(stop(&live.turn_ends()), &StopReason::Error);
     // opencode passes on the text of the answer, and not its status.
-    let code = if kind == Kind::Opencode { ErrorCode::Unknown } else { ErrorCode::Login };
+    let code = if live.kind() == Kind::Opencode { ErrorCode::Unknown } else { ErrorCode::Login };
     assert_eq!(failures(&live.events), [&code], "{:#?}", live.events);
-    live.kill();
 }
 
-fn says_that_the_limit_is_reached(mut place: Place) {
+fn says_that_the_limit_is_reached(live: &mut Live<'_>) {
     // opencode tries again for more than half a minute and says nothing.
-    if place.kind == Kind::Opencode {
+    if live.kind() == Kind::Opencode {
         return;
     }
-    let mut live = place.begin(place.start(Mode::Ask));
     live.prompt("[[limit 7200]]");
     assert_eq!(stop(&live.turn_ends()), &StopReason::Limit);
     assert_eq!(failures(&live.events), [&ErrorCode::Quota], "{:#?}", live.events);
-    live.kill();
 }
 
-fn goes_on_after_a_kill(mut place: Place) {
+fn goes_on_after_a_kill(place: impl Fn(&'static str) -> Place) {
+    let mut place = place("goes_on_after_a_kill");
     let kind = place.kind;
     let start = place.start(Mode::Ask);
     let mut live = place.begin(start.clone());
@@ -181,14 +198,14 @@ fn goes_on_after_a_kill(mut place: Place) {
     );
 
     let again = ensemble_agent::Start { resume: session, ..start };
-    if place.kind == Kind::Gemini {
-        // It does not find a session that was made over ACP.
-        let mut live = place.spawn(again);
-        live.until("that it cannot resume", |event| matches!(event, Event::ResumeFailed(_)));
+    let mut live = place.spawn(again);
+    let opened = live.until("ready", |event| matches!(event, Event::Ready { .. } | Event::ResumeFailed(_)));
+    // gemini may not have written down a conversation that was made over ACP, and then says that it does not find it.
+    if matches!(opened, Event::ResumeFailed(_)) {
+        assert_eq!(kind, Kind::Gemini);
         live.kill();
         return;
     }
-    let mut live = place.begin(again);
     live.prompt("Which word was it? [[say plum]]");
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
     assert_eq!(said(&live.events), "plum", "what was said before is not said again");
