@@ -356,7 +356,8 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await tabs[5].evaluate(() => globalThis.hide(false));
     await ensemble(["prompt", session, "[[run touch tabs]]"]);
     await tabs[5].getByRole("region", { name: /The agent asks/ }).getByRole("button", { name: "Allow once" }).click();
-    await tabs[5].getByRole("log").getByText(/allowed by you/).last().waitFor();
+    // Others were allowed before it, so the log does not say that this one was.
+    await until(() => exists("tabs"), Boolean);
     checked();
   });
 
