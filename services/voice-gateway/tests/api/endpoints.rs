@@ -24,6 +24,17 @@ async fn telling(on: Backend, receiver: &Receiver, endpoints: &[(&str, &str)], m
     Fixture::with(on, &[&ours, more].concat()).await
 }
 
+/// More than are sent to one endpoint at once.
+async fn ten_sessions(fixture: &Fixture) -> Vec<String> {
+    let mut ids = Vec::new();
+    for number in 0..10 {
+        let started = fixture.start(&format!("user-{number}"), "session-1").await;
+        fixture.stop(&started.id).await;
+        ids.push(started.id);
+    }
+    ids
+}
+
 fn kinds(told: &[Value]) -> Vec<&str> {
     let mut kinds: Vec<&str> = told.iter().map(|one| one["type"].as_str().unwrap()).collect();
     // They may come in another order than they happened.
@@ -116,19 +127,18 @@ on_both_databases! {
         );
         let trusted = format!("{},{closed}", receiver.origin);
         let more = [("VOICE_WEBHOOKS", text.as_str()), ("VOICE_WEBHOOK_TRUSTED_ORIGINS", &trusted), ("VOICE_WEBHOOK_TIMEOUT_MS", "600000")];
+        let begun = Instant::now();
+        ten_sessions(&Fixture::new(on).await).await;
+        let without = begun.elapsed();
         let fixture = telling(on, &receiver, &[], &more).await;
-        // More than are sent to one endpoint at once.
-        let (mut ids, begun) = (Vec::new(), Instant::now());
-        for number in 0..10 {
-            let started = fixture.start(&format!("user-{number}"), "session-1").await;
-            fixture.stop(&started.id).await;
-            ids.push(started.id);
-        }
+        let begun = Instant::now();
+        let ids = ten_sessions(&fixture).await;
         for path in ["/good", "/endless"] {
             eventually(TIMEOUT, async || ids.iter().all(|id| receiver.told(path, id, OLD).len() == 2)).await;
         }
-        // Waits for a connection to the database that nobody gives back take far longer.
-        assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+        // Waits for a connection to the database that nobody gives back take far longer, also on a busy machine.
+        let (took, most) = (begun.elapsed(), Duration::from_secs(7).max(20 * without));
+        assert!(took < most, "{took:?}, and {without:?} without endpoints");
         assert!((1..=4).contains(&receiver.calls("/slow").len()), "it waits for the first ones");
     }
 
