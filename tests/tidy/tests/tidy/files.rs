@@ -67,7 +67,8 @@ fn targets_that_are_not_tested_hold_no_tests() {
                 let below = name.strip_prefix(folder);
                 name == start || (kind == "lib" && below.is_some_and(|path| path != "main.rs" && !path.starts_with("bin/")))
             };
-            for file in sources.iter().filter(|file| is_part(&file.name)) {
+            // A macro may write tests for other crates.
+            for file in sources.iter().filter(|file| is_part(&file.name) && !file.text.contains("macro_rules!")) {
                 checked += 1;
                 for word in ["#[cfg(test)]", "#[test]", "#[tokio::test"] {
                     assert!(!file.text.contains(word), "{}: {word} in a target with `test = false`", file.name);
