@@ -65,7 +65,8 @@ fn targets_that_are_not_tested_hold_no_tests() {
             let folder = start.trim_end_matches("lib.rs");
             let is_part = |name: &str| {
                 let below = name.strip_prefix(folder);
-                name == start || (kind == "lib" && below.is_some_and(|path| path != "main.rs" && !path.starts_with("bin/")))
+                name == start
+                    || (kind == "lib" && below.is_some_and(|path| path != "main.rs" && !path.starts_with("bin/")))
             };
             // A macro may write tests for other crates.
             for file in sources.iter().filter(|file| is_part(&file.name) && !file.text.contains("macro_rules!")) {
