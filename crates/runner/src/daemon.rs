@@ -6,9 +6,9 @@ use std::time::Duration;
 use ensemble_types::leases::{Lease, LeaseRequest, Leases, Order, OrderKind};
 use ensemble_types::runs::Provider;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::attempt::{self, Context, Held, Slot};
 use crate::backoff::Backoff;
@@ -22,6 +22,9 @@ use crate::server::{self, Server, ServerError};
 use crate::spool::Spool;
 use crate::wake;
 use crate::workplace::{Orders, Workplaces};
+
+/// How long an ending runner waits for a heartbeat that is on its way.
+const LAST_HEARTBEAT: Duration = Duration::from_secs(3);
 
 /// Why a runner could not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -109,8 +112,9 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
 
     let mut background = JoinSet::new();
     background.spawn(wake::watch(wake_ups));
-    background.spawn(presence::run(context.clone(), offers.clone(), slots.clone()));
     background.spawn(offers::keep(config.clone(), offered, context.signed_out.clone()));
+    let (beating, ending) = oneshot::channel();
+    let mut presence = tokio::spawn(presence::run(context.clone(), offers.clone(), slots.clone(), ending));
     let sessions = tokio::spawn(host::run(config.clone(), drain.clone(), hosts));
     let mut attempts = JoinSet::new();
     for record in unfinished {
@@ -128,8 +132,12 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     shut_down(&context, &slots, &mut attempts).await;
     // Turns of sessions have a grace of their own.
     let _ = sessions.await;
-    // No later heartbeat may say that the machine is online.
     background.shutdown().await;
+    // A heartbeat that the server takes after the sign-off would say that the machine is online.
+    drop(beating);
+    if timeout(LAST_HEARTBEAT, &mut presence).await.is_err() {
+        presence.abort();
+    }
     presence::sign_off(&context, &offers, &slots).await;
     ended
 }
@@ -273,7 +281,7 @@ async fn shut_down(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<
     // Handing back takes no longer than TERM and KILL.
     let _ = slots.acquire_many(context.config.capacity).await;
     let delivered = async { while attempts.join_next().await.is_some() {} };
-    if tokio::time::timeout(timing.deliver_grace, delivered).await.is_err() {
+    if timeout(timing.deliver_grace, delivered).await.is_err() {
         tracing::warn!(reports = attempts.len(), "Some reports are not delivered yet; the next start delivers them");
     }
     context.orders.finished(timing.deliver_grace).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ensemble_types::machines::Activity;
 use serde::Serialize;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::attempt::Context;
 use crate::backoff::Backoff;
@@ -36,8 +36,13 @@ struct OfferState<'a> {
     reason: Option<&'a str>,
 }
 
-/// Sends heartbeats until the task is dropped, also while the runner drains.
-pub(crate) async fn run(context: Context, mut offers: watch::Receiver<Vec<Offer>>, slots: Arc<Semaphore>) {
+/// Sends heartbeats until `ending` is closed, also while the runner drains. A heartbeat that is on its way is waited for.
+pub(crate) async fn run(
+    context: Context,
+    mut offers: watch::Receiver<Vec<Offer>>,
+    slots: Arc<Semaphore>,
+    mut ending: oneshot::Receiver<()>,
+) {
     let timing = context.config.timing;
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
@@ -67,6 +72,7 @@ pub(crate) async fn run(context: Context, mut offers: watch::Receiver<Vec<Offer>
         };
         let was_draining = context.drain.phase() > Phase::Serving;
         tokio::select! {
+            _ = &mut ending => return,
             () = tokio::time::sleep(pause) => {}
             () = wake::next(&mut woken) => {}
             // What people wait for is told at once.
