@@ -52,7 +52,7 @@ server = AgentServer(
     num_idle_processes=IDLE_PROCESSES,
     drain_timeout=int(os.environ.get("VOICE_AGENT_DRAIN_SECONDS") or 3600),
     load_fnc=jobs.load,
-    load_threshold=LOAD_MAX,
+    load_threshold=health.FULL,
     host="127.0.0.1",
     port=LIBRARY_PORT,
 )

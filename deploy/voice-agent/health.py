@@ -22,6 +22,8 @@ STUCK_SECONDS = 30.0
 FAILURES_MAX = 5
 # Samples of the processors' load, half a second each, that are averaged.
 SAMPLES = 5
+# LiveKit gives no conversation to a worker that says so much or more (its `target_load`, pkg/agent/config.go), so this means full.
+FULL = 0.7
 
 
 class Jobs:
@@ -38,18 +40,21 @@ class Jobs:
         self._processors: Processors | None = None
 
     def load(self, server: Any) -> float:
-        """The load for LiveKit. `load_max` is reached with the last conversation that is allowed."""
+        """The load for LiveKit: below `FULL` as long as one more is allowed, and 1 from the last one on."""
         self._running = len(server.active_jobs)
-        self._load = self._loaded()
+        used = self._used()
+        self._load = FULL * used if used < 1 else 1.0
         return self._load
 
-    def _loaded(self) -> float:
+    def _used(self) -> float:
+        """The share that is used of what is allowed. From 1 on it takes no more."""
+        conversations = self._running / self._most
         if self._load_max >= 1:
-            # All of the processors are allowed, and LiveKit sends nothing to a worker whose load is 1.
-            return self.share(self._running)
+            # All of the processors are allowed.
+            return conversations
         if self._processors is None:
             self._processors = Processors()
-        return max(self._processors.load(), self.share(self._running))
+        return max(self._processors.load() / self._load_max, conversations)
 
     def metrics(self, is_healthy: bool) -> str:
         """What autoscalers, alerts and dashboards read (Prometheus' text format)."""
@@ -57,16 +62,13 @@ class Jobs:
             ("voice_agent_jobs", "gauge", "Conversations.", self._running),
             ("voice_agent_jobs_max", "gauge", "Conversations that it takes at once.", self._most),
             ("voice_agent_load", "gauge", "The load that LiveKit is told.", self._load),
-            ("voice_agent_load_max", "gauge", "The load above which it takes no conversation.", self._load_max),
+            ("voice_agent_load_max", "gauge", "The load from which LiveKit gives it no conversation.", FULL),
             ("voice_agent_healthy", "gauge", "1: it is registered and takes conversations.", int(is_healthy)),
             ("voice_agent_jobs_started_total", "counter", "Conversations that it took.", self._started),
             ("voice_agent_jobs_failed_total", "counter", "Conversations that it took and that did not start.", self._failed),
         )
         lines = ("# HELP ensemble_{0} {2}\n# TYPE ensemble_{0} {1}\nensemble_{0} {3}\n".format(*one) for one in values)
         return "".join(lines)
-
-    def share(self, running: int) -> float:
-        return self._load_max * running / self._most
 
     async def take(self, request: Any) -> None:
         """Accepts a job, which returns when the job's process has it."""

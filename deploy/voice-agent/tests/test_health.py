@@ -8,7 +8,17 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from health import FAILURES_MAX, STUCK_SECONDS, Jobs  # noqa: E402
+from health import FAILURES_MAX, FULL, STUCK_SECONDS, Jobs  # noqa: E402
+
+
+def worker(most, load_max, processors):
+    jobs = Jobs(most, load_max)
+    jobs._processors = SimpleNamespace(load=lambda: processors)
+    return jobs
+
+
+def loaded(jobs, running):
+    return jobs.load(SimpleNamespace(active_jobs=[None] * running))
 
 
 class Request:
@@ -34,22 +44,31 @@ class TestJobs(unittest.IsolatedAsyncioTestCase):
         self.now = 0.0
         self.jobs = Jobs(8, 0.7, clock=lambda: self.now)
 
-    def test_the_last_conversation_reaches_the_limit_of_the_load(self):
-        self.assertEqual((self.jobs.share(0), self.jobs.share(8)), (0.0, 0.7))
-        self.assertLess(self.jobs.share(7), 0.7)
+    def test_livekit_gives_every_conversation_that_is_allowed_and_no_more(self):
+        for load_max in (0.3, 0.7, 0.9, 1.0):
+            for most in (1, 3, 4, 8, 100):
+                jobs = worker(most, load_max, processors=0.0)
+                loads = [loaded(jobs, running) for running in range(most + 1)]
+                # LiveKit's rule: pkg/service/agentservice.go compares with `target_load`.
+                self.assertTrue(all(load < 0.7 for load in loads[:-1]), (load_max, most, loads))
+                self.assertGreaterEqual(loads[-1], 0.7)
+
+    def test_processors_above_their_share_refuse_a_conversation(self):
+        for processors, load_max, is_full in [(0.69, 0.7, False), (0.7, 0.7, True), (0.85, 0.9, False), (0.91, 0.9, True), (0.31, 0.3, True)]:
+            self.assertEqual(loaded(worker(8, load_max, processors), 1) >= FULL, is_full, (processors, load_max))
 
     def test_where_all_of_the_processors_are_allowed_only_conversations_count(self):
-        jobs = Jobs(4, 1.0)
-        self.assertEqual([jobs.load(SimpleNamespace(active_jobs=[None] * running)) for running in (0, 2, 4)], [0.0, 0.5, 1.0])
+        jobs = worker(4, 1.0, processors=1.0)
+        self.assertEqual([loaded(jobs, running) for running in (0, 2, 4)], [0.0, FULL / 2, 1.0])
 
     async def test_conversations_load_and_failures_are_metrics(self):
         jobs = Jobs(4, 1.0)
-        jobs.load(SimpleNamespace(active_jobs=[None] * 3))
+        loaded(jobs, 2)
         await jobs.take(Request("a", works))
         with self.assertRaises(RuntimeError):
             await jobs.take(Request("b", fails))
         written = jobs.metrics(is_healthy=True).splitlines()
-        for line in ("jobs 3", "jobs_max 4", "load 0.75", "load_max 1.0", "healthy 1", "jobs_started_total 1", "jobs_failed_total 1"):
+        for line in ("jobs 2", "jobs_max 4", "load 0.35", "load_max 0.7", "healthy 1", "jobs_started_total 1", "jobs_failed_total 1"):
             self.assertIn(f"ensemble_voice_agent_{line}", written)
         self.assertIn("ensemble_voice_agent_healthy 0", jobs.metrics(is_healthy=False).splitlines())
 
