@@ -23,6 +23,7 @@ class Echo:
     def __init__(self, room: rtc.Room, job: dict[str, Any]) -> None:
         self._room, self._human, self._job = room, job.get("humanIdentity", ""), job
         self._tasks: set[asyncio.Task[None]] = set()
+        self._hearing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self._source = rtc.AudioSource(SAMPLE_RATE, 1)
@@ -42,14 +43,18 @@ class Echo:
         for frame in tones():
             await self._source.capture_frame(frame)
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _listen(self, track: rtc.Track) -> None:
         if track.kind == rtc.TrackKind.KIND_AUDIO:
-            self._keep(self._give_back(track))
+            # The newest one only, because a person can publish any number of them.
+            if self._hearing is not None:
+                self._hearing.cancel()
+            self._hearing = self._keep(self._give_back(track))
 
     async def _give_back(self, track: rtc.Track) -> None:
         async for event in rtc.AudioStream(track, sample_rate=SAMPLE_RATE, num_channels=1):
