@@ -43,11 +43,11 @@ class Gateway:
                 async with self._http.post(
                     self._events, json=event, headers=self._headers, allow_redirects=False
                 ) as answer:
-                    if answer.status < 500:
+                    if not is_passing(answer.status):
                         return
             except (aiohttp.ClientError, asyncio.TimeoutError):
                 pass
-            await asyncio.sleep(min(0.2 * 2**attempt, 5))
+            await asyncio.sleep(pause(attempt))
         log.warning("the gateway did not take an event of type %s", event["type"])
 
     async def keep_alive(self) -> None:
@@ -91,12 +91,12 @@ class Gateway:
             except (aiohttp.ClientError, asyncio.TimeoutError):
                 if attempt + 1 == attempts:
                     raise
-                await asyncio.sleep(min(0.2 * 2**attempt, 5))
+                await asyncio.sleep(pause(attempt))
         raise AssertionError("unreachable")
 
     async def _get(self, url: str, limit: int, version: int) -> tuple[bytes, int]:
         async with self._http.get(url, headers=self._headers, allow_redirects=False) as answer:
-            if answer.status >= 500:
+            if is_passing(answer.status):
                 answer.raise_for_status()
             if answer.status != 200:
                 raise Refused(f"the gateway answered with status {answer.status}")
@@ -109,6 +109,15 @@ class Gateway:
                 if len(body) > most:
                     raise Refused("it is longer than it was announced")
             return bytes(body), stored
+
+
+def is_passing(status: int) -> bool:
+    """The gateway is away, or was called too often (it asks for a second)."""
+    return status >= 500 or status == 429
+
+
+def pause(attempt: int) -> float:
+    return min(0.2 * 2**attempt, 5)
 
 
 def seconds(value: object) -> float:

@@ -23,6 +23,8 @@ CONTEXT = "/agent/v1/sessions/one/context"
 class TestGateway(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.asked, self.body, self.version, self.status = [], b"{}", 1, 200
+        # Calls that are answered with 429 first.
+        self.limited = 0
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.answer)
         self.runner = web.AppRunner(app)
@@ -41,6 +43,9 @@ class TestGateway(unittest.IsolatedAsyncioTestCase):
 
     async def answer(self, request):
         self.asked.append((request.path, request.headers.get("Authorization")))
+        if self.limited:
+            self.limited -= 1
+            return web.Response(status=429, headers={"Retry-After": "1"})
         if self.status in (302, 307):
             return web.Response(status=self.status, headers={"Location": self.base + "/stolen"})
         return web.Response(body=self.body, status=self.status, headers={"X-Context-Version": str(self.version)})
@@ -61,6 +66,12 @@ class TestGateway(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(Refused):
             await self.gateway.text({**self.announced(b"x"), "url": "http://127.0.0.1:1/texts/1"})
         self.assertEqual(self.asked, [])
+
+    async def test_what_was_refused_for_coming_too_often_comes_again(self):
+        for call in (lambda: self.gateway.report({"type": "ready"}), lambda: self.gateway.context(self.announced(self.body))):
+            self.asked, self.status, self.limited = [], 200, 2
+            await call()
+            self.assertEqual(len(self.asked), 3)
 
     async def test_redirects_are_not_followed(self):
         for self.status in (302, 307):
