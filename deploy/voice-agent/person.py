@@ -95,11 +95,11 @@ class Person:
         return answer if isinstance(answer, dict) else NO_ANSWER
 
 
-def marked(answer: dict[str, Any] | str) -> str:
+def marked(answer: dict[str, Any] | str, note: str = DATA_NOTE) -> str:
     """What came out of the session, as data. JSON, so that no text of it can end the mark."""
     if isinstance(answer, str):
         return answer
-    return json.dumps({"note": DATA_NOTE, "data": answer}, ensure_ascii=False)
+    return json.dumps({"note": note, "data": answer}, ensure_ascii=False)
 
 
 def functions(person: Person) -> list[Callable[..., Awaitable[str]]]:
