@@ -17,6 +17,11 @@ ROLES = ("STT", "LLM", "TTS", "VAD", "REALTIME")
 # The class of a plugin for a role that is not named like the role.
 CLASSES = {"REALTIME": "RealtimeModel"}
 
+# What decides that the person has finished: the library's model, silence, or speech recognition.
+TURNS = ("model", "vad", "stt")
+# Seconds.
+ENDPOINT_MAX = 1.2
+
 
 class NotUsable(Exception):
     """The configuration names no model, or one that cannot be made. `code` says which, for the gateway."""
@@ -49,6 +54,31 @@ def session_models(language: str | None, env: Mapping[str, str] = os.environ) ->
     if "llm" not in chosen:
         raise NotUsable("no_models", "VOICE_LLM or VOICE_REALTIME must name a model in mode models")
     return chosen
+
+
+def turns(env: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """When the person has finished speaking: the `turn_handling` of an AgentSession. The library would wait for up to 2.5 s where
+    its model is not sure, which is most of the time that a person waits for an answer."""
+    try:
+        delays = {"min_delay": seconds(env.get("VOICE_ENDPOINT_MIN")), "max_delay": seconds(env.get("VOICE_ENDPOINT_MAX")) or ENDPOINT_MAX}
+    except ValueError:
+        raise NotUsable("turns_not_usable", "VOICE_ENDPOINT_MIN and VOICE_ENDPOINT_MAX must be seconds above zero") from None
+    endpointing = {name: delay for name, delay in delays.items() if delay is not None}
+    if endpointing.get("min_delay", 0) > endpointing["max_delay"]:
+        raise NotUsable("turns_not_usable", "VOICE_ENDPOINT_MIN must not be above VOICE_ENDPOINT_MAX")
+    by = env.get("VOICE_TURN") or "model"
+    if by not in TURNS:
+        raise NotUsable("turns_not_usable", f"VOICE_TURN must be one of {', '.join(TURNS)}")
+    return {"endpointing": endpointing} | ({} if by == "model" else {"turn_detection": by})
+
+
+def seconds(text: str | None) -> float | None:
+    if not text:
+        return None
+    value = float(text)
+    if not 0 < value < 60:
+        raise ValueError(text)
+    return value
 
 
 def model(role: str, language: str | None, env: Mapping[str, str] = os.environ) -> Any:

@@ -11,7 +11,7 @@ from livekit.agents import NOT_GIVEN, Agent, AgentSession, JobContext, function_
 from livekit.agents.voice import room_io
 
 from gateway import Gateway
-from models import session_models
+from models import session_models, turns
 from person import Person, functions, marked
 from reports import Reports
 
@@ -31,7 +31,13 @@ class Spoken:
 
     async def start(self) -> None:
         models = session_models(self._job.get("language"))
-        self._session = AgentSession(**models)
+        self._session = AgentSession(
+            **models,
+            turn_handling=turns(),
+            # The page cancels the echo of what it plays. By default the first 3 s of an answer could not be interrupted, and what
+            # the person says in them would be lost.
+            aec_warmup_duration=None,
+        )
         self._agent = Agent(instructions=instructions(self._job), tools=self._tools())
         self._session.on("agent_state_changed", lambda event: self._reports.add({"type": "state", "state": event.new_state}))
         self._session.on("conversation_item_added", lambda event: self._on_item(event.item))

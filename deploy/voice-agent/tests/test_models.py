@@ -43,6 +43,18 @@ class TestModels(unittest.TestCase):
     def test_what_is_not_set_is_left_out(self):
         self.assertEqual(sorted(models.session_models("en", self.env)), ["llm", "stt", "tts"])
 
+    def test_the_end_of_a_turn_is_set_by_name_and_seconds(self):
+        for env, wanted in [
+            ({}, {"endpointing": {"max_delay": 1.2}}),
+            ({"VOICE_TURN": "vad"}, {"endpointing": {"max_delay": 1.2}, "turn_detection": "vad"}),
+            ({"VOICE_TURN": "model", "VOICE_ENDPOINT_MIN": "0.2", "VOICE_ENDPOINT_MAX": "0.4"}, {"endpointing": {"min_delay": 0.2, "max_delay": 0.4}}),
+        ]:
+            self.assertEqual(models.turns(env), wanted)
+        for env in ({"VOICE_TURN": "manual"}, {"VOICE_ENDPOINT_MAX": "soon"}, {"VOICE_ENDPOINT_MIN": "0"}, {"VOICE_ENDPOINT_MIN": "1.3"}):
+            with self.assertRaises(models.NotUsable) as refused:
+                models.turns(env)
+            self.assertEqual(refused.exception.code, "turns_not_usable")
+
     def test_language_and_voice_reach_recognition_and_speech(self):
         self.env["VOICE_TTS_VOICE"] = "de=anna,en=alloy,marin"
         made = models.session_models("de-AT", self.env)
