@@ -14,6 +14,7 @@ from gateway import Gateway
 from models import session_models, turns
 from person import Person, functions, marked
 from reports import Reports
+from speech import without_code
 
 # More than a model should be made to read at once.
 TOOL_ANSWER_MAX = 65_536
@@ -37,6 +38,7 @@ class Spoken:
             # The page cancels the echo of what it plays. By default the first 3 s of an answer could not be interrupted, and what
             # the person says in them would be lost.
             aec_warmup_duration=None,
+            tts_text_transforms=[without_code, "filter_markdown", "filter_emoji"],
         )
         self._agent = Agent(instructions=instructions(self._job), tools=self._tools())
         self._session.on("agent_state_changed", lambda event: self._reports.add({"type": "state", "state": event.new_state}))
