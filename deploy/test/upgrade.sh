@@ -95,4 +95,43 @@ ENSEMBLE_VERSION=two deploy/compose/upgrade.sh edge-proxy >"$work/log" 2>&1 || {
 is "an edge with one port is replaced, too" "$(versions edge-proxy)$(curl -fsS "http://127.0.0.1:$port/version")" "two two"
 if ENSEMBLE_VERSION=broken HEALTHY_SECONDS=20 deploy/compose/upgrade.sh edge-proxy >"$work/log" 2>&1; then echo "FAILED a broken edge is installed"; exit 1; fi
 is "after a broken edge the old one serves again" "$(curl -fsS --retry 10 --retry-connrefused --retry-delay 1 "http://127.0.0.1:$port/version")" two
+
+# killed <what to wait for>: a call of upgrade.sh edge-proxy that is killed, with all that it has started, when that is so.
+killed() {
+    setsid deploy/compose/upgrade.sh "${@:2}" >"$work/log" 2>&1 &
+    local call=$!
+    for _ in $(seq 600); do
+        if $1; then break; fi
+        kill -0 $call 2>/dev/null || { cat "$work/log"; echo "FAILED the call ended before $1"; exit 1; }
+        sleep 0.1
+    done
+    kill "-${signal:-9}" -- "-$call"
+    wait $call 2>/dev/null && ended=0 || ended=$?
+}
+two_run() { [ "$("${dc[@]}" ps --quiet --status running identity | wc -l)" = 2 ]; }
+SETTLE_SECONDS=60 ENSEMBLE_VERSION=one killed two_run identity
+ENSEMBLE_VERSION=one deploy/compose/upgrade.sh identity >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+is "a call that was killed with two replicas leaves none too many" "$(versions identity)" "one "
+
+signal=HUP SETTLE_SECONDS=5 ENSEMBLE_VERSION=two killed two_run identity session-store
+is "a call whose terminal goes ends its step, and says so" "$ended $(versions identity)$(versions session-store)" "130 two one "
+ENSEMBLE_VERSION=two deploy/compose/upgrade.sh >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+is "the next call goes on" "$(versions identity)$(versions session-store)$(versions edge-proxy)" "two two two "
+
+# The edge with one port is away when its new container does not start.
+cat >"$work/docker" <<SLOW
+#!/bin/sh
+[ "\$1" != start ] || sleep 600
+exec $(command -v "$docker") "\$@"
+SLOW
+chmod +x "$work/docker"
+edge_is_away() { [ -z "$("${dc[@]}" ps --quiet --status running edge-proxy)" ]; }
+DOCKER="$work/docker" ENSEMBLE_VERSION=one killed edge_is_away edge-proxy
+ENSEMBLE_VERSION=one deploy/compose/upgrade.sh edge-proxy >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+is "a call that was killed without an edge is finished by the next" "$(versions edge-proxy)$(curl -fsS "http://127.0.0.1:$port/version")" "one one"
+is "nothing is left of it" "$("${dc[@]}" ps --quiet --all edge-proxy | wc -l)" 1
+
+"${dc[@]}" stop --timeout 1 orchestrator >/dev/null 2>&1
+if ENSEMBLE_VERSION=two deploy/compose/upgrade.sh orchestrator machine-registry >"$work/log" 2>&1; then echo "FAILED a service that does not run is passed over"; exit 1; fi
+is "a service that does not run is named, the others are replaced" "$(grep -c "orchestrator does not run" "$work/log") $(versions machine-registry)" "1 two "
 echo "upgrade-test: everything holds"
