@@ -14,26 +14,29 @@ use crate::domain::caller::{KeyDigest, VoiceCaller};
 pub(crate) struct Rates {
     /// Starts with the user's token, and without it, are counted apart: what others begin in a user's name, or with the same
     /// key, does not bound the user.
-    keys: PerMinute<(KeyDigest, bool)>,
-    users: PerMinute<(String, bool)>,
-    addresses: PerMinute<IpAddr>,
-    wrong_keys: PerMinute<IpAddr>,
-    injections: PerMinute<GatewaySessionId>,
-    tool_calls: PerMinute<GatewaySessionId>,
+    keys: Limit<(KeyDigest, bool)>,
+    users: Limit<(String, bool)>,
+    addresses: Limit<IpAddr>,
+    /// Those of applications and of agents.
+    wrong_keys: Limit<IpAddr>,
+    injections: Limit<GatewaySessionId>,
+    tool_calls: Limit<GatewaySessionId>,
+    agent_calls: Limit<GatewaySessionId>,
 }
 
 /// `None`: no limit.
-struct PerMinute<K: Hash + Eq + Clone>(Option<DefaultKeyedRateLimiter<K>>);
+struct Limit<K: Hash + Eq + Clone>(Option<DefaultKeyedRateLimiter<K>>);
 
 impl Rates {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            keys: PerMinute::new(config.per_key),
-            users: PerMinute::new(config.per_user),
-            addresses: PerMinute::new(config.per_address),
-            wrong_keys: PerMinute::new(config.wrong_keys),
-            injections: PerMinute::new(config.injections),
-            tool_calls: PerMinute::new(config.tool_calls),
+            keys: Limit::new(config.per_key, Quota::per_minute),
+            users: Limit::new(config.per_user, Quota::per_minute),
+            addresses: Limit::new(config.per_address, Quota::per_minute),
+            wrong_keys: Limit::new(config.wrong_keys, Quota::per_minute),
+            injections: Limit::new(config.injections, Quota::per_minute),
+            tool_calls: Limit::new(config.tool_calls, Quota::per_minute),
+            agent_calls: Limit::new(config.agent_calls, Quota::per_second),
         }
     }
 
@@ -58,6 +61,10 @@ impl Rates {
         self.tool_calls.check(&session)
     }
 
+    pub(crate) fn agent_call(&self, session: GatewaySessionId) -> Result<(), u32> {
+        self.agent_calls.check(&session)
+    }
+
     /// Removes entries that have not been used for a while.
     pub(crate) fn remove_idle(&self) {
         self.keys.remove_idle();
@@ -66,12 +73,13 @@ impl Rates {
         self.wrong_keys.remove_idle();
         self.injections.remove_idle();
         self.tool_calls.remove_idle();
+        self.agent_calls.remove_idle();
     }
 }
 
-impl<K: Hash + Eq + Clone> PerMinute<K> {
-    fn new(per_minute: u32) -> Self {
-        Self(NonZeroU32::new(per_minute).map(|number| RateLimiter::keyed(Quota::per_minute(number))))
+impl<K: Hash + Eq + Clone> Limit<K> {
+    fn new(number: u32, per: fn(NonZeroU32) -> Quota) -> Self {
+        Self(NonZeroU32::new(number).map(|number| RateLimiter::keyed(per(number))))
     }
 
     fn check(&self, key: &K) -> Result<(), u32> {

@@ -8,7 +8,7 @@ use super::LiveKitConfig;
 use crate::domain::limits::Limits;
 use crate::domain::state::Rules;
 
-/// Starts per minute; zero means "no limit".
+/// Per minute where no other time is named; zero means "no limit".
 #[derive(Clone, Copy)]
 pub(crate) struct Rates {
     pub(crate) per_key: u32,
@@ -17,8 +17,10 @@ pub(crate) struct Rates {
     pub(crate) wrong_keys: u32,
     /// Texts and contexts of one session.
     pub(crate) injections: u32,
-    /// Calls of one session's agent.
+    /// Calls of the tools by one session's agent.
     pub(crate) tool_calls: u32,
+    /// Other calls of one session's agent, per second.
+    pub(crate) agent_calls: u32,
 }
 
 #[derive(Clone)]
@@ -141,7 +143,7 @@ pub(super) fn rates(vars: &mut Vars) -> Rates {
         ),
         wrong_keys: vars.parse(
             "VOICE_WRONG_KEYS_PER_MINUTE",
-            "wrong voice keys per minute and address before 429; 0: no limit",
+            "wrong voice keys and credentials of agents per minute and address before 429; 0: no limit",
             60,
         ),
         injections: vars.parse(
@@ -153,6 +155,11 @@ pub(super) fn rates(vars: &mut Vars) -> Rates {
             "VOICE_TOOL_CALLS_PER_MINUTE",
             "calls of the agent's tools per minute and voice session, on each replica; 0: no limit",
             30,
+        ),
+        agent_calls: vars.parse(
+            "VOICE_AGENT_CALLS_PER_SECOND",
+            "calls of the agent per second and voice session, on each replica; 0: no limit",
+            20,
         ),
     }
 }

@@ -7,6 +7,7 @@ use ensemble_chassis::{DeferredJson, HandlerResult, Json, Path, State};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::{VoiceAgentEvent, VoiceAgentHeard, VoicePulledText};
 
+use super::caller::address;
 use crate::VoiceGateway;
 use crate::error::Error;
 use crate::operations::agents::AgentCaller;
@@ -50,5 +51,12 @@ async fn authenticate(
     id: GatewaySessionId,
     request: &HttpRequest,
 ) -> Result<AgentCaller, Error> {
-    service.authenticate_agent(id, bearer(request).ok_or(Error::Unauthenticated)?).await
+    let caller = service.authenticate_agent(id, bearer(request).ok_or(Error::Unauthenticated)?).await;
+    let allowed = match &caller {
+        Ok(_) => service.rates.agent_call(id),
+        Err(Error::Unauthenticated) => service.rates.wrong_key(address(request)),
+        Err(_) => Ok(()),
+    };
+    allowed.map_err(|retry_after| Error::TooMany { retry_after })?;
+    caller
 }

@@ -84,7 +84,7 @@ fn read(request: &HttpRequest) -> Result<VoiceCaller, Problem> {
 
 /// The client's address for rate limits: the last entry of `X-Forwarded-For`, which the edge writes, else the address of
 /// the connection.
-fn address(request: &HttpRequest) -> Option<IpAddr> {
+pub(super) fn address(request: &HttpRequest) -> Option<IpAddr> {
     let forwarded = request.headers().get("x-forwarded-for").and_then(|value| value.to_str().ok());
     let last = forwarded.and_then(|list| list.rsplit(',').next()).and_then(|one| one.trim().parse().ok());
     last.or_else(|| request.peer_addr().map(|peer| peer.ip()))

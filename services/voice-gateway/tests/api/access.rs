@@ -1,8 +1,10 @@
 //! Access: applications by their voice keys, people by tokens beside the key.
 
 use ensemble_testkit::*;
+use futures_util::future::join_all;
 use serde_json::json;
 
+use crate::agent::agent_of;
 use crate::fixture::{Fixture, OTHER_VOICE_KEY, Started, TIMEOUT, VOICE_KEY};
 
 const CALLS: [(&str, &str); 5] = [
@@ -184,5 +186,40 @@ on_both_databases! {
         answer.problem(429, "RATE_LIMITED");
         assert!(answer.header("retry-after").is_some());
         fixture.api.get("/v1/voice/session/x/status").await.problem(404, "NOT_FOUND");
+    }
+
+    async fn wrong_credentials_of_agents_count_as_wrong_keys(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_WRONG_KEYS_PER_MINUTE", "3")]).await;
+        let started = fixture.start("user-1", "session-1").await;
+        let agent = agent_of(&fixture, &started);
+        let guesser = Api::new(&fixture.gateway.public_url()).with_token("a-guess-of-a-credential");
+        let beat = json!({ "type": "heartbeat" });
+        for _ in 0..3 {
+            guesser.post(&agent.events, &beat).await.problem(401, "UNAUTHENTICATED");
+        }
+        guesser.post(&agent.events, &beat).await.problem(429, "RATE_LIMITED");
+        guesser.get("/v1/voice/session/x/status").await.problem(429, "RATE_LIMITED");
+        agent.api.post(&agent.events, &beat).await.expect(200);
+    }
+
+    async fn an_agent_that_calls_too_often_is_refused_for_its_session_only(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_AGENT_CALLS_PER_SECOND", "2")]).await;
+        let (first, second) = (fixture.start("user-1", "session-1").await, fixture.start("user-2", "session-2").await);
+        let (busy, other) = (agent_of(&fixture, &first), agent_of(&fixture, &second));
+        let state = json!({ "type": "state", "state": "thinking" });
+        // On a slow machine a burst may take so long that none of it is too many.
+        let mut refused = None;
+        for _ in 0..50 {
+            let answers = join_all((0..20).map(|_| busy.api.post(&busy.events, &state))).await;
+            refused = answers.into_iter().find(|answer| answer.status == 429);
+            if refused.is_some() {
+                break;
+            }
+        }
+        let refused = refused.expect("an answer 429");
+        refused.problem(429, "RATE_LIMITED");
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        other.api.post(&other.events, &state).await.expect(200);
+        eventually(TIMEOUT, async || busy.api.post(&busy.events, &state).await.status == 200).await;
     }
 }
