@@ -49,10 +49,17 @@ async function open(): Promise<{ store: IndexedDbStore; key: CryptoKey }> {
   return { store, key };
 }
 
-const kept = (): Promise<{ store: IndexedDbStore; key: CryptoKey }> => (opened ??= open().catch((error: unknown) => {
-  opened = undefined;
-  throw error;
-}));
+/** Everything was wiped: until the page is loaded again nothing is kept, not even what was on its way. */
+let isWiped = false;
+
+const kept = async (): Promise<{ store: IndexedDbStore; key: CryptoKey }> => {
+  const found = await (opened ??= open().catch((error: unknown) => {
+    opened = undefined;
+    throw error;
+  }));
+  if (isWiped) throw new Error("What was kept here was wiped.");
+  return found;
+};
 
 /** A record is good under its own name only. */
 const bound = (name: string, iv: Uint8Array<ArrayBuffer>): AesGcmParams => ({ name: "AES-GCM", iv, additionalData: encoder.encode(name) });
@@ -66,6 +73,7 @@ export async function keep(kind: Kind, name: string, value: unknown): Promise<vo
     const iv = crypto.getRandomValues(new Uint8Array(12));
     const data = await crypto.subtle.encrypt(bound(name, iv), key, plain);
     const at = new Date().toISOString();
+    if (isWiped) return;
     await store.update<Sealed>(name, () => ({ form: FORM, iv, data, at }));
     await index(store, name, { name, kind, at, size: data.byteLength });
   } catch {
@@ -118,13 +126,14 @@ export async function forgetSeen(): Promise<void> {
 
 /** Wipes everything, the key too. */
 export async function forgetAll(): Promise<void> {
-  const { store } = await kept();
+  const { store } = await (opened ?? open());
+  isWiped = true;
   await store.clear();
-  opened = undefined;
 }
 
 /** Notes a record, and drops the oldest beyond the bounds. */
 async function index(store: IndexedDbStore, name: string, entry: Entry | undefined): Promise<void> {
+  if (isWiped) return;
   const dropped: string[] = [];
   await store.update<Entry[]>(INDEX, (before) => {
     const entries = (before ?? []).filter((one) => one.name !== name);
