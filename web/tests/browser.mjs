@@ -1,10 +1,13 @@
-// A browser for tests: Debian's Chromium. A console error, an exception, a violation of the security policy or a request to another
-// origin fails the test.
+// Browsers for tests, as Debian packages them. Playwright drives Chromium; `webdriver` drives Firefox and WebKitGTK. A console error, an
+// exception, a violation of the security policy or (in Chromium) a request to another origin fails the test.
 import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
+import { firefox } from "./webdriver/firefox.mjs";
+import { Page } from "./webdriver/page.mjs";
+import { webkit } from "./webdriver/webkit.mjs";
 
 const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** So long is anything waited for, in milliseconds. Agents need seconds to start on a busy machine. */
@@ -55,6 +58,22 @@ export async function watch(context, origin, server = origin) {
   return { context, page, faults, checked: () => assert.deepEqual(faults, []) };
 }
 
+async function byWebDriver(start) {
+  const session = await start(SOON);
+  const page = new Page(session, SOON);
+  return { page, checked: () => page.checked(), close: session.close };
+}
+
+/** Starts each browser that the page is for, with one person in it. */
+export const BROWSERS = {
+  Chromium: async (origin) => {
+    const browser = await launch();
+    return { ...await person(browser, origin), close: () => browser.close() };
+  },
+  Firefox: () => byWebDriver(firefox),
+  WebKitGTK: () => byWebDriver(webkit),
+};
+
 /** Waits for two frames, with everything that changes over a moment at its end. */
 const settled = (page) => page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => {
   for (const one of document.getAnimations()) if (one.effect?.getComputedTiming().iterations !== Infinity) one.finish();
@@ -99,7 +118,7 @@ export async function accessible(page, name) {
 /** Keeps what a screen reader is given, beside the pictures. */
 async function tree(page, name) {
   const folder = process.env.ENSEMBLE_PICTURES;
-  if (!folder) return;
+  if (!folder || page instanceof Page) return;
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, `${name.replaceAll(" ", "-")}.txt`), `${await page.locator("body").ariaSnapshot()}\n`);
 }

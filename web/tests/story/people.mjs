@@ -24,7 +24,7 @@ export async function typeThree(page, words) {
 }
 
 /** Makes an account in the page, and gives its recovery words. */
-async function makeAccount(page, origin) {
+export async function makeAccount(page, origin) {
   await page.goto(origin);
   await page.getByRole("button", { name: "Make an account" }).click();
   const list = page.getByRole("list", { name: "Recovery words" });

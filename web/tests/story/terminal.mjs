@@ -20,3 +20,22 @@ export async function ensemble(words, input = "") {
   assert.equal(code, 0, `${words.join(" ")}: ${Buffer.concat(out)}${Buffer.concat(err)}`);
   return Buffer.concat(out).toString().trim();
 }
+
+/** Begins `ensemble link`: the address that it shows, and what types the digits and waits for its end. */
+export async function links() {
+  const child = spawn(process.env.ENSEMBLE, ["link"], { cwd: homedir(), timeout: SOON });
+  let said = "";
+  const ended = new Promise((resolve) => child.on("close", resolve));
+  const address = new Promise((resolve) => {
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => {
+      said += piece;
+      const found = /(https?:\S+\/link#\S+)\s/.exec(said);
+      if (found) resolve(found[1]);
+    });
+  });
+  const finish = async (digits) => {
+    child.stdin.end(`${digits}\n`);
+    assert.equal(await ended, 0, said);
+  };
+  return { address: await Promise.race([address, ended.then(() => assert.fail(said))]), finish };
+}

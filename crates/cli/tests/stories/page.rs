@@ -38,6 +38,11 @@ fn a_person_begins_on_a_phone() {
 }
 
 #[test]
+fn a_person_has_chromium_firefox_or_webkit() {
+    tell("three");
+}
+
+#[test]
 fn a_person_has_a_server_that_fails() {
     tell_between("lies");
 }

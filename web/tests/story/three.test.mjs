@@ -1,0 +1,108 @@
+// The same story in each browser that the page is for: an account, a link to another one, an agent's words, an answer, a prompt.
+//
+// `crates/cli/tests/stories/page.rs` runs this with one server and one agent for all of them.
+import assert from "node:assert/strict";
+import { after, before, describe } from "node:test";
+import { accessible, BROWSERS, pictures } from "../browser.mjs";
+import { exists, makeAccount, phase, steps } from "./people.mjs";
+import { ensemble, links } from "./terminal.mjs";
+
+const origin = new URL(process.env.ENSEMBLE_URL).origin;
+
+/** Signs out in the settings, which wipes the browser. */
+async function signOut(page) {
+  await page.goto(`${origin}/settings`);
+  await page.getByRole("button", { name: "Sign out here…" }).click();
+  await page.getByRole("button", { name: "Wipe this browser" }).click();
+  await page.getByRole("button", { name: "Make an account" }).waitFor();
+}
+
+/** What the page keeps in this browser, as `database: record`. The key for what is kept may be a new one, which opens nothing. */
+const kept = async () => {
+  const done = (request) => new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  const found = [];
+  for (const { name } of await indexedDB.databases()) {
+    const database = await done(indexedDB.open(name));
+    for (const store of database.objectStoreNames) {
+      const records = await done(database.transaction(store).objectStore(store).getAllKeys());
+      found.push(...records.filter((record) => record !== "key").map((record) => `${name}: ${record}`));
+    }
+    database.close();
+  }
+  return found;
+};
+
+describe("the page in three browsers", { timeout: 10 * 60_000 }, () => {
+  let session;
+  before(async () => {
+    await ensemble(["login", "--server", origin]);
+    session = await ensemble(["claude", "--title", "Shared", "--dir", "work", "--detach", "[[say from the machine]]"]);
+  });
+  after(async () => {
+    if (session) await ensemble(["stop", session]).catch(() => undefined);
+  });
+
+  for (const [name, open] of Object.entries(BROWSERS)) {
+    describe(name, () => {
+      let me;
+      before(async () => {
+        me = await open(origin);
+      });
+      after(() => me?.close());
+      const step = steps();
+
+      step("somebody makes an account, finds it after a reload, and signs out", async () => {
+        const { page, checked } = me;
+        await makeAccount(page, origin);
+        await page.reload();
+        await page.getByRole("heading", { name: "No sessions yet" }).waitFor();
+        await accessible(page, `home, empty, ${name}`);
+        await signOut(page);
+        await checked();
+      });
+
+      step("a terminal adds the browser to its account", async () => {
+        const { page, checked } = me;
+        const { address, finish } = await links();
+        await page.goto(address);
+        await page.getByRole("button", { name: "Add this browser" }).click();
+        await finish(await page.locator(".digits").innerText());
+        await page.getByRole("main").getByRole("link", { name: /Shared/ }).click();
+        await page.getByRole("log").getByText("from the machine", { exact: true }).first().waitFor();
+        await phase(page, "Ready").waitFor();
+        await checked();
+      });
+
+      step("what the agent asks is allowed by a click, and a prompt is done", async () => {
+        const { page, checked } = me;
+        await ensemble(["prompt", session, `[[run touch ${name}]]`]);
+        const card = page.getByRole("region", { name: /The agent asks/ });
+        await card.waitFor();
+        await accessible(page, `request, ${name}`);
+        await pictures(page, `three-${name}`);
+        await card.getByRole("button", { name: "Allow once" }).click();
+        await card.waitFor({ state: "detached" });
+        await phase(page, "Ready").waitFor();
+        assert.ok(await exists(name));
+        await page.getByLabel("Prompt").fill(`[[say seen by ${name}]]`);
+        await page.getByRole("button", { name: "Send" }).click();
+        await page.getByRole("log").getByText(`seen by ${name}`, { exact: true }).waitFor();
+        await page.reload();
+        await page.getByRole("log").getByText(`seen by ${name}`, { exact: true }).waitFor();
+        await checked();
+      });
+
+      step("signing out leaves nothing behind", async () => {
+        const { page, checked } = me;
+        await signOut(page);
+        await page.reload();
+        await page.getByRole("button", { name: "Make an account" }).waitFor();
+        assert.deepEqual(await page.evaluate(kept), []);
+        await checked();
+      });
+    });
+  }
+});

@@ -1,0 +1,61 @@
+// WebKitGTK: Debian's MiniBrowser on a screen in memory, by WebKitWebDriver.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const COMMANDS = {
+  navigate: () => "url", refresh: () => "refresh", run: () => "execute/sync", wait: () => "execute/async",
+  click: ({ id }) => `element/${id}/click`, type: ({ id }) => `element/${id}/value`, act: () => "actions", size: () => "window/rect",
+};
+
+/** Debian keeps the browser beside the library. */
+function miniBrowser() {
+  const [folder] = readdirSync("/usr/lib", { recursive: false }).filter((name) => name.endsWith("-linux-gnu"));
+  const [library] = readdirSync(join("/usr/lib", folder)).filter((name) => /^webkit2gtk-4/.test(name)).sort();
+  return join("/usr/lib", folder, library, "MiniBrowser");
+}
+
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  return port;
+}
+
+/** Starts a screen, the driver and the browser. `soon`: so long a script may take, in milliseconds. */
+export async function webkit(soon) {
+  const home = await mkdtemp(join(tmpdir(), "ensemble-webkit-"));
+  const screen = spawn("Xvfb", ["-displayfd", "3", "-screen", "0", "1600x1200x24", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
+  const [number] = await once(screen.stdio[3], "data");
+  const port = await freePort();
+  const env = { ...process.env, HOME: home, XDG_RUNTIME_DIR: home, DISPLAY: `:${String(number).trim()}`, NO_AT_BRIDGE: "1", LIBGL_ALWAYS_SOFTWARE: "1" };
+  const driver = spawn("WebKitWebDriver", [`--port=${port}`], { env, stdio: "ignore", detached: true });
+  const http = async (method, path, body) => {
+    const answer = await fetch(`http://127.0.0.1:${port}${path}`, { method, ...(body && { body: JSON.stringify(body) }) });
+    const { value } = await answer.json();
+    if (value?.error) throw new Error(`${value.error}: ${value.message}`);
+    return value;
+  };
+  for (let isUp = false; !isUp && driver.exitCode === null;) isUp = await http("GET", "/status").then(() => true, () => false);
+  // Dark by the browser's own setting; the others are light and dark.
+  const args = ["--automation", "--dark-mode"];
+  const { sessionId } = await http("POST", "/session", { capabilities: { alwaysMatch: { timeouts: { script: soon, pageLoad: soon }, "webkitgtk:browserOptions": { binary: miniBrowser(), args } } } });
+  return {
+    faults: [],
+    call: (command, parameters) => command === "picture" ? http("GET", `/session/${sessionId}/screenshot`) : http("POST", `/session/${sessionId}/${COMMANDS[command](parameters)}`, parameters),
+    close: async () => {
+      await http("DELETE", `/session/${sessionId}`).catch(() => undefined);
+      const over = [once(driver, "exit"), once(screen, "exit")];
+      // The driver leads the group of the browser's processes.
+      process.kill(-driver.pid, "SIGKILL");
+      screen.kill();
+      await Promise.all(over);
+      await rm(home, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+}
