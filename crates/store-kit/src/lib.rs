@@ -76,6 +76,7 @@ mod connect;
 pub mod cursor;
 mod db;
 mod deadline;
+pub mod deliveries;
 mod error;
 mod file;
 pub mod hints;

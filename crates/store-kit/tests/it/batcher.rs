@@ -16,7 +16,7 @@ const CONFIG: BatchConfig = BatchConfig { name: "square", queue: 16, max_batch: 
 
 type Squares = Batcher<i64, i64, StoreError>;
 
-async fn open(on: Backend) -> (Db, TestDatabase) {
+pub(crate) async fn open(on: Backend) -> (Db, TestDatabase) {
     let database = TestDatabase::new(on, "store-kit", MIGRATIONS).await;
     (Db::open(&database.config(), MIGRATIONS).await.unwrap(), database)
 }

@@ -5,5 +5,6 @@
 mod away;
 mod batcher;
 mod both;
+mod deliveries;
 mod file;
 mod restarts;

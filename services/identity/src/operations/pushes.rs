@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ensemble_chassis::Caller;
 use ensemble_chassis::outward::TrustedOrigins;
+use ensemble_store_kit::deliveries::Due;
 use ensemble_store_kit::{Conn, Db, StoreError};
 use ensemble_types::devices;
 use ensemble_types::ids::{DeviceId, UserId};
@@ -167,12 +168,8 @@ fn store(tx: &mut Conn, event: &Event, kind: PushKind, now: Timestamp) -> Result
     Ok(())
 }
 
-/// Takes a delivery of each of so many accounts, and says when there is more. Accounts in `passed` get nothing now.
-pub(crate) async fn take(
-    db: &Db,
-    limit: usize,
-    passed: Vec<UserId>,
-) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
+/// Takes a delivery of each of so many accounts, and says when the next is due. Accounts in `passed` get nothing now.
+pub(crate) async fn take(db: &Db, limit: usize, passed: Vec<UserId>) -> Result<Due<Delivery>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     db.write("take notifications to send", move |tx| {
         let now = tx.now()?;
@@ -181,7 +178,7 @@ pub(crate) async fn take(
             taken.extend(rows::take(tx, user, (now, now.plus(TAKEN)))?);
         }
         let next = rows::next_due(tx, &passed)?.map(|due| due.since(now));
-        Ok((taken, next))
+        Ok(Due { taken, next })
     })
     .await
 }

@@ -1,15 +1,14 @@
 //! Sends notifications as they become due: some at once, so that a slow push service delays nobody else, and few of one account, so that
-//! one with much to send delays nobody else. Several replicas may run it.
+//! one with much to send delays nobody else.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use ensemble_chassis::{Clock, Drain};
+use ensemble_store_kit::deliveries::{Deliveries, Due, send_all};
 use ensemble_store_kit::{Db, StoreError};
 use ensemble_types::ids::UserId;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use reqwest::Url;
 
 use crate::clients::{Notification, PushServices, Sent};
@@ -29,10 +28,9 @@ const NO_ROOM: Duration = Duration::from_millis(500);
 const COOL_DOWN: Duration = Duration::from_secs(10);
 /// The most push services whose silence is remembered.
 const MOST_SILENT: usize = 1_000;
-/// A delivery that another replica had taken is looked for after this time, when nothing else is due.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
 
+/// What the sender needs. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct PushSender {
     pub(crate) db: Db,
     pub(crate) services: PushServices,
@@ -43,50 +41,11 @@ pub(crate) struct PushSender {
 
 impl PushSender {
     pub(crate) async fn run(self) {
-        let mut given = self.db.notifier().subscribe(topic());
-        let mut sending = FuturesUnordered::new();
-        let mut known = Known::default();
-        while !self.drain.is_closing() {
-            let next = match self.fill(&mut known, MOST - sending.len()).await {
-                Ok((taken, next)) => {
-                    sending.extend(taken.into_iter().map(|delivery| self.send(delivery)));
-                    if sending.len() < MOST { next.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT) } else { LONGEST_WAIT }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "Notifications cannot be read");
-                    PAUSE_AFTER_ERROR
-                }
-            };
-            tokio::select! {
-                Some((user, origin, is_silent)) = sending.next() => known.note(user, origin, is_silent),
-                () = given.changed() => {}
-                () = tokio::time::sleep(next) => {}
-                () = self.drain.closing() => break,
-            }
-        }
-        // Those that are being sent have ten seconds at most.
-        while sending.next().await.is_some() {}
+        let (added, drain) = (self.db.notifier().subscribe(topic()), self.drain.clone());
+        send_all(Pushes { sender: self, known: Known::default() }, added, drain.closing()).await;
     }
 
-    /// Takes what is due, one of each account, without what goes to a push service that does not answer, or that gets enough at present.
-    async fn fill(&self, known: &mut Known, free: usize) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
-        if free == 0 {
-            return Ok((Vec::new(), None));
-        }
-        known.silent.retain(|_, until| *until > Instant::now());
-        let (taken, next) = pushes::take(&self.db, free, known.busy_users()).await?;
-        let mut sent = Vec::new();
-        for delivery in taken {
-            match known.wait(&delivery) {
-                Some(wait) => pushes::hold_back(&self.db, &delivery, wait).await?,
-                None => sent.push(delivery),
-            }
-        }
-        Ok((sent, next))
-    }
-
-    /// The account, the push service, and whether it did not answer.
-    async fn send(&self, delivery: Delivery) -> (UserId, String, bool) {
+    async fn send(self, delivery: Delivery) -> Tried {
         let (user, to) = (delivery.user, origin(&delivery));
         let notification = Notification {
             to: &delivery.to,
@@ -106,7 +65,51 @@ impl PushSender {
             // It is taken again, and at worst sent a second time, which replaces the first.
             Err(error) => tracing::warn!(%error, "It could not be recorded what became of a notification"),
         }
-        (user, to, sent == Sent::Silent)
+        Tried { user, to, is_silent: sent == Sent::Silent }
+    }
+}
+
+struct Pushes {
+    sender: PushSender,
+    known: Known,
+}
+
+struct Tried {
+    user: UserId,
+    /// The push service.
+    to: String,
+    is_silent: bool,
+}
+
+impl Deliveries for Pushes {
+    type Delivery = Delivery;
+    type Tried = Tried;
+
+    fn most(&self) -> usize {
+        MOST
+    }
+
+    /// Takes one of each account, without what goes to a push service that does not answer, or that gets enough at present.
+    async fn take(&mut self, free: usize) -> Result<Due<Delivery>, StoreError> {
+        self.known.silent.retain(|_, until| *until > Instant::now());
+        let db = &self.sender.db;
+        let due = pushes::take(db, free, self.known.busy_users()).await?;
+        let mut taken = Vec::new();
+        for delivery in due.taken {
+            match self.known.wait(&delivery) {
+                Some(wait) => pushes::hold_back(db, &delivery, wait).await?,
+                None => taken.push(delivery),
+            }
+        }
+        Ok(Due { taken, next: due.next })
+    }
+
+    fn send(&self, delivery: Delivery) -> impl Future<Output = Tried> + Send + 'static {
+        self.sender.clone().send(delivery)
+    }
+
+    fn note(&mut self, tried: Tried) {
+        self.known.note(tried);
     }
 }
 
@@ -147,13 +150,13 @@ impl Known {
     }
 
     /// One was sent.
-    fn note(&mut self, user: UserId, origin: String, is_silent: bool) {
-        one_less(&mut self.busy, &origin);
+    fn note(&mut self, Tried { user, to, is_silent }: Tried) {
+        one_less(&mut self.busy, &to);
         one_less(&mut self.of_users, &user);
         if !is_silent {
-            self.silent.remove(&origin);
+            self.silent.remove(&to);
         } else if self.silent.len() < MOST_SILENT {
-            self.silent.insert(origin, Instant::now() + COOL_DOWN);
+            self.silent.insert(to, Instant::now() + COOL_DOWN);
         }
     }
 }

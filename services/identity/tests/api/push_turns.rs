@@ -7,6 +7,7 @@ use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::push_service::{PushAnswer, PushService, Subscriber};
 use ensemble_testkit::{Backend, Program, eventually, on_both_databases, run};
 use ensemble_types::devices::Role;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::Fixture;
@@ -95,6 +96,33 @@ on_both_databases! {
             many.pushed().iter().map(|one| one.payload["attention"].as_str().unwrap().to_owned()).collect();
         assert_eq!(got.len(), 45);
     }
+}
+
+/// SQLite has one connection that writes, which notifications and sign-ins share.
+#[test]
+fn while_notifications_end_together_no_sign_in_is_refused() {
+    run(async {
+        let mut place = Place::new(Backend::Sqlite).await;
+        let (mut browsers, mut events) = (Vec::new(), Vec::new());
+        for n in 0..8 {
+            place.owner = Owner::new(&place.fixture).await;
+            browsers.push(place.subscribe(&format!("browser-{n}")).await);
+            events.extend((10..40).map(|n| place.event("permission", &format!("{n}AAAAAAAAA"))));
+        }
+        for batch in events.chunks(60) {
+            place.give(batch.to_vec()).await;
+        }
+        let mut sign_ins = 0;
+        while count(&place, "push_deliveries") > 0 {
+            let keys: Vec<_> = (0..8).map(|_| crate::new_key()).collect();
+            for answer in join_all(keys.iter().map(|key| place.fixture.sign_in(key))).await {
+                answer.expect(200);
+                sign_ins += 1;
+            }
+        }
+        assert!(sign_ins >= 8, "{sign_ins}");
+        assert!(browsers.iter().all(|browser| browser.calls() == 30));
+    });
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Webhooks to the operator's endpoints: stored with the change that they tell of, then sent by a loop of each endpoint until it has
 //! taken them, or they are too old.
 
-use std::time::Duration;
-
+use ensemble_store_kit::deliveries::Due;
 use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::time::Timestamp;
 
@@ -50,7 +49,7 @@ impl VoiceGateway {
         &self,
         endpoint: &Endpoint,
         limit: usize,
-    ) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
+    ) -> Result<Due<Delivery>, StoreError> {
         let (name, limit) = (endpoint.name.clone(), i64::try_from(limit).unwrap_or(0));
         // Nobody else tries it while this process may still wait for an answer.
         let taken_for = self.webhooks.timeout.saturating_mul(2);
@@ -70,7 +69,7 @@ impl VoiceGateway {
         for _ in 0..expired {
             self.note_webhook(&endpoint.name, Outcome::Expired);
         }
-        Ok((taken, next))
+        Ok(Due { taken, next })
     }
 
     /// Sends one and records what became of it. True: the endpoint did not answer.

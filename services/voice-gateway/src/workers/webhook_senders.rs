@@ -1,69 +1,60 @@
-//! Sends webhooks to the operator's endpoints: one loop for each, so that an endpoint that is slow or dead holds up no other. Several
-//! replicas may run it.
+//! Sends webhooks to the operator's endpoints: one loop for each, so that an endpoint that is slow or dead holds up no other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
+use ensemble_store_kit::StoreError;
+use ensemble_store_kit::deliveries::{Deliveries, Due, send_all};
 use futures_util::future::join_all;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::VoiceGateway;
 use crate::domain::endpoint::Endpoint;
-use crate::store::webhook_deliveries::topic;
+use crate::store::webhook_deliveries::{Delivery, topic};
 
 /// To one endpoint at once.
 const AT_ONCE: usize = 4;
-/// One that another replica had taken is looked for after this time, when nothing else is due.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(service: Arc<VoiceGateway>, drain: Drain) {
-    join_all(service.webhooks.endpoints.iter().map(|endpoint| send_to(&service, endpoint, &drain))).await;
+    join_all(service.webhooks.endpoints.iter().map(|endpoint| {
+        let to = ToEndpoint { service: Arc::clone(&service), endpoint: Arc::clone(endpoint), silent_until: None };
+        send_all(to, service.db.notifier().subscribe(topic()), drain.closing())
+    }))
+    .await;
 }
 
-async fn send_to(service: &Arc<VoiceGateway>, endpoint: &Arc<Endpoint>, drain: &Drain) {
-    let mut given = service.db.notifier().subscribe(topic());
-    // Tasks of their own: one that is not polled while this loop waits for the database could hold the connection that it waits for.
-    let mut sending = JoinSet::new();
-    // Until when nothing is sent, because the endpoint did not answer.
-    let mut silent_until: Option<Instant> = None;
-    // Whether it answered the last time. One that does not gets one at a time.
-    let mut answers = true;
-    while !drain.is_closing() {
-        let free = if answers { AT_ONCE } else { 1 }.saturating_sub(sending.len());
-        let rest = silent_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        let wait = if free == 0 {
-            LONGEST_WAIT
-        } else if !rest.is_zero() {
-            rest
-        } else {
-            match service.take_webhook_deliveries(endpoint, free).await {
-                Ok((taken, next)) => {
-                    let is_full = taken.len() == free;
-                    for delivery in taken {
-                        let (service, endpoint) = (Arc::clone(service), Arc::clone(endpoint));
-                        sending.spawn(async move { service.send_webhook(&endpoint, delivery).await });
-                    }
-                    if is_full { LONGEST_WAIT } else { next.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT) }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "Webhooks cannot be read");
-                    PAUSE_AFTER_ERROR
-                }
-            }
-        };
-        tokio::select! {
-            Some(Ok(is_silent)) = sending.join_next() => {
-                answers = !is_silent;
-                silent_until = is_silent.then(|| Instant::now() + service.webhooks.first_wait);
-            }
-            () = given.changed() => {}
-            () = sleep(wait) => {}
-            () = drain.closing() => break,
-        }
+struct ToEndpoint {
+    service: Arc<VoiceGateway>,
+    endpoint: Arc<Endpoint>,
+    /// It did not answer the last time, and nothing is sent until then.
+    silent_until: Option<Instant>,
+}
+
+impl Deliveries for ToEndpoint {
+    type Delivery = Delivery;
+    /// Whether it was silent.
+    type Tried = bool;
+
+    /// An endpoint that does not answer gets one at a time.
+    fn most(&self) -> usize {
+        if self.silent_until.is_some() { 1 } else { AT_ONCE }
     }
-    // Those that are being sent have the deadline of a try.
-    while sending.join_next().await.is_some() {}
+
+    async fn take(&mut self, free: usize) -> Result<Due<Delivery>, StoreError> {
+        let rest = self.silent_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        if !rest.is_zero() {
+            return Ok(Due { taken: Vec::new(), next: Some(rest) });
+        }
+        self.service.take_webhook_deliveries(&self.endpoint, free).await
+    }
+
+    fn send(&self, delivery: Delivery) -> impl Future<Output = bool> + Send + 'static {
+        let (service, endpoint) = (Arc::clone(&self.service), Arc::clone(&self.endpoint));
+        async move { service.send_webhook(&endpoint, delivery).await }
+    }
+
+    fn note(&mut self, is_silent: bool) {
+        self.silent_until = is_silent.then(|| Instant::now() + self.service.webhooks.first_wait);
+    }
 }

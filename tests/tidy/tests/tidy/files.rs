@@ -35,6 +35,28 @@ fn channels_have_bounds() {
     }
 }
 
+/// Futures in such a set are polled only while their owner waits for the set. One that waits for a connection of the database meanwhile
+/// would be given the connection and keep it. `ensemble_store_kit::deliveries` and `tokio::task::JoinSet` begin tasks in their place.
+#[test]
+fn what_services_do_at_once_are_tasks() {
+    const SETS: &[&str] = &["FuturesUnordered", "FuturesOrdered", "buffer_unordered", ".buffered("];
+    let server = ["services/", "crates/all-in-one/", "crates/chassis/", "crates/rpc/", "crates/store-kit/"];
+    let (mut checked, all) = (0, files(&[".rs"]));
+    for file in
+        all.iter().filter(|file| !is_test(&file.name) && server.iter().any(|place| file.name.starts_with(place)))
+    {
+        checked += 1;
+        for word in SETS {
+            assert!(
+                !file.text.contains(word),
+                "{}: {word} does not poll its futures while its owner waits for something else",
+                file.name
+            );
+        }
+    }
+    assert!(checked > 100, "only {checked} files: the rule checks nothing");
+}
+
 #[test]
 fn tests_do_not_sleep_and_are_not_switched_off() {
     for file in files(&[".rs"]) {
