@@ -49,7 +49,7 @@ impl<'c> Attempts<'c> {
 
     /// Waits until the next attempt may begin. Returns the error when there is none.
     pub(crate) async fn failed(&mut self, error: Error, attempt: Attempt) -> Result<()> {
-        if error.is(Code::Unauthenticated) && !self.renewed && self.client.forget(attempt.bearer.as_ref()).await {
+        if error.is(Code::Unauthenticated) && !self.renewed && self.client.forget(attempt.bearer.as_ref()) {
             self.renewed = true;
             return Ok(());
         }

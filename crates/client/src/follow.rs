@@ -116,7 +116,7 @@ impl Follower {
         match reason.as_str() {
             "terminal" => return true,
             "draining" | "unavailable" => {}
-            _ => self.client.renew().await,
+            _ => self.client.renew(),
         }
         self.ended = Some(reason);
         false

@@ -1,6 +1,7 @@
 //! Signing in: request a challenge, sign it with the dialled origin, receive a token (section "Accounts" of the
 //! interface).
 
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
@@ -27,21 +28,45 @@ use crate::transport::Client;
 impl Client {
     /// Signs in with this client's account key and returns a token that is not about to expire.
     pub async fn sign_in(&self) -> Result<Token> {
+        if let Some(token) = self.fresh_token() {
+            return Ok(token);
+        }
+        // A task of its own: a caller that is not polled for a while, because its program waits for something else, would keep
+        // all others from signing in.
+        let client = self.clone();
+        match tokio::spawn(async move { client.sign_in_alone().await }).await {
+            Ok(signed_in) => signed_in,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Error::Argument("the program is about to end".to_owned())),
+            },
+        }
+    }
+
+    async fn sign_in_alone(&self) -> Result<Token> {
         let Some((key, create)) = self.0.credential.key() else {
             return Err(Error::NoCredential("an account key"));
         };
-        let mut kept = self.0.token.lock().await;
-        if let Some(token) = kept.as_ref().filter(|token| token.is_fresh()) {
-            return Ok(token.clone());
+        let _one = self.0.signing_in.lock().await;
+        if let Some(token) = self.fresh_token() {
+            return Ok(token);
         }
         let token = self.exchange(key, create).await?;
-        *kept = Some(token.clone());
+        *self.token() = Some(token.clone());
         Ok(token)
+    }
+
+    fn fresh_token(&self) -> Option<Token> {
+        self.token().clone().filter(Token::is_fresh)
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<Token>> {
+        self.0.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Revokes this client's current token, if there is one.
     pub async fn sign_out(&self) -> Result<()> {
-        let Some(token) = self.0.token.lock().await.take() else { return Ok(()) };
+        let Some(token) = self.token().take() else { return Ok(()) };
         let id = token_id(token.expose()).ok_or_else(|| Error::Argument("the token has no id".to_owned()))?;
         self.with_credential(Credential::Bearer(token.token)).revoke_token(id).await
     }
@@ -99,18 +124,18 @@ impl Client {
     }
 
     /// Drops the cached token, so that the next call signs in again.
-    pub(crate) async fn renew(&self) {
+    pub(crate) fn renew(&self) {
         if self.0.credential.key().is_some() {
-            *self.0.token.lock().await = None;
+            *self.token() = None;
         }
     }
 
     /// Drops the cached token if it is the refused one. Returns whether a new one can be requested.
-    pub(crate) async fn forget(&self, refused: Option<&SecretString>) -> bool {
+    pub(crate) fn forget(&self, refused: Option<&SecretString>) -> bool {
         let (Some(_), Some(refused)) = (self.0.credential.key(), refused) else {
             return false;
         };
-        let mut kept = self.0.token.lock().await;
+        let mut kept = self.token();
         if kept.as_ref().is_some_and(|token| token.expose() == refused.expose_secret()) {
             *kept = None;
         }

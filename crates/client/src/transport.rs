@@ -23,7 +23,9 @@ pub(crate) struct Inner {
     pub(crate) origin: String,
     pub(crate) credential: Credential,
     pub(crate) voice_key: Option<SecretString>,
-    pub(crate) token: Mutex<Option<Token>>,
+    pub(crate) token: std::sync::Mutex<Option<Token>>,
+    /// One sign-in at a time.
+    pub(crate) signing_in: Mutex<()>,
     pub(crate) retry: Retry,
     pub(crate) answer_within: Duration,
 }
@@ -87,7 +89,8 @@ impl ClientBuilder {
             base,
             credential: self.credential,
             voice_key: self.voice_key,
-            token: Mutex::new(None),
+            token: std::sync::Mutex::new(None),
+            signing_in: Mutex::new(()),
             retry: self.retry,
             answer_within: self.answer_within,
         })))
@@ -130,7 +133,8 @@ impl Client {
             origin: this.origin.clone(),
             credential,
             voice_key,
-            token: Mutex::new(token),
+            token: std::sync::Mutex::new(token),
+            signing_in: Mutex::new(()),
             retry: this.retry,
             answer_within: this.answer_within,
         }))

@@ -1,6 +1,7 @@
 //! Signing in: bound to the origin, once for many calls, and again when a token is refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use ensemble_client::{AccountKey, Client, Credential, Error};
@@ -69,6 +70,21 @@ async fn one_sign_in_serves_many_calls_at_once() {
     let seen = server.seen();
     assert_eq!(seen.iter().filter(|request| request.path == "/v1/auth").count(), 1);
     assert!(seen.iter().filter(|request| request.path == "/v1/account").all(|request| bearer(request) == "t1"));
+}
+
+#[tokio::test]
+async fn a_call_whose_caller_waits_for_something_else_keeps_no_other_from_signing_in() {
+    let server = Server::start(identity(|_| json(200, ACCOUNT))).await;
+    let client = client(&server, &AccountKey::generate());
+    let mut first = Box::pin(client.account());
+    while server.seen().is_empty() {
+        assert!(futures_util::poll!(&mut first).is_pending());
+        tokio::task::yield_now().await;
+    }
+    // The first one is not polled now.
+    tokio::time::timeout(Duration::from_secs(60), client.account()).await.expect("it waits for the first one").unwrap();
+    first.await.unwrap();
+    assert_eq!(server.seen().iter().filter(|request| request.path == "/v1/auth").count(), 1);
 }
 
 #[tokio::test]
