@@ -33,7 +33,7 @@ function Need({ row }: { row: SessionRow }) {
       {error !== undefined && <p className="banner bad">{visible(error)}</p>}
       {error === undefined && !isOpen && <div className="list"><div className="skeleton" /></div>}
       {isOpen && open.length === 0 && <p className="reader-note">Its request is further up than what was read. Open the session to see it.</p>}
-      <Requests feed={feed} />
+      <Requests feed={feed} isAlone={false} isEmpty />
     </article>
   );
 }

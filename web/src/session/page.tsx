@@ -25,6 +25,7 @@ import { Plan } from "./plan.tsx";
 import { Requests } from "./requests.tsx";
 import { Transcript } from "./transcript.tsx";
 import { sendPrompt, Unsent } from "./unsent.tsx";
+import { useTyping } from "./use-digits.ts";
 
 /** Loaded when somebody talks. */
 const Talk = lazy(() => import("../voice/talk.tsx"));
@@ -96,6 +97,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
   }, [feed.id]);
   const [error, setError] = useState<string>();
   const isNotKept = useStore(notKept);
+  useTyping();
   const write = (text: string) => {
     setDraft(text);
     saveDraft(feed.id, text);
@@ -114,7 +116,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
   return (
     <div className="dock">
       <div className="inner">
-        <Requests feed={feed} wanted={wanted} />
+        <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && images.length === 0} />
         {plan.length > 0 && <Plan entries={plan} />}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
         {isNotKept && <p className="banner" role="status">This browser has no room to keep what you type. Send it before you leave the page.</p>}

@@ -1,12 +1,14 @@
 /** A card for what the agent asks. It stays until the machine says that the request is closed. */
-import { useCallback, useRef, useState } from "react";
+import { type KeyboardEvent, useCallback, useEffect, useRef, useState } from "react";
 import { Choice } from "../base/field.tsx";
 import { Icon } from "../base/icons.tsx";
 import { Changes, type Diff } from "../text/changes.tsx";
 import { oneLine, strict, strictLine } from "../text/visible.ts";
+import { byDigit } from "./digits.ts";
 import { useGuard } from "./guard.ts";
 import { type Seen, useSeen } from "./seen.ts";
 import type { Answers, Permission, PermissionOption, Question, QuestionItem } from "./types.ts";
+import { useDigits } from "./use-digits.ts";
 
 /** An answer on its way: the person has chosen, and the machine has not said that it has taken it. */
 export interface Pending {
@@ -14,12 +16,19 @@ export interface Pending {
   error?: string | undefined;
 }
 
-interface PermissionProps {
-  permission: Permission;
+interface CardProps {
   /** How many requests wait behind this one. */
   behind: number;
   mayAnswer: boolean;
   pending: Pending | undefined;
+  /** It is the only card of its screen. Otherwise digits count for the one that has the focus. */
+  isAlone: boolean;
+  /** Nothing is written in the composer. */
+  isEmpty: boolean;
+}
+
+interface PermissionProps extends CardProps {
+  permission: Permission;
   onOption: (option: PermissionOption) => void;
 }
 
@@ -27,19 +36,28 @@ function isRefusal(option: PermissionOption): boolean {
   return option.kind.startsWith("reject");
 }
 
-export function PermissionCard({ permission, behind, mayAnswer, pending, onOption }: PermissionProps) {
+export function PermissionCard({ permission, behind, mayAnswer, pending, isAlone, isEmpty, onOption }: PermissionProps) {
   const diffs = permission.content.filter((one) => one.type === "diff");
   // Nobody can agree to what they have not seen. What is cut can only be refused here, and what is folded until it was unfolded.
   const missing = diffs.reduce((sum, { cut }) => sum + (cut ?? 0), permission.cut ?? 0);
   const options = missing > 0 ? permission.options.filter(isRefusal) : permission.options;
   const [whole, setWhole] = useState<readonly boolean[]>([]);
   const isFolded = diffs.some((_, at) => whole[at] !== true);
-  const [body, footer] = [useRef<HTMLDivElement>(null), useRef<HTMLElement>(null)];
+  const [card, body, footer] = [useRef<HTMLElement>(null), useRef<HTMLDivElement>(null), useRef<HTMLElement>(null)];
   const isReady = useGuard(footer);
   const seen = useSeen(body);
   const waits = pending !== undefined && pending.error === undefined;
+  const [isOpen, setOpen] = useState(false);
+  const choose = (digit: number) => {
+    if (!mayAnswer || waits) return;
+    const { allow, deny, stop, further } = byDigit(options);
+    if (digit === 4 && further.length > 0) setOpen(true);
+    const option = [allow, deny, stop][digit - 1];
+    if (option && (isRefusal(option) || !isFolded)) onOption(option);
+  };
+  useDigits({ card, isAlone, isEmpty, isEndSeen: seen.isAll, choose });
   return (
-    <section className="request" aria-label={`The agent asks: ${strictLine(permission.title)}`}>
+    <section className="request" ref={card} tabIndex={-1} aria-label={`The agent asks: ${strictLine(permission.title)}`}>
       <header>
         <Icon name="ask" />
         <bdi className="title">{strictLine(permission.title, 300)}</bdi>
@@ -54,7 +72,7 @@ export function PermissionCard({ permission, behind, mayAnswer, pending, onOptio
         </div>
       </div>
       <footer ref={footer}>
-        {mayAnswer && <Options options={options} disabled={waits} isReady={isReady} isSeen={!isFolded && seen.isAll} onOption={onOption} />}
+        {mayAnswer && <Options options={options} disabled={waits} isReady={isReady} isSeen={!isFolded && seen.isAll} isOpen={isOpen} onOpen={setOpen} onOption={onOption} />}
         {mayAnswer && missing === 0 && (isFolded || !seen.isAll) && <Unseen seen={seen} />}
         {!mayAnswer && <span className="sent">Only the owner, and whom they have let approve, can answer.</span>}
         <Sent pending={pending} />
@@ -95,31 +113,56 @@ interface OptionsProps {
   isReady: boolean;
   /** The whole request was shown. Until then it can only be refused. */
   isSeen: boolean;
+  isOpen: boolean;
+  onOpen: (isOpen: boolean) => void;
   onOption: (option: PermissionOption) => void;
 }
 
 /** To allow and to refuse this once stand first. What reaches further is one step away. */
-function Options({ options, disabled, isReady, isSeen, onOption }: OptionsProps) {
-  const [isOpen, setOpen] = useState(false);
-  const plain = [options.find((one) => one.kind === "allow_once"), options.find(isRefusal)].filter((one) => one !== undefined);
+function Options({ options, disabled, isReady, isSeen, isOpen, onOpen, onOption }: OptionsProps) {
+  const { allow, deny, stop, further } = byDigit(options);
+  const plain = [allow, deny ?? options.find(isRefusal)].filter((one) => one !== undefined);
   const first = plain.length > 0 ? plain : options.slice(0, 1);
   const others = options.filter((one) => !first.includes(one));
-  const button = (option: PermissionOption) => (
-    <button key={option.optionId} type="button" disabled={disabled || (!isSeen && !isRefusal(option))} aria-disabled={!isReady}
-      onClick={() => isReady && onOption(option)}
-      className={`button ${option.kind === "allow_once" ? "primary" : isRefusal(option) ? "danger" : ""}`}>
-      {strictLine(option.name)}
-    </button>
-  );
+  const list = useRef<HTMLDivElement>(null);
+  /** What reaches further is chosen by the keyboard twice. */
+  const [asked, setAsked] = useState<PermissionOption>();
+  useEffect(() => {
+    if (isOpen) list.current?.querySelector("button")?.focus();
+  }, [isOpen]);
+  const arrows = (event: KeyboardEvent) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const buttons = [...(list.current?.querySelectorAll("button") ?? [])];
+    const at = buttons.findIndex((one) => one === document.activeElement);
+    if (step === undefined || at < 0) return;
+    event.preventDefault();
+    buttons[(at + step + buttons.length) % buttons.length]?.focus();
+  };
+  const button = (option: PermissionOption) => {
+    const key = option === allow ? "1" : option === deny ? "2" : option === stop ? "3" : undefined;
+    const isAsked = asked === option;
+    return (
+      <button key={option.optionId} type="button" disabled={disabled || (!isSeen && !isRefusal(option))} aria-disabled={!isReady} aria-keyshortcuts={key}
+        className={`button ${option.kind === "allow_once" ? "primary" : isRefusal(option) ? "danger" : ""}`}
+        onBlur={() => setAsked(undefined)} onClick={(event) => {
+          if (!isReady) return;
+          // A click by a key has no place. What keeps a rule or changes the mode is asked once more.
+          if (event.detail === 0 && further.includes(option) && !isAsked) setAsked(option);
+          else onOption(option);
+        }}>
+        {key && <kbd aria-hidden="true">{key}</kbd>}{isAsked ? `Enter again: ${strictLine(option.name)}` : strictLine(option.name)}
+      </button>
+    );
+  };
   return (
     <>
       {first.map(button)}
       {others.length > 0 && (
-        <button type="button" className="button plain more" aria-expanded={isOpen} disabled={disabled} onClick={() => setOpen(!isOpen)}>
-          {isOpen ? "Fewer" : `More (${others.length})`}
+        <button type="button" className="button plain more" aria-expanded={isOpen} aria-keyshortcuts={further.length > 0 ? "4" : undefined} disabled={disabled} onClick={() => onOpen(!isOpen)}>
+          {further.length > 0 && <kbd aria-hidden="true">4</kbd>}{isOpen ? "Fewer" : `More (${others.length})`}
         </button>
       )}
-      {isOpen && <div className="others">{others.map(button)}</div>}
+      {isOpen && <div className="others" ref={list} onKeyDown={arrows}>{others.map(button)}</div>}
     </>
   );
 }
@@ -132,27 +175,33 @@ function Detail({ text }: { text: string }) {
 function Sent({ pending }: { pending: Pending | undefined }) {
   if (!pending) return null;
   if (pending.error) return <span className="error-text" role="alert">{pending.error}</span>;
-  return <span className="sent" role="status">“{oneLine(pending.label, 40)}”: not taken yet</span>;
+  return <span className="sent" role="status">“{oneLine(pending.label, 40)}”: waiting for the machine</span>;
 }
 
-interface QuestionProps {
+interface QuestionProps extends CardProps {
   question: Question;
-  behind: number;
-  mayAnswer: boolean;
-  pending: Pending | undefined;
   /** Nothing: the person does not answer. */
   onAnswers: (answers: Answers | undefined) => void;
 }
 
-export function QuestionCard({ question, behind, mayAnswer, pending, onAnswers }: QuestionProps) {
+export function QuestionCard({ question, behind, mayAnswer, pending, isAlone, isEmpty, onAnswers }: QuestionProps) {
   const [chosen, setChosen] = useState<Answers>({});
-  const footer = useRef<HTMLElement>(null);
+  const [card, body, footer] = [useRef<HTMLFormElement>(null), useRef<HTMLDivElement>(null), useRef<HTMLElement>(null)];
   const isReady = useGuard(footer);
+  const seen = useSeen(body);
   const waits = pending !== undefined && pending.error === undefined;
   const isComplete = question.questions.every((one) => (chosen[one.id] ?? []).some((text) => text.trim() !== ""));
   const set = (id: string, texts: string[]) => setChosen((before) => ({ ...before, [id]: texts }));
+  const choose = (digit: number) => {
+    const [only, another] = question.questions;
+    const label = only?.options?.[digit - 1]?.label;
+    // With several questions a digit would not say which of them it is for.
+    if (!mayAnswer || waits || !only || another || label === undefined) return;
+    setChosen((before) => ({ ...before, [only.id]: toggled(only, before[only.id] ?? [], label) }));
+  };
+  useDigits({ card, isAlone, isEmpty, isEndSeen: seen.isAll, choose });
   return (
-    <form className="request" aria-label="The agent asks a question" onSubmit={(event) => {
+    <form className="request" ref={card} tabIndex={-1} aria-label="The agent asks a question" onSubmit={(event) => {
       event.preventDefault();
       if (isComplete && isReady) onAnswers(chosen);
     }}>
@@ -161,10 +210,12 @@ export function QuestionCard({ question, behind, mayAnswer, pending, onAnswers }
         <span className="title">{question.questions.length === 1 ? "A question" : `${question.questions.length} questions`}</span>
         {behind > 0 && <span className="more">{behind} more</span>}
       </header>
-      <div className="body">
-        {question.questions.map((one) => (
-          <One key={one.id} item={one} chosen={chosen[one.id] ?? []} disabled={!mayAnswer || waits} onChange={(texts) => set(one.id, texts)} />
-        ))}
+      <div className="body" ref={body}>
+        <div className="all">
+          {question.questions.map((one) => (
+            <One key={one.id} item={one} chosen={chosen[one.id] ?? []} disabled={!mayAnswer || waits} onChange={(texts) => set(one.id, texts)} />
+          ))}
+        </div>
       </div>
       <footer ref={footer}>
         {mayAnswer && (
@@ -180,6 +231,12 @@ export function QuestionCard({ question, behind, mayAnswer, pending, onAnswers }
   );
 }
 
+/** What is chosen once this option is, or is no longer. */
+function toggled({ multiple }: QuestionItem, chosen: readonly string[], label: string): string[] {
+  if (!multiple) return [label];
+  return chosen.includes(label) ? chosen.filter((text) => text !== label) : [...chosen, label];
+}
+
 interface OneProps {
   item: QuestionItem;
   chosen: string[];
@@ -190,10 +247,6 @@ interface OneProps {
 function One({ item, chosen, disabled, onChange }: OneProps) {
   const labels = item.options?.map((option) => option.label) ?? [];
   const own = chosen.find((text) => !labels.includes(text)) ?? "";
-  const pick = (label: string, isOn: boolean) => {
-    if (!item.multiple) return onChange([label]);
-    return onChange(isOn ? [...chosen, label] : chosen.filter((text) => text !== label));
-  };
   const write = (text: string) => {
     const kept = item.multiple ? chosen.filter((one) => labels.includes(one)) : [];
     onChange(text === "" ? kept : [...kept, text]);
@@ -203,7 +256,7 @@ function One({ item, chosen, disabled, onChange }: OneProps) {
       <legend>{item.header ? <span className="tag">{strictLine(item.header, 40)}</span> : null} <bdi>{strict(item.text)}</bdi></legend>
       {item.options?.map((option) => (
         <Choice key={option.label} className="choice" label={strict(option.label)} hint={option.description && strict(option.description)}
-          checked={chosen.includes(option.label)} oneOf={item.multiple ? undefined : `question-${item.id}`} onChange={(event) => pick(option.label, event.target.checked)} />
+          checked={chosen.includes(option.label)} oneOf={item.multiple ? undefined : `question-${item.id}`} onChange={() => onChange(toggled(item, chosen, option.label))} />
       ))}
       <input className="input" aria-label={labels.length > 0 ? "Another answer" : "Your answer"} value={own} maxLength={4_000}
         placeholder={labels.length > 0 ? "Something else" : "Your answer"} onChange={(event) => write(event.target.value)} />
