@@ -22,7 +22,10 @@ helm install ensemble . -n ensemble --set publicBaseUrl=https://ensemble.example
 helm test ensemble -n ensemble
 ```
 
-`values-small-team.yaml`, `values-10k-users.yaml`, `values-managed-postgres.yaml` and `values-cloudnativepg.yaml` are examples. Upgrades, rotation, alerts and LiveKit: docs/OPERATIONS.md of the repository.
+The secret has to be there before the install, because the migrations run first: `values-external-secrets.yaml` shows how another program
+makes it in time.
+
+`values-small-team.yaml`, `values-10k-users.yaml`, `values-managed-postgres.yaml`, `values-cloudnativepg.yaml` and `values-external-secrets.yaml` are examples. Upgrades, rotation, alerts and LiveKit: docs/OPERATIONS.md of the repository.
 
 ## Values
 

@@ -28,11 +28,16 @@ OPTIONAL = {"identity": {"KEY_ENCRYPTION_KEY_PREVIOUS"}, "voice-gateway": {"TOOL
 SECRETS = {"INTERNAL_TOKEN", "INTERNAL_TOKEN_PREVIOUS", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET",
            "TOOL_BRIDGE_API_KEY", "KEY_ENCRYPTION_KEY_PREVIOUS", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET", "VOICE_WEBHOOKS"}
 DIGEST = "sha256:" + "a" * 64
+# Where each pod runs, and what it has to carry.
+SCHEDULED = ["--set", "defaults.nodeSelector.pool=ensemble", "--set-json", 'defaults.tolerations=[{"key":"ensemble","operator":"Exists"}]', "--set", "defaults.priorityClassName=high",
+             "--set-json", 'defaults.affinity={"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[]}}',
+             "--set", "defaults.podLabels.team=blue", "--set-string", "defaults.podAnnotations.sidecar\\.istio\\.io/inject=false"]
 RENDERINGS = {
     "small-team": ["-f", str(CHART / "values-small-team.yaml")],
     "10k-users": ["-f", str(CHART / "values-10k-users.yaml")],
     "cloudnativepg": ["-f", str(CHART / "values-cloudnativepg.yaml")],
     "managed-postgres": ["-f", str(CHART / "values-managed-postgres.yaml")],
+    "external-secrets": BASE + ["-f", str(CHART / "values-external-secrets.yaml")],
     "bare": BASE,
     "own-name-server": BASE + ["--set-json", 'networkPolicy.dnsTo=[{"ipBlock":{"cidr":"10.0.0.10/32"}}]'],
     "ingress": BASE + ["--set", "ingress.enabled=true", "--set", "ingress.host=ensemble.example.com", "--set", "ingress.className=traefik"],
@@ -43,6 +48,7 @@ RENDERINGS = {
                    "--set", "defaults.annotations.secret\\.reloader\\.stakater\\.com/reload=ensemble-secrets",
                    "--set-json", 'defaults.extraVolumes=[{"name":"ca","configMap":{"name":"database-ca"}}]',
                    "--set-json", 'defaults.extraVolumeMounts=[{"name":"ca","mountPath":"/etc/database-ca","readOnly":true}]',
+                   *SCHEDULED,
                    "--set-json", 'extraObjects=[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-mine"}}]'],
     "voice-agent": BASE + ["--set", "livekit.url=wss://livekit.example.com", "--set", "livekit.wsUrl=wss://livekit.example.com", "--set", "voiceAgent.enabled=true",
                            "--set", "voiceAgent.existingSecret=voice-agent", "--set", "voiceAgent.env.VOICE_AGENT_MAX_JOBS=3", "--set", "voiceAgent.env.VOICE_LLM=openai:gpt",
@@ -219,6 +225,8 @@ def keeps_promises(checks, name, objects, values):
             checks.that((f"ensemble-migrate-{service}" in jobs) == (service != "edge-proxy"), f"{name}: migration of {service}")
     if name == "own":
         has_its_own(checks, by_kind)
+    if name == "external-secrets":
+        comes_first(checks, by_kind)
     chart_backup.check(checks, name, by_kind)
     chart_postgres.check(checks, name, by_kind, ROOT)
     if name == "voice-agent":
@@ -239,6 +247,19 @@ def keeps_promises(checks, name, objects, values):
     reaches_out(checks, name, by_kind)
 
 
+def comes_first(checks, by_kind):
+    """What makes the secret is there before the migrations, which need it, and does not take it away when Helm replaces it."""
+    maker = by_kind["ExternalSecret"]["ensemble-secrets"]
+    weight = lambda thing: int(thing["metadata"]["annotations"]["helm.sh/hook-weight"])
+    jobs = by_kind["Job"].values()
+    checks.that(maker["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade", "the secret is made after the migrations")
+    checks.that(len(jobs) == 5 and all(weight(maker) < weight(job) for job in jobs), "the secret is made too late for the migrations")
+    checks.that(maker["spec"]["target"] == {"name": "ensemble-secrets", "creationPolicy": "Orphan"}, f"the secret goes with its maker: {maker['spec']['target']}")
+    for job in jobs:
+        account = by_kind["ServiceAccount"][job["spec"]["template"]["spec"]["serviceAccountName"]]
+        checks.that(weight(account) < weight(job), f"{job['metadata']['name']} waits for its account")
+
+
 def has_its_own(checks, by_kind):
     identity = by_kind["Deployment"]["ensemble-identity"]["spec"]["template"]["spec"]
     container, job = identity["containers"][0], by_kind["Job"]["ensemble-migrate-identity"]["spec"]["template"]["spec"]
@@ -251,6 +272,13 @@ def has_its_own(checks, by_kind):
     annotations = by_kind["Deployment"]["ensemble-identity"]["metadata"].get("annotations")
     checks.that(annotations == {"secret.reloader.stakater.com/reload": "ensemble-secrets"}, f"annotations of a Deployment: {annotations}")
     checks.that("ensemble-mine" in by_kind["ConfigMap"], "an object of one's own")
+    for thing, pod in pods([thing for kind in ("Deployment", "Job", "Pod") for thing in by_kind[kind].values()]):
+        where, spec, metadata = f"{thing['kind']} {thing['metadata']['name']}", pod["spec"], pod["metadata"]
+        checks.that(spec.get("nodeSelector") == {"pool": "ensemble"} and spec.get("tolerations") and spec.get("affinity") and spec.get("priorityClassName") == "high",
+                    f"{where} runs anywhere: {spec}")
+        checks.that(metadata["labels"].get("team") == "blue" and metadata.get("annotations", {}).get("sidecar.istio.io/inject") == "false", f"labels and annotations of {where}: {metadata}")
+        account = by_kind["ServiceAccount"].get(spec.get("serviceAccountName"))
+        checks.that(account is not None and account["metadata"]["annotations"].get("example.com/role") == "ensemble", f"{where} runs as {spec.get('serviceAccountName')}")
     absent = [rule["expr"] for group in by_kind["PrometheusRule"]["ensemble"]["spec"]["groups"] for rule in group["rules"] if rule["alert"] == "EnsembleServiceAbsent"]
     checks.that(len(absent) == 1 and "orchestrator" in absent[0] and "voice-gateway" not in absent[0], f"voice is off and its absence wakes: {absent}")
     voice = [f"{kind} {thing}" for kind, things in by_kind.items() for thing in things if "voice" in thing]

@@ -20,6 +20,22 @@ voice-gateway: { port: 8085, database: true, secrets: [INTERNAL_TOKEN], calls: [
 {{- mergeOverwrite (deepCopy .root.Values.defaults) (default (dict) (get .root.Values.services .name)) | toYaml -}}
 {{- end -}}
 
+{{/* Where a pod runs and before whom, by the settings of its service. */}}
+{{- define "ensemble.scheduling" -}}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "ensemble.selector" -}}
 app.kubernetes.io/name: ensemble
 app.kubernetes.io/instance: {{ .root.Release.Name }}
