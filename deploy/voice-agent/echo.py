@@ -23,7 +23,7 @@ class Echo:
     def __init__(self, room: rtc.Room, job: dict[str, Any]) -> None:
         self._room, self._human, self._job = room, job.get("humanIdentity", ""), job
         self._tasks: set[asyncio.Task[None]] = set()
-        self._hearing: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self._source = rtc.AudioSource(SAMPLE_RATE, 1)
@@ -52,9 +52,9 @@ class Echo:
     def _listen(self, track: rtc.Track) -> None:
         if track.kind == rtc.TrackKind.KIND_AUDIO:
             # The newest one only, because a person can publish any number of them.
-            if self._hearing is not None:
-                self._hearing.cancel()
-            self._hearing = self._keep(self._give_back(track))
+            if self._listening is not None:
+                self._listening.cancel()
+            self._listening = self._keep(self._give_back(track))
 
     async def _give_back(self, track: rtc.Track) -> None:
         async for event in rtc.AudioStream(track, sample_rate=SAMPLE_RATE, num_channels=1):

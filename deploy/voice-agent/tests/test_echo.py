@@ -1,4 +1,4 @@
-"""A person who publishes many microphones is heard through the newest. Needs livekit."""
+"""A person who publishes many microphones is given the sound of the newest. Needs livekit."""
 
 import asyncio
 import sys
@@ -20,29 +20,29 @@ import echo  # noqa: E402
 class Stream:
     """Sound that never ends."""
 
-    heard: set[str] = set()
+    open: set[str] = set()
 
     def __init__(self, track, **_):
         self.track = track
 
     async def __aiter__(self):
-        self.heard.add(self.track.sid)
+        self.open.add(self.track.sid)
         try:
             await asyncio.Event().wait()
             yield
         finally:
-            self.heard.discard(self.track.sid)
+            self.open.discard(self.track.sid)
 
 
 class TestEcho(unittest.IsolatedAsyncioTestCase):
-    async def test_the_newest_microphone_is_the_one_that_is_heard(self):
+    async def test_the_newest_microphone_is_given_back(self):
         with mock.patch.object(echo.rtc, "AudioStream", Stream):
             partner = echo.Echo(SimpleNamespace(), {})
             for number in range(13):
                 partner._listen(SimpleNamespace(sid=f"track-{number}", kind=rtc.TrackKind.KIND_AUDIO))
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
-            self.assertEqual(Stream.heard, {"track-12"})
+            self.assertEqual(Stream.open, {"track-12"})
 
 
 if __name__ == "__main__":
