@@ -80,14 +80,17 @@ const settled = (page) => page.evaluate(() => new Promise((drawn) => requestAnim
   requestAnimationFrame(drawn);
 })));
 
-/** From a small phone to 4k, a phone on its side included. */
-const SIZES = [[320, 640], [360, 800], [390, 844], [844, 390], [3_840, 800]];
+/** From a small phone to 4k, a phone on its side included, and a phone and a laptop at 200 % zoom, which leaves half of their pixels. */
+const SIZES = [[320, 640], [360, 800], [390, 844], [844, 390], [3_840, 800], [195, 422], [720, 450]];
 
 /** The boxes that can be scrolled to the side and should not be. Code, tables, changes and graphs should. */
 const tooWide = (page) => page.evaluate(() => {
   const scrolls = (box) => /auto|scroll/.test(getComputedStyle(box).overflowX) && !box.matches("pre, .graph, .table, .lines");
   const boxes = [document.documentElement, ...[...document.querySelectorAll("body *")].filter(scrolls)];
-  return boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => `${box.localName}.${box.className}: ${box.scrollWidth} px in ${box.clientWidth}`);
+  // What reaches furthest is named, so that it is found.
+  const furthest = (box) => [...box.querySelectorAll("*")].filter((one) => one.getClientRects().length > 0)
+    .reduce((found, one) => (one.getBoundingClientRect().right > found.getBoundingClientRect().right ? one : found), box);
+  return boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => `${box.localName}.${box.className}: ${box.scrollWidth} px in ${box.clientWidth}, ${furthest(box).outerHTML.slice(0, 120)}`);
 });
 
 /** Nothing is found by axe on the page as it is, light and dark, and nothing in it is wider than its place. */
