@@ -20,6 +20,7 @@ import { paths } from "./shell/route.ts";
 import { Shell } from "./shell/shell.tsx";
 import { Update } from "./shell/update.tsx";
 import { Start } from "./start/start.tsx";
+import { Removed } from "./welcome/removed.tsx";
 import { Frame, Welcome } from "./welcome/welcome.tsx";
 
 export function App() {
@@ -38,16 +39,17 @@ function Own() {
   useEffect(() => {
     void open();
   }, []);
+  useEffect(() => whenSignedOut(() => location.reload()), []);
   if (state.state === "loading") return <Opening />;
   if (state.state === "failed") return <Failed text={state.text} />;
   if (state.state === "emptied") return <Emptied />;
+  if (state.state === "removed") return <Removed />;
   if (state.state === "none") return <Welcome />;
   return <Open key={`${state.userId} ${language}`} />;
 }
 
 function Open() {
   useEffect(followAccount, []);
-  useEffect(() => whenSignedOut(() => location.reload()), []);
   return (
     <Shell>
       <Switch>

@@ -8,8 +8,9 @@ import { tellSignedOut } from "../base/signed-out.ts";
 import { onCall, onTrying } from "./connection.ts";
 import { textOf } from "./failure.ts";
 import { keepTrying, mayHeal } from "./keep-trying.ts";
-import { forgetAll, keep, recall } from "./kept.ts";
+import { forgetAll, forgetSeen, keep, recall } from "./kept.ts";
 import { endPushes } from "./push.ts";
+import { removed } from "./removed.ts";
 
 /** The role of this browser in the device list. */
 export type Role = "primary" | "linked";
@@ -20,6 +21,8 @@ export type AccountState =
   | { state: "failed"; text: string }
   /** What this browser kept was removed while the page was open. */
   | { state: "emptied" }
+  /** The server says that this browser was removed from the account. */
+  | { state: "removed" }
   | { state: "ready"; userId: string; fingerprint: string; role: Role };
 
 export const account = new Store<AccountState>({ state: "loading" });
@@ -57,6 +60,11 @@ if (typeof document !== "undefined") {
   });
 }
 
+removed.subscribe(() => {
+  account.set({ state: "removed" });
+  void forgetSeen();
+});
+
 /** The account that is open. Screens that need one are shown only then. */
 export function mine(): Account {
   if (!opened) throw new Error("There is no account here.");
@@ -69,6 +77,7 @@ export async function open(): Promise<void> {
   const trying = onTrying();
   const failed = (error: unknown): void => {
     if (mayHeal(error)) return trying.failed(error);
+    if (removed.get()) return over.abort();
     account.set({ state: "failed", text: textOf(error) });
     over.abort();
   };
@@ -142,6 +151,17 @@ export async function signOut(): Promise<void> {
     opened = found;
     throw error;
   }
+  await forgetRest();
+}
+
+/** Wipes the keys of this browser and all that it keeps, without a word to the server. */
+export async function wipe(): Promise<void> {
+  opened = undefined;
+  await (await kept()).clear();
+  await forgetRest();
+}
+
+async function forgetRest(): Promise<void> {
   await Promise.all([forgetAll(), endPushes()].map((done) => done.catch(() => undefined)));
   tellSignedOut();
 }
@@ -159,7 +179,7 @@ async function show(found: Account): Promise<void> {
     const over = new AbortController();
     void keepTrying(() => readMe(found), (error) => {
       if (mayHeal(error)) return;
-      account.set({ state: "failed", text: textOf(error) });
+      if (!removed.get()) account.set({ state: "failed", text: textOf(error) });
       over.abort();
     }, over.signal);
   } else {

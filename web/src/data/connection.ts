@@ -4,6 +4,7 @@
  */
 import { type CallWatch, NoAnswer, Problem } from "@ensemble/client";
 import { Store } from "../base/store.ts";
+import { noteRemoval, removed } from "./removed.ts";
 
 const QUIET_MS = 2_000;
 
@@ -59,7 +60,8 @@ function look(): void {
   timer = undefined;
   const now = performance.now();
   const due = [...waiting].map((one) => ({ ...one, at: QUIET_MS + (one.isAlone ? one.begun : Math.max(one.begun, answered)) }));
-  const late = due.filter(({ at }) => at <= now);
+  // Of a browser that was removed nothing is tried again.
+  const late = removed.get() ? [] : due.filter(({ at }) => at <= now);
   if (late.length === 0) {
     connection.update((before) => (before.isLost ? NONE : before));
     if (due.length > 0) timer = setTimeout(look, Math.min(...due.map(({ at }) => at)) - now + 5);
@@ -72,6 +74,8 @@ function look(): void {
   });
 }
 
+removed.subscribe(look);
+
 function begin(isAlone: boolean): CallWatch & { say: (why: Why) => void } {
   const one: Waiting = { begun: performance.now(), why: undefined, isAlone };
   waiting.add(one);
@@ -83,6 +87,7 @@ function begin(isAlone: boolean): CallWatch & { say: (why: Why) => void } {
   return {
     say,
     failed: (error) => {
+      noteRemoval(error);
       // What the server says about the call itself is an answer.
       if (error instanceof Problem && error.status < 500 && error.status !== 429) answered = performance.now();
       else say(whyOf(error));

@@ -1,5 +1,5 @@
 /** What was typed and not sent, by session. It outlives a reload, and a day without a connection. */
-import { forget, keep, recall } from "./kept.ts";
+import { forget, keep, keptNames, recall } from "./kept.ts";
 
 const drafts = new Map<string, string>();
 const MOST = 200;
@@ -20,6 +20,13 @@ export async function keptDraft(session: string): Promise<string> {
   const text = typeof found?.value === "string" ? found.value : "";
   if (!drafts.has(session)) drafts.set(session, text);
   return drafts.get(session) ?? text;
+}
+
+/** All that was typed and not sent, of every session. */
+export async function allDrafts(): Promise<string[]> {
+  const sessions = (await keptNames(nameOf(""))).map((name) => name.slice(nameOf("").length));
+  const all = await Promise.all([...new Set([...drafts.keys(), ...sessions])].map((session) => drafts.get(session) ?? keptDraft(session)));
+  return all.filter((text) => text !== "");
 }
 
 export function saveDraft(session: string, text: string): void {

@@ -6,6 +6,7 @@
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
 import { server } from "../base/server.ts";
 import { Store } from "../base/store.ts";
+import { removed } from "./removed.ts";
 
 /** What was typed is dropped only for newer of its kind, what can be read again also when all of it is too large. */
 type Kind = "typed" | "seen";
@@ -73,7 +74,8 @@ export async function keep(kind: Kind, name: string, value: unknown): Promise<vo
     const iv = crypto.getRandomValues(new Uint8Array(12));
     const data = await crypto.subtle.encrypt(bound(name, iv), key, plain);
     const at = new Date().toISOString();
-    if (isWiped) return;
+    // What can be read again is not kept by a browser that was removed.
+    if (isWiped || (kind === "seen" && removed.get())) return;
     await store.update<Sealed>(name, () => ({ form: FORM, iv, data, at }));
     await index(store, name, { name, kind, at, size: data.byteLength });
   } catch {

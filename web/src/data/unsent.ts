@@ -44,6 +44,12 @@ export async function recallUnsent(session: string): Promise<Unsent[]> {
   return all.flatMap((one) => (one && !known.has(one.value.localId) ? [one.value] : []));
 }
 
+/** The texts of all that was sent, of every session, and of which nothing came back. */
+export async function allUnsent(): Promise<string[]> {
+  const all = await Promise.all((await keptNames("unsent ")).map((name) => recall<Unsent>(name)));
+  return all.flatMap((one) => (one ? [one.value.text] : []));
+}
+
 function put(session: string, one: Unsent): void {
   unsent.update((before) => {
     const others = (before.get(session) ?? []).filter(({ localId }) => localId !== one.localId);

@@ -14,7 +14,7 @@ import { ensemble } from "./terminal.mjs";
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
 describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () => {
-  let browser, me, session, written, runner;
+  let browser, me, second, session, written, runner;
   before(async () => {
     browser = await launch();
     me = await person(browser, origin);
@@ -243,7 +243,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     const address = await dialog.getByLabel("Address", { exact: true }).innerText();
     await accessible(page, "add a device");
     await pictures(page, "add-device");
-    const second = await person(browser, origin, { viewport: PHONE });
+    second = await person(browser, origin, { viewport: PHONE });
     await second.page.goto(address);
     await second.page.getByLabel("Name of this device").fill("The second browser");
     await accessible(second.page, "link");
@@ -258,9 +258,55 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     const card = second.page.getByRole("region", { name: /The agent asks/ });
     await card.getByRole("button", { name: "Allow once" }).click();
     await card.waitFor({ state: "detached" });
+    await second.page.getByRole("main").getByRole("link", { name: /Another title/ }).first().click();
+    await second.page.getByLabel("Prompt").fill("never sent");
     await page.getByRole("button", { name: "Remove The second browser" }).click();
     await page.getByRole("button", { name: "Remove it" }).click();
     await page.getByText("Removed: The second browser").waitFor();
+
+    const isRemoved = second.page.getByRole("heading", { name: "This server says that this browser was removed" });
+    await isRemoved.waitFor();
+    await second.page.getByText("never sent", { exact: true }).waitFor();
+    await accessible(second.page, "removed");
+    await pictures(second.page, "removed");
+    const kept = await second.page.evaluate(async (name) => {
+      const done = (request) => new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+      });
+      const database = await done(indexedDB.open(name));
+      const names = await done(database.transaction("records").objectStore("records").getAllKeys());
+      database.close();
+      return names.map((one) => one.split(" ")[0]);
+    }, `ensemble ${origin} kept`);
+    assert.deepEqual(kept, ["draft", "index", "key"], "lists and transcripts are wiped");
+    // It does not ask again and again.
+    await second.page.clock.install();
+    await second.page.reload();
+    await isRemoved.waitFor();
+    const asked = [];
+    second.page.on("request", (request) => asked.push(request.url()));
+    await second.page.clock.runFor(120_000);
+    assert.deepEqual(asked, []);
+    second.checked();
+    checked();
+  });
+
+  step("a browser that was removed is added again with new keys, and wiped", async () => {
+    const { page, checked } = me;
+    await page.getByRole("button", { name: "Add a device" }).click();
+    const dialog = page.getByRole("dialog", { name: "Add a device" });
+    await second.page.goto(await dialog.getByLabel("Address", { exact: true }).innerText());
+    await second.page.getByRole("button", { name: "Add it again" }).click();
+    await second.page.getByRole("button", { name: "Add this browser" }).click();
+    await dialog.getByLabel("Six digits").fill(await second.page.locator(".digits").innerText());
+    await dialog.getByRole("button", { name: "Add it" }).click();
+    await second.page.getByRole("link", { name: /Another title/ }).waitFor();
+    await page.getByRole("button", { name: /^Remove .* on / }).click();
+    await page.getByRole("button", { name: "Remove it" }).click();
+    await page.getByText(/^Removed: .* on /).waitFor();
+    await second.page.getByRole("button", { name: "Wipe" }).click();
+    await second.page.getByRole("button", { name: "Make an account" }).waitFor();
     second.checked();
     await second.context.close();
     checked();
