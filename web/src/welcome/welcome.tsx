@@ -27,9 +27,20 @@ export function Welcome() {
     default:
       return (
         <Frame title="Your coding agents, from anywhere" lead="Watch, answer and steer the agents on your own machines. What they and you write is encrypted on your devices: the server cannot read it.">
-          <Begin onMade={(words) => setStep({ at: "words", words })} />
+          <section className="have" aria-labelledby="have">
+            <h2 id="have">You use Ensemble already</h2>
+            <dl>
+              <dt>In a browser on that computer</dt>
+              <dd>Run <code>ensemble open</code> in a terminal there.</dd>
+              <dt>On any other device</dt>
+              <dd>Run <code>ensemble link</code> there, and <button type="button" className="inline" onClick={() => setStep({ at: "link" })}>add this browser</button>.</dd>
+            </dl>
+          </section>
+          <section className="have" aria-labelledby="new">
+            <h2 id="new">You are new here</h2>
+            <Begin onMade={(words) => setStep({ at: "words", words })} />
+          </section>
           <div className="ways">
-            <button type="button" className="button plain" onClick={() => setStep({ at: "link" })}>Add this browser to an account that I use elsewhere</button>
             <button type="button" className="button plain" onClick={() => setStep({ at: "restore" })}>Bring my account back with its recovery words</button>
           </div>
         </Frame>
