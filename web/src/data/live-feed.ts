@@ -9,7 +9,7 @@ import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
 import { keepTrying, mayHeal } from "./keep-trying.ts";
 import { keepView, keptView } from "./kept-view.ts";
 import { whileSeen } from "./seen.ts";
-import { rowOf } from "./sessions.ts";
+import { rowOf, sessions } from "./sessions.ts";
 
 /** What has changed is kept so long after, in milliseconds. */
 const KEPT_AFTER_MS = 3_000;
@@ -42,6 +42,8 @@ export class LiveFeed implements SessionFeed {
       this.#watching = new AbortController();
       // Who leaves the page finds it as it was.
       document.addEventListener("visibilitychange", this.#keep, { signal: this.#watching.signal });
+      // The session's own stream says nothing of its machine. The list hears when that goes away and comes back.
+      this.#watching.signal.addEventListener("abort", sessions.subscribe(this.#listed));
       void this.#begin(this.#watching.signal);
     }
     return () => {
@@ -152,6 +154,12 @@ export class LiveFeed implements SessionFeed {
     const row = await rowOf(session);
     this.view.update((before) => ({ ...before, row, isHosted: row.hosted }));
   }
+
+  readonly #listed = (): void => {
+    const online = sessions.get().rows.find(({ id }) => id === this.id)?.online;
+    const { row } = this.view.get();
+    if (row && online !== undefined && online !== row.online) this.view.update((before) => ({ ...before, row: { ...row, online } }));
+  };
 
   /** Draws at most once for each frame of the screen. */
   #drawSoon(): void {

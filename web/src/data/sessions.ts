@@ -10,6 +10,7 @@ import { keepTrying } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
 import { machinesChanged } from "./machines.ts";
 import { closeAnswered } from "./notices.ts";
+import { noteRemoval } from "./removed.ts";
 import type { SessionRow } from "./row.ts";
 import { runChanges } from "./runs.ts";
 
@@ -36,7 +37,10 @@ export function followAccount(): () => void {
   stop?.abort();
   stop = controller;
   void showKept();
-  const failed = (error: unknown): void => connectionIs("connecting", whyOf(error));
+  const failed = (error: unknown): void => {
+    noteRemoval(error);
+    connectionIs("connecting", whyOf(error));
+  };
   void keepTrying(() => follow(controller.signal), failed, controller.signal);
   return () => controller.abort();
 }
@@ -65,11 +69,26 @@ function follow(signal: AbortSignal): Promise<void> {
   const onHint = ({ kind, id }: Hint): void => {
     if (kind === "all") void readAll(signal);
     else if ((kind === "session" || kind === "share") && id) soon(id, signal);
+    // Whether its machine is there is a part of a session's row.
+    if (kind === "machine") machineChanged(id, signal);
     if (kind === "machine" || kind === "all") machinesChanged();
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
   const onState = (now: LineState): void => connectionIs(now.state, now.state === "open" ? undefined : now.why);
   return shareHints(client, { user: userId, signal, onState, onHint });
+}
+
+/** A machine and its sessions are noticed to be away one after the other, by the heartbeat of each: they are looked at so long after. */
+const AWAY_AFTER_MS = [0, 30_000, 60_000];
+
+/** Reads the sessions of a machine that went away or came back: whether it is there is a part of their rows. */
+function machineChanged(id: string | null | undefined, signal: AbortSignal): void {
+  for (const after of AWAY_AFTER_MS) {
+    setTimeout(() => {
+      if (signal.aborted) return;
+      for (const row of sessions.get().rows) if (row.hosted && (!id || row.machineId === id)) soon(row.id, signal);
+    }, after);
+  }
 }
 
 /** What has changed while everything was read: what was read of it may be older. */

@@ -77,7 +77,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
       {view.keptAt !== undefined && <KeptNote at={view.keptAt} />}
       {view.isOpen && (
         <Transcript items={view.items} growing={view.growing} turnId={view.turnId} hasOlder={view.hasOlder} loadOlder={loadOlder}
-          isWorking={state?.phase === "working"} nameOf={nameOf} />
+          isWorking={state?.phase === "working"} nameOf={nameOf} isAway={row?.online === false && view.isHosted} />
       )}
       {isTalking && <Suspense fallback={<p className="older" role="status">Opening…</p>}><Talk feed={feed} show={setWanted} /></Suspense>}
       {view.isOpen && !isPublic && <Dock feed={feed} wanted={wanted} />}

@@ -13,10 +13,16 @@ export interface RowProps {
   /** Names of people by user id; this account is "You". */
   nameOf: (user: string) => string;
   growing: string | undefined;
+  /** The machine of the session is away. */
+  isAway: boolean;
+  /** What a person has signed as the answer to its question. */
+  answer: Answer | undefined;
 }
 
+type Answer = Extract<Item["shown"], { type: "answer" }>["answer"];
+
 /** Draws one. What it does not show at all is left out before: see `isShown`. */
-export const Row = memo(function Row({ item, nameOf, growing }: RowProps) {
+export const Row = memo(function Row({ item, nameOf, growing, isAway, answer }: RowProps) {
   const { shown } = item;
   switch (shown.type) {
     case "prompt":
@@ -27,7 +33,7 @@ export const Row = memo(function Row({ item, nameOf, growing }: RowProps) {
             <Images attachments={shown.prompt.attachments} />
             <Prompt text={shown.prompt.text} />
           </div>
-          <Byline author={item.author} at={item.at} taken={shown.taken} nameOf={nameOf} />
+          <Byline author={item.author} at={item.at} taken={shown.taken} nameOf={nameOf} isAway={isAway} />
         </div>
       );
     case "text":
@@ -47,7 +53,7 @@ export const Row = memo(function Row({ item, nameOf, growing }: RowProps) {
     case "tool":
       return <Tool call={shown.call} growing={growing} />;
     case "card":
-      return <AskedLine title={titleOf(shown.card)} said={saidOf(shown.card, nameOf)} />;
+      return <AskedLine title={titleOf(shown.card)} said={saidOf(shown.card, answer, nameOf)} />;
     case "error":
       return (
         <div className="failure" role="note">
@@ -62,11 +68,11 @@ export const Row = memo(function Row({ item, nameOf, growing }: RowProps) {
       return (
         <p className="asked-line">
           <span>{who(item.author, nameOf)}: {shown.control.action.replaceAll("_", " ")}</span>
-          <TakenNote taken={shown.taken} />
+          <TakenNote taken={shown.taken} isAway={isAway} />
         </p>
       );
     case "answer":
-      return <p className="asked-line"><span>{who(item.author, nameOf)} answered</span><TakenNote taken={shown.taken} /></p>;
+      return <p className="asked-line"><span>{who(item.author, nameOf)} answered</span><TakenNote taken={shown.taken} isAway={isAway} /></p>;
     case "note":
       return <p className="note-line"><Icon name="ask" size={14} /><span>{noteOf(shown.note)}</span></p>;
     default:
@@ -118,23 +124,24 @@ interface BylineProps {
   at: string | undefined;
   taken: Taken;
   nameOf: (user: string) => string;
+  isAway: boolean;
 }
 
 /** Its name is that of the heading before the prompt, which leads a screen reader from prompt to prompt. */
-function Byline({ author, at, taken, nameOf }: BylineProps) {
+function Byline({ author, at, taken, nameOf, isAway }: BylineProps) {
   return (
     <div className="byline">
       <bdi aria-hidden="true">{who(author, nameOf)}</bdi>
       {at && <time dateTime={at}>{clock(at)}</time>}
-      <TakenNote taken={taken} />
+      <TakenNote taken={taken} isAway={isAway} />
     </div>
   );
 }
 
-function TakenNote({ taken }: { taken: Taken }) {
+function TakenNote({ taken, isAway }: { taken: Taken; isAway: boolean }) {
   switch (taken.is) {
     case "not_yet":
-      return <span>· not taken yet</span>;
+      return <span>· {isAway ? "The machine is away: it will take this when it is back" : "Waiting for the machine"}</span>;
     case "queued":
       return <span>· waits for its turn</span>;
     case "rejected":
@@ -164,13 +171,17 @@ function titleOf(card: Card): string {
   return card.asks.questions.map((one) => one.text).join(" · ");
 }
 
-function saidOf(card: Card, nameOf: (user: string) => string): string {
+function saidOf(card: Card, answer: Answer | undefined, nameOf: (user: string) => string): string {
   const { resolved, asks } = card;
   if (!resolved) return "waits for an answer";
   if (resolved.outcome === "withdrawn") return `withdrawn${resolved.reason ? `: ${oneLine(resolved.reason, 120)}` : ""}`;
   const name = resolved.by === undefined ? "" : nameOf(resolved.by);
   const by = name === "" ? "" : ` by ${name === "You" ? "you" : oneLine(name, 60)}`;
   const option = asks.type === "permission" ? asks.options.find((one) => one.optionId === resolved.optionId) : undefined;
+  if (asks.type === "question" && answer) {
+    const texts = Object.values(answer.answers ?? {}).flat();
+    return texts.length === 0 ? `not answered${by}` : `answered${by}: ${oneLine(texts.join(", "), 200)}`;
+  }
   if (!option) return `answered${by}`;
   const how = option.kind === "allow_once" || option.kind === "reject_once" ? "" : `: ${oneLine(option.name, 120)}`;
   return `${option.kind.startsWith("reject") ? "denied" : "allowed"}${by}${how}`;

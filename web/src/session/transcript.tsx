@@ -4,6 +4,7 @@ import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { Icon } from "../base/icons.tsx";
 import { Markdown } from "../text/markdown.tsx";
 import { oneLine } from "../text/visible.ts";
+import { answerOf, answersIn, inOrder } from "./order.ts";
 import { isShown, Row } from "./row.tsx";
 import type { Item } from "./types.ts";
 
@@ -24,6 +25,8 @@ interface Props {
   hasOlder: boolean;
   loadOlder: () => Promise<void>;
   nameOf: (user: string) => string;
+  /** The machine of the session is away. */
+  isAway: boolean;
 }
 
 function isQueued({ shown }: Item): boolean {
@@ -34,7 +37,7 @@ function isPrompt(item: Item | undefined): boolean {
   return item?.shown.type === "prompt";
 }
 
-export const Transcript = memo(function Transcript({ items, growing, turnId, isWorking, hasOlder, loadOlder, nameOf }: Props) {
+export const Transcript = memo(function Transcript({ items, growing, turnId, isWorking, hasOlder, loadOlder, nameOf, isAway }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
   const [isAtEnd, setAtEnd] = useState(true);
@@ -45,7 +48,8 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
   const isLoading = useRef(false);
   const [loading, setLoading] = useState(false);
 
-  const all = items.filter(isShown);
+  const all = inOrder(items).filter(isShown);
+  const answers = answersIn(items);
   // What waits for its turn stands where it will be done: after what is being written.
   const rows = all.filter((item) => !isQueued(item));
   const queue = all.filter(isQueued);
@@ -122,7 +126,7 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
             {rows.map((item, at) => (
               <div key={item.id} className={at === 0 && !hasOlder ? "turn-item first" : "turn-item"}>
                 {isPrompt(rows[at - 1]) && !isPrompt(item) && <h2 className="hidden-label">The agent</h2>}
-                <Row item={item} nameOf={nameOf} growing={growingOf(item)} />
+                <Row item={item} nameOf={nameOf} growing={growingOf(item)} isAway={isAway} answer={answerOf(item, answers)} />
               </div>
             ))}
           </Virtualizer>
@@ -135,7 +139,7 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
             <div className="turn-item"><p className="asked-line"><span className="dot working" /> Working…</p></div>
           )}
           {queue.map((item) => (
-            <div key={item.id} className="turn-item"><Row item={item} nameOf={nameOf} growing={undefined} /></div>
+            <div key={item.id} className="turn-item"><Row item={item} nameOf={nameOf} growing={undefined} isAway={isAway} answer={undefined} /></div>
           ))}
         </div>
       </div>

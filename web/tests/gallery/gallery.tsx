@@ -12,7 +12,7 @@ import * as made from "./bodies.ts";
 // What the page keeps is named after the server, which is this origin.
 await findServer();
 const COMMANDS = ["prompt", "answer", "control"];
-const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string } }).gallery ?? {};
+const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string; online?: boolean } }).gallery ?? {};
 const show = new URLSearchParams(location.search).get("show") ?? "none";
 const bodies = given.bodies ?? [...made.session, ...(made.requests[show] ?? [])];
 
@@ -30,7 +30,7 @@ for (const frame of given.frames ?? made.frames) view.frame(frame);
 
 const row = {
   id: "s", ref: "s", ownerId: "me", title: given.title ?? "Limiter refuses the first request", directory: undefined, host: "laptop", agent: "claude", machineId: "m",
-  attention: "none", open: 0, online: true, thinking: true, ended: false, archived: false, hosted: true, accessLevel: "owner", updatedAt: "2026-11-23T17:02:00Z",
+  attention: "none", open: 0, online: given.online ?? true, thinking: true, ended: false, archived: false, hosted: true, accessLevel: "owner", updatedAt: "2026-11-23T17:02:00Z",
 } as const;
 const store = new Store<FeedView>({
   row, state: view.state, items: view.items, open: view.open, plan: view.plan?.entries ?? [], turnId: "u",

@@ -6,8 +6,8 @@ import { spawn } from "node:child_process";
 import { rename } from "node:fs/promises";
 import { homedir } from "node:os";
 import { after, before, describe } from "node:test";
-import { accessible, launch, person, PHONE, SOON } from "../browser.mjs";
-import { exists, steps, typeThree } from "./people.mjs";
+import { accessible, launch, person, PHONE, pictures, SOON } from "../browser.mjs";
+import { exists, phase, steps, typeThree } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -125,6 +125,25 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     await accessible(reader.page, "a shared session on a phone");
     reader.checked();
     await reader.context.close();
+    checked();
+  });
+
+  step("an open session says that its machine went away, and that it is back", async () => {
+    const { page, checked } = me;
+    // The agent's host goes on without the runner for a while, so the server's word stands in for what it says a minute later.
+    const row = `${origin}/v1/sessions/${new URL(page.url()).pathname.split("/").pop()}`;
+    await page.route(row, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), online: false } });
+    });
+    const ended = new Promise((resolve) => runner.once("exit", resolve));
+    runner.kill("SIGTERM");
+    await phase(page, "Machine away").waitFor();
+    await pictures(page, "phone-away");
+    await ended;
+    await page.unroute(row);
+    runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
+    await phase(page, "Ready").waitFor();
     checked();
   });
 

@@ -27,6 +27,15 @@ describe("cards", { timeout: 300_000 }, () => {
     await context.close();
   });
 
+  test("a prompt that was not taken says what it waits for", async () => {
+    for (const [online, said] of [[true, "Waiting for the machine"], [false, "The machine is away: it will take this when it is back"]]) {
+      const { page, context, checked } = await shown({ online, bodies: [{ type: "prompt", text: "Go on", attachments: [], when: "next" }] });
+      await page.getByRole("log").getByText(said).waitFor();
+      checked();
+      await context.close();
+    }
+  });
+
   test("what is cut can be refused only", async () => {
     for (const more of [{ cut: 7 }, { content: [{ type: "diff", path: "a", newText: "b", cut: 7 }] }]) {
       const { page, context } = await shown({ bodies: [asks(more)] });

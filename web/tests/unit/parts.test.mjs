@@ -100,4 +100,22 @@ describe("parts", { timeout: 120_000 }, () => {
     other.close();
     stop();
   });
+
+  test("a prompt that waited stands where its turn begins, and answers are shown", async () => {
+    const { inOrder, answerOf, answersIn } = await part("session/order.ts");
+    const item = (id, shown, localId = "", author = { kind: "host" }) => ({ id, seq: id, localId, author, shown });
+    const person = { kind: "person", user: "me", key: "k" };
+    const prompt = (id, localId) => item(id, { type: "prompt" }, localId, person);
+    const turn = (id, promptId, state = "started") => item(id, { type: "turn", turn: { turnId: `t${id}`, state, promptId } });
+    const text = (id) => item(id, { type: "text" });
+    const items = [prompt(1, "a"), turn(2, "a"), prompt(3, "b"), text(4), turn(5, "a", "ended"), turn(6, "b"), text(7)];
+    assert.deepEqual(inOrder(items).map(({ id }) => id), [1, 2, 4, 5, 3, 6, 7]);
+    // One that still waits, and one whose turn is not loaded, stay.
+    assert.deepEqual(inOrder(items.slice(0, 5)).map(({ id }) => id), [1, 2, 3, 4, 5]);
+
+    const card = item(8, { type: "card", card: { requestId: "q", resolved: { requestId: "q", outcome: "answered", by: "me" } } });
+    const answer = { requestId: "q", answers: { one: ["yes"] } };
+    const by = (author) => answerOf(card, answersIn([item(9, { type: "answer", answer }, "c", author)]));
+    assert.deepEqual([by(person), by({ ...person, user: "other" })], [answer, undefined]);
+  });
 });
