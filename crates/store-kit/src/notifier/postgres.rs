@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, FutureExt, select};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::{AsyncMessage, Client, Connection, Statement};
 use uuid::Uuid;
 
@@ -21,7 +22,8 @@ const CHANNEL: &str = "ensemble_wakes";
 const MAX_PAYLOAD: usize = 7_500;
 /// Stands for every topic.
 const ALL: &str = "*";
-/// A quiet connection is tested this often, to notice a network that was cut without a message.
+/// So often a message is sent to this replica itself. When it does not come back, the network was cut without a message, or something
+/// between here and the server has forgotten LISTEN, as a pooler in transaction mode does.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two messages, so that commits that follow each other closely share one. A message costs the database about as
@@ -41,7 +43,10 @@ pub(super) async fn relay(url: String, registry: Weak<Registry>, outbox: Arc<Out
         match ended {
             Ok(()) => return,
             Err(error) => {
-                tracing::warn!(%error, "The connection for notifications is lost; the sweeps find what it misses")
+                tracing::warn!(
+                    error = chain(&*error),
+                    "The connection for notifications is lost; the sweeps find what it misses"
+                )
             }
         }
         tokio::time::sleep(wait).await;
@@ -61,19 +66,22 @@ async fn session(
     let (mut config, tls) = tls::parse(url)?;
     config.connect_timeout(TIMEOUT).keepalives_idle(Duration::from_secs(5)).application_name("ensemble-wakes");
     let (client, connection) = config.connect(tls).await?;
-    let listening = pin!(listen(connection, sender, registry));
+    let own = Notify::new();
+    let listening = pin!(listen(connection, sender, registry, &own));
     let sending = pin!(async {
         // A notification need not survive a crash, so its commit must not flush the log and delay the commits that must.
         let begin = format!("SET synchronous_commit = off; LISTEN {CHANNEL}");
         timeout(TIMEOUT, client.batch_execute(&begin)).await??;
-        *wait = Duration::from_millis(50);
         reach.answered();
+        let notify = timeout(TIMEOUT, client.prepare("SELECT pg_notify($1, $2)")).await??;
+        probe(&client, &notify, sender, &own).await?;
+        *wait = Duration::from_millis(50);
         // What was sent while this replica did not listen is not known, so every subscriber here looks once.
         if let Some(registry) = registry.upgrade() {
             registry.connected.store(true, Ordering::Relaxed);
             registry.deliver_all();
         }
-        send(&client, sender, registry, outbox).await
+        send((&client, &notify), (sender, &own), registry, outbox).await
     });
     match select(listening, sending).await {
         Either::Left((ended, _)) => ended,
@@ -85,20 +93,22 @@ async fn listen<S: AsyncRead + AsyncWrite + Unpin, T: AsyncRead + AsyncWrite + U
     mut connection: Connection<S, T>,
     sender: &str,
     registry: &Weak<Registry>,
+    own: &Notify,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
         let Some(registry) = registry.upgrade() else { return Ok(()) };
         if let AsyncMessage::Notification(notification) = message? {
-            receive(&registry, sender, notification.payload());
+            receive(&registry, sender, notification.payload(), own);
         }
     }
     Err("the server closed it".into())
 }
 
-/// A payload is the sender's name and then topics, one a line.
-fn receive(registry: &Registry, sender: &str, payload: &str) {
+/// A payload is the sender's name and then topics, one a line. One of our own shows that notifications arrive.
+fn receive(registry: &Registry, sender: &str, payload: &str, own: &Notify) {
     let mut lines = payload.lines();
     if lines.next() == Some(sender) {
+        own.notify_one();
         return;
     }
     let topics: Vec<Topic> = lines.map(|line| Topic(line.into())).collect();
@@ -112,26 +122,42 @@ fn receive(registry: &Registry, sender: &str, payload: &str) {
 /// Sends a single topic at once. Topics that come while a message is on its way, or shortly after it, share the next
 /// message, so that load makes messages longer and not more numerous.
 async fn send(
-    client: &Client,
-    sender: &str,
+    (client, notify): (&Client, &Statement),
+    (sender, own): (&str, &Notify),
     registry: &Weak<Registry>,
     outbox: &Outbox,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let notify = client.prepare("SELECT pg_notify($1, $2)").await?;
+    let mut due = Instant::now() + PROBE_EVERY;
     while registry.strong_count() > 0 {
-        match timeout(PROBE_EVERY, outbox.take()).await {
-            Err(_) => drop(timeout(TIMEOUT, client.simple_query("SELECT 1")).await??),
-            Ok(pending) => {
-                let sent = timeout(TIMEOUT, notify_all(client, &notify, sender, &pending)).await;
-                if !matches!(sent, Ok(Ok(()))) {
-                    outbox.put_back(pending);
-                    sent??;
-                }
-                tokio::time::sleep(PAUSE).await;
-            }
+        if Instant::now() >= due {
+            probe(client, notify, sender, own).await?;
+            due = Instant::now() + PROBE_EVERY;
         }
+        let Ok(pending) = timeout_at(due, outbox.take()).await else { continue };
+        let sent = timeout(TIMEOUT, notify_all(client, notify, sender, &pending)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            outbox.put_back(pending);
+            sent??;
+        }
+        tokio::time::sleep(PAUSE).await;
     }
     Ok(())
+}
+
+/// Sends a message to this replica, and waits until it, or another one of its own, comes back.
+async fn probe(
+    client: &Client,
+    notify: &Statement,
+    sender: &str,
+    own: &Notify,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    // One that is remembered is older.
+    let _ = own.notified().now_or_never();
+    timeout(TIMEOUT, notify_all(client, notify, sender, &Pending::default())).await??;
+    let back = timeout(TIMEOUT, own.notified()).await;
+    back.map_err(|_| {
+        "what was sent to this replica itself did not come back; is there a pooler in transaction mode?".into()
+    })
 }
 
 async fn notify_all(
@@ -154,6 +180,12 @@ async fn notify_all(
     }
     client.execute(notify, &[&CHANNEL, &payload]).await?;
     Ok(())
+}
+
+/// The error with its causes: that of a handshake says nothing itself.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn random_name() -> String {

@@ -5,6 +5,7 @@
 mod away;
 mod batcher;
 mod both;
+mod deaf;
 mod deliveries;
 mod file;
 mod restarts;
