@@ -122,9 +122,9 @@ impl Db {
         let database = config.url.to_string();
         let is_sqlite = matches!(config.url, DatabaseUrl::Sqlite(_));
         loop {
-            let (pool, mode, name) = (Arc::clone(pool), config.migrate, database.clone());
+            let (its, mode, name) = (Arc::clone(pool), config.migrate, database.clone());
             let attempt = tokio::task::spawn_blocking(move || {
-                let mut conn = Conn::new(pool.take("open")?, "open", Deadlines::default());
+                let mut conn = Conn::new(its.take("open")?, "open", Deadlines::default());
                 let migrated = migrate(&mut conn, migrations, mode, &name);
                 if let Err(OpenError::Migration { .. }) = &migrated {
                     // If the server went away in the middle, this fails too, and the next attempt waits for it.
@@ -136,7 +136,10 @@ impl Db {
             });
             let reason = match attempt.await {
                 Ok(Ok(Err(OpenError::Migration { reason, .. }))) if is_sqlite && file::is_damage(&reason) => reason,
-                Ok(Ok(migrated)) => return migrated,
+                Ok(Ok(migrated)) => {
+                    pool.warm(deadline).await;
+                    return migrated;
+                }
                 Ok(Err(error)) => error.to_string(),
                 Err(panic) => panic.to_string(),
             };

@@ -15,7 +15,7 @@ use diesel::{PgConnection, SqliteConnection};
 use futures_util::future::BoxFuture;
 use r2d2::{ManageConnection, NopErrorHandler};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::StoreError;
 use crate::conn::Raw;
@@ -122,6 +122,18 @@ impl Pool {
             Connections::Sqlite(pool) => pool.get().map(Raw::Sqlite),
         };
         taken.map_err(|error| StoreError::Unavailable { operation, reason: error.to_string() })
+    }
+
+    /// Opens the connection that the first job takes. Where a URL names several servers and the first one is silent, that takes longer than a
+    /// job waits.
+    pub(crate) async fn warm(self: &Arc<Self>, deadline: Instant) {
+        loop {
+            let pool = Arc::clone(self);
+            let taken = tokio::task::spawn_blocking(move || pool.take("open").map(drop)).await;
+            if matches!(taken, Ok(Ok(()))) || Instant::now() > deadline {
+                return;
+            }
+        }
     }
 
     /// Closes the idle connections. What broke one connection most likely broke the others, and each would cost a job one

@@ -8,4 +8,5 @@ mod both;
 mod deaf;
 mod deliveries;
 mod file;
+mod hosts;
 mod restarts;
