@@ -10,6 +10,7 @@ mod crash;
 mod hints;
 mod history;
 mod hosted;
+mod hot_updates;
 mod links;
 mod live;
 mod matrix;
