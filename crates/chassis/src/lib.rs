@@ -13,6 +13,7 @@ pub mod live;
 pub mod metrics;
 pub mod openapi;
 pub mod outward;
+pub mod places;
 pub mod process;
 pub mod routes;
 pub mod service;

@@ -3,12 +3,11 @@
 //! GCRA, by the key that knows most of the caller: the machine token, the account, or the address. Counters live in this
 //! process and are forgotten when they are full again.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ensemble_chassis::places::Places;
 use ensemble_chassis::shares::limit_address;
 use ensemble_chassis::{Caller, Vars};
 use ensemble_types::ids::{TokenId, UserId};
@@ -20,25 +19,23 @@ use governor::{Quota, RateLimiter};
 use crate::domain::route_table::Class;
 
 const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// The policies: name in the header fields, variable, default, window, and meaning of the variable.
-const POLICIES: [(&str, &str, u32, Duration, &str); 7] = [
+const POLICIES: [(&str, &str, u32, Duration, &str); 6] = [
     ("account", "LIMIT_ACCOUNT", 600, MINUTE, "requests per minute of one account (0: no limit, as for all of these)"),
     ("address", "LIMIT_ADDRESS", 3_000, MINUTE, "requests per minute of one address without a valid token"),
     ("machine", "LIMIT_MACHINE", 6_000, MINUTE, "requests per minute of one machine token"),
     ("sign-in", "LIMIT_SIGN_IN", 60, MINUTE, "sign-in calls per minute of one address"),
     ("public-link", "LIMIT_PUBLIC_LINK", 60, MINUTE, "readings of public links per minute of one address"),
     ("device-link", "LIMIT_DEVICE_LINK", 3, MINUTE, "requests of new devices to be linked per minute from one address"),
-    ("new-accounts", "LIMIT_NEW_ACCOUNTS", 10, HOUR, "new accounts per hour from one address"),
 ];
 
 /// Counts requests. Shared by all threads.
 pub struct Limiter {
     /// In the order of [`POLICIES`].
-    policies: [Policy; 7],
-    /// Addresses that have made all the accounts they may, and until when.
-    exhausted: Mutex<HashMap<IpAddr, Instant>>,
+    policies: [Policy; 6],
+    /// Taken by a sign-in that may make an account. Only identity knows which one does; its answer says so.
+    pub(crate) new_accounts: Places,
 }
 
 /// What a limiter decided about one request.
@@ -75,12 +72,13 @@ impl Limiter {
         let policies = POLICIES.map(|(name, variable, default, window, meaning)| {
             Policy::new(name, vars.parse(variable, meaning, default), window)
         });
-        Self { policies, exhausted: Mutex::default() }
+        let accounts = vars.parse("LIMIT_NEW_ACCOUNTS", "new accounts per hour from one address", 10);
+        Self { policies, new_accounts: Places::per_hour(accounts) }
     }
 
     /// Counts one request; `None` where there is no limit.
     pub(crate) fn count(&self, class: Class, limit_key: LimitKey, address: IpAddr) -> Option<QuotaStatus> {
-        let [of_account, of_address, of_machine, sign_in, public_link, device_link, _] = &self.policies;
+        let [of_account, of_address, of_machine, sign_in, public_link, device_link] = &self.policies;
         let by_address = LimitKey::Address(limit_address(address));
         match (class, limit_key) {
             (Class::Exempt, _) | (Class::LiveFrames, LimitKey::Machine(_)) => None,
@@ -96,31 +94,13 @@ impl Limiter {
         }
     }
 
-    /// Counts one new account. Only identity knows which sign-in makes one; its answer says so.
-    pub(crate) fn count_new_account(&self, address: IpAddr) {
-        let [.., new_accounts] = &self.policies;
-        let address = limit_address(address);
-        if let Some(quota) = new_accounts.count(LimitKey::Address(address)).filter(|quota| quota.remaining == 0) {
-            self.exhausted().insert(address, Instant::now() + quota.window / quota.quota.max(1));
-        }
-    }
-
-    /// May a sign-in from `address` make an account?
-    pub(crate) fn may_make_account(&self, address: IpAddr) -> bool {
-        self.exhausted().get(&limit_address(address)).is_none_or(|until| *until <= Instant::now())
-    }
-
-    fn exhausted(&self) -> MutexGuard<'_, HashMap<IpAddr, Instant>> {
-        self.exhausted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Forgets the callers whose whole share is there again.
     pub(crate) fn sweep(&self) {
         for limiter in self.policies.iter().filter_map(|policy| policy.limiter.as_ref()) {
             limiter.retain_recent();
             limiter.shrink_to_fit();
         }
-        self.exhausted().retain(|_, until| *until > Instant::now());
+        self.new_accounts.sweep();
     }
 }
 
@@ -242,17 +222,6 @@ mod tests {
         assert!(limiter_of([0; 7]).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
     }
 
-    #[test]
-    fn an_address_makes_so_many_accounts_and_no_more() {
-        let limiter = limiter();
-        assert!(limiter.may_make_account(ip("1.1.1.1")));
-        limiter.count_new_account(ip("1.1.1.1"));
-        assert!(!limiter.may_make_account(ip("1.1.1.1")));
-        assert!(limiter.may_make_account(ip("2.2.2.2")));
-        limiter.sweep();
-        assert!(!limiter.may_make_account(ip("1.1.1.1")), "its hour is not over");
-    }
-
     fn caller(machine: Option<&str>) -> Caller {
         Caller {
             user: UserId::generate(),
@@ -288,26 +257,5 @@ mod tests {
         ] {
             assert_eq!(limiter.count(class, key, address).expect("a limit").policy(), policy);
         }
-    }
-
-    #[test]
-    fn an_address_waits_for_the_time_of_one_account() {
-        let limiter = limiter_of([1, 1, 1, 1, 1, 1, 2]);
-        limiter.count_new_account(ip("1.1.1.1"));
-        assert!(limiter.may_make_account(ip("1.1.1.1")), "one is left");
-        limiter.count_new_account(ip("1.1.1.1"));
-        assert!(!limiter.may_make_account(ip("1.1.1.1")));
-        let until = limiter.exhausted().get(&ip("1.1.1.1")).copied().expect("a time");
-        assert!(until <= Instant::now() + HOUR / 2, "an hour has two accounts");
-    }
-
-    #[test]
-    fn addresses_that_may_make_accounts_again_are_forgotten() {
-        let limiter = limiter();
-        let (past, future) = (Instant::now(), Instant::now() + HOUR);
-        limiter.exhausted().extend([(ip("1.1.1.1"), past), (ip("2.2.2.2"), future)]);
-        assert!(limiter.may_make_account(ip("1.1.1.1")) && !limiter.may_make_account(ip("2.2.2.2")));
-        limiter.sweep();
-        assert_eq!(limiter.exhausted().keys().copied().collect::<Vec<_>>(), [ip("2.2.2.2")]);
     }
 }

@@ -80,7 +80,9 @@ async fn exchange(
         })
     };
     let upload = Upload::begin(body, has_body, place).await?;
-    let may_make_account = upstream != Upstream::Identity || edge.config.limiter.may_make_account(context.client);
+    let accounts = &edge.config.limiter.new_accounts;
+    let is_sign_in = context.class == Class::SignIn && *request.method() == Method::POST;
+    let may_make_account = !is_sign_in || accounts.take(context.client);
     let (replicas, host) = (edge.replicas.of(upstream), edge.config.upstreams.of(upstream).host());
     let outgoing = Outgoing {
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
@@ -90,7 +92,13 @@ async fn exchange(
         method: hyper::Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default(),
         upload,
     };
-    let answer = outgoing.send(edge, replicas).await?;
+    let answer = outgoing.send(edge, replicas).await;
+    // The place stays taken where the client has gone meanwhile, because an account may have been made.
+    let has_made_one = answer.as_ref().is_ok_and(|answer| answer.headers().contains_key(NEW_ACCOUNT));
+    if is_sign_in && may_make_account && !has_made_one {
+        accounts.give_back(context.client);
+    }
+    let answer = answer?;
     pass_on(edge, request, context, answer, permit)
 }
 
@@ -103,9 +111,6 @@ fn pass_on(
     permit: Option<Share<LimitKey>>,
 ) -> Result<HttpResponse, Failure> {
     let fields = answer.headers();
-    if context.class == Class::SignIn && fields.contains_key(NEW_ACCOUNT) {
-        edge.config.limiter.count_new_account(context.client);
-    }
     let length = fields.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let is_events = fields.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     let is_live =

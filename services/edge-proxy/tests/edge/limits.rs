@@ -194,6 +194,31 @@ async fn an_address_that_has_made_enough_accounts_is_told_to_identity() {
 }
 
 #[tokio::test]
+async fn sign_ins_at_once_make_no_more_accounts_than_one_after_the_other() {
+    let stub = Stub::start(|_| Reaction::Silence).await;
+    let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "2")]).await;
+    let mut asking = Vec::new();
+    for asked in 1..=5 {
+        let mut raw = edge.connect().await;
+        raw.send("POST /v1/auth HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}").await;
+        asking.push(raw);
+        ensemble_testkit::eventually(crate::raw::SOON, async || stub.count() == asked).await;
+    }
+    let refused = stub.seen().iter().filter(|seen| seen.header("x-internal-no-new-account").is_some()).count();
+    assert_eq!(refused, 3);
+}
+
+#[tokio::test]
+async fn a_sign_in_that_makes_no_account_takes_no_place() {
+    let stub = Stub::echo().await;
+    let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "1")]).await;
+    for _ in 0..3 {
+        edge.ask("POST /v1/auth HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}").await;
+        assert_eq!(stub.last().header("x-internal-no-new-account"), None);
+    }
+}
+
+#[tokio::test]
 async fn a_path_counts_alike_however_it_is_written() {
     let stub = Stub::echo().await;
     let edge = limited(&stub, &[("LIMIT_SIGN_IN", "3"), ("LIMIT_PUBLIC_LINK", "3")]).await;
