@@ -17,7 +17,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
 use prometheus::IntCounter;
-use tracing::Span;
+use tracing::{Level, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets, filter_fn};
@@ -82,9 +82,16 @@ impl Telemetry {
         } else {
             lines.boxed()
         };
-        // The exporter logs every few seconds that a collector is not available; `Watched` logs it once.
+        // The exporter logs every few seconds that a collector is not available; `Watched` logs it once. For actix a malformed request
+        // is an error, which anybody can send: its lines are for `debug`, whatever their level.
         // This is one filter, because with two the outer one would format lines that the inner one drops.
-        let lines = lines.with_filter(self.filter.and(filter_fn(|line| !line.target().starts_with("opentelemetry"))));
+        let wanted = self.filter.clone();
+        let is_ours = filter_fn(move |line| match line.target() {
+            target if target.starts_with("opentelemetry") => false,
+            target if target.starts_with("actix_http") => wanted.would_enable(target, &Level::DEBUG),
+            _ => true,
+        });
+        let lines = lines.with_filter(self.filter.and(is_ours));
         let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service, self.ratio));
         // Spans below `info` exist for traces only: without a collector they cost nothing. The filter is
         // also set when there is no layer, because a layer without a filter enables all spans.

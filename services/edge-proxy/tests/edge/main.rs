@@ -8,6 +8,7 @@ mod deadlines;
 mod drain;
 mod forwarding;
 mod limits;
+mod log;
 mod mutations;
 mod pages;
 mod raw;
