@@ -64,7 +64,9 @@ pub(crate) fn other(edge: &EdgeProxy, request: &HttpRequest) -> Option<HttpRespo
 }
 
 fn send(edge: &EdgeProxy, request: &HttpRequest, file: File) -> HttpResponse {
-    let is_known = field(request, IF_NONE_MATCH).split(',').any(|tag| [file.etag.as_str(), "*"].contains(&tag.trim()));
+    // The comparison is weak (RFC 9110, section 13.1.2): a proxy that packs an answer makes its tag weak.
+    let known = field(request, IF_NONE_MATCH);
+    let is_known = known.split(',').any(|tag| [file.etag.as_str(), "*"].contains(&tag.trim().trim_start_matches("W/")));
     let mut answer = HttpResponse::build(if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });
     for (name, value) in file.fields(&edge.config.page_policy) {
         // Those of the body go with a body.
