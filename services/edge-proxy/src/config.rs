@@ -56,6 +56,9 @@ impl Config {
     pub fn read(vars: &mut Vars) -> Self {
         let public_base_url =
             vars.text("PUBLIC_BASE_URL", "where people reach the edge, as in https://api.example.com", "");
+        if !(public_base_url.is_empty() || ["https://", "http://"].iter().any(|of| public_base_url.starts_with(of))) {
+            vars.add_error("PUBLIC_BASE_URL", "must begin with https:// or http://");
+        }
         Self {
             upstreams: PerUpstream::new(|upstream| origin(vars, upstream)),
             resolve_every: vars.millis("RESOLVE_INTERVAL_MS", "how often the services' names are looked up", 2_000),

@@ -1,5 +1,8 @@
 //! Web pages: the edge alone answers for them.
 
+use ensemble_chassis::{Clock, Listeners, Vars, start};
+use ensemble_edge_proxy::EdgeProxy;
+
 use crate::Edge;
 use crate::stub::{Reaction, Stub};
 
@@ -110,5 +113,16 @@ async fn pages_on_the_readers_own_computer_may_call_unless_it_is_switched_off() 
             assert_eq!(answer.header("access-control-allow-origin"), None, "{origin}");
             assert_eq!(answer.header("access-control-allow-methods"), None, "{origin}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_address_of_another_scheme_ends_the_start() {
+    for (address, fits) in
+        [("ftp://edge.example.com", false), ("edge.example.com", false), ("https://edge.example.com", true)]
+    {
+        let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("PUBLIC_BASE_URL", address)]);
+        let started = start::<EdgeProxy>(vars, Listeners::loopback().unwrap(), Clock::system()).await;
+        assert_eq!(started.is_ok(), fits, "{address}");
     }
 }
