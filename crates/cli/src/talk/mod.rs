@@ -105,8 +105,7 @@ pub(crate) async fn here(context: &Context, me: &Me, id: SessionId, voice: Clien
     let sender = live.sender();
     let mut conversation = Conversation::new(live, (voice, gateway_session), (room, rules), out, wishes, after);
     let ended = conversation.run(&mut signals).await;
-    let (voice, gateway_session, state) = conversation.end().await;
-    stopped(&voice, gateway_session).await;
+    let state = conversation.end().await;
     if keeps && state.words().next().is_some() {
         let prompt = Prompt { text: kept(state.words()), attachments: Vec::new(), when: When::Next };
         sender.send(Content::Prompt(prompt)).await?;

@@ -268,6 +268,7 @@ fn ctrl_c_ends_it_and_nothing_that_is_shown_is_sent() {
     until("the message", || running.line().contains("too late").then_some(()));
     assert_eq!(running.interrupt(), 0);
     talk.room.order("leave");
+    assert!(stage.double.room(&talk.name).is_none(), "the server ends it before the room is left");
     stage.is_over(&talk);
     assert!(!stage.log().contains("too late"));
 }

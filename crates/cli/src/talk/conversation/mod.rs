@@ -22,6 +22,7 @@ use super::news::Known;
 use super::room::{Event, Left, Room, Said};
 use super::rules::{Caller, Rules};
 use super::shown::{Holding, Out, State};
+use super::stopped;
 use crate::failure::{Failure, Result};
 use crate::live::show::{SILENT, level};
 use crate::live::{Live, Watch};
@@ -167,13 +168,15 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Leaves the room. Nothing that is still shown is sent, and the terminal is given back.
-    pub(super) async fn end(mut self) -> (Client, GatewaySessionId, State) {
+    /// Ends it. Nothing that is still shown is sent, and the terminal is given back. The server ends it first: a room that is left
+    /// before would end as one whose person went away.
+    pub(super) async fn end(mut self) -> State {
         self.rules.end();
         self.held = None;
         drop(self.out);
+        stopped(&self.voice, self.id).await;
         self.room.leave().await;
-        (self.voice, self.id, self.state)
+        self.state
     }
 
     fn connection(&self) -> Connection {
