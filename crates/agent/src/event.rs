@@ -132,4 +132,6 @@ pub struct StateChange {
     pub models: Option<Vec<Choice>>,
     pub commands: Option<Vec<SlashCommand>>,
     pub context: Option<ContextUse>,
+    /// The commands that have outlived their turn. Only where the agent lists them: see [`crate::Abilities::lists_commands`].
+    pub still_running: Option<Vec<String>>,
 }

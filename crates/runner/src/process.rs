@@ -126,6 +126,13 @@ impl Process {
         self.id
     }
 
+    pub(crate) fn guard_pid(&self) -> Option<Pid> {
+        match &self.guard {
+            Guard::Ours(guard) => guard.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw),
+            Guard::Adopted(pid) => *pid,
+        }
+    }
+
     /// Orders the guard to end the attempt. The guard sends KILL after this grace period.
     pub(crate) async fn stop(&mut self, grace: Duration) {
         let line = format!("{STOP} {}\n", grace.as_millis());

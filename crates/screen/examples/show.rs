@@ -317,6 +317,7 @@ fn state(phase: Phase, mode: Mode) -> Content {
         provider_session_id: None,
         context: Some(ContextUse { used: 68_000, size: 200_000 }),
         cost_usd: Some(0.42),
+        still_running: Vec::new(),
         queue: Vec::new(),
         access: Vec::new(),
         key_epoch: 1,

@@ -11,7 +11,7 @@ const KEYS: &[(&str, &str)] = &[
     ("ctrl-s", "send into the turn that runs"),
     ("alt-enter, ctrl-j", "a new line"),
     ("up, down", "your earlier prompts"),
-    ("esc", "interrupt the turn"),
+    ("esc", "interrupt the turn; end what still runs"),
     ("1 to 9", "answer a request"),
     ("alt-1 to 9", "answer it with your text"),
     ("alt-up, alt-down", "scroll a long request"),

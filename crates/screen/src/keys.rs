@@ -13,7 +13,7 @@ use crate::commands::{Command, Parsed, parse};
 use crate::composer::Typed;
 use crate::last;
 use crate::screen::{Arrow, Screen};
-use crate::status::is_busy;
+use crate::status::{is_busy, still_runs};
 
 /// Two presses of ctrl-c within this time leave.
 const TWICE: Duration = Duration::from_secs(1);
@@ -267,6 +267,9 @@ impl Screen {
             return None;
         }
         if is_busy(view) {
+            return self.interrupt(about);
+        }
+        if still_runs(view) && self.transcript.below(view).is_none() {
             return self.interrupt(about);
         }
         self.transcript.follow();

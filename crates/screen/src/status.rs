@@ -45,6 +45,11 @@ pub(crate) fn is_busy(view: &View) -> bool {
     view.state().is_some_and(|state| matches!(state.phase, Phase::Working | Phase::Waiting | Phase::Starting))
 }
 
+/// Whether a command has outlived its turn.
+pub(crate) fn still_runs(view: &View) -> bool {
+    view.state().is_some_and(|state| !state.still_running.is_empty())
+}
+
 /// The rule above the text: what the session does.
 pub(crate) fn phase(view: &View, below: Option<u64>, setting: &Setting<'_>) -> Line<'static> {
     let paint = setting.paint;
@@ -69,6 +74,7 @@ pub(crate) fn phase(view: &View, below: Option<u64>, setting: &Setting<'_>) -> L
         Some(0) => "pgdn: down".to_owned(),
         Some(count) => format!("{count} new{}pgdn: down", paint.dot()),
         None if is_busy(view) && setting.about.level >= Level::Prompt => "esc interrupts".to_owned(),
+        None if still_runs(view) && setting.about.level >= Level::Prompt => "esc ends what still runs".to_owned(),
         None => String::new(),
     };
     rule(&text, style, &right, setting.width, paint)
@@ -129,6 +135,11 @@ fn parts(state: &State, wanted: Option<&Mode>, paint: Paint) -> Vec<Part> {
         _ => paint.plain(),
     };
     parts.push(Part { text: mode, style, goes: 0 });
+    let left = state.still_running.len();
+    if left > 0 {
+        let text = if left == 1 { "1 command still runs".to_owned() } else { format!("{left} commands still run") };
+        parts.push(Part { text, style: paint.warning(), goes: 2 });
+    }
     if let Some(context) = state.context.filter(|context| context.size > 0) {
         let percent = context.used.saturating_mul(100) / context.size;
         let style = if percent >= 80 { paint.warning() } else { paint.dim() };

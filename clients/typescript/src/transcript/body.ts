@@ -144,6 +144,7 @@ const contents = {
     providerSessionId: optional(text),
     context: optional(shape({ used: whole, size: whole })),
     costUsd: optional(number),
+    stillRunning: listOrNone(text),
     queue: listOrNone(text),
     access: listOrNone(access),
     keyEpoch: whole,

@@ -39,6 +39,8 @@ pub struct Abilities {
     pub refuses_with_message: bool,
     /// It says what a turn costs.
     pub says_cost: bool,
+    /// It lists the commands that outlive a turn, and an interrupt without a turn ends them.
+    pub lists_commands: bool,
 }
 
 /// One session with one agent.

@@ -52,7 +52,7 @@ impl Schemas {
         let folder = tempfile::tempdir().unwrap();
         let search_path = std::env::vars().find(|(name, _)| name == "PATH").unwrap().1;
         let status = Command::new(program("codex"))
-            .args(["app-server", "generate-json-schema", "--out"])
+            .args(["app-server", "generate-json-schema", "--experimental", "--out"])
             .arg(folder.path())
             .env_clear()
             .envs([("HOME", folder.path().to_str().unwrap()), ("PATH", &search_path)])
@@ -130,6 +130,8 @@ fn what_is_written_and_read_is_in_the_schema_of_the_program() {
     assert!(request(&steer));
     // A turn that has gone on alone is listed.
     for (method, params) in [
+        ("thread/backgroundTerminals/list", json!({"threadId": "s", "limit": 16})),
+        ("thread/backgroundTerminals/clean", json!({"threadId": "s"})),
         ("thread/turns/list", json!({"threadId": "s", "limit": 8, "itemsView": "notLoaded"})),
         ("thread/items/list", json!({"threadId": "s", "turnId": "t", "cursor": "c"})),
     ] {

@@ -76,6 +76,7 @@ fn resumed(checkpoint: Checkpoint) -> Live {
     assert!(opened.lines.iter().any(|line| line.contains("thread/turns/list")), "{:?}", opened.lines);
     assert!(!opened.events.iter().any(|event| matches!(event, Event::TurnStarted(_))), "it has begun before");
     live.answer(3, json!({"data": []}));
+    live.answer(5, json!({"data": []}));
     live
 }
 
@@ -93,13 +94,13 @@ fn what_was_missed_is_said_before_what_is_new() {
         "type": "commandExecution", "id": "c1", "command": "make", "status": "completed", "aggregatedOutput": "ok", "exitCode": 0,
     });
     let page = live.answer(
-        5,
+        6,
         json!({"data": [item(json!({"type": "agentMessage", "id": "m1", "text": "one"})), item(done)], "nextCursor": "more"}),
     );
     assert!(page.lines[0].contains("more"), "{:?}", page.lines);
     assert!(matches!(&page.events[..], [Event::Tool(call)] if call.status == Some(ToolStatus::Completed)), "{page:?}");
     let rest = live.answer(
-        6,
+        7,
         json!({"data": [item(json!({"type": "agentMessage", "id": "m2", "text": "two"})),
                         item(json!({"type": "agentMessage", "id": "m3", "text": "three"}))], "nextCursor": null}),
     );
@@ -131,18 +132,19 @@ fn what_was_missed_is_said_before_what_is_new() {
 
 #[test]
 fn a_turn_that_has_ended_meanwhile_ends() {
-    for (status, stop) in [("completed", StopReason::EndTurn), ("interrupted", StopReason::Cancelled)] {
+    // After the end the driver asks which commands still run. It ends those of an interrupted turn first.
+    for (status, stop, next) in [("completed", StopReason::EndTurn, 8), ("interrupted", StopReason::Cancelled, 9)] {
         let mut live = resumed(in_a_turn().0.checkpoint().unwrap());
         live.answer(4, json!({"data": [{"id": "t", "status": status}]}));
         let item = json!({"turnId": "t", "item": {"type": "agentMessage", "id": "m2", "text": "two"}});
-        let events = live.answer(5, json!({"data": [item]})).events;
+        let events = live.answer(6, json!({"data": [item]})).events;
         assert_eq!(texts(&events), ["two"]);
         assert!(matches!(events.last(), Some(Event::TurnEnded { stop: found, .. }) if *found == stop), "{events:?}");
         assert!(live.0.checkpoint().is_none());
         // The next one is a turn like any other.
         let prompt = Prompt { id: "q".to_owned(), text: "go".to_owned(), attachments: Vec::new(), steer: false };
         live.0.command(Command::Prompt(prompt)).unwrap();
-        let begun = live.answer(6, json!({"turn": {"id": "u"}})).events;
+        let begun = live.answer(next, json!({"turn": {"id": "u"}})).events;
         assert!(begun.iter().any(|event| matches!(event, Event::TurnStarted(_))), "{begun:?}");
         assert_eq!(live.notice("item/agentMessage/delta", json!({"itemId": "n1", "delta": "x"})).len(), 1);
     }

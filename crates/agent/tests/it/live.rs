@@ -273,9 +273,14 @@ impl Live<'_> {
 
     /// Reads until claude's own files have the text.
     pub(crate) fn until_stored(&mut self, text: &str) {
+        let home = self.place.home.path().to_owned();
+        self.until_so(text, || ensemble_model_stand_in::claude_has_stored(&home, text));
+    }
+
+    pub(crate) fn until_so(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let deadline = Instant::now() + SOON;
-        while !ensemble_model_stand_in::claude_has_stored(self.place.home.path(), text) {
-            assert!(Instant::now() < deadline, "{text} is not stored within {SOON:?}: {:#?}", self.events);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "no {what} within {SOON:?}: {:#?}", self.events);
             match self.output.recv_timeout(Duration::from_millis(10)) {
                 Ok(bytes) => self.feed(&bytes),
                 Err(RecvTimeoutError::Disconnected) => panic!("the program has ended: {:#?}", self.events),

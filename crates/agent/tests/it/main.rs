@@ -3,6 +3,7 @@
 // `cfg(test)` is always set here. Naming it tells clippy that the helpers are test code.
 #[cfg(test)]
 mod live;
+mod outliving;
 #[cfg(test)]
 mod summary;
 #[cfg(test)]

@@ -308,7 +308,7 @@ fn option<'a>(asked: &'a Permission, kind: &OptionKind) -> &'a str {
     &found.unwrap_or_else(|| panic!("no such option: {asked:#?}")).option_id
 }
 
-fn stop(event: &Event) -> &StopReason {
+pub(crate) fn stop(event: &Event) -> &StopReason {
     match event {
         Event::TurnEnded { stop, .. } => stop,
         other => panic!("{other:?}"),

@@ -72,6 +72,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
             parts.extend(change.models.as_ref().map(|_| "models".to_owned()));
             parts.extend(change.commands.as_ref().map(|_| "commands".to_owned()));
             parts.extend(change.context.map(|_| "context".to_owned()));
+            parts.extend(change.still_running.as_ref().map(|commands| format!("still running {commands:?}")));
             format!("state: {}", parts.join(", "))
         }
         Event::Failure { code, text, retry_at } => {

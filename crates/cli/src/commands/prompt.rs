@@ -199,7 +199,7 @@ impl Which {
         let me = context.me().await?;
         let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
         let taken = live.command(Content::Control(Control::Interrupt)).await?;
-        done(context, &live, taken, "The turn is interrupted.")
+        done(context, &live, taken, "What runs is interrupted.")
     }
 
     pub(crate) async fn stop(self, context: &Context) -> Result {

@@ -42,6 +42,8 @@ mod lost_logs;
 #[cfg(feature = "up")]
 mod lying;
 #[cfg(feature = "up")]
+mod outliving;
+#[cfg(feature = "up")]
 mod own_page;
 #[cfg(feature = "up")]
 mod page;

@@ -19,6 +19,7 @@ mod watch;
 
 pub use orders::Limits;
 pub(crate) use orders::{CLOSE, Directory, EXIT_STAGE, Launch, Order, Report, STAGE, STAY, STOP, WRITE};
+pub(crate) use tree::below;
 
 /// The arguments before those of [`guard_main`].
 const COMMAND: [&str; 2] = ["runner", "guard"];

@@ -50,39 +50,52 @@ impl Tree {
     }
 }
 
-/// Every descendant of this process, nearest first, without zombies. One scan of the process table can miss a process
-/// that is being forked, so callers repeat it.
-#[cfg(target_os = "linux")]
-fn descendants() -> Vec<Pid> {
-    let mut parents = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        if let Some(parent) = std::fs::read_to_string(entry.path().join("stat")).ok().as_deref().and_then(living_parent)
-        {
-            parents.push((pid, parent));
-        }
-    }
-    let mut found = vec![nix::unistd::getpid().as_raw()];
-    let mut next = 0;
-    while let Some(&parent) = found.get(next) {
-        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    found.into_iter().skip(1).map(Pid::from_raw).collect()
+/// A process that is not a zombie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) pid: Pid,
+    parent: Pid,
+    pub(crate) group: Pid,
 }
 
-/// The parent of a process that is not a zombie, from its line in /proc (proc(5)): `pid (name) state parent …`. The
-/// name may contain any character, also `)`.
+fn descendants() -> Vec<Pid> {
+    below(nix::unistd::getpid()).into_iter().map(|found| found.pid).collect()
+}
+
+/// Every descendant of a process, nearest first, without zombies. One scan of the process table can miss a process
+/// that is being forked, so callers repeat it.
 #[cfg(target_os = "linux")]
-fn living_parent(stat: &str) -> Option<i32> {
+pub(crate) fn below(root: Pid) -> Vec<Found> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let stat = std::fs::read_to_string(entry.path().join("stat"));
+        all.extend(stat.ok().and_then(|stat| living(Pid::from_raw(pid), &stat)));
+    }
+    let mut found: Vec<Found> = Vec::new();
+    let mut next = Some(root);
+    let mut looked_at = 0;
+    while let Some(parent) = next {
+        found.extend(all.iter().filter(|one| one.parent == parent));
+        next = found.get(looked_at).map(|one| one.pid);
+        looked_at += 1;
+    }
+    found
+}
+
+/// A process that is not a zombie, from its line in /proc (proc(5)): `pid (name) state parent group …`. The name may contain any
+/// character, also `)`.
+#[cfg(target_os = "linux")]
+fn living(pid: Pid, stat: &str) -> Option<Found> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    (state != "Z" && state != "X").then_some(parent)
+    let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
+    let (parent, group) = (number()?, number()?);
+    (state != "Z" && state != "X").then_some(Found { pid, parent, group })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn descendants() -> Vec<Pid> {
+pub(crate) fn below(_: Pid) -> Vec<Found> {
     Vec::new()
 }
 
@@ -92,8 +105,9 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_does_not_hide_the_parent() {
-        assert_eq!(living_parent("12 (a) Z 1 (b)) S 34 5 6"), Some(34));
-        assert_eq!(living_parent("12 (x) Z 34 5 6"), None);
-        assert_eq!(living_parent("nonsense"), None);
+        let of = |stat| living(Pid::from_raw(12), stat).map(|found| (found.parent.as_raw(), found.group.as_raw()));
+        assert_eq!(of("12 (a) Z 1 (b)) S 34 5 6"), Some((34, 5)));
+        assert_eq!(of("12 (x) Z 34 5 6"), None);
+        assert_eq!(of("nonsense"), None);
     }
 }

@@ -60,6 +60,7 @@ impl Session {
     /// A deadline has passed.
     pub(super) async fn late(&mut self) {
         self.tick();
+        self.look_at_leftovers().await;
         let now = Instant::now();
         let is_over = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         let grace = self.host.config.timing.term_grace;

@@ -13,6 +13,7 @@ mod deliver;
 mod hints;
 mod kept;
 mod keys;
+mod leftovers;
 pub mod local;
 mod pause;
 mod place;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ensemble_agent::{Exit, Launch, Line, Lines, Start};
+use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdout};
 use uuid::Uuid;
@@ -80,6 +81,14 @@ impl Running {
         match self {
             Self::Piped(piped) => piped.next(reads).await,
             Self::Served(connection) => connection.next(reads).await,
+        }
+    }
+
+    /// The guard of a process of the session's own.
+    pub(super) fn guard(&self) -> Option<Pid> {
+        match self {
+            Self::Piped(piped) => piped.process.guard_pid(),
+            Self::Served(_) => None,
         }
     }
 

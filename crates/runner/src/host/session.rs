@@ -15,6 +15,7 @@ use super::deadlines::{Deadlines, INTERRUPTED_WITHIN, WRITTEN_WITHIN};
 use super::deliver::{self, Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
+use super::leftovers::Leftovers;
 use super::receive::{self, Received, What};
 use super::room::Permit;
 use super::running::{Happened, Running};
@@ -45,6 +46,7 @@ pub(crate) struct Session {
     /// Another session needs the room of this one's agent.
     pub(super) park: Arc<Notify>,
     pub(super) deadlines: Deadlines,
+    pub(super) leftovers: Leftovers,
     status: watch::Sender<Status>,
     grants: watch::Sender<Vec<AccessGrant>>,
     /// Whether the agent runs.
@@ -97,6 +99,7 @@ impl Session {
             permit: None,
             park: Arc::new(Notify::new()),
             deadlines: Deadlines::default(),
+            leftovers: Leftovers::default(),
             status: watch::Sender::default(),
             runs: watch::Sender::default(),
             is_hurried: false,
@@ -137,7 +140,7 @@ impl Session {
             }
             self.rests_at = self.may_rest().then(|| self.rests_at.unwrap_or_else(|| self.rests_later()));
             let reads = self.core.kept.unsent_bytes() < MOST_UNSENT;
-            let deadline = self.deadlines.first();
+            let deadline = [self.deadlines.first(), self.leftovers.deadline()].into_iter().flatten().min();
             tokio::select! {
                 happened = next(&mut self.agent, reads) => match happened {
                     Happened::Lines(lines) => {
@@ -250,7 +253,7 @@ impl Session {
     async fn perform(&mut self) -> std::io::Result<()> {
         loop {
             let effects = self.core.take_effects();
-            let Effects { changes, start, lines, close, wants, judge } = effects;
+            let Effects { changes, start, lines, close, end_commands, wants, judge } = effects;
             if !changes.is_empty() {
                 self.write(&changes).await?;
                 self.outbox.add(changes.iter().filter_map(|change| match change {
@@ -292,7 +295,11 @@ impl Session {
                     self.deadlines.killed.get_or_insert(Instant::now() + grace);
                 }
             }
+            if end_commands {
+                self.end_leftovers().await;
+            }
             self.set_deadlines();
+            self.watch_leftovers().await;
             return Ok(());
         }
     }

@@ -1,7 +1,7 @@
 //! The text field, its keys and commands.
 
 use crossterm::event::{Event, KeyCode, KeyModifiers};
-use ensemble_transcript::body::Content;
+use ensemble_transcript::body::{Content, State};
 use ensemble_transcript::words::*;
 
 use super::session::{Session, is_in, prompt, state};
@@ -115,6 +115,16 @@ fn steering_is_offered_only_where_the_agent_can_be_steered() {
     session.host(Content::State(Box::new(steered)));
     session.types("go");
     assert_eq!(session.ctrl('s'), sends("go", false), "there is no turn to steer");
+}
+
+#[test]
+fn a_command_that_outlives_its_turn_is_shown_and_escape_ends_it() {
+    let mut session = Session::new(80, 20);
+    let left = State { still_running: vec!["npm start".to_owned()], ..state(Phase::Idle) };
+    session.host(Content::State(Box::new(left)));
+    let text = session.text();
+    assert!(text.contains("1 command still runs") && text.contains("esc ends what still runs"), "{text}");
+    assert_eq!(session.key(KeyCode::Esc), Some(Action::Interrupt));
 }
 
 #[test]

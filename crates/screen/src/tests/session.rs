@@ -243,6 +243,7 @@ pub(super) fn state(phase: Phase) -> State {
         provider_session_id: None,
         context: Some(ContextUse { used: 68, size: 200 }),
         cost_usd: Some(0.42),
+        still_running: Vec::new(),
         queue: Vec::new(),
         access: Vec::new(),
         key_epoch: 1,

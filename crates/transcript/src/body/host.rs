@@ -211,6 +211,9 @@ pub struct State {
     /// Of the session so far, in US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The commands that the agent has started and that have outlived their turn. `interrupt` ends them while no turn runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub still_running: Vec<String>,
     /// The `localId`s of the prompts that wait, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<String>,

@@ -104,6 +104,7 @@ fn state() -> State {
         provider_session_id: Some(id("01890a5d-ac96-774b-bcce-b302099a8060")),
         context: Some(ContextUse { used: 10, size: 200_000 }),
         cost_usd: Some(0.25),
+        still_running: vec![id("npm start")],
         queue: vec![id("p2")],
         access: vec![grant(May::Approve, 3)],
         key_epoch: 1,

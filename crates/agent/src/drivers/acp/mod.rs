@@ -241,7 +241,14 @@ impl Driver for Acp {
             _ => self.loads,
         };
         let says_cost = self.kind == Kind::Opencode;
-        Abilities { steers: false, resumes, shares_process: true, refuses_with_message: false, says_cost }
+        Abilities {
+            steers: false,
+            resumes,
+            shares_process: true,
+            refuses_with_message: false,
+            says_cost,
+            lists_commands: false,
+        }
     }
 
     fn begin(&mut self) -> Output {

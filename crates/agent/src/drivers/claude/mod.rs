@@ -328,7 +328,14 @@ impl Claude {
 
 impl Driver for Claude {
     fn abilities(&self) -> Abilities {
-        Abilities { steers: true, resumes: true, shares_process: false, refuses_with_message: true, says_cost: true }
+        Abilities {
+            steers: true,
+            resumes: true,
+            shares_process: false,
+            refuses_with_message: true,
+            says_cost: true,
+            lists_commands: false,
+        }
     }
 
     fn begin(&mut self) -> Output {

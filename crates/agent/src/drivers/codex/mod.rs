@@ -5,6 +5,7 @@ mod ask;
 mod follow;
 mod item;
 mod notice;
+mod terminals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -49,6 +50,8 @@ pub(crate) struct Codex {
     done: BTreeSet<String>,
     /// The turn has run while nobody was connected.
     following: Option<Following>,
+    /// The commands that have outlived their turn.
+    still_running: Vec<String>,
 }
 
 /// A request of ours that waits for its answer.
@@ -66,6 +69,8 @@ enum Call {
     /// The newest turns, and the items of the one that is followed.
     Turns,
     Items,
+    /// The commands that still run.
+    Terminals,
 }
 
 /// `plugins` are off: with them the program asks servers of the vendor at its start.
@@ -108,6 +113,7 @@ impl Codex {
             retry_at: None,
             done: BTreeSet::new(),
             following: None,
+            still_running: Vec::new(),
             start,
         };
         checkpoint.into_iter().for_each(|checkpoint| codex.follow(checkpoint));
@@ -164,6 +170,7 @@ impl Codex {
             Call::Steer(prompt) => self.core.say(Event::Taken(prompt)),
             Call::Turns => self.turns_listed(result),
             Call::Items => self.items_listed(result),
+            Call::Terminals => self.terminals_listed(result),
             Call::Order => {}
         }
     }
@@ -180,7 +187,7 @@ impl Codex {
             }
             Call::Turns => self.lost_the_turn(&format!("The agent does not say what it has done: {text}")),
             Call::Items => self.items_not_listed(&text),
-            Call::Models | Call::Steer(_) | Call::Order => {
+            Call::Models | Call::Steer(_) | Call::Terminals | Call::Order => {
                 self.core.note(format!("The agent refused an order: {text}"));
             }
         }
@@ -227,6 +234,9 @@ impl Codex {
         if let Some(thread) = self.thread.clone() {
             self.catch_up(&thread);
         }
+        if self.start.resume.is_some() {
+            self.list_terminals();
+        }
     }
 
     /// A turn of this thread runs.
@@ -271,6 +281,8 @@ impl Codex {
         self.core.withdraw_all("the turn was interrupted");
         if let (Some(thread), Some(turn)) = (self.thread.clone(), self.turn.clone()) {
             self.call(Call::Order, "turn/interrupt", json!({"threadId": thread, "turnId": turn}));
+        } else if !self.still_running.is_empty() {
+            self.end_terminals();
         }
     }
 }
@@ -293,12 +305,23 @@ fn input(prompt: &Prompt) -> Result<Vec<Value>, Refused> {
 
 impl Driver for Codex {
     fn abilities(&self) -> Abilities {
-        Abilities { steers: true, resumes: true, shares_process: true, refuses_with_message: true, says_cost: false }
+        Abilities {
+            steers: true,
+            resumes: true,
+            shares_process: true,
+            refuses_with_message: true,
+            says_cost: false,
+            lists_commands: true,
+        }
     }
 
     fn begin(&mut self) -> Output {
         let version = env!("CARGO_PKG_VERSION");
-        let params = json!({"clientInfo": {"name": "ensemble", "title": "Ensemble", "version": version}});
+        // The program lists background terminals for clients of its experimental interface only.
+        let params = json!({
+            "clientInfo": {"name": "ensemble", "title": "Ensemble", "version": version},
+            "capabilities": {"experimentalApi": true},
+        });
         self.call(Call::Initialize, "initialize", params);
         self.core.take()
     }
@@ -349,6 +372,7 @@ impl Driver for Codex {
     fn exited(&mut self, exit: &Exit) -> Output {
         self.core.exited(exit);
         self.following = None;
+        self.still_running.clear();
         (self.thread, self.turn, self.calls) = (None, None, Calls::default());
         self.core.take()
     }

@@ -33,6 +33,8 @@ impl Codex {
             "turn/completed" if self.turn.as_deref() == some(params, "/turn/id") => self.completed(params),
             "item/started" if self.core.turn.is_some() => self.item(item, false),
             "item/completed" if self.core.turn.is_some() => self.item(item, true),
+            // A command that has outlived its turn has ended.
+            "item/completed" if !self.still_running.is_empty() => self.list_terminals(),
             "item/agentMessage/delta" | "item/plan/delta" if self.core.turn.is_some() && self.is_whole(key) => {
                 self.core.delta(key, PartKind::Text, text(params, "/delta"));
             }
@@ -77,7 +79,9 @@ impl Codex {
         let usage = self.total.map(|total| difference(total, self.before.unwrap_or_default()));
         self.turn = None;
         self.changes.clear();
+        let is_interrupted = stop == StopReason::Cancelled;
         self.core.end_turn(stop, usage, None);
+        if is_interrupted { self.end_terminals() } else { self.list_terminals() }
     }
 
     fn tokens(&mut self, params: &Value) {

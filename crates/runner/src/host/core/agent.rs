@@ -101,6 +101,20 @@ impl Core {
         }
     }
 
+    /// The commands that have outlived their turn, as the machine sees them.
+    pub(crate) fn still_run(&mut self, commands: Vec<String>) {
+        self.still_running = commands;
+    }
+
+    /// Whether the machine has to look for such commands, because the agent does not list them.
+    pub(crate) fn is_looked_at(&self) -> bool {
+        self.abilities.is_some_and(|abilities| !abilities.lists_commands)
+    }
+
+    pub(crate) fn has_commands(&self) -> bool {
+        !self.still_running.is_empty()
+    }
+
     /// The agent has lost the conversation, so it begins another one.
     fn begin_anew(&mut self, why: &str) {
         let text = format!(
@@ -192,6 +206,9 @@ impl Core {
         }
         if let Some(model) = change.model.filter(|model| self.kept.model.as_ref() != Some(model)) {
             self.change(Change::Model(model));
+        }
+        if let Some(commands) = change.still_running {
+            self.still_running = commands;
         }
         let choices = &mut self.choices;
         choices.modes = change.modes.unwrap_or_else(|| std::mem::take(&mut choices.modes));

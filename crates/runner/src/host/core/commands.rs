@@ -262,6 +262,13 @@ impl Core {
     fn control(&mut self, control: Control, right: Right) -> Done {
         match control {
             Control::Interrupt => {
+                if !self.has_turn() && !self.still_running.is_empty() {
+                    if self.is_looked_at() {
+                        self.effects.end_commands = true;
+                        return Done::Now;
+                    }
+                    return self.carry_out(Order::Interrupt);
+                }
                 if !self.has_turn() {
                     let text = "No turn runs, so nothing was interrupted.".to_owned();
                     return Done::Rejected(ReceiptCode::Superseded, Some(text));

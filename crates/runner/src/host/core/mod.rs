@@ -79,6 +79,8 @@ pub(crate) struct Core {
     is_stopping: bool,
     is_interrupting: bool,
     choices: Choices,
+    /// The commands that have outlived their turn.
+    still_running: Vec<String>,
     said: Option<State>,
     wants: Wants,
     seen_end: Option<AttentionKind>,
@@ -103,6 +105,8 @@ pub(crate) struct Effects {
     pub(crate) lines: Vec<String>,
     /// The agent's standard input is to be closed after the lines.
     pub(crate) close: bool,
+    /// The commands that have outlived their turn are to be ended.
+    pub(crate) end_commands: bool,
     /// What the session wants from its people has changed.
     pub(crate) wants: Option<Wants>,
     /// The signer of this prompt is to be found: [`Core::judged`] takes the answer.
@@ -203,6 +207,7 @@ impl Core {
             is_stopping: false,
             is_interrupting: false,
             choices: Choices::default(),
+            still_running: Vec::new(),
             said: None,
             wants: Wants::default(),
             seen_end: None,

@@ -255,6 +255,7 @@ fn state(phase: Phase, mode: Mode) -> Content {
         provider_session_id: None,
         context: Some(ContextUse { used: 10, size: 100 }),
         cost_usd: None,
+        still_running: Vec::new(),
         queue: Vec::new(),
         access: Vec::new(),
         key_epoch: 1,

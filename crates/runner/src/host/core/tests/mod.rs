@@ -43,7 +43,14 @@ fn option(id: &str, kind: OptionKind) -> PermissionOption {
 
 impl Driver for Scripted {
     fn abilities(&self) -> Abilities {
-        Abilities { steers: true, resumes: true, shares_process: false, refuses_with_message: true, says_cost: true }
+        Abilities {
+            steers: true,
+            resumes: true,
+            shares_process: false,
+            refuses_with_message: true,
+            says_cost: true,
+            lists_commands: false,
+        }
     }
 
     fn begin(&mut self) -> Output {
