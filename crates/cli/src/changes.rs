@@ -27,9 +27,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 /// The summary after a run: the files of each task with their counts, and what to type next.
 pub(crate) fn report(run: &Run) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
-    for (number, task, changes) in with_files(tasks) {
+    for (number, task, changes) in worth_saying(tasks) {
         print::line(format!("\n{}", headline(run, task, number, changes)))?;
         files(changes)?;
+        notes(changes)?;
     }
     for step in next_steps(run) {
         print::line(step)?;
@@ -37,16 +38,31 @@ pub(crate) fn report(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The tasks that changed something, with their positions.
+/// The tasks that changed files, with their positions.
 pub(crate) fn with_files(tasks: &[Task]) -> impl Iterator<Item = (usize, &Task, &TaskChanges)> {
-    let changed = |(number, task): (usize, &'_ Task)| -> Option<usize> {
-        task.changes.as_ref().is_some_and(|changes| changes.file_count > 0).then_some(number)
-    };
-    let numbers: Vec<usize> = tasks.iter().enumerate().filter_map(changed).collect();
-    numbers.into_iter().filter_map(move |number| {
-        let task = tasks.get(number)?;
-        Some((number, task, task.changes.as_ref()?))
-    })
+    worth_saying(tasks).filter(|(_, _, changes)| changes.file_count > 0)
+}
+
+/// The tasks that changed something, as far as is known, with their positions.
+fn worth_saying(tasks: &[Task]) -> impl Iterator<Item = (usize, &Task, &TaskChanges)> {
+    let with_changes =
+        tasks.iter().enumerate().filter_map(|(number, task)| Some((number, task, task.changes.as_ref()?)));
+    with_changes.filter(|(_, _, changes)| has_something(changes))
+}
+
+/// Whether a worktree can hold work: files that changed, or what the machine had to say about it.
+pub(crate) fn has_something(changes: &TaskChanges) -> bool {
+    changes.file_count > 0 || changes.unknown || !changes.notes.is_empty()
+}
+
+/// Why the machine could not carry out an order.
+pub(crate) fn why_failed(changes: &TaskChanges) -> String {
+    changes.failure.as_deref().map_or_else(|| "The log of its runner says why".to_owned(), print::inline)
+}
+
+/// What the machine had to say about the changes, one sentence on a line.
+pub(crate) fn notes(changes: &TaskChanges) -> Result<()> {
+    changes.notes.iter().try_for_each(|note| print::line(format!("  ! {}", print::inline(note))))
 }
 
 /// `fix: changed 3 files, +10 −2, kept in a worktree`
@@ -65,6 +81,9 @@ fn headline(run: &Run, task: &Task, number: usize, changes: &TaskChanges) -> Str
         ChangesState::Discarded => ", discarded".to_owned(),
         ChangesState::Lost => ", lost with their machine".to_owned(),
     };
+    if changes.unknown {
+        return format!("{}: it is not known what it changed{place}", name(task, number));
+    }
     format!(
         "{}: changed {}, {}{place}",
         name(task, number),
@@ -115,7 +134,7 @@ fn next_steps(run: &Run) -> Vec<String> {
     let mut steps = Vec::new();
     let uncommitted = tasks.iter().filter_map(|task| task.changes.as_ref()).map(|changes| changes.uncommitted).max();
     let is_kept = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
-    if with_files(tasks).any(|(_, task, changes)| is_kept(changes) && !was_applied_with(run, task)) {
+    if worth_saying(tasks).any(|(_, task, changes)| is_kept(changes) && !was_applied_with(run, task)) {
         if let Some(count) = uncommitted.filter(|count| *count > 0) {
             let (files, have) = (files_word(count), if count == 1 { "has" } else { "have" });
             steps.push(format!("{files} of yours {have} uncommitted changes. The worktree began without them."));
@@ -261,6 +280,9 @@ mod tests {
             removed: 0,
             uncommitted: 2,
             conflicted: Vec::new(),
+            unknown: false,
+            notes: Vec::new(),
+            failure: None,
             diff_truncated: false,
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ensemble_client::{Error, OutputOf};
 use ensemble_types::ids::{RunId, TaskId};
-use ensemble_types::runs::{Permission, Provider, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
+use ensemble_types::runs::{ChangesState, Permission, Provider, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -23,6 +23,7 @@ use crate::{changes, cost, denials, print, when};
 /// The exit codes other than 0 and 1.
 pub(crate) const CANCELLED: u8 = 3;
 pub(crate) const DENIED: u8 = 4;
+pub(crate) const UNKNOWN_CHANGES: u8 = 5;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// After a change the run is read again, because a change has no costs and machines: at most so often.
@@ -62,6 +63,7 @@ impl AllowDenials {
         let denied = denials::count(run.tasks.as_deref().unwrap_or_default());
         match run.status {
             RunStatus::Completed if denied > 0 && !self.allow_denials => ExitCode::from(DENIED),
+            RunStatus::Completed if run.tasks.iter().flatten().any(is_unknown) => ExitCode::from(UNKNOWN_CHANGES),
             RunStatus::Completed => ExitCode::SUCCESS,
             RunStatus::Cancelled => ExitCode::from(CANCELLED),
             _ => ExitCode::FAILURE,
@@ -73,11 +75,17 @@ impl AllowDenials {
         let denied = denials::count(std::slice::from_ref(task));
         match task.status {
             TaskStatus::Completed if denied > 0 && !self.allow_denials => ExitCode::from(DENIED),
+            TaskStatus::Completed if is_unknown(task) => ExitCode::from(UNKNOWN_CHANGES),
             TaskStatus::Completed => ExitCode::SUCCESS,
             TaskStatus::Cancelled => ExitCode::from(CANCELLED),
             _ => ExitCode::FAILURE,
         }
     }
+}
+
+/// What the task changed could not be read.
+fn is_unknown(task: &Task) -> bool {
+    task.changes.as_ref().is_some_and(|changes| changes.unknown && changes.state != ChangesState::None)
 }
 
 /// Shows the progress of a run until it has ended. The exit code tells how it ended.

@@ -101,6 +101,13 @@ pub struct ReportedChanges {
     /// How many files had uncommitted changes when the worktree was made. They are not in it.
     #[serde(default)]
     pub uncommitted: u32,
+    /// It is not known what was changed. `notes` say why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
+    /// What people should know: why the changes are not known, or what is in the worktree and in no commit of it. At most 4.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 4)]
+    pub notes: Vec<Text<1, 500>>,
 }
 
 /// What becomes of the changes of a task.
@@ -183,6 +190,15 @@ pub struct TaskChanges {
     pub uncommitted: u32,
     /// The files because of which the changes could not be applied, at most 256.
     pub conflicted: Vec<String>,
+    /// It is not known what was changed. `notes` say why.
+    #[serde(default)]
+    pub unknown: bool,
+    /// What people should know: why the changes are not known, or what is in the worktree and in no commit of it.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Why the machine could not carry out the last order. Nothing was changed.
+    #[serde(default)]
+    pub failure: Option<String>,
     /// The stored diff is not complete: it was longer than its bounds, or the account's quota was reached.
     pub diff_truncated: bool,
 }
@@ -217,7 +233,7 @@ pub enum OrderOutcome {
     Discarded,
     /// The machine has no such worktree.
     Lost,
-    /// The machine could not carry it out, and nothing was changed. Its log says why.
+    /// The machine could not carry it out, and nothing was changed. `reason` says why.
     Failed,
 }
 
@@ -230,6 +246,9 @@ pub struct OrderResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 256)]
     pub files: Vec<Text<1, 1_024>>,
+    /// Why it was not carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text<1, 500>>,
 }
 
 /// The service accepted the result.

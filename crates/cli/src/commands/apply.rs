@@ -34,7 +34,7 @@ impl Apply {
         let machines = Machines::if_available(context, &me).await;
         let tasks = chosen(&run, self.task.as_deref(), |task, state| {
             matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)
-                && task.changes.as_ref().is_some_and(|changes| changes.file_count > 0 || changes.was_applied)
+                && task.changes.as_ref().is_some_and(|changes| changes::has_something(changes) || changes.was_applied)
                 && !is_continued(&run, task)
         })?;
         if tasks.is_empty() {
@@ -65,6 +65,7 @@ impl Apply {
                         files_word(changes.file_count)
                     ))?;
                     changes::files(&changes)?;
+                    changes::notes(&changes)?;
                     for earlier in changes::began_with(&run, task) {
                         let Some(of) = earlier.changes.as_ref().filter(|of| of.file_count > 0) else { continue };
                         let key = earlier.task_key.as_deref().unwrap_or_default();
@@ -76,7 +77,8 @@ impl Apply {
                 ChangesState::Applying => changes::waits(task, number, &machines)?,
                 ChangesState::Lost => print::line(format!("✗ {called}: the worktree is gone"))?,
                 _ => print::line(format!(
-                    "✗ {called}: the machine could not apply the changes, and nothing was changed. The log of its runner says why"
+                    "✗ {called}: the machine could not apply the changes, and nothing was changed. {}",
+                    changes::why_failed(&changes)
                 ))?,
             }
         }

@@ -49,6 +49,9 @@ impl Diff {
         }
         if tasks.is_empty() {
             print::note("No task of this run has changed files, as far as is known.");
+            for task in run.tasks.iter().flatten() {
+                task.changes.as_ref().map_or(Ok(()), changes::notes)?;
+            }
         }
         for (number, task) in &tasks {
             if tasks.len() > 1 || self.stat {

@@ -59,7 +59,8 @@ impl Discard {
                 ChangesState::Discarded => print::line(format!("✓ {called}: the worktree is removed"))?,
                 ChangesState::Discarding => changes::waits(task, number, &machines)?,
                 _ => print::line(format!(
-                    "✗ {called}: the machine could not remove the worktree. The log of its runner says why"
+                    "✗ {called}: the machine could not remove the worktree. {}",
+                    changes::why_failed(&changes)
                 ))?,
             }
         }
@@ -81,7 +82,7 @@ fn with_worktrees<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<(usize, &
 /// Those that changed something that was not applied, by their names.
 fn not_applied(run: &Run, tasks: &[(usize, &Task)]) -> Vec<String> {
     let is_lost = |task: &Task| {
-        let changes = task.changes.as_ref().filter(|changes| changes.file_count > 0);
+        let changes = task.changes.as_ref().filter(|changes| changes::has_something(changes));
         let is_open = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
         changes.is_some_and(is_open) && !changes::was_applied_with(run, task)
     };

@@ -80,11 +80,10 @@ async fn wait(
 /// Finds out what the attempt changed, and saves its diff beside its report.
 pub(super) async fn save_changes(context: &Context, place: &Place, record: &Record) -> Option<ReportedChanges> {
     let found = tokio::time::timeout(LONGEST_COMPARISON, context.workplaces.changes(place)).await;
-    let Ok(changed) = found else {
-        tracing::warn!(lease.id = %record.lease(), "It is not known what an attempt changed: to find out takes too long");
-        return None;
+    let changed = match found {
+        Ok(changed) => changed?,
+        Err(_) => context.workplaces.unknown(place, "to find out takes too long"),
     };
-    let changed = changed?;
     if !changed.diff.is_empty() {
         let record = record.clone();
         let lease = record.lease();

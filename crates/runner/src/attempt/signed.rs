@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_client::Error;
-use ensemble_types::changes::{OrderOutcome, OrderResult};
+use ensemble_types::changes::OrderResult;
 use ensemble_types::leases::{Lease, LeaseFinish, Order};
 use tokio::time::{Instant, sleep_until};
 
@@ -14,6 +14,7 @@ use crate::config::Accept;
 use crate::drain::Phase;
 use crate::host::{Host, Pause, Refused};
 use crate::provider::Outcome;
+use crate::workplace::failed;
 
 /// A runner that has just started asks the server who its owner is.
 const HOST_WITHIN: Duration = Duration::from_secs(60);
@@ -100,7 +101,7 @@ pub(crate) async fn refused_order(context: &Context, order: &Order) -> Option<Or
     };
     let why = checked.err()?;
     tracing::warn!(order.id = order.id, task.id = %order.task_id, code = why.code, "An order is not carried out: {}. {}", why.why, why.sentence);
-    Some(OrderResult { outcome: OrderOutcome::Failed, files: Vec::new() })
+    Some(failed(&format!("{}. {}", why.why, why.sentence)))
 }
 
 /// Who knows the owner's devices.

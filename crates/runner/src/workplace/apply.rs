@@ -28,6 +28,13 @@ pub(super) struct Applied {
     written: Vec<Written>,
 }
 
+impl Applied {
+    /// The commit of the branch that was merged.
+    pub(super) fn branch(&self) -> &str {
+        &self.branch
+    }
+}
+
 /// A file that a merge wrote or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {

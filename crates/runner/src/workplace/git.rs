@@ -62,7 +62,7 @@ impl From<std::io::Error> for GitError {
     }
 }
 
-/// What counts of the person's own configuration: whom the person trusts, what is ignored, and how lines end.
+/// What counts of the configuration of the person and of the system: whom the person trusts, what is ignored, and how lines end.
 const OF_PERSON: [&str; 4] = ["safe.directory", "core.excludesFile", "core.autocrlf", "core.eol"];
 
 /// How to call git on this machine.
@@ -71,7 +71,10 @@ pub(super) struct Git {
     env: BTreeMap<OsString, OsString>,
     /// A configuration in place of the person's, which holds [`OF_PERSON`] and nothing else.
     config: Option<PathBuf>,
+    /// Where the configurations of the person and of the system are, if not in their usual places.
+    places: Vec<(OsString, OsString)>,
     written: Arc<OnceCell<()>>,
+    version: Arc<OnceCell<Option<(u32, u32)>>>,
 }
 
 /// One call. A relative path in the arguments begins at `directory`.
@@ -101,8 +104,10 @@ impl Git {
             ("GIT_LITERAL_PATHSPECS", "1"),
             ("GIT_ADVICE", "0"),
         ];
+        let places = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].into_iter();
+        let places = places.filter_map(|name| Some((name.into(), environment.get(name)?.into()))).collect();
         let env = inherited.chain(fixed.map(|(name, value)| (name.into(), value.into()))).collect();
-        Self { env, config, written: Arc::default() }
+        Self { env, config, places, written: Arc::default(), version: Arc::default() }
     }
 
     /// Writes the configuration for the calls that follow.
@@ -111,9 +116,16 @@ impl Git {
         self.written
             .get_or_init(|| async {
                 let person = Self { config: None, ..self.clone() };
-                for name in OF_PERSON {
-                    let args = ["config", "--global", "--includes", "--null", "--get-all", name];
-                    let (_, values, _) = person.call(Path::new("/"), &args).run().await.unwrap_or_default();
+                // What the person says comes last, so it counts.
+                for (scope, name) in
+                    ["--system", "--global"].into_iter().flat_map(|scope| OF_PERSON.map(|name| (scope, name)))
+                {
+                    let args = ["config", scope, "--includes", "--null", "--get-all", name];
+                    let mut call = person.call(Path::new("/"), &args);
+                    for (name, place) in &self.places {
+                        call = call.env(name, place);
+                    }
+                    let (_, values, _) = call.run().await.unwrap_or_default();
                     for value in values.split(|byte| *byte == 0).filter(|value| !value.is_empty()) {
                         let value = OsStr::from_bytes(value);
                         let add = person.call(Path::new("/"), &["config", "--file"]).arg(config).arg("--add");
@@ -124,6 +136,22 @@ impl Git {
                 }
             })
             .await;
+    }
+
+    /// Major and minor. `None`: the program does not say it.
+    pub(super) async fn version(&self) -> Option<(u32, u32)> {
+        let ask = async || {
+            let said = self.call(Path::new("/"), &["version"]).line().await.ok()?;
+            let mut numbers = said.split(' ').nth(2)?.split('.').map(|number| number.parse().ok());
+            Some((numbers.next()??, numbers.next()??))
+        };
+        *self.version.get_or_init(ask).await
+    }
+
+    /// Whether git refuses to work in a directory because another user owns it.
+    pub(super) async fn distrusts(&self, directory: &Path) -> bool {
+        let asked = self.call(directory, &["rev-parse", "--show-toplevel"]).run().await;
+        asked.is_ok_and(|(_, _, error)| error.contains("dubious ownership"))
     }
 
     pub(super) fn call<'a>(&'a self, directory: &'a Path, args: &[&str]) -> Call<'a> {

@@ -10,6 +10,7 @@ mod difference;
 mod git;
 mod orders;
 mod place;
+mod remains;
 mod repository;
 mod snapshot;
 mod turns;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use crate::config::{Config, Environment};
 
 pub(crate) use difference::DiffPart;
-pub(crate) use orders::Orders;
+pub(crate) use orders::{Orders, failed};
 pub(crate) use place::{Entry, Place};
 pub(crate) use turns::Held as Turn;
 

@@ -14,7 +14,7 @@ use super::Workplaces;
 use super::apply::{Merged, apply};
 use super::git::GitError;
 use super::repository::Repository;
-use super::worktree::State;
+use super::worktree::{State, Worktree, commit_all};
 use crate::attempt::{Context, refused_order};
 use crate::backoff::Backoff;
 use crate::server::ServerError;
@@ -95,6 +95,13 @@ async fn report(context: &Context, order: &str, result: &OrderResult) {
     }
 }
 
+/// An order that was not carried out.
+pub(crate) fn failed(why: &str) -> OrderResult {
+    let why = why.replace('\0', "\u{fffd}");
+    let reason = Text::new(ensemble_transcript::bounds::beginning(&why, 500).0).ok();
+    OrderResult { outcome: OrderOutcome::Failed, files: Vec::new(), reason }
+}
+
 impl Workplaces {
     /// Waits for its turn, and does it.
     pub(super) async fn carry_out(&self, kind: OrderKind, task: TaskId) -> OrderResult {
@@ -104,18 +111,32 @@ impl Workplaces {
             OrderKind::Discard => self.discard(task).await,
             OrderKind::Cancel => Ok((OrderOutcome::Failed, Vec::new())),
         };
-        let (outcome, files) = done.unwrap_or_else(|error| {
-            tracing::error!(task.id = %task, ?kind, "Cannot carry out an order: {error}");
-            (OrderOutcome::Failed, Vec::new())
-        });
+        let (outcome, files) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::error!(task.id = %task, ?kind, "Cannot carry out an order: {error}");
+                return failed(&error.to_string());
+            }
+        };
         let files = files.into_iter().filter_map(|file| Text::new(file).ok()).take(MOST_FILES).collect();
-        OrderResult { outcome, files }
+        OrderResult { outcome, files, reason: None }
     }
 
     async fn apply(&self, task: TaskId) -> Result<(OrderOutcome, Vec<String>), GitError> {
         let Some(mut worktree) = self.0.worktrees.find(task)? else { return Ok((OrderOutcome::Lost, Vec::new())) };
+        if worktree.is_unread {
+            self.read_again(&mut worktree).await?;
+        }
         // An agent that works there would count the changes as its own.
         let _turn = self.0.turns.take(&worktree.source).await;
+        if !worktree.source.is_dir() {
+            let (source, branch) = (worktree.source.display(), &worktree.branch);
+            let why = format!(
+                "{source} is not there any more. The changes are in {}, on the branch {branch}",
+                worktree.tree.display()
+            );
+            return Err(GitError::Other(why));
+        }
         let source = Repository::open(&self.0.git, worktree.source.clone(), worktree.source_git_dir.clone()).await?;
         match apply(&source, &worktree.branch, worktree.applied.as_ref(), &self.new_scratch()?).await? {
             Merged::Applied(applied) => {
@@ -126,6 +147,15 @@ impl Workplaces {
             Merged::Conflicted(files) => Ok((OrderOutcome::Conflicted, files)),
             Merged::NoBranch => Ok((OrderOutcome::Lost, Vec::new())),
         }
+    }
+
+    /// Brings what is in a worktree onto its branch, which could not be done when its attempt ended.
+    async fn read_again(&self, worktree: &mut Worktree) -> Result<(), GitError> {
+        let own = Repository::open(&self.0.git, worktree.tree.clone(), worktree.git_dir.clone()).await?;
+        commit_all(&own, worktree).await?;
+        worktree.is_unread = false;
+        self.0.worktrees.save(worktree)?;
+        Ok(())
     }
 
     async fn discard(&self, task: TaskId) -> Result<(OrderOutcome, Vec<String>), GitError> {

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use ensemble_transcript::bounds;
 use ensemble_types::leases::Lease;
 use ensemble_types::runs::Isolation;
+use ensemble_types::text::Text;
 
 use super::difference::{Changed, compare};
 use super::git::GitError;
@@ -11,14 +13,22 @@ use super::repository::Repository;
 use super::snapshot::{self, Snapshot, Target};
 use super::turns::Held;
 use super::worktree::{Base, NoWorktree, State, Worktree, commit_all};
-use super::{Scratch, Workplaces};
+use super::{Scratch, Workplaces, remains};
 use crate::guard::Directory;
 use crate::provider::Outcome;
+
+const DISTRUSTED: &str = "git does not trust the working directory, because another user owns it";
+/// `git merge-tree --write-tree`, with which changes are applied.
+const OLDEST_GIT: (u32, u32) = (2, 38);
+/// The interface accepts 4.
+const MOST_NOTES: usize = 4;
 
 /// Where an attempt wants to work.
 pub(crate) struct Entry {
     directory: Directory,
     repository: Option<Repository>,
+    /// git refuses to work there.
+    is_distrusted: bool,
     /// What nobody else may work in meanwhile.
     turn: Option<PathBuf>,
 }
@@ -30,15 +40,19 @@ pub(crate) struct Place {
     kind: Kind,
 }
 
+struct Shared {
+    repository: Repository,
+    scratch: Scratch,
+    before: Snapshot,
+}
+
 enum Kind {
     /// Nothing is compared: outside of git, or others work there as well.
     Plain,
+    /// The working tree could not be read when the attempt began.
+    Unread(String),
     /// In the person's working tree.
-    Shared {
-        repository: Repository,
-        scratch: Scratch,
-        before: Snapshot,
-    },
+    Shared(Box<Shared>),
     Worktree(Box<(Worktree, Repository)>),
 }
 
@@ -47,13 +61,14 @@ impl Workplaces {
     pub(crate) async fn entry(&self, lease: &Lease, directory: Directory, is_own: bool) -> Entry {
         let path = directory.root.join(&directory.below);
         let repository = if is_own { None } else { Repository::find(&self.0.git, &path).await };
+        let is_distrusted = repository.is_none() && !is_own && self.0.git.distrusts(&path).await;
         let turn = match (lease.isolation, &repository) {
             (Isolation::Shared, _) => None,
             (Isolation::Worktree, _) => Some(self.0.worktrees.folder_of(lease.task_id)),
             (Isolation::None, Some(repository)) => Some(repository.top.clone()),
             (Isolation::None, None) => Some(path),
         };
-        Entry { directory, repository, turn }
+        Entry { directory, repository, is_distrusted, turn }
     }
 
     /// The turn of an attempt, if it need not wait.
@@ -77,14 +92,23 @@ impl Workplaces {
     /// # Errors
     /// The machine cannot run the task.
     pub(crate) async fn enter(&self, lease: &Lease, entry: Entry, turn: Option<Held>) -> Result<Place, Outcome> {
-        let Entry { directory, repository, .. } = entry;
+        let Entry { directory, repository, is_distrusted, .. } = entry;
         let (directory, kind) = match (lease.isolation, repository) {
             (Isolation::Worktree, Some(source)) => self.worktree(lease, directory, source).await?,
+            (Isolation::Worktree, None) if is_distrusted => {
+                let path = directory.root.join(&directory.below);
+                let message = format!(
+                    "{DISTRUSTED}, so the task cannot have a worktree. On the machine: git config --global --add safe.directory {}",
+                    path.display()
+                );
+                return Err(Outcome::refused("WORKING_DIRECTORY_NOT_GIT", message));
+            }
             (Isolation::Worktree, None) => {
                 let message = "The working directory is not in a git working tree, so the task cannot have a worktree.";
                 return Err(Outcome::refused("WORKING_DIRECTORY_NOT_GIT", message.to_owned()));
             }
             (Isolation::None, Some(repository)) => (directory, self.compared(repository).await),
+            (Isolation::None, None) if is_distrusted => (directory, Kind::Unread(DISTRUSTED.to_owned())),
             (Isolation::None, None) | (Isolation::Shared, _) => (directory, Kind::Plain),
         };
         Ok(Place { directory, _turn: turn, kind })
@@ -97,10 +121,10 @@ impl Workplaces {
             Ok::<_, GitError>((scratch, before))
         };
         match before.await {
-            Ok((scratch, before)) => Kind::Shared { repository, scratch, before },
+            Ok((scratch, before)) => Kind::Shared(Box::new(Shared { repository, scratch, before })),
             Err(error) => {
                 tracing::warn!(path = %repository.top.display(), "Cannot compare a working tree, so it is not known what changes: {error}");
-                Kind::Plain
+                Kind::Unread(error.to_string())
             }
         }
     }
@@ -116,6 +140,12 @@ impl Workplaces {
             (None, name) => Base::Ref(name.unwrap_or("HEAD")),
         };
         let (git, turns) = (&self.0.git, &self.0.turns);
+        if let Some((major, minor)) = git.version().await.filter(|version| *version < OLDEST_GIT) {
+            let message = format!(
+                "The machine has git {major}.{minor}, with which the changes of a worktree could not be applied. Install git 2.38 or newer."
+            );
+            return Err(Outcome::refused("WORKING_DIRECTORY_NO_WORKTREE", message));
+        }
         let prepared = self.0.worktrees.prepare(git, turns, &source, (lease.task_id, base)).await;
         let worktree = prepared.map_err(|error| match error {
             NoWorktree::Full => Outcome::refused(
@@ -142,11 +172,13 @@ impl Workplaces {
         Ok((directory, Kind::Worktree(Box::new((worktree, own)))))
     }
 
-    /// What an attempt changed in its place. `None` when it is not known. No process of the attempt runs any more.
+    /// What an attempt changed in its place. `None`: nothing is compared there. No process of the attempt runs any more.
     pub(crate) async fn changes(&self, place: &Place) -> Option<Changed> {
         let found = match &place.kind {
             Kind::Plain => return None,
-            Kind::Shared { repository, scratch, before } => {
+            Kind::Unread(why) => Err(GitError::Other(why.clone())),
+            Kind::Shared(of) => {
+                let Shared { repository, scratch, before } = of.as_ref();
                 async {
                     let repository = repository.again().await?;
                     let after = snapshot::take(&repository, Target::Scratch(scratch)).await?;
@@ -156,16 +188,60 @@ impl Workplaces {
             }
             Kind::Worktree(of) => self.changes_of_worktree(&of.0, &of.1).await,
         };
-        found.inspect_err(|error| tracing::warn!("It is not known what an attempt changed: {error}")).ok()
+        Some(found.unwrap_or_else(|error| self.unknown(place, &error.to_string())))
+    }
+
+    /// It is not known what an attempt changed. Its worktree is kept.
+    pub(crate) fn unknown(&self, place: &Place, why: &str) -> Changed {
+        tracing::warn!("It is not known what an attempt changed: {why}");
+        let mut changed = Changed::default();
+        changed.report.unknown = true;
+        let mut notes = vec![format!("It is not known what the task changed: {why}.")];
+        if let Kind::Worktree(of) = &place.kind {
+            let worktree = Worktree { state: State::Kept, is_unread: true, ..of.0.clone() };
+            (changed.report.kept, changed.report.uncommitted) = (true, worktree.uncommitted);
+            notes.push(is_at(&worktree));
+            if let Err(error) = self.0.worktrees.save(&worktree) {
+                // Its record still says that it is open, so it is looked through before it is removed.
+                tracing::error!(task.id = %worktree.task, "Cannot write down that a worktree is kept: {error}");
+            }
+        }
+        changed.report.notes = of_notes(&notes);
+        changed
     }
 
     async fn changes_of_worktree(&self, worktree: &Worktree, own: &Repository) -> Result<Changed, GitError> {
         let own = own.again().await?;
         let (before, after) = commit_all(&own, worktree).await?;
-        let mut changed = compare(&own, Target::Own, (&before, &after)).await?;
+        let mut notes = remains::find(&own).await?;
+        let mut changed = match compare(&own, Target::Own, (&before, &after)).await {
+            Ok(changed) => changed,
+            Err(error) => {
+                notes.push(format!("What is on its branch {} cannot be listed: {error}.", worktree.branch));
+                let mut changed = Changed::default();
+                changed.report.unknown = true;
+                changed
+            }
+        };
         (changed.report.kept, changed.report.uncommitted) = (true, worktree.uncommitted);
-        let state = if changed.report.file_count > 0 { State::Kept } else { State::Unchanged };
-        self.0.worktrees.save(&Worktree { state, ..worktree.clone() })?;
+        if !notes.is_empty() {
+            notes.push(is_at(worktree));
+        }
+        changed.report.notes = of_notes(&notes);
+        let is_unchanged = before.tree == after.tree && notes.is_empty();
+        let state = if is_unchanged { State::Unchanged } else { State::Kept };
+        self.0.worktrees.save(&Worktree { state, is_unread: false, ..worktree.clone() })?;
         Ok(changed)
     }
+}
+
+fn is_at(worktree: &Worktree) -> String {
+    format!("The worktree is kept: {}", worktree.tree.display())
+}
+
+/// The last one says where the worktree is.
+fn of_notes(notes: &[String]) -> Vec<Text<1, 500>> {
+    let first = notes.len().saturating_sub(MOST_NOTES);
+    let text = |note: &String| Text::new(bounds::beginning(&note.replace('\0', "\u{fffd}"), 500).0).ok();
+    notes.iter().skip(first).filter_map(text).collect()
 }

@@ -14,10 +14,18 @@ use super::repository::{Repository, inside};
 /// A file that is larger is compared by its size and time only.
 const LARGE: u64 = 8 << 20;
 /// With more to read, nothing is compared.
-const MOST_BYTES: u64 = 256 << 20;
-const MOST_PATHS: usize = 20_000;
-/// Of a list of paths.
-const MOST_LIST_BYTES: usize = 16 << 20;
+const IN_SCRATCH: Bounds = Bounds { paths: 20_000, list_bytes: 16 << 20, bytes: 256 << 20, file_bytes: LARGE };
+/// A worktree is only kept as a whole, so the bounds are what a machine can do.
+const OF_WORKTREE: Bounds = Bounds { paths: 1_000_000, list_bytes: 256 << 20, bytes: 8 << 30, file_bytes: u64::MAX };
+
+struct Bounds {
+    paths: usize,
+    /// Of a list of paths.
+    list_bytes: usize,
+    bytes: u64,
+    /// A larger file is not read.
+    file_bytes: u64,
+}
 
 /// Size, and time of the last change.
 type Stamp = (u64, Option<std::time::SystemTime>);
@@ -73,22 +81,21 @@ pub(super) async fn take(repository: &Repository, into: Target<'_>) -> Result<Sn
             return Err(GitError::Other("the index cannot be read".to_owned()));
         }
     }
+    let bounds = if matches!(into, Target::Own) { OF_WORKTREE } else { IN_SCRATCH };
     let mut paths = BTreeSet::new();
     for list in [
         &["diff-files", "-z", "--name-only", "--no-renames", "--ignore-submodules=dirty"][..],
         &["ls-files", "-z", "--others", "--exclude-standard"],
     ] {
-        let output = into.call(repository, &objects, list).at_most(MOST_LIST_BYTES).output().await?;
+        let output = into.call(repository, &objects, list).at_most(bounds.list_bytes).output().await?;
         // A path that ends with a slash is another repository.
         let is_file = |path: &&[u8]| !path.is_empty() && !path.ends_with(b"/");
         paths.extend(output.split(|byte| *byte == 0).filter(is_file).map(<[u8]>::to_vec));
     }
-    if paths.len() > MOST_PATHS {
-        return Err(GitError::Other(format!("more than {MOST_PATHS} files are changed")));
+    if paths.len() > bounds.paths {
+        return Err(GitError::Other(format!("more than {} files are changed", bounds.paths)));
     }
-    // A worktree is only kept as a whole.
-    let longest = if matches!(into, Target::Own) { u64::MAX } else { LARGE };
-    let (listed, large) = sort_out(&repository.top, paths, longest)?;
+    let (listed, large) = sort_out(&repository.top, paths, &bounds)?;
     let update = ["update-index", "-z", "--add", "--remove", "--replace", "--stdin"];
     into.call(repository, &objects, &update).input(listed).output().await?;
     let tree = into.call(repository, &objects, &["write-tree"]).line().await?;
@@ -103,25 +110,30 @@ fn copy_index(index: &Path, copy: &Path) -> std::io::Result<()> {
 }
 
 /// The paths that git should read, each with a zero at its end, and the files that are too large for that.
-fn sort_out(top: &Path, paths: BTreeSet<Vec<u8>>, longest: u64) -> Result<(Vec<u8>, Large), GitError> {
+fn sort_out(top: &Path, paths: BTreeSet<Vec<u8>>, bounds: &Bounds) -> Result<(Vec<u8>, Large), GitError> {
     let (mut listed, mut large, mut bytes) = (Vec::new(), BTreeMap::new(), 0_u64);
     for path in paths {
         let file = inside(top, &path);
         match fs::symlink_metadata(&file) {
-            Ok(found) if found.is_file() && found.len() > longest => {
+            Ok(found) if found.is_file() && found.len() > bounds.file_bytes => {
                 large.insert(path, (found.len(), found.modified().ok()));
                 continue;
             }
-            // A file that cannot be read, cannot be compared.
-            Ok(found) if found.is_file() && File::open(&file).is_err() => continue,
+            // A file that cannot be read cannot be compared. In a worktree it is work that would be lost.
+            Ok(found) if found.is_file() && File::open(&file).is_err() => {
+                if bounds.file_bytes == u64::MAX {
+                    return Err(GitError::Other(format!("{} cannot be read", String::from_utf8_lossy(&path))));
+                }
+                continue;
+            }
             Ok(found) if found.is_file() => bytes = bytes.saturating_add(found.len()),
             _ => {}
         }
         listed.extend_from_slice(&path);
         listed.push(0);
     }
-    if bytes > MOST_BYTES {
-        return Err(GitError::Other(format!("more than {MOST_BYTES} bytes are changed")));
+    if bytes > bounds.bytes {
+        return Err(GitError::Other(format!("more than {} bytes are changed", bounds.bytes)));
     }
     Ok((listed, large))
 }

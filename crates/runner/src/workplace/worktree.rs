@@ -1,7 +1,8 @@
 //! The worktrees that the runner keeps: one for a task, with a branch of its own, in the state directory.
 //!
 //! There are at most [`MOST`]. The oldest one that was applied, or that nothing changed in, makes room for a new one. One
-//! with changes is removed by the order of its owner and never by itself.
+//! with changes is removed by the order of its owner and never by itself. Before one is removed without an order, it is looked
+//! through again: what is there now counts, not what was written down.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,7 @@ use super::git::{Git, GitError};
 use super::repository::Repository;
 use super::snapshot::{self, Snapshot, Target};
 use super::turns::Turns;
-use super::{difference, private_dir};
+use super::{private_dir, remains};
 use crate::wake::wall_clock;
 
 use crate::disk::replace;
@@ -26,6 +27,13 @@ const MOST: usize = 32;
 /// Those that were applied, or that nothing changed in, are kept for so long.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const RECORD: &str = "worktree.json";
+
+const IN_THE_WAY: &str = "the branch `ensemble` is in the way, because the branches of tasks begin with `ensemble/`. Rename it: git branch -m \
+                          ensemble NAME";
+/// What git says when it may not fetch what a partial clone has left out.
+const PARTIAL: [&str; 2] = ["promisor", "lazy fetching disabled"];
+const NOT_HERE: &str = "has files that are not on this machine, because the repository is a partial clone. Check it out once, or: git fetch \
+                        --refetch --no-filter";
 
 /// What is known about a worktree.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,6 +55,9 @@ pub(super) struct Worktree {
     /// The last time that its changes were applied.
     #[serde(default)]
     pub(super) applied: Option<Applied>,
+    /// What it has changed is not known, or is not all on its branch.
+    #[serde(default)]
+    pub(super) is_unread: bool,
     pub(super) used_at: u64,
 }
 
@@ -144,11 +155,16 @@ impl Worktrees {
         remove_all(&self.folder_of(task))?;
         private_dir(&self.folder_of(task))?;
         let uncommitted = uncommitted(source).await?;
+        if source.commit("refs/heads/ensemble").await?.is_some() {
+            return Err(GitError::Other(IN_THE_WAY.to_owned()).into());
+        }
         let add = source.call(&["worktree", "add", "--quiet", "--force", "--no-track", "-B", &branch, "--"]);
         if let Err(error) = add.arg(&tree).arg(&base).output().await {
             // What is half made has nothing of anybody in it.
             let _ = fs::remove_dir_all(self.folder_of(task));
-            return Err(error.into());
+            let is_partial =
+                matches!(&error, GitError::Failed(_, said) if PARTIAL.iter().any(|word| said.contains(word)));
+            return Err(if is_partial { GitError::Other(format!("{base} {NOT_HERE}")).into() } else { error.into() });
         }
         let own = Repository::find(git, &tree).await.filter(|own| own.top == tree);
         let own = own.ok_or_else(|| GitError::Other("git has made no worktree".to_owned()))?;
@@ -163,6 +179,7 @@ impl Worktrees {
             uncommitted,
             state: State::Open,
             applied: None,
+            is_unread: false,
             used_at: now(),
         };
         self.save(&worktree)?;
@@ -213,11 +230,7 @@ impl Worktrees {
 
     /// Whether nothing is lost with a worktree.
     async fn may_go(&self, git: &Git, worktree: &Worktree) -> bool {
-        match worktree.state {
-            State::Applied | State::Unchanged => true,
-            State::Kept => false,
-            State::Open => is_unchanged(git, worktree).await.unwrap_or(false),
-        }
+        worktree.state != State::Kept && holds_nothing(git, worktree).await.unwrap_or(false)
     }
 
     /// Removes a worktree and its branch, and nothing else. The caller has its turn.
@@ -264,10 +277,11 @@ fn remove_all(path: &Path) -> io::Result<()> {
 
 /// Brings what is in a worktree onto its branch. Returns the states at its beginning and now.
 pub(super) async fn commit_all(repository: &Repository, worktree: &Worktree) -> Result<(Snapshot, Snapshot), GitError> {
+    unlock(worktree);
     let after = snapshot::take(repository, Target::Own).await?;
     let head = repository.commit("HEAD").await?;
     let parent = head.clone().unwrap_or_else(|| worktree.base.clone());
-    let committed = repository.call(&["rev-parse", "--verify"]).arg(format!("{parent}^{{tree}}")).line().await?;
+    let committed = tree_of(repository, &parent).await?;
     let commit = if committed == after.tree {
         parent
     } else {
@@ -275,16 +289,35 @@ pub(super) async fn commit_all(repository: &Repository, worktree: &Worktree) -> 
         repository.call(&["commit-tree", &after.tree, "-p", &parent, "-m", &message]).line().await?
     };
     repository.call(&["update-ref"]).arg(format!("refs/heads/{}", worktree.branch)).arg(&commit).output().await?;
-    let tree = repository.call(&["rev-parse", "--verify"]).arg(format!("{}^{{tree}}", worktree.base)).line().await?;
+    let tree = tree_of(repository, &worktree.base).await?;
     Ok((Snapshot { tree, large: Default::default() }, after))
 }
 
-/// Nothing was changed in it, committed or not.
-async fn is_unchanged(git: &Git, worktree: &Worktree) -> Result<bool, GitError> {
+/// Nothing is in it, committed or not, that is not in its base or was applied.
+async fn holds_nothing(git: &Git, worktree: &Worktree) -> Result<bool, GitError> {
+    if !worktree.tree.is_dir() {
+        return Ok(true);
+    }
     let repository = Repository::open(git, worktree.tree.clone(), worktree.git_dir.clone()).await?;
     let (before, after) = commit_all(&repository, worktree).await?;
-    let changed = difference::compare(&repository, Target::Own, (&before, &after)).await?;
-    Ok(changed.report.file_count == 0)
+    let known = match worktree.applied.as_ref().filter(|_| worktree.state == State::Applied) {
+        Some(applied) => tree_of(&repository, applied.branch()).await?,
+        None => before.tree,
+    };
+    Ok(after.tree == known && remains::find(&repository).await?.is_empty())
+}
+
+async fn tree_of(repository: &Repository, commit: &str) -> Result<String, GitError> {
+    repository.call(&["rev-parse", "--verify"]).arg(format!("{commit}^{{tree}}")).line().await
+}
+
+/// Removes what a git that was killed has left in the worktree's own part of the repository. No process of an attempt works there.
+fn unlock(worktree: &Worktree) {
+    if is_part_of(worktree) {
+        for name in ["index.lock", "HEAD.lock"] {
+            let _ = fs::remove_file(worktree.git_dir.join(name));
+        }
+    }
 }
 
 /// How many files of a working tree have changes that are not committed.

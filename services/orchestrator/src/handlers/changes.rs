@@ -135,6 +135,7 @@ pub(crate) async fn order_result(
     }
     let machine = own_machine(&caller)?;
     let files: Vec<String> = body.files.into_iter().map(|file| file.into_string()).collect();
-    let state = task_changes::report(&service.db, caller.user, machine, id, body.outcome, files).await?;
+    let result = (files, body.reason.map(|reason| reason.into_string()));
+    let state = task_changes::report(&service.db, caller.user, machine, id, body.outcome, result).await?;
     Ok(Json(OrderResultTaken { state }))
 }

@@ -24,6 +24,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 const MOST_DENIALS: usize = 32;
 const MOST_ORDERS: usize = 64;
 const MOST_FILES: usize = 256;
+const MOST_NOTES: usize = 4;
 /// The paths of the files that a report names, in bytes: a page of a run has 100 tasks.
 const MOST_PATH_BYTES: usize = 32 << 10;
 
@@ -155,6 +156,9 @@ pub(crate) async fn finish(
     }
     if let Some(changes) = &body.changes {
         let paths: usize = changes.files.iter().map(|file| file.path.len()).sum();
+        if changes.notes.len() > MOST_NOTES {
+            return Err(Error::InvalidField("/changes/notes", "must be at most 4").into());
+        }
         if changes.files.len() > MOST_FILES || paths > MOST_PATH_BYTES {
             let bound = "must be at most 256, with paths of at most 32,768 bytes in all";
             return Err(Error::InvalidField("/changes/files", bound).into());

@@ -69,7 +69,7 @@ pub(crate) async fn report(
     machine: MachineId,
     order: OrderId,
     outcome: OrderOutcome,
-    files: Vec<String>,
+    (files, failure): (Vec<String>, Option<String>),
 ) -> Result<ChangesState, Error> {
     db.write("record the result of an order", move |tx| {
         let (run, task) = task_changes::of_order(tx, owner, &machine, order)?.ok_or(Error::NotFound)?;
@@ -82,7 +82,7 @@ pub(crate) async fn report(
             return Ok(changes.state());
         };
         diffs::count(tx, run.id, changes.more_than_stored(&files))?;
-        task_changes::settle(tx, task, state, Some(&files))?;
+        task_changes::settle(tx, task, state, Some((&files, failure.as_deref())))?;
         task_changes::touch(tx, &run, task)?;
         notify_run(tx, run.id, run.owner, run.now);
         Ok::<_, Error>(state)

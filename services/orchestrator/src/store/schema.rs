@@ -259,7 +259,7 @@ table! {
 }
 
 table! {
-    use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+    use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     task_changes (task_id) {
@@ -277,6 +277,9 @@ table! {
         order_id -> Nullable<Uid>,
         order_until -> Nullable<Moment>,
         state_before -> Nullable<Text>,
+        is_unknown -> Bool,
+        notes -> Text,
+        failure -> Nullable<Text>,
     }
 }
 

@@ -85,6 +85,9 @@ pub(crate) fn record(
         task_changes::removed.eq(number(changes.removed)),
         task_changes::uncommitted.eq(i32::try_from(changes.uncommitted).unwrap_or(i32::MAX)),
         task_changes::conflicted.eq("[]"),
+        task_changes::is_unknown.eq(changes.unknown),
+        task_changes::notes.eq(json(&changes.notes)),
+        task_changes::failure.eq(None::<String>),
         task_changes::order_id.eq(None::<DbId>),
         task_changes::order_until.eq(None::<DbTime>),
     );
@@ -145,18 +148,20 @@ pub(crate) fn order(
     .map(drop)
 }
 
-/// Closes the order of these changes, if one is open. `files` are those because of which they were not applied.
+/// Closes the order of these changes, if one is open. A result has the files because of which they were not applied, and why the
+/// machine could not carry it out.
 pub(crate) fn settle(
     tx: &mut Conn,
     task: TaskId,
     state: ChangesState,
-    files: Option<&[String]>,
+    result: Option<(&[String], Option<&str>)>,
 ) -> Result<(), StoreError> {
     on!(tx, |c| diesel::update(task_changes::table.find(task.db()))
         .set((
             task_changes::state.eq(state.as_str()),
             task_changes::order_until.eq(None::<DbTime>),
-            files.map(|files| task_changes::conflicted.eq(json(files))),
+            result
+                .map(|(files, failure)| (task_changes::conflicted.eq(json(files)), task_changes::failure.eq(failure))),
         ))
         .execute(c))
     .map(drop)
@@ -246,6 +251,9 @@ struct ViewRow {
     uncommitted: i32,
     conflicted: String,
     state_before: Option<ChangesStateColumn>,
+    is_unknown: bool,
+    notes: String,
+    failure: Option<String>,
 }
 
 /// Those of these tasks that have any, each with its machine.
@@ -274,6 +282,9 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, (T
             removed: u64::try_from(row.removed).unwrap_or(0),
             uncommitted: u32::try_from(row.uncommitted).unwrap_or(0),
             conflicted,
+            unknown: row.is_unknown,
+            notes: serde_json::from_str(&row.notes).map_err(unreadable)?,
+            failure: row.failure,
             diff_truncated: truncated.contains(&row.task_id),
         };
         found.insert(row.task_id, (changes, row.machine_id));

@@ -3,6 +3,7 @@
 mod applying;
 mod comparing;
 mod keeping;
+mod remaining;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,9 +29,32 @@ struct Fixture {
     workplaces: Workplaces,
 }
 
+/// Those of a runner with this folder.
+fn workplaces(folder: &Path, variables: &[(&str, String)]) -> Workplaces {
+    let (state, home) = (folder.join("state"), folder.join("home"));
+    let mut environment: Environment =
+        [("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()), ("HOME", home.display().to_string())]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into();
+    environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    let config = Config::new(
+        "http://s",
+        MachineId::generate(),
+        ensemble_client::Credential::Bearer("t".into()),
+        &state,
+        environment,
+    );
+    Workplaces::open(&config).unwrap()
+}
+
 impl Fixture {
     fn new() -> Self {
-        let fixture = Self::empty();
+        Self::with(&[])
+    }
+
+    /// With these variables of the runner.
+    fn with(variables: &[(&str, String)]) -> Self {
+        let fixture = Self::empty_with(variables);
         fixture.git(&["init", "--quiet", "--initial-branch=main", "."]);
         fixture.write("a", "one\ntwo\nthree\n");
         fixture.write("b", "b\n");
@@ -42,23 +66,16 @@ impl Fixture {
 
     /// A directory outside of git.
     fn empty() -> Self {
+        Self::empty_with(&[])
+    }
+
+    fn empty_with(variables: &[(&str, String)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (state, home) = (folder.path().join("state"), folder.path().join("home"));
         for path in [&state, &home, &folder.path().join("project")] {
             fs::create_dir(path).unwrap();
         }
-        let environment: Environment =
-            [("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()), ("HOME", home.display().to_string())]
-                .map(|(name, value)| (name.to_owned(), value))
-                .into();
-        let config = Config::new(
-            "http://s",
-            MachineId::generate(),
-            ensemble_client::Credential::Bearer("t".into()),
-            &state,
-            environment,
-        );
-        Self { workplaces: Workplaces::open(&config).unwrap(), folder }
+        Self { workplaces: workplaces(folder.path(), variables), folder }
     }
 
     fn top(&self) -> PathBuf {
@@ -134,7 +151,7 @@ impl Fixture {
     }
 
     async fn order(&self, kind: OrderKind, task: TaskId) -> (OrderOutcome, Vec<String>) {
-        let OrderResult { outcome, files } = self.workplaces.carry_out(kind, task).await;
+        let OrderResult { outcome, files, .. } = self.workplaces.carry_out(kind, task).await;
         (outcome, files.into_iter().map(|file| file.into_string()).collect())
     }
 
