@@ -26,6 +26,9 @@ interface Props {
   onImages: (images: Picture[]) => void;
 }
 
+/** A longer text does not fit into a message. */
+const MOST_TEXT = 600_000;
+
 const isCoarse = () => matchMedia("(pointer: coarse)").matches;
 
 export function Composer(props: Props) {
@@ -42,10 +45,18 @@ export function Composer(props: Props) {
   };
   /** Takes the pictures of what was pasted or dropped; text goes its usual way. */
   const taken = (event: { preventDefault: () => void }, data: DataTransfer | null) => {
-    const files = props.isHosted ? picturesIn(data) : [];
+    const files = [...(data?.files ?? [])];
     if (files.length === 0) return;
     event.preventDefault();
-    add(files);
+    const pictures = props.isHosted ? picturesIn(data) : [];
+    const others = files.filter((file) => !pictures.includes(file)).map((file) => oneLine(file.name, 60));
+    if (pictures.length > 0) add(pictures);
+    if (others.length > 0) setError(`Not added: ${others.join(", ")}. ${props.isHosted ? "A prompt takes pictures only. Paste the text of a file, or name its path." : "People write text to each other here."}`);
+  };
+  /** What is too long is refused as a whole: a part of it would say something else. */
+  const write = (text: string) => {
+    setError(text.length > MOST_TEXT ? `Not taken: a prompt has at most ${MOST_TEXT.toLocaleString()} characters, and this would be ${text.length.toLocaleString()}. Put it into a file on the machine, and name its path.` : undefined);
+    if (text.length <= MOST_TEXT) props.onDraft(text);
   };
 
   useLayoutEffect(() => {
@@ -84,8 +95,8 @@ export function Composer(props: Props) {
       )}
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}
       <label className="hidden-label" htmlFor={name}>Prompt</label>
-      <textarea id={name} ref={field} rows={1} value={draft} placeholder={placeholder} dir="auto" maxLength={600_000}
-        enterKeyHint={isCoarse() ? "enter" : "send"} onChange={(event) => props.onDraft(event.target.value)} onKeyDown={keyed} onPaste={(event) => taken(event, event.clipboardData)} />
+      <textarea id={name} ref={field} rows={1} value={draft} placeholder={placeholder} dir="auto"
+        enterKeyHint={isCoarse() ? "enter" : "send"} onChange={(event) => write(event.target.value)} onKeyDown={keyed} onPaste={(event) => taken(event, event.clipboardData)} />
       <div className="bar">
         {props.isHosted && <Files onFiles={add} />}
         {state && (
@@ -99,17 +110,16 @@ export function Composer(props: Props) {
         {maySteer && !isEmpty && (
           <button type="button" className="button small" onClick={() => send("now")} title="Into the turn that runs (Ctrl+Enter)">Steer</button>
         )}
-        {isBusy && isEmpty
-          ? (
-            <button type="button" className="send stop" onClick={props.onInterrupt} aria-label="Interrupt" title="Interrupt">
-              <Icon name="stop" />
-            </button>
-          )
-          : (
-            <button type="submit" className="send" disabled={isEmpty} aria-label={isBusy ? "Queue" : "Send"} title={isBusy ? "Queue" : "Send"}>
-              <Icon name="up" />
-            </button>
-          )}
+        {isBusy && (
+          <button type="button" className="send stop" onClick={props.onInterrupt} aria-label="Interrupt" title="Interrupt">
+            <Icon name="stop" />
+          </button>
+        )}
+        {!(isBusy && isEmpty) && (
+          <button type="submit" className="send" disabled={isEmpty} aria-label={isBusy ? "Queue" : "Send"} title={isBusy ? "Queue" : "Send"}>
+            <Icon name="up" />
+          </button>
+        )}
       </div>
     </form>
   );
