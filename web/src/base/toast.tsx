@@ -11,7 +11,7 @@ const LASTS_MS = 8_000;
 const toasts = new Store<readonly Toast[]>([]);
 let count = 0;
 
-/** Shows a line. `onOver` runs when it is gone and was not taken back. */
+/** Shows a line. `onOver` runs when it is gone and was not taken back, at the latest when the page is left. */
 export function say(text: string, undo?: () => void, onOver?: () => void): void {
   count += 1;
   const id = count;
@@ -23,10 +23,14 @@ export function say(text: string, undo?: () => void, onOver?: () => void): void 
     undo();
   });
   toasts.update((all) => [...all.slice(-2), { id, text, undo: back }]);
-  setTimeout(() => {
+  const over = (): void => {
+    clearTimeout(timer);
+    removeEventListener("pagehide", over);
     end();
     if (!isUndone) onOver?.();
-  }, LASTS_MS);
+  };
+  const timer = setTimeout(over, LASTS_MS);
+  addEventListener("pagehide", over);
 }
 
 export function Toasts() {

@@ -44,7 +44,7 @@ export function Details({ row, state, isOwner, onClose }: Props) {
     hide(row.id);
     onClose();
     go(paths.home);
-    say("Deleted", () => unhide(row.id), () => {
+    say("Will be deleted in 8 s", () => unhide(row.id), () => {
       remove(row.id).catch((caught: unknown) => say(`Not deleted: ${textOf(caught)}`));
     });
   };
