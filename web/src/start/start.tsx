@@ -5,6 +5,7 @@ import { Field } from "../base/field.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { account } from "../data/account.ts";
+import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import { textOf } from "../data/failure.ts";
 import { machines, showMachines } from "../data/machines.ts";
 import { offersOf, recentDirectories, start, type Wanted } from "../data/start.ts";
@@ -12,8 +13,11 @@ import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 
 const MODES: [id: Wanted["mode"], name: string][] = [
-  ["ask", "asks before it changes anything"], ["edit", "edits without asking, and asks for the rest"], ["plan", "makes a plan only"], ["bypass", "does everything without asking"],
+  ["ask", "Ask first"], ["edit", "Edit without asking, ask for the rest"], ["plan", "Plan only"], ["bypass", "Do everything without asking"],
 ];
+
+/** The first prompt is kept as that of a session that does not exist. */
+const DRAFT = "start";
 
 export function Start() {
   const { rows, isLoaded, error: listError } = useStore(machines);
@@ -32,7 +36,14 @@ export function Start() {
   const [directory, setDirectory] = useState<string>();
   const where = directory ?? recent[0] ?? "";
   const [mode, setMode] = useState<Wanted["mode"]>("ask");
-  const [prompt, setPrompt] = useState("");
+  const [prompt, setPrompt] = useState(() => draftOf(DRAFT) ?? "");
+  useEffect(() => {
+    if (draftOf(DRAFT) === undefined) void keptDraft(DRAFT).then((kept) => setPrompt((typed) => typed || kept));
+  }, []);
+  const write = (text: string) => {
+    setPrompt(text);
+    saveDraft(DRAFT, text);
+  };
   const [said, setSaid] = useState<string>();
   const [error, setError] = useState<string>();
   const stop = useRef<AbortController>(undefined);
@@ -44,10 +55,13 @@ export function Start() {
     const controller = new AbortController();
     stop.current = controller;
     setError(undefined);
-    setSaid("The machine is asked…");
-    const waiting = (reason: string | undefined) => setSaid(reason ? `Waiting: ${oneLine(reason, 120)}` : "The machine has not begun yet…");
+    setSaid("Asking the machine…");
+    const waiting = (reason: string | undefined) => setSaid(reason ? `Waiting: ${oneLine(reason, 120)}` : "The machine has not started it yet…");
     start({ machine: machine.id, directory: where.trim(), provider: agent, mode, prompt }, waiting, controller.signal).then(
-      (id) => go(paths.session(id)),
+      (id) => {
+        saveDraft(DRAFT, "");
+        go(paths.session(id));
+      },
       (caught: unknown) => {
         if (!controller.signal.aborted) setError(textOf(caught));
         setSaid(undefined);
@@ -101,7 +115,7 @@ export function Start() {
             </div>
             <label className="field">
               <span>First prompt</span>
-              <textarea className="input" rows={5} value={prompt} maxLength={600_000} dir="auto" onChange={(event) => setPrompt(event.target.value)} />
+              <textarea className="input" rows={5} value={prompt} maxLength={600_000} dir="auto" onChange={(event) => write(event.target.value)} />
             </label>
             {!agent && <p className="muted" role="status">{offers.length > 0 ? "No agent can be started on this machine: the list of agents says why." : "The machine has not said yet which agents it has."}</p>}
             {error !== undefined && <p className="error-text" role="alert">{error}</p>}
