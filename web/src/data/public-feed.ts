@@ -25,7 +25,11 @@ export class PublicFeed implements SessionFeed {
 
   watch(): () => void {
     const stop = new AbortController();
-    const failed = (error: unknown): void => this.view.update((before) => ({ ...before, error: said(error) }));
+    const failed = (error: unknown): void => {
+      // That the link opens nothing is an answer.
+      if (isGone(error)) connectionIs("open");
+      this.view.update((before) => ({ ...before, error: this.#shown && isGone(error) ? ENDED : said(error) }));
+    };
     void keepTrying(() => this.#run(stop.signal), failed, stop.signal);
     return () => stop.abort();
   }
@@ -54,7 +58,7 @@ export class PublicFeed implements SessionFeed {
         this.#draw(shown);
       }
     }, signal);
-    if (!signal.aborted) this.view.update((before) => ({ ...before, error: "The link has ended. What was shown stays as long as this page is open." }));
+    if (!signal.aborted) this.view.update((before) => ({ ...before, error: ENDED }));
   }
 
   /** A reload repeats the viewing instead of using the link up: its id is kept for this tab, where the browser lets it. */
@@ -92,11 +96,15 @@ export class PublicFeed implements SessionFeed {
   }
 }
 
+const ENDED = "The link has ended. What was shown stays as long as this page is open.";
+
+const isGone = (error: unknown): boolean => isProblem(error) && error.status === 404;
+
 function reading(): Promise<never> {
   return Promise.reject(new Refused("A public link is for reading."));
 }
 
 function said(error: unknown): string {
-  if (isProblem(error) && error.status === 404) return "This link does not open anything: it has ended, was used up, or was replaced by another one. Ask for a new one.";
+  if (isGone(error)) return "This link does not open anything: it has ended, was used up, or was replaced by another one. Ask for a new one.";
   return textOf(error);
 }
