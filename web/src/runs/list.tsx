@@ -13,6 +13,9 @@ import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 import { DOTS, RUN_WORDS } from "./words.ts";
 
+/** Of the run that starts a session, by this page and by the command line. */
+const START_TITLE = "Start of a session";
+
 export function Runs() {
   const first = useLoaded(useCallback(() => runsPage(), []), "runs");
   const [more, setMore] = useState<{ runs: Run[]; nextCursor: string | undefined }>();
@@ -25,7 +28,8 @@ export function Runs() {
   }, [changes, reload]);
   const newest = first.value?.runs ?? [];
   // A new run moves the page, so that its end may be on the next one, too.
-  const runs = [...newest, ...(more?.runs ?? []).filter(({ id }) => newest.every((run) => run.id !== id))];
+  // The start of a session is no work of its own: the session is in the list of sessions.
+  const runs = [...newest, ...(more?.runs ?? []).filter(({ id }) => newest.every((run) => run.id !== id))].filter(({ title }) => title !== START_TITLE);
   const next = more ? more.nextCursor : first.value?.nextCursor;
   const load = () => {
     runsPage(next).then(
@@ -43,11 +47,11 @@ export function Runs() {
         {first.keptAt !== undefined && <KeptNote at={first.keptAt} />}
         {(error ?? (first.value ? undefined : first.error)) !== undefined && <p className="banner bad" role="alert">{error ?? first.error}</p>}
         {!first.value && first.error === undefined && <div className="list" role="status" aria-label="Loading"><div className="skeleton" /></div>}
-        {first.value && runs.length === 0 && (
+        {first.value && runs.length === 0 && next === undefined && (
           <div className="empty">
             <h2>No runs yet</h2>
             <p>A run is one task, or many that depend on each other, done by agents on your machines. <Link href={paths.plan}>Write a plan</Link>, or begin one in a terminal:</p>
-            <pre>ensemble do "mend the failing test"</pre>
+            <pre>ensemble do "fix the failing test"</pre>
           </div>
         )}
         {runs.length > 0 && <ul className="list">{runs.map((run) => <li key={run.id}><Entry run={run} /></li>)}</ul>}

@@ -147,10 +147,10 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     checked();
   });
 
-  step("the runs say what the start was, and the machine says what it misses", async () => {
+  step("the start of a session is no run of the list, and the machine says what it misses", async () => {
     const { page, checked } = me;
     await page.goto(`${origin}/runs`);
-    await page.getByRole("link", { name: /Start of a session/ }).waitFor();
+    await page.getByRole("heading", { name: "No runs yet" }).waitFor();
     runner.kill("SIGTERM");
     await page.goto(`${origin}/machines`);
     await page.getByText("ensemble runner install").waitFor();
