@@ -1,6 +1,6 @@
 /** The frame around every screen. */
-import type { ReactNode } from "react";
-import { Link, useRoute } from "wouter";
+import { type ReactNode, useEffect, useRef } from "react";
+import { Link, useLocation, useRoute } from "wouter";
 import { Icon, type IconName } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { Toasts } from "../base/toast.tsx";
@@ -23,6 +23,7 @@ const MOST_BESIDE = 40;
 
 export function Shell({ children }: { children: ReactNode }) {
   const [isSession] = useRoute("/sessions/:id");
+  useFocusOnScreen();
   return (
     <div className={isSession ? "shell in-session" : "shell"}>
       <a className="skip" href="#main">To the content</a>
@@ -49,6 +50,20 @@ export function Shell({ children }: { children: ReactNode }) {
       <Palette />
     </div>
   );
+}
+
+/** A new screen takes the focus to its heading: what had it may be gone, and a screen reader hears where it is. */
+function useFocusOnScreen(): void {
+  const [here] = useLocation();
+  const before = useRef(here);
+  useEffect(() => {
+    if (before.current === here) return;
+    before.current = here;
+    const heading = document.querySelector<HTMLElement>("main h1");
+    if (!heading) return;
+    heading.tabIndex = -1;
+    heading.focus();
+  }, [here]);
 }
 
 function Place({ href, name, icon, size, className }: { href: string; name: string; icon: IconName; size: number; className?: string }) {
