@@ -29,6 +29,8 @@ interface CardProps {
 
 interface PermissionProps extends CardProps {
   permission: Permission;
+  /** As a terminal calls the session. */
+  sessionRef: string;
   onOption: (option: PermissionOption) => void;
 }
 
@@ -36,7 +38,7 @@ function isRefusal(option: PermissionOption): boolean {
   return option.kind.startsWith("reject");
 }
 
-export function PermissionCard({ permission, behind, mayAnswer, pending, isAlone, isEmpty, onOption }: PermissionProps) {
+export function PermissionCard({ permission, behind, mayAnswer, pending, isAlone, isEmpty, sessionRef, onOption }: PermissionProps) {
   const diffs = permission.content.filter((one) => one.type === "diff");
   // Nobody can agree to what they have not seen. What is cut can only be refused here, and what is folded until it was unfolded.
   const missing = diffs.reduce((sum, { cut }) => sum + (cut ?? 0), permission.cut ?? 0);
@@ -68,11 +70,13 @@ export function PermissionCard({ permission, behind, mayAnswer, pending, isAlone
           {diffs.map((one, at) => <Change key={at} diff={one} at={at} setWhole={setWhole} />)}
           {diffs.length > 0 && <p className="asked-as">As the agent asked it:</p>}
           <Detail text={permission.detail} />
-          {missing > 0 && <p className="error-text">{missing.toLocaleString()} bytes of it do not fit here. Allow it at the machine, or deny it.</p>}
         </div>
       </div>
       <footer ref={footer}>
         {mayAnswer && <Options options={options} disabled={waits} isReady={isReady} isSeen={!isFolded && seen.isAll} isOpen={isOpen} onOpen={setOpen} onOption={onOption} />}
+        {mayAnswer && missing > 0 && (
+          <p className="cut error-text">{missing.toLocaleString()} bytes of it do not fit here, so it can only be denied. To read and allow all of it, type in a terminal: <code>ensemble attach {sessionRef}</code></p>
+        )}
         {mayAnswer && missing === 0 && (isFolded || !seen.isAll) && <Unseen seen={seen} />}
         {!mayAnswer && <span className="sent">Only the owner, and whom they have let approve, can answer.</span>}
         <Sent pending={pending} />

@@ -15,7 +15,7 @@ interface Props {
 }
 
 export function Requests({ feed, wanted, isAlone, isEmpty }: Props) {
-  const { open, may, rejected } = useStore(feed.view);
+  const { open, may, rejected, row } = useStore(feed.view);
   const [pending, setPending] = useState<{ requestId: string } & Pending>();
   const card = open.find(({ requestId }) => requestId === wanted) ?? open[0];
   useEffect(() => {
@@ -47,7 +47,7 @@ export function Requests({ feed, wanted, isAlone, isEmpty }: Props) {
   const shared = { isAlone, isEmpty, behind: open.length - 1, mayAnswer: may.approve, pending: pending?.requestId === requestId ? pending : undefined };
   if (card.asks.type === "permission") {
     return (
-      <PermissionCard key={key} {...shared} permission={card.asks}
+      <PermissionCard key={key} {...shared} permission={card.asks} sessionRef={row?.ref ?? feed.id}
         onOption={(option) => send(option.name, { optionId: option.optionId })} />
     );
   }

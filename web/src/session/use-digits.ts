@@ -22,6 +22,11 @@ function isElsewhere(): boolean {
   return activeElement?.matches("input, textarea, select, [contenteditable], [role=menu] *, [role=listbox] *") === true || document.querySelector("dialog[open]") !== null;
 }
 
+/** Whether the end of the card, where its buttons are, is on the screen now. */
+function isEndShown(card: HTMLElement | null): boolean {
+  return card?.checkVisibility() === true && card.getBoundingClientRect().bottom <= innerHeight + 1;
+}
+
 interface Digits {
   /** The card. Its digits count while it is on the screen. */
   card: RefObject<HTMLElement | null>;
@@ -56,7 +61,7 @@ export function useDigits(now: Digits): void {
       const isMine = isAlone || card.current?.contains(document.activeElement) === true;
       const at = performance.now();
       const isDigit = isText(event) && /^[1-9]$/.test(event.key);
-      const counts = isDigit && isMine && card.current?.checkVisibility() === true
+      const counts = isDigit && isMine && isEndShown(card.current)
         && mayCount({ now: at, shownAt, answeredAt, typedAt, isEmpty, isEndSeen, isRepeated: event.repeat, isElsewhere: isElsewhere() });
       if (!counts) {
         if (isText(event) && !event.isComposing) typedAt = at;

@@ -36,11 +36,45 @@ describe("cards", { timeout: 300_000 }, () => {
     }
   });
 
+  test("with little height a request has the screen to itself, and its buttons are reached", async () => {
+    const detail = Array.from({ length: 12 }, (_, at) => `line ${at}`).join("\n");
+    for (const viewport of [{ width: 844, height: 390 }, { width: 360, height: 225 }]) {
+      const { page, context, checked } = await shown({ bodies: [asks({ detail })] }, { viewport });
+      const { allow } = cardOf(page);
+      await allow.scrollIntoViewIfNeeded();
+      const { x, y, width, height } = await allow.boundingBox();
+      assert.ok(x >= 0 && y >= 0 && x + width <= viewport.width && y + height <= viewport.height, `${viewport.width}×${viewport.height}: ${y + height}`);
+      assert.equal(await page.getByLabel("Prompt").isVisible(), false);
+      await allow.click();
+      await page.getByLabel("Prompt").waitFor();
+      checked();
+      await context.close();
+    }
+  });
+
+  test("what cannot be taken into a prompt is said", async () => {
+    const { page, context, checked } = await shown({ bodies: [] });
+    const prompt = page.getByLabel("Prompt");
+    await prompt.fill("kept");
+    await prompt.fill("x".repeat(600_001));
+    await page.getByRole("alert").getByText("at most 600,000 characters, and this would be 600,001").waitFor();
+    assert.equal(await prompt.inputValue(), "kept");
+    await prompt.evaluate((field) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.items.add(new File(["a text"], "notes.txt", { type: "text/plain" }));
+      field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+    });
+    await page.getByRole("alert").getByText("Not added: notes.txt").waitFor();
+    checked();
+    await context.close();
+  });
+
   test("what is cut can be refused only", async () => {
     for (const more of [{ cut: 7 }, { content: [{ type: "diff", path: "a", newText: "b", cut: 7 }] }]) {
       const { page, context } = await shown({ bodies: [asks(more)] });
       const { card, allow, deny } = cardOf(page);
       await card.getByText("7 bytes of it do not fit here").waitFor();
+      await card.getByText("ensemble attach s").waitFor();
       assert.equal(await allow.count(), 0);
       await deny.click();
       assert.deepEqual(await answered(page), ["r1 no"]);
