@@ -97,10 +97,12 @@ function askToKeep(): void {
 
 /** Makes a new account with this browser as its first device. Its recovery words are for a person to write down, and in force once
  * they are confirmed. */
-export async function create(name: string): Promise<NewWords> {
+export async function create(name: string, person: string): Promise<NewWords> {
   const made = await Account.create({ base: server(), store: await kept(), name, onCall });
   askToKeep();
   opened = made;
+  // The account is there: without a name it can be used, and the settings ask for one.
+  if (person !== "") await setDisplayName(person).catch(() => undefined);
   return made.devices.newWords();
 }
 

@@ -6,6 +6,7 @@ import { server } from "../base/server.ts";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { ago, folder } from "../base/words.ts";
+import { nameOf, names } from "../data/people.ts";
 import { type SessionRow, stateOf, WORDS } from "../data/row.ts";
 import { isHidden } from "../data/session-actions.ts";
 import { sessions } from "../data/sessions.ts";
@@ -69,11 +70,14 @@ export function Home() {
 }
 
 function matches(row: SessionRow, wanted: string): boolean {
-  return [row.title, row.directory, row.host, row.agent].some((text) => text?.toLowerCase().includes(wanted));
+  const text = [row.title, row.directory, row.host, row.agent].join(" ").toLowerCase();
+  return wanted.split(/\s+/).every((word) => text.includes(word));
 }
 
 function Entry({ row }: { row: SessionRow }) {
-  const about = [row.agent, row.directory && folder(row.directory), row.host].filter((text) => text !== undefined && text !== "");
+  useStore(names);
+  const owner = row.accessLevel === "owner" ? undefined : `from ${oneLine(nameOf(row.ownerId), 60)}`;
+  const about = [owner, row.agent, row.directory && folder(row.directory), row.host].filter((text) => text !== undefined && text !== "");
   return (
     <Link href={paths.session(row.id)} className="entry">
       <Dot row={row} />

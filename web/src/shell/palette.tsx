@@ -41,12 +41,12 @@ function Open({ onClose }: { onClose: () => void }) {
     return () => element?.close();
   }, []);
   const found = useMemo(() => {
-    const wanted = text.trim().toLowerCase();
+    const wanted = text.trim().toLowerCase().split(/\s+/);
     const all = [
       ...PLACES.map((place) => ({ ...place, about: "" })),
       ...rows.filter((row) => !isHidden(row.id)).map((row) => ({ name: oneLine(row.title, 120), path: paths.session(row.id), about: row.host ?? "" })),
     ];
-    return all.filter((one) => one.name.toLowerCase().includes(wanted) || one.about.toLowerCase().includes(wanted)).slice(0, MOST);
+    return all.filter((one) => wanted.every((word) => `${one.name} ${one.about}`.toLowerCase().includes(word))).slice(0, MOST);
   }, [rows, text]);
   const choose = (path: string | undefined) => {
     if (path === undefined) return;

@@ -28,16 +28,16 @@ export function Welcome() {
       return (
         <Frame title="Your coding agents, from anywhere" lead="Watch, answer and steer the agents on your own machines. What they and you write is encrypted on your devices: the server cannot read it.">
           <section className="have" aria-labelledby="have">
-            <h2 id="have">You use Ensemble already</h2>
+            <h2 id="have">Already using Ensemble?</h2>
             <dl>
-              <dt>In a browser on that computer</dt>
-              <dd>Run <code>ensemble open</code> in a terminal there.</dd>
+              <dt>On this computer</dt>
+              <dd>Run <code>ensemble open</code> in a terminal.</dd>
               <dt>On any other device</dt>
-              <dd>Run <code>ensemble link</code> there, and <button type="button" className="inline" onClick={() => setStep({ at: "link" })}>add this browser</button>.</dd>
+              <dd>Run <code>ensemble link</code> on a device that you use, then <button type="button" className="inline" onClick={() => setStep({ at: "link" })}>add this browser</button>.</dd>
             </dl>
           </section>
           <section className="have" aria-labelledby="new">
-            <h2 id="new">You are new here</h2>
+            <h2 id="new">New here?</h2>
             <Begin onMade={(words) => setStep({ at: "words", words })} />
           </section>
           <div className="ways">
@@ -64,19 +64,23 @@ export function Frame({ title, lead, wide, children }: { title: string; lead?: s
 
 function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
   const [name, setName] = useState(suggestedName);
+  const [person, setPerson] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   const submitted = (event: FormEvent) => {
     event.preventDefault();
     setBusy(true);
     setError(undefined);
-    create(name.trim()).then(onMade, (caught: unknown) => {
+    create(name.trim(), person.trim()).then(onMade, (caught: unknown) => {
       setBusy(false);
       setError(textOf(caught));
     });
   };
   return (
     <form onSubmit={submitted}>
+      <Field name="Your name" hint="Optional. People with whom you share see it.">{(named) => (
+        <input {...named} className="input" value={person} maxLength={100} autoComplete="name" onChange={(event) => setPerson(event.target.value)} />
+      )}</Field>
       <DeviceName value={name} onChange={setName} />
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}
       <button type="submit" className="button primary" disabled={isBusy || name.trim() === ""}>

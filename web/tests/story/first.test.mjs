@@ -34,6 +34,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await accessible(page, "welcome");
     await pictures(page, "welcome");
     await page.getByLabel("Name of this device").fill("The test's browser");
+    await page.getByLabel("Your name").fill("Ada");
     await page.getByRole("button", { name: "Make an account" }).click();
     const list = page.getByRole("list", { name: "Recovery words" });
     await list.waitFor();
@@ -58,6 +59,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await entry.waitFor();
     await entry.click();
     await page.getByRole("heading", { name: "Say it" }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Say it", "the focus is lost");
     const log = page.getByRole("log");
     await log.getByText("Grüße aus der Sitzung").waitFor();
     assert.equal(await log.locator("strong", { hasText: "aus" }).count(), 1, "Markdown is drawn");
@@ -79,6 +81,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await card.waitFor({ state: "detached" });
     await phase(page, "Ready").waitFor();
     assert.ok(await exists("allowed"));
+    assert.equal(await page.evaluate(() => document.activeElement.localName), "textarea", "the focus is lost");
     await page.getByRole("log").getByText(/allowed by you/).waitFor();
     await accessible(page, "session");
     await pictures(page, "session");
@@ -94,9 +97,14 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await prompt.fill("[[say after it]]");
     await prompt.press("Enter");
     await page.getByText("waits for its turn").waitFor();
+    await prompt.fill("still being typed");
     await page.getByRole("button", { name: "Interrupt" }).click();
     await page.getByRole("log").getByText("Interrupted").waitFor();
     await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
+    assert.equal(await prompt.inputValue(), "still being typed");
+    await prompt.fill("");
+    const said = await page.getByRole("log").innerText();
+    assert.ok(said.indexOf("Interrupted") < said.indexOf("[[say after it]]"), "a prompt that waited stands before the turn that it waited for");
     checked();
   });
 
@@ -178,10 +186,12 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await dialog.getByText(fingerprint).waitFor();
     await accessible(page, "share");
     await pictures(page, "share");
-    await dialog.getByRole("button", { name: "It is the same: share" }).click();
+    await dialog.getByRole("button", { name: "Fingerprints match: share" }).click();
     await dialog.getByText("The machine has confirmed it.").waitFor();
 
-    await guest.page.getByRole("link", { name: /Another title/ }).first().click();
+    await guest.page.goto(origin);
+    await guest.page.getByRole("main").getByText(/from Ada/).waitFor();
+    await guest.page.getByRole("main").getByRole("link", { name: /Another title/ }).click();
     await guest.page.getByRole("log").getByText("after it", { exact: true }).waitFor();
     await guest.page.getByLabel("Prompt").fill("[[run touch guest]]");
     await guest.page.getByRole("button", { name: "Send" }).click();
@@ -225,6 +235,11 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     // A reload is no second use.
     await stranger.page.reload();
     await stranger.page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Share" }).click();
+    await dialog.getByRole("button", { name: "End the link" }).click();
+    await stranger.page.getByText("The link has ended.").waitFor();
+    assert.equal(await stranger.page.getByText(/does not answer/).count(), 0, "an end is an answer");
+    await page.keyboard.press("Escape");
     stranger.checked();
     await stranger.context.close();
     const late = await person(browser, origin);
@@ -261,7 +276,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await second.page.getByRole("main").getByRole("link", { name: /Another title/ }).first().click();
     await second.page.getByLabel("Prompt").fill("never sent");
     await page.getByRole("button", { name: "Remove The second browser" }).click();
-    await page.getByRole("button", { name: "Remove it" }).click();
+    await page.getByRole("button", { name: "Remove", exact: true }).click();
     await page.getByText("Removed: The second browser").waitFor();
 
     const isRemoved = second.page.getByRole("heading", { name: "This server says that this browser was removed" });
@@ -303,7 +318,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await dialog.getByRole("button", { name: "Add it" }).click();
     await second.page.getByRole("link", { name: /Another title/ }).waitFor();
     await page.getByRole("button", { name: /^Remove .* on / }).click();
-    await page.getByRole("button", { name: "Remove it" }).click();
+    await page.getByRole("button", { name: "Remove", exact: true }).click();
     await page.getByText(/^Removed: .* on /).waitFor();
     await second.page.getByRole("button", { name: "Wipe" }).click();
     await second.page.getByRole("button", { name: "Make an account" }).waitFor();
@@ -345,6 +360,10 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await directory.waitFor();
     assert.equal(await directory.inputValue(), join(homedir(), "work"), "the one that was used last");
     await page.getByLabel("First prompt").fill("[[say begun by the page]]");
+    await page.getByRole("link", { name: "Runs" }).first().click();
+    await page.getByRole("heading", { name: "Runs" }).waitFor();
+    await page.goBack();
+    await page.waitForFunction(() => document.querySelector("textarea")?.value === "[[say begun by the page]]");
     await accessible(page, "start");
     await pictures(page, "start");
     await page.getByRole("button", { name: "Start" }).click();
@@ -398,7 +417,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await accessible(page, "settings");
     await pictures(page, "settings");
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox", { name: "Go to" }).fill("another");
+    await page.getByRole("combobox", { name: "Go to" }).fill("title another");
     await page.getByRole("option", { name: /Another title/ }).waitFor();
     await accessible(page, "palette");
     await pictures(page, "palette");
@@ -408,6 +427,19 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByText("The test's browser").waitFor();
     await page.goBack();
     await page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
+    checked();
+  });
+
+  step("what is deleted is gone, also when the page is left at once", async () => {
+    const { page, checked } = me;
+    await page.getByRole("button", { name: "Details" }).click();
+    await page.getByRole("dialog", { name: "Session" }).getByRole("button", { name: "Delete" }).click();
+    await page.getByText("Will be deleted in 8 s").waitFor();
+    await page.reload();
+    const list = page.getByRole("main").getByRole("link");
+    await list.filter({ hasText: "begun by the page" }).first().waitFor();
+    await list.filter({ hasText: "Another title" }).waitFor({ state: "detached" });
+    session = undefined;
     checked();
   });
 });
