@@ -91,8 +91,8 @@ function Failed({ text }: { text: string }) {
 function Emptied() {
   return (
     <Frame title="This browser has forgotten your account" lead="What the page kept here was removed, its keys among it: a person can do that in the browser’s settings, and a browser does it when the disk is full. Your sessions are as they were.">
-      <p>Add this browser anew from a device that you use, or bring the account back with its recovery words. Remove the old entry of this browser in the settings.</p>
-      <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Begin again</button></div>
+      <p>Add this browser again from a device that you use, or bring the account back with its recovery words. Remove the old entry of this browser in the settings.</p>
+      <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Start over</button></div>
     </Frame>
   );
 }

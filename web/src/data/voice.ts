@@ -38,11 +38,11 @@ export interface Granted {
 export class NotGranted extends Error {}
 
 const WHY: Record<string, string> = {
-  rate_limited: "Too many conversations were begun within a short time. Wait a minute, then begin again.",
+  rate_limited: "Too many conversations were started within a short time. Wait a minute, then try again.",
   user_sessions: "You talk elsewhere already. End a conversation there, or wait until it has ended.",
   total_sessions: "As many people talk to this server as it allows. Try again later.",
-  user_daily_seconds: "Your time for talking today is used up. It begins anew at midnight (UTC).",
-  total_daily_seconds: "The server's time for talking today is used up. It begins anew at midnight (UTC).",
+  user_daily_seconds: "Your time for talking today is used up. It starts again at midnight (UTC).",
+  total_daily_seconds: "The server's time for talking today is used up. It starts again at midnight (UTC).",
   capacity: "The voice service has no room left. Try again later.",
   agent_unavailable: "No voice agent answers at present. Try again in a minute; if it stays so, tell the operator of the server.",
 };

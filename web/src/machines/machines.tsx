@@ -71,7 +71,7 @@ function Entry({ row }: { row: MachineRow }) {
       {asks && (
         <>
           <button type="button" className="button small danger" disabled={isBusy} onClick={remove}>Delete it</button>
-          <button type="button" className="button small" disabled={isBusy} onClick={() => setAsks(false)}>Keep</button>
+          <button type="button" className="button small" disabled={isBusy} onClick={() => setAsks(false)}>Cancel</button>
         </>
       )}
     </div>

@@ -99,7 +99,7 @@ export function NewPlan() {
           {plan && plan.tasks.length <= MOST_DRAWN && <Drawing tasks={plan.tasks} />}
           {error !== undefined && <p className="error-text" role="alert">{error}</p>}
           <div className="actions">
-            <button type="submit" className="button primary" disabled={isBusy || !plan || !isNew}>{isBusy ? "Sending…" : "Begin it"}</button>
+            <button type="submit" className="button primary" disabled={isBusy || !plan || !isNew}>{isBusy ? "Sending…" : "Start run"}</button>
             {text === "" && <button type="button" className="button" onClick={() => write(EXAMPLE)}>Begin with an example</button>}
           </div>
         </form>

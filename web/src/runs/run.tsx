@@ -53,7 +53,7 @@ export function RunPage({ id }: { id: string }) {
             <span role="status">
               {RUN_WORDS[run.status] ?? run.status} · {run.summary.completed} of {run.summary.total} done{run.summary.failed > 0 && ` · ${run.summary.failed} failed`}
             </span>
-            {" "}· begun {ago(run.createdAt)}
+            {" "}· started {ago(run.createdAt)}
             {run.startedAt && ` · ${lasted(run.startedAt, run.finishedAt)}`}{cost > 0 && ` · ${money(cost)}`}
           </p>
         )}

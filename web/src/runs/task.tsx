@@ -20,7 +20,7 @@ export function TaskPanel({ run, task }: { run: string; task: Task }) {
       {task.prompt && <section aria-label="Prompt"><h2>Prompt</h2><Long className="plain" text={visible(task.prompt)} label="Prompt" /></section>}
       {task.outputSummary && <section aria-label="Result"><h2>Result</h2><Markdown text={task.outputSummary} /></section>}
       {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} />}
-      {!hasOutput && !task.sessionId && <p className="soft">It is sealed for its machine: what it does is in its session, once it has begun.</p>}
+      {!hasOutput && !task.sessionId && <p className="soft">It is sealed for its machine: what it does is in its session, once it has started.</p>}
     </div>
   );
 }

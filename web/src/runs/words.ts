@@ -6,7 +6,7 @@ export const RUN_WORDS: Record<string, string> = {
 };
 export const TASK_WORDS: Record<string, string> = {
   queued: "Queued", dispatching: "Starting", running: "Running", completed: "Completed", failed: "Failed", cancelled: "Cancelled",
-  dependency_failed: "Not begun: what it depends on has failed",
+  dependency_failed: "Not started: what it depends on has failed",
 };
 export const DOTS: Record<string, string> = {
   queued: "", dispatching: "working", running: "working", canceling: "working", completed: "idle", failed: "bad", dependency_failed: "bad", cancelled: "",

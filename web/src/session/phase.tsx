@@ -7,7 +7,7 @@ const PHASES: Record<string, [word: string, dot: string]> = {
   idle: ["Ready", "idle"],
   working: ["Working", "working"],
   waiting: ["Waits for you", "ask"],
-  parked: ["Parked", ""],
+  parked: ["Asleep until you write", ""],
   ended: ["Ended", ""],
 };
 

@@ -6,7 +6,7 @@ import { type Kind, KINDS, type Notifications, notifications, setKinds, switchOf
 import { useLoaded } from "../data/use-loaded.ts";
 
 const NAMES: Record<Kind, [name: string, about: string]> = {
-  permission: ["An agent asks for leave", "still open after 10 seconds"],
+  permission: ["Permission needed", "still open after 10 seconds"],
   question: ["An agent asks a question", "still open after 10 seconds"],
   finished: ["Work is done", "when it took more than a minute"],
   failed: ["Work has failed", ""],

@@ -17,7 +17,7 @@ import { oneLine } from "../text/visible.ts";
 import { useLoaded } from "../data/use-loaded.ts";
 
 const ROLES: Record<string, string> = {
-  primary: "can add and remove devices", linked: "can read, write and approve", machine: "runs agents", recovery: "on paper",
+  primary: "can add and remove devices", linked: "can read, write and approve", machine: "runs agents", recovery: "brings the account back",
 };
 
 export function Settings() {
@@ -94,8 +94,8 @@ function Device({ row, mayRemove, onChanged }: { row: DeviceRow; mayRemove: bool
       {isRemovable && !asks && <button type="button" className="button small plain" onClick={() => setAsks(true)} aria-label={`Remove ${oneLine(row.name, 60)}`}>Remove</button>}
       {isRemovable && asks && (
         <>
-          <button type="button" className="button small danger" disabled={isBusy} onClick={remove}>Remove it</button>
-          <button type="button" className="button small" disabled={isBusy} onClick={() => setAsks(false)}>Keep</button>
+          <button type="button" className="button small danger" disabled={isBusy} onClick={remove}>Remove</button>
+          <button type="button" className="button small" disabled={isBusy} onClick={() => setAsks(false)}>Cancel</button>
         </>
       )}
     </div>

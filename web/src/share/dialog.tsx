@@ -9,7 +9,7 @@ export function ShareDialog({ row, onClose }: { row: SessionRow; onClose: () => 
   const [isBusy, setBusy] = useState(false);
   return (
     <Dialog title="Share this session" onClose={onClose}>
-      <p className="muted">Who gets it sees the whole transcript, with names, paths and outputs: what was written, and what will be.</p>
+      <p className="muted">They will see the whole transcript, past and future, with names, paths and outputs.</p>
       <People row={row} isBusy={isBusy} onBusy={setBusy} />
       <PublicLink row={row} isBusy={isBusy} onBusy={setBusy} />
     </Dialog>

@@ -72,7 +72,7 @@ export function People({ row, isBusy, onBusy }: Props) {
             <p><code>{found.fingerprint}</code></p>
             <p className="muted">Compare it with the one in their settings, over a call or in person. It is asked for once.</p>
             <div className="row">
-              <button type="button" className="button primary" disabled={isBusy} onClick={add}>It is the same: share</button>
+              <button type="button" className="button primary" disabled={isBusy} onClick={add}>Fingerprints match: share</button>
               <button type="button" className="button" disabled={isBusy} onClick={() => setFound(undefined)}>Not the same</button>
             </div>
           </div>
@@ -87,7 +87,7 @@ export function People({ row, isBusy, onBusy }: Props) {
               </select>
               <button type="submit" className="button" disabled={isBusy || user.trim() === ""}>Add…</button>
             </div>
-            {level !== "view" && <small>Where the agent may edit without asking, who can write to it has the machine.</small>}
+            {level !== "view" && <small>Anyone who can prompt an agent that edits freely controls this machine.</small>}
           </form>
         )}
       {said && <p className="muted" role="status">{said}</p>}

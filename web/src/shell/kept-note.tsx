@@ -2,5 +2,5 @@
 import { clock } from "../base/words.ts";
 
 export function KeptNote({ at }: { at: string }) {
-  return <p className="kept-note" role="status">As it was at {clock(at)}. What came since is not here yet.</p>;
+  return <p className="kept-note" role="status">Offline copy from {clock(at)}.</p>;
 }

@@ -18,7 +18,7 @@ export function Update() {
   return (
     <div className="update" role="status">
       <span>
-        {next ? "A new version is there." : "Another tab has changed to a new version."}
+        {next ? "Update available." : "Another tab has changed to a new version."}
         {next && <small>Digest <code title={next.digest}>{shortDigest(next.digest)}</code></small>}
       </span>
       <button type="button" className="button small primary" onClick={() => (next ? next.take() : location.reload())}>Reload</button>

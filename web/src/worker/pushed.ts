@@ -29,7 +29,7 @@ interface Notice {
 const MOST_SHOWN = 400;
 const ID = /^[\w-]{1,128}$/;
 const SAID: Record<Kind, string> = {
-  permission: "The agent asks for leave.", question: "The agent asks a question.", finished: "It is done.", failed: "It has failed.",
+  permission: "Permission needed.", question: "The agent asks a question.", finished: "It is done.", failed: "It has failed.",
   away: "Its machine went away in the middle of a turn.",
 };
 const UNKNOWN: Notice = { title: "A session needs you", body: "Open Ensemble to see what it is." };

@@ -202,7 +202,7 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
       return path === "/sw.js" ? (bytes) => Buffer.from(bytes.toString().replace(hash(html), hash(changed))) : undefined;
     });
     await next.evaluate(async () => (await navigator.serviceWorker.getRegistration()).update());
-    await next.getByText("A new version is there.").waitFor();
+    await next.getByText("Update available.").waitFor();
     await Promise.all([next.waitForEvent("load"), next.getByRole("button", { name: "Reload" }).click()]);
     await next.getByRole("log").getByText("the first words", { exact: true }).waitFor();
     assert.equal(await next.evaluate(() => document.querySelector("meta[name=version]")?.content), "next");

@@ -74,7 +74,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("button", { name: "Begin with an example" }).click();
     await page.getByText("2 tasks.").waitFor();
     const plan = page.getByLabel("Plan");
-    const begin = page.getByRole("button", { name: "Begin it" });
+    const begin = page.getByRole("button", { name: "Start run" });
     const asked = page.getByRole("group", { name: "What the plan asks for" });
     for (const [text, said] of [
       ["tasks: [", /Line 1, column/],
@@ -134,19 +134,19 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await entry.waitFor();
     await context.setOffline(true);
     await page.reload();
-    await page.getByText(/^As it was at/).waitFor();
+    await page.getByText(/^Offline copy from/).waitFor();
     await page.getByText(/^No connection to the server/).waitFor();
     await entry.waitFor();
     await accessible(page, "runs without a connection");
     await pictures(page, "offline-runs");
     await page.goto(run);
-    await page.getByText(/^As it was at/).waitFor();
+    await page.getByText(/^Offline copy from/).waitFor();
     await page.getByRole("button", { name: /Three/ }).last().waitFor();
     await page.getByText("Completed ·").waitFor();
     await accessible(page, "a run without a connection");
     await pictures(page, "offline-run");
     await context.setOffline(false);
-    await page.getByText(/^As it was at/).waitFor({ state: "detached" });
+    await page.getByText(/^Offline copy from/).waitFor({ state: "detached" });
     const left = me.faults.filter((fault) => !/ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/.test(fault));
     me.faults.splice(0, me.faults.length, ...left);
     checked();

@@ -364,7 +364,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await page.getByRole("heading", { name: "This browser has forgotten your account" }).waitFor();
     await accessible(page, "a storage that was emptied");
     await pictures(page, "worn-emptied");
-    await page.getByRole("button", { name: "Begin again" }).click();
+    await page.getByRole("button", { name: "Start over" }).click();
     await page.getByRole("button", { name: "Make an account" }).waitFor();
     checked();
   });

@@ -71,7 +71,7 @@ test("it is installed, opens without a server, and takes a new version when some
   await page.goto(site.origin);
   assert.equal(await version(page), "first");
   await page.evaluate(async () => (await navigator.serviceWorker.getRegistration()).update());
-  const said = page.getByText("A new version is there.");
+  const said = page.getByText("Update available.");
   await said.waitFor();
   assert.match(await page.locator(".update code").innerText(), /^[\da-f]{4}( [\da-f]{4}){3}$/);
   await accessible(page, "a new version");
