@@ -57,7 +57,7 @@ on_both_databases! {
     }
 
     async fn only_the_newest_utterances_are_kept(on: Backend) {
-        let fixture = Fixture::new(on).await;
+        let fixture = Fixture::with(on, &[("VOICE_AGENT_CALLS_PER_SECOND", "0")]).await;
         let alice = Person::new(&fixture);
         let started = alice.talk("session-1").await;
         for number in 1..=502 {
