@@ -20,7 +20,7 @@ pub use memory::{MOST_TAKEN, Memory, Taken};
 pub use table::{Right, may};
 
 use crate::body::{Answer, Content, Control, Message, PermissionOption};
-use crate::words::{Mode, ReceiptCode};
+use crate::words::{Mode, OptionKind, ReceiptCode};
 
 /// Who signed a command, as the caller has found in the newest device lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Rules {
         match &message.content {
             Content::Prompt(_) if situation.ended => Err(ReceiptCode::Superseded),
             Content::Prompt(_) if right == Right::Prompt && asks_nothing(situation.mode) => Ok(Decision::AskOwner),
-            Content::Answer(answer) => fits(answer, situation.open).map(|()| Decision::Take),
+            Content::Answer(answer) => fits(answer, situation.open, &right).map(|()| Decision::Take),
             Content::Control(Control::SetMode(set)) if matches!(set.mode, Mode::Other(_)) => {
                 Err(ReceiptCode::Unsupported)
             }
@@ -189,11 +189,19 @@ fn asks_nothing(mode: &Mode) -> bool {
     !matches!(mode, Mode::Ask | Mode::Plan)
 }
 
-/// Whether an answer is for this request, as it was shown, and of its kind.
-fn fits(answer: &Answer, open: Option<&OpenRequest>) -> Result<(), ReceiptCode> {
+/// Whether an answer is for this request, as it was shown, and of its kind. What reaches further than the request, as a rule that is
+/// kept or another mode, is the owner's to choose.
+fn fits(answer: &Answer, open: Option<&OpenRequest>, right: &Right) -> Result<(), ReceiptCode> {
     let open = open.filter(|open| open.digest == answer.digest).ok_or(ReceiptCode::Superseded)?;
     let is_fitting = match (&open.options, &answer.option_id, &answer.answers) {
-        (Some(options), Some(chosen), None) => options.iter().any(|option| option.option_id == *chosen),
+        (Some(options), Some(chosen), None) => {
+            let chosen = options.iter().find(|option| option.option_id == *chosen).ok_or(ReceiptCode::Unsupported)?;
+            let is_for_once = matches!(chosen.kind, OptionKind::AllowOnce | OptionKind::RejectOnce);
+            if !is_for_once && !matches!(right, Right::Primary | Right::Linked) {
+                return Err(ReceiptCode::NotAllowed);
+            }
+            true
+        }
         (None, None, Some(_)) => true,
         // A question can be refused with a message or without any.
         (None, None, None) => true,

@@ -229,6 +229,36 @@ fn an_answer_is_for_the_request_that_was_shown() {
 }
 
 #[test]
+fn a_guest_chooses_nothing_that_reaches_further_than_the_request() {
+    let kinds = [
+        ("once", OptionKind::AllowOnce),
+        ("never", OptionKind::RejectOnce),
+        ("always", OptionKind::AllowAlways),
+        ("for-good", OptionKind::RejectAlways),
+        ("newer", OptionKind::of("something newer")),
+    ];
+    let options = kinds.map(|(id, kind)| PermissionOption { option_id: id.to_owned(), name: id.to_owned(), kind });
+    let open = OpenRequest { digest: "d".to_owned(), options: Some(options.into()) };
+    let mut rules = with_guests();
+    let situation = Situation {
+        mode: &Mode::Ask,
+        ended: false,
+        epoch: 1,
+        newest_epoch: 1,
+        open: Some(&open),
+        list_is_withheld: false,
+    };
+    for who in [owner(), signer(1, Role::Linked), signer(2, Role::Primary)] {
+        for id in ["once", "never", "always", "for-good", "newer"] {
+            let message = command(&format!("{id} of {}", who.key), NOON, answer("d", Some(id)));
+            let is_taken = who.user == user(1) || matches!(id, "once" | "never");
+            let expected = if is_taken { Decision::Take } else { Decision::Reject(ReceiptCode::NotAllowed) };
+            assert_eq!(rules.decide(&message, &who, &situation, NOON), expected, "{id} by {}", who.key);
+        }
+    }
+}
+
+#[test]
 fn what_has_changed_meanwhile_is_not_done() {
     let mut rules = Rules::new(user(1));
     let changed = decide_in(&mut rules, &owner(), "a", set_mode(Mode::Plan), &Mode::Edit);
