@@ -1,7 +1,9 @@
 //! The runner's side of a guard and the agent's program under it.
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -241,9 +243,27 @@ fn widen(pipe: &ChildStdout) {
 #[cfg(not(target_os = "linux"))]
 fn widen(_: &ChildStdout) {}
 
+/// Makes a folder for the temporary files of a program: some leave megabytes at each start. `None`: it cannot be made, or the
+/// configuration gives the program one.
+fn scratch(config: &Config, id: Uuid, given: Option<&String>) -> Option<PathBuf> {
+    let inherited = config.environment.get("TMPDIR");
+    if given.is_some() && given != inherited {
+        return None;
+    }
+    // Paths of sockets in it are short.
+    let name: String = id.simple().to_string().chars().rev().take(12).collect();
+    let path = inherited.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from).join(format!("ensemble-{name}"));
+    DirBuilder::new().mode(0o700).create(&path).ok()?;
+    Some(path)
+}
+
 fn order(config: &Config, id: Uuid, start: Start) -> Order {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut env = start.env;
+    let scratch = scratch(config, id, env.get("TMPDIR"));
+    if let Some(path) = scratch.as_ref().and_then(|path| path.to_str()) {
+        env.insert("TMPDIR".to_owned(), path.to_owned());
+    }
     env.insert(orphans::LEASE_VARIABLE.to_owned(), id.to_string());
     Order {
         stage: config.guard.iter().cloned().chain([STAGE.to_owned()]).collect(),
@@ -258,6 +278,7 @@ fn order(config: &Config, id: Uuid, start: Start) -> Order {
         prompt: start.prompt,
         interactive: start.interactive,
         door: start.door,
+        scratch,
         grace_ms: millis(config.timing.term_grace),
         leftover_grace_ms: millis(config.timing.leftover_grace),
     }

@@ -38,6 +38,9 @@ pub(crate) struct Order {
     /// The Unix socket at which another runner connects after [`STAY`]. The guard keeps what such a program writes to standard error.
     #[serde(default)]
     pub(crate) door: Option<PathBuf>,
+    /// The program's own folder for temporary files, which is removed after it.
+    #[serde(default)]
+    pub(crate) scratch: Option<PathBuf>,
     /// Milliseconds between TERM and KILL when the end is not ordered by the runner.
     pub(crate) grace_ms: u64,
     /// The same for processes that are left after the program has exited.

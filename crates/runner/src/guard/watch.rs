@@ -91,7 +91,7 @@ async fn guard() -> io::Result<i32> {
     if let Some(stderr) = child.stderr.take() {
         tokio::task::spawn_local(said.clone().keep(pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?));
     }
-    let Order { launch, prompt, interactive, grace_ms, leftover_grace_ms, door, .. } = order;
+    let Order { launch, prompt, interactive, grace_ms, leftover_grace_ms, door, scratch, .. } = order;
     feed(&mut child, &launch, prompt, to_write);
     drop(launch);
     let writes = interactive.then_some(writes);
@@ -99,6 +99,10 @@ async fn guard() -> io::Result<i32> {
     let mut events =
         Events { lines: Some(lines), runner, at, said, writes, ending, children, leader, reaped: VecDeque::new() };
     let ended = events.end(Duration::from_millis(grace_ms), Duration::from_millis(leftover_grace_ms)).await;
+    if let Some(scratch) = scratch {
+        // Symbolic links in it are removed, not followed. What cannot be removed is nobody's any more.
+        let _ = std::fs::remove_dir_all(scratch);
+    }
     report(&mut events.runner, &ended).await;
     Ok(0)
 }

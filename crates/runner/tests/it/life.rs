@@ -285,3 +285,19 @@ async fn a_runner_that_is_not_accepted_any_more_ends_its_agents_and_itself() {
     assert!(matches!(ended, Err(RunError::NotAccepted)), "{ended:?}");
     assert!(processes::of(lease).is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_has_a_folder_for_temporary_files_that_goes_with_it() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    let temporary = state.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    config.environment.insert("TMPDIR".to_owned(), temporary.to_str().unwrap().to_owned());
+    let _runner = Runner::start(config);
+    let seen = state.path().join("seen");
+    let script = format!("echo x > \"$TMPDIR/left\"; ls -ld \"$TMPDIR\" > {}\n{DONE}", seen.display());
+    completed(&server.finished(server.enqueue(task(script)), SOON).await);
+    let seen = std::fs::read_to_string(seen).unwrap();
+    assert!(seen.starts_with("drwx------") && seen.contains(temporary.to_str().unwrap()), "{seen}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{seen}");
+}
