@@ -13,6 +13,7 @@ mod run_attempt;
 mod sealed;
 mod session_turn;
 mod signed;
+mod slash;
 mod slot;
 
 use std::sync::Arc;

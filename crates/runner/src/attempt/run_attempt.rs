@@ -14,6 +14,7 @@ use super::Context;
 use super::enter::{self, NotEntered};
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::pump::{self, Shared};
+use super::slash::protected;
 use super::slot::Slot;
 use crate::directory;
 use crate::disk::on_disk;
@@ -243,7 +244,12 @@ impl Prepared<'_> {
             args: invocation.args,
             env,
             directory: self.directory.clone(),
-            prompt: if resume.is_some() && !lease.follow_up { CONTINUE.to_owned() } else { lease.prompt.clone() },
+            prompt: if resume.is_some() && !lease.follow_up {
+                CONTINUE.to_owned()
+            } else {
+                let directory = self.directory.root.join(&self.directory.below);
+                protected(lease.provider, &lease.prompt, &directory, &self.config.environment)
+            },
             interactive: false,
             door: None,
         }

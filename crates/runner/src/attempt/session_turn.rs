@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::sealed::{Permitted, not_started};
+use super::slash::protected;
 use super::slot::Slot;
 use crate::drain::Phase;
 use crate::host::{NotBegun, TaskEnd, TaskState, TaskTurn};
@@ -88,7 +89,9 @@ async fn begin(
     Permitted { host, task, directory }: Permitted,
 ) -> Result<(TaskTurn, SessionId), Outcome> {
     let (directory, prompt_id) = (directory.root.join(directory.below), format!("task-{}", lease.id));
-    let task: SessionTask = task;
+    let mut task: SessionTask = task;
+    let environment = &context.config.environment;
+    task.prompt = task.prompt.map(|prompt| protected(task.provider, &prompt, &directory, environment));
     // On its own: the session is begun to the end, whatever becomes of the attempt.
     let begun = tokio::spawn(async move { host.do_task(task, directory, prompt_id).await });
     match begun.await {

@@ -104,6 +104,10 @@ fn result(event: &Value, transcript: &mut Transcript) {
         transcript.deny(text(denial, "/tool_name"), detail(input));
     }
     let answer = text(event, "/result");
+    if asked_no_model(event) {
+        let message = format!("The program took the prompt for a command of its own and asked no model. {answer}");
+        return transcript.end(Ending::Failure { message: message.trim(), refusal: Refusal::No });
+    }
     if event.get("is_error").and_then(Value::as_bool) == Some(false) && text(event, "/subtype") == "success" {
         transcript.set_session(text(event, "/session_id"));
         transcript.end(Ending::Success { answer: Some(answer) });
@@ -126,6 +130,13 @@ fn result(event: &Value, transcript: &mut Transcript) {
     };
     let message = if message.is_empty() { text(event, "/subtype").to_owned() } else { message };
     transcript.end(Ending::Failure { message: &message, refusal });
+}
+
+/// A prompt that the program takes for a command of its own ends at once: no turn, no tokens of any model.
+fn asked_no_model(event: &Value) -> bool {
+    let is_unused = event.get("modelUsage").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
+    let is_good = event.get("is_error").and_then(Value::as_bool) == Some(false) && text(event, "/subtype") == "success";
+    is_good && is_unused && count(event, "/num_turns") == Some(0)
 }
 
 fn tool(part: &Value) -> String {

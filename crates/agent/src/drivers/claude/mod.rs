@@ -4,14 +4,15 @@
 
 mod ask;
 mod ending;
+mod prompt;
 mod suggestions;
 mod tool;
 
 pub(crate) use tool::side;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ensemble_transcript::body::{Attachment, ContextUse};
+use ensemble_transcript::body::ContextUse;
 use ensemble_transcript::words::{Cause, ErrorCode, Mode};
 use serde_json::{Value, json};
 
@@ -41,6 +42,8 @@ pub(crate) struct Claude {
     mode: Mode,
     costs: ending::Costs,
     plan: tool::Tasks,
+    /// The names of the commands that a prompt can be.
+    commands: BTreeSet<String>,
 }
 
 /// A control request of ours.
@@ -100,6 +103,7 @@ impl Claude {
             mode: start.mode.clone(),
             costs: ending::Costs::default(),
             plan: tool::Tasks::default(),
+            commands: BTreeSet::new(),
             start,
         }
     }
@@ -128,22 +132,7 @@ impl Claude {
         if self.core.turn.is_some() && !prompt.steer {
             return Err(Refused::Busy);
         }
-        let mut content = vec![json!({"type": "text", "text": prompt.text})];
-        for attachment in &prompt.attachments {
-            content.push(match attachment {
-                Attachment::Image { mime_type, data } => {
-                    let source = json!({"type": "base64", "media_type": mime_type, "data": data});
-                    json!({"type": "image", "source": source})
-                }
-                Attachment::Resource { resource } => {
-                    json!({"type": "text", "text": format!("{}:\n{}", resource.uri, resource.text)})
-                }
-                Attachment::Newer => {
-                    return Err(Refused::Unsupported("the prompt has an attachment of an unknown kind"));
-                }
-            });
-        }
-        let content = if prompt.attachments.is_empty() { json!(prompt.text) } else { json!(content) };
+        let content = prompt::content(prompt, &self.commands)?;
         self.prompts = self.prompts.saturating_add(1);
         self.core.write(&json!({
             "type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": null,
@@ -205,6 +194,7 @@ impl Claude {
             let hint = some(command, "/argumentHint").map(str::to_owned);
             (text(command, "/name").to_owned(), text(command, "/description").to_owned(), hint)
         });
+        self.commands = list(answer, "/commands").map(|command| text(command, "/name").to_owned()).collect();
         let all = [Mode::Ask, Mode::Edit, Mode::Plan, Mode::Bypass].into_iter();
         // bypass can only be left, not be entered later.
         let modes = all.filter(|mode| *mode != Mode::Bypass || self.start.mode == Mode::Bypass);
