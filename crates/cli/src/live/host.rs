@@ -11,7 +11,6 @@ use ensemble_runner::local::{self, Answer, Request, Start};
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::sessions::{Session, SessionStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use crate::commands::machine::{Register, Secret};
@@ -60,10 +59,7 @@ pub(crate) async fn wake(context: &Context, me: &Me, session: &Session) {
     let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
     let Some(machine) = this.filter(|this| session.machine_id.as_ref() == Some(this)) else { return };
     let is_ended = session.status == SessionStatus::Ended;
-    if is_ended
-        || session.owner_id != me.id
-        || UnixStream::connect(local::socket(&folder(&context.home, &machine))).await.is_ok()
-    {
+    if is_ended || session.owner_id != me.id || local::connect(&folder(&context.home, &machine)).await.is_ok() {
         return;
     }
     if let Err(failure) = begin(context, me).await {
@@ -100,6 +96,8 @@ async fn begin(context: &Context, me: &Me) -> Result<PathBuf> {
     let ready = tokio::time::timeout(READY_WITHIN, lines.read_line(&mut line)).await;
     match ready {
         Ok(Ok(_)) if line.trim() == READY => Ok(folder),
+        // A runner that starts at the same time hosts the sessions, and the program that was started here has ended.
+        _ if local::listens_within(&folder, READY_WITHIN).await => Ok(folder),
         _ => Err(not_started(&folder)),
     }
 }

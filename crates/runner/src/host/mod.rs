@@ -69,6 +69,7 @@ use crate::server;
 pub(crate) use core::TaskState;
 pub(crate) use kept::TaskEnd;
 pub(crate) use pause::Pause;
+pub(crate) use room::NotBegun;
 pub(crate) use tasks::{Refused, TaskTurn, filled};
 
 /// What all sessions of this machine share.
@@ -146,7 +147,11 @@ async fn host(
     };
     let ((begun, mut begins), (rested, mut rests)) = (mpsc::channel(16), mpsc::channel(16));
     // Before the server is asked: it may be away, and their guards do not wait for ever.
-    let servers = Servers::open(&config, folder.clone()).await;
+    let sockets = local::place_sockets(&folder, &config.environment).unwrap_or_else(|error| {
+        tracing::error!("There is no place for the sockets of this program: {error}");
+        folder.clone()
+    });
+    let servers = Servers::open(&config, sockets.clone()).await;
     let opened = open(&config, &hosting, (folder.clone(), key, servers), (&drain, begun, rested));
     let host = tokio::select! {
         host = opened => Arc::new(host?),
@@ -164,7 +169,15 @@ async fn host(
             Ok(Reopened::Not) | Err(_) => {}
         }
     }
-    let listener = socket::listen(&folder).map_err(|error| format!("{}: {error}", local::socket(&folder).display()))?;
+    let listener = match socket::listen(&sockets) {
+        Ok(listener) => Some(listener),
+        Err(error) if hosting.sessions_only => return Err(format!("{}: {error}", sockets.display())),
+        // Tasks come from the server.
+        Err(error) => {
+            tracing::error!("Programs of this computer cannot begin sessions: {}: {error}", sockets.display());
+            None
+        }
+    };
     let mut asked = JoinSet::new();
     asked.spawn(hints::run(host.clone()));
     asked.spawn(let_go(host.clone()));
@@ -175,7 +188,7 @@ async fn host(
     while drain.phase() == Phase::Serving || !sessions.is_empty() {
         let is_unused = hosting.sessions_only && host.is_unused() && drain.phase() == Phase::Serving;
         tokio::select! {
-            Ok((stream, _)) = listener.accept() => drop(asked.spawn(socket::serve(host.clone(), stream))),
+            Ok((stream, _)) = socket::accept(listener.as_ref()) => drop(asked.spawn(socket::serve(host.clone(), stream))),
             Some(session) = begins.recv() => drop(sessions.spawn(session.run())),
             Some(ended) = sessions.join_next(), if !sessions.is_empty() => {
                 // Its log could not be written, or another host had it: that may be over soon.
@@ -204,8 +217,12 @@ async fn host(
             () = tokio::time::sleep(linger), if is_unused => drain.begin(),
         }
     }
-    let _ = fs::remove_file(local::socket(&folder));
+    let _ = fs::remove_file(local::socket(&sockets));
     host.servers.part(config.timing.left_alone).await;
+    if sockets != folder {
+        // The servers that go on alone have theirs in it.
+        let _ = fs::remove_dir(sockets);
+    }
     Ok(())
 }
 
@@ -279,22 +296,6 @@ async fn open(
 fn clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Timestamp::from_micros(0).plus(since)
-}
-
-/// Why a session was not begun.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotBegun {
-    /// As many agents run as may, and none of them is idle. The text names sessions by their ids and says nothing else of them.
-    #[error("HOST_BUSY: {0}.")]
-    Busy(String),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<String> for NotBegun {
-    fn from(why: String) -> Self {
-        Self::Other(why)
-    }
 }
 
 impl Host {

@@ -146,6 +146,22 @@ fn memory() -> Option<u64> {
     kib.checked_mul(1 << 10)
 }
 
+/// Why a session was not begun.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotBegun {
+    /// As many agents run as may, and none of them is idle. The text names sessions by their ids and says nothing else of them.
+    #[error("HOST_BUSY: {0}.")]
+    Busy(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<String> for NotBegun {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

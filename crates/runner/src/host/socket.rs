@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::Host;
@@ -17,6 +18,14 @@ const ASKS_WITHIN: Duration = Duration::from_secs(10);
 /// A program that has just started listens within this time.
 const OPENS_WITHIN: Duration = Duration::from_secs(20);
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+
+/// The next program that connects. Without a listener there is none.
+pub(super) async fn accept(listener: Option<&UnixListener>) -> io::Result<(UnixStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
 
 /// Listens in the folder, which only this user can enter. The lock is held, so a socket that is there is of a process that has
 /// ended.
@@ -61,7 +70,7 @@ async fn read(stream: &mut UnixStream) -> io::Result<Request> {
 /// Waits until the program that has the lock listens. Nothing tells when it does, and it takes a moment.
 pub(super) async fn is_open(folder: &Path) -> Result<(), String> {
     let opened = async {
-        while UnixStream::connect(local::socket(folder)).await.is_err() {
+        while local::connect(folder).await.is_err() {
             tokio::time::sleep(BETWEEN_TRIES).await;
         }
     };
