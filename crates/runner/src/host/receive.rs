@@ -85,6 +85,9 @@ pub(crate) async fn run(
     }
 }
 
+/// Why the server ends the stream of a session that was deleted.
+const DELETED: &str = "session_deleted";
+
 /// Why reading has ended.
 enum End {
     /// The stream is not needed any more, or all messages were read.
@@ -139,6 +142,7 @@ impl Reader {
                 }
                 Some(Ok(SessionEvent::Live(_))) => continue,
                 Some(Err(error)) if error.is_not_found() => What::Gone,
+                Some(Err(Error::StreamEnded { reason })) if reason == DELETED => What::Gone,
                 Some(Err(error)) => return End::Failed(error),
                 None => return End::Over,
             };

@@ -79,8 +79,8 @@ impl Host {
             }
             Err(Why::Gone) => {
                 let folder = self.sessions.clone();
-                if let Err(error) = on_disk(move || Spool::set_aside(&folder, id)).await {
-                    tracing::error!(session.id = %id, "Cannot set a deleted session aside: {error}");
+                if let Err(error) = on_disk(move || Spool::delete(&folder, id)).await {
+                    tracing::error!(session.id = %id, "Cannot remove a deleted session: {error}");
                 }
                 Reopened::Not
             }

@@ -366,8 +366,8 @@ impl Session {
             }
             End::Gone => {
                 let (folder, id) = (self.host.sessions.clone(), self.id);
-                if let Err(error) = on_disk(move || Spool::set_aside(&folder, id)).await {
-                    tracing::error!(session.id = %self.id, "Cannot set a deleted session aside: {error}");
+                if let Err(error) = on_disk(move || Spool::delete(&folder, id)).await {
+                    tracing::error!(session.id = %self.id, "Cannot remove a deleted session: {error}");
                 }
             }
             End::Lost | End::Rests => {}

@@ -224,34 +224,42 @@ impl Spool {
         &self.card
     }
 
-    /// Moves the session to a folder beside the others, where a person finds it.
-    pub(crate) fn set_aside(sessions: &Path, session: SessionId) -> io::Result<()> {
-        let aside = sessions.with_file_name("gone");
-        DirBuilder::new().recursive(true).mode(0o700).create(&aside)?;
+    /// Removes all that is here of a session that was deleted, also the logs that could not be read.
+    pub(crate) fn delete(sessions: &Path, session: SessionId) -> io::Result<()> {
         let name = session.to_string();
-        let aside = aside.join(&name);
-        match fs::remove_dir_all(&aside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        for (_, lost) in aside(&sessions.with_file_name(ASIDE), &name)? {
+            fs::remove_dir_all(lost)?;
         }
-        fs::rename(sessions.join(name), aside)
+        match fs::remove_dir_all(sessions.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 }
 
 /// Makes room for another log of the session that is put aside.
-fn remove_old(aside: &Path, session: &str) -> io::Result<()> {
+fn remove_old(all: &Path, session: &str) -> io::Result<()> {
+    for (_, old) in aside(all, session)?.iter().rev().skip(MOST_ASIDE - 1) {
+        fs::remove_dir_all(old)?;
+    }
+    Ok(())
+}
+
+/// The logs of a session that were put aside, with their numbers: the oldest first.
+fn aside(all: &Path, session: &str) -> io::Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs::read_dir(all) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let mut known = Vec::new();
-    for entry in fs::read_dir(aside)? {
+    for entry in entries {
         let entry = entry?;
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix(session)?.strip_prefix('-')?.parse::<u64>().ok());
         known.extend(number.map(|number| (number, entry.path())));
     }
     known.sort_unstable();
-    for (_, old) in known.iter().rev().skip(MOST_ASIDE - 1) {
-        fs::remove_dir_all(old)?;
-    }
-    Ok(())
+    Ok(known)
 }
 
 /// Why a log was not read.

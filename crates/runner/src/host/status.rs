@@ -54,6 +54,8 @@ pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::
                 tracing::error!(session.id = %session, "Another process hosts this session, so its agent is ended here. Was this machine copied?");
                 return;
             }
+            // It was deleted, and who reads its messages ends it.
+            Err(error) if error.is_not_found() => NEVER,
             Err(error) => {
                 pause.note(session, "The server does not know what the session does", &error);
                 pause.next()

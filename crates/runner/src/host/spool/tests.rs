@@ -174,3 +174,26 @@ fn the_newest_lost_logs_are_kept() {
     let there: Vec<bool> = asides.iter().map(|aside| aside.exists()).collect();
     assert_eq!(there, [false, false, true, true, true]);
 }
+
+#[test]
+fn nothing_is_left_of_a_session_that_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = folder.path().join("sessions");
+    fs::create_dir(&sessions).unwrap();
+    let (deleted, other) = (kept(), kept());
+    for kept in [&deleted, &other] {
+        drop(Spool::create(&sessions, kept).unwrap());
+        Spool::replace_lost(&sessions, kept).unwrap();
+    }
+    Spool::delete(&sessions, deleted.session).unwrap();
+    Spool::delete(&sessions, deleted.session).unwrap();
+    let mut left = vec![folder.path().to_owned()];
+    let mut names = Vec::new();
+    while let Some(path) = left.pop() {
+        names.push(path.display().to_string());
+        left.extend(fs::read_dir(&path).into_iter().flatten().map(|entry| entry.unwrap().path()));
+    }
+    assert!(!names.iter().any(|name| name.contains(&deleted.session.to_string())), "{names:?}");
+    assert_eq!(names.iter().filter(|name| name.ends_with("session.json")).count(), 2, "{names:?}");
+    assert!(names.iter().any(|name| name.contains(&other.session.to_string())), "{names:?}");
+}
