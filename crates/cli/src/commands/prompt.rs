@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
-use ensemble_transcript::view::{Asks, Card, Taken};
-use ensemble_transcript::words::{OptionKind, When};
+use ensemble_transcript::view::{Asks, Card, Shown, Taken};
+use ensemble_transcript::words::{OptionKind, Outcome, When};
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
@@ -22,6 +22,9 @@ use crate::print;
 
 /// Several requests are open, and none was named.
 const WHICH: u8 = 2;
+
+/// The reasons of a host for a request that ends with its agent or with itself.
+const RESTARTS: [&str; 2] = ["agent restarted", "the program on the machine is ending"];
 
 /// Gives the agent of a live session something to do.
 #[derive(Debug, Args)]
@@ -119,11 +122,7 @@ impl Answer {
         let open: Vec<&Card> = live.view.open().collect();
         if let Some(request) = &self.request {
             let found = open.iter().find(|card| card.request_id == *request);
-            let found = found.ok_or_else(|| {
-                Failure::message(format!(
-                    "The request {request} is not open. Somebody has answered it, or it was withdrawn."
-                ))
-            })?;
+            let found = found.ok_or_else(|| Failure::message(closed(live, request)))?;
             return Ok(Ok(Card::clone(found)));
         }
         match open.as_slice() {
@@ -142,6 +141,24 @@ impl Answer {
                 Ok(Err(ExitCode::from(WHICH)))
             }
         }
+    }
+}
+
+/// Why a request is not open.
+fn closed(live: &Live<'_>, request: &str) -> String {
+    let mut cards = live.view.items().filter_map(|item| match &item.shown {
+        Shown::Card(card) if card.request_id == request => card.resolved.as_ref(),
+        _ => None,
+    });
+    let withdrawn = cards.next_back().filter(|resolved| resolved.outcome == Outcome::Withdrawn);
+    match withdrawn.and_then(|resolved| resolved.reason.as_deref()) {
+        Some(reason) if RESTARTS.contains(&reason) => {
+            format!(
+                "The request {request} is not open any more: the program on the machine has started again. Prompt the agent again."
+            )
+        }
+        Some(reason) => format!("The request {request} was withdrawn: {}.", print::inline(reason)),
+        None => format!("The request {request} is not open. Somebody has answered it, or it was withdrawn."),
     }
 }
 
