@@ -361,7 +361,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     assert.equal(await directory.inputValue(), join(homedir(), "work"), "the one that was used last");
     await page.getByLabel("First prompt").fill("[[say begun by the page]]");
     await page.getByRole("link", { name: "Runs" }).first().click();
-    await page.getByRole("heading", { name: "Runs" }).waitFor();
+    await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
     await page.goBack();
     await page.waitForFunction(() => document.querySelector("textarea")?.value === "[[say begun by the page]]");
     await accessible(page, "start");
@@ -382,7 +382,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
   step("a run shows its tasks, their output and what they wait for, live", async () => {
     const { page, checked } = me;
     await page.goto(`${origin}/runs`);
-    await page.getByRole("heading", { name: "Runs" }).waitFor();
+    await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
     const plan = {
       title: "Two steps", defaults: { provider: "claude", workingDirectory: join(homedir(), "work") },
       tasks: [
