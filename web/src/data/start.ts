@@ -13,6 +13,9 @@ export interface Wanted {
   prompt: string;
 }
 
+/** The longest title that is made of a prompt, in characters. */
+const TITLE = 80;
+
 /** What was sent and is not known to be done: the same wish goes on with it, so that nothing begins twice. */
 let unfinished: { wish: string; starting: Starting; session?: string; promptId: string } | undefined;
 
@@ -20,7 +23,9 @@ let unfinished: { wish: string; starting: Starting; session?: string; promptId: 
 export async function start(wanted: Wanted, onWaiting: (reason: string | undefined) => void, signal: AbortSignal): Promise<string> {
   const { machine, directory, provider, mode, prompt } = wanted;
   const text = prompt.trim();
-  const title = text.split("\n")[0]?.slice(0, 80);
+  const line = text.split("\n")[0] ?? "";
+  // Between words, where there are any.
+  const title = line.length <= TITLE ? line : `${line.slice(0, TITLE - 1).replace(/\s+\S*$/, "")}…`;
   const wish = JSON.stringify([mine().userId, machine, directory, provider, mode, text]);
   let one = unfinished?.wish === wish ? unfinished : undefined;
   if (!one) {

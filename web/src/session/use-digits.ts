@@ -94,13 +94,13 @@ function insertIntoComposer(text: string): void {
   document.execCommand("insertText", false, text);
 }
 
-/** What is typed while nothing has the focus goes into the composer. */
+/** What is typed while nothing that takes keys has the focus goes into the composer. */
 export function useTyping(): void {
   useEffect(() => {
     const keyed = (event: KeyboardEvent) => {
       if (event.defaultPrevented || !isText(event) || event.isComposing || event.key === " ") return;
-      const { activeElement } = document;
-      if (activeElement !== null && activeElement !== document.body) return;
+      // A heading or a card has the focus when nothing that takes keys has it.
+      if (document.activeElement?.matches("body, main, h1, .request") === false) return;
       if (document.querySelector("dialog[open]") === null) composer()?.focus();
     };
     addEventListener("keydown", keyed);
