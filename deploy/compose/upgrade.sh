@@ -29,6 +29,7 @@ fi
 if [ "${1:-}" = --back ]; then
     back=1
     shift
+    before_back=$("${compose[@]}" --profile '*' config --images)
     # Wins over .env.
     export ENSEMBLE_VERSION=previous PULL_POLICY=never
 fi
@@ -150,6 +151,15 @@ keep() {
     docker tag "$before" "${image%:*}:previous" || exit 1
 }
 
+# back_with_the_rest: gives the tag `previous` to our images that were not replaced, so that `docker compose up` finds all of them.
+back_with_the_rest() {
+    local image now
+    for image in $(compose --profile '*' config --images | grep ':previous$'); do
+        now=$(grep -m1 "^${image%:previous}:" <<<"$before_back" || true)
+        docker image inspect "$image" >/dev/null 2>&1 || docker tag "$now" "$image" 2>/dev/null || true
+    done
+}
+
 # upgrade: all of it.
 upgrade() {
     local once service running absent= other replicas old
@@ -189,6 +199,7 @@ upgrade() {
             say "$(date -u +%T) replaced $service ${old:0:12}"
         done
     done
+    [ -z "$back" ] || back_with_the_rest
     [ -z "$absent" ] || exit 1
     [ -z "$back" ] || say "set ENSEMBLE_VERSION=previous in .env until the next upgrade, or the next \`docker compose up\` goes forward again"
 }

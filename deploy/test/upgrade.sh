@@ -35,6 +35,7 @@ IMAGE
         printf '  %s:\n    image: localhost/upgrade-test/%s:${ENSEMBLE_VERSION:-one}\n    init: true\n    tmpfs: [/tmp]\n    volumes: ["state:/state"]\n' "$service" "$service"
         [ "$service" != edge-proxy ] || printf '    ports: ["127.0.0.1:${EDGE_PORTS:-%s}:8080"]\n' "$port"
     done
+    printf '  backup: { image: "localhost/upgrade-test/backup:${ENSEMBLE_VERSION:-one}", profiles: [backup] }\n'
     echo "volumes: { state: }"
 } >"$work/compose.yml"
 export DOCKER="$docker" COMPOSE="${compose[*]} -f $work/compose.yml -p ensemble-upgrade-test" SETTLE_SECONDS=0
@@ -47,7 +48,7 @@ finish() {
 }
 trap finish EXIT
 build() { # <version>
-    for service in $services; do
+    for service in $services backup; do
         "$docker" build --quiet --build-arg "VERSION=$1" -t "localhost/upgrade-test/$service:$1" "$work" >/dev/null 2>&1
     done
 }
@@ -86,6 +87,8 @@ is "a broken version takes nothing away" "$("${dc[@]}" ps --quiet --all | sort)"
 
 ENSEMBLE_VERSION=two deploy/compose/upgrade.sh --back edge-proxy >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 is "back is the version before" "$(versions edge-proxy)" "one one "
+id() { "$docker" image inspect --format '{{.Id}}' "localhost/upgrade-test/$1"; }
+is "an image that was not replaced is found by the tag of before" "$(id backup:previous)" "$(id backup:two)"
 
 # One port: the old edge has to end before the new one can listen.
 "${dc[@]}" down --timeout 1 >/dev/null 2>&1
