@@ -143,7 +143,7 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     await ended;
     await page.unroute(row);
     runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
-    await phase(page, "Ready").waitFor();
+    await phase(page, "Machine away").waitFor({ state: "detached" });
     checked();
   });
 
