@@ -127,7 +127,7 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await page.keyboard.type(guest.id);
     await page.keyboard.press("Enter");
     await dialog.getByText("Their fingerprint is").waitFor();
-    await press(page, "button", /It is the same/);
+    await press(page, "button", /Fingerprints match/);
     await dialog.getByRole("button", { name: "Remove" }).waitFor();
     await guest.page.goto(origin);
     await guest.page.getByRole("main").getByRole("link", { name: /By keys/ }).waitFor();
@@ -149,7 +149,7 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await page.getByText("Its sessions stay to be read.").waitFor();
     await accessible(page, "deleting a machine");
     await pictures(page, "machine-delete");
-    await press(page, "button", /^Keep/);
+    await press(page, "button", /^Cancel/);
     await page.getByText("Its sessions stay to be read.").waitFor({ state: "detached" });
     checked();
   });

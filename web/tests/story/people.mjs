@@ -51,6 +51,24 @@ export async function somebodyElse(browser, origin) {
   return { ...guest, fingerprint: fingerprint.trim(), id: id.trim() };
 }
 
+/** What the page keeps in this browser, as `database: record`. The key for what is kept may be a new one, which opens nothing. */
+export const kept = async () => {
+  const done = (request) => new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  const found = [];
+  for (const { name } of await indexedDB.databases()) {
+    const database = await done(indexedDB.open(name));
+    for (const store of database.objectStoreNames) {
+      const records = await done(database.transaction(store).objectStore(store).getAllKeys());
+      found.push(...records.filter((record) => record !== "key").map((record) => `${name}: ${record}`));
+    }
+    database.close();
+  }
+  return found;
+};
+
 /** The steps of one story. Those after one that has failed fail at once. */
 export function steps() {
   let hasFailed = false;

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { accessible, BROWSERS, pictures } from "../browser.mjs";
-import { exists, makeAccount, phase, steps } from "./people.mjs";
+import { exists, kept, makeAccount, phase, steps } from "./people.mjs";
 import { ensemble, links } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -16,24 +16,6 @@ async function signOut(page) {
   await page.getByRole("button", { name: "Wipe this browser" }).click();
   await page.getByRole("button", { name: "Make an account" }).waitFor();
 }
-
-/** What the page keeps in this browser, as `database: record`. The key for what is kept may be a new one, which opens nothing. */
-const kept = async () => {
-  const done = (request) => new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
-  const found = [];
-  for (const { name } of await indexedDB.databases()) {
-    const database = await done(indexedDB.open(name));
-    for (const store of database.objectStoreNames) {
-      const records = await done(database.transaction(store).objectStore(store).getAllKeys());
-      found.push(...records.filter((record) => record !== "key").map((record) => `${name}: ${record}`));
-    }
-    database.close();
-  }
-  return found;
-};
 
 describe("the page in three browsers", { timeout: 10 * 60_000 }, () => {
   let session;
