@@ -85,7 +85,7 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await page.getByText(/^No connection to the server since/).waitFor();
     await page.reload();
     await page.getByRole("log").getByText("the first words", { exact: true }).waitFor();
-    await page.getByText(/^As it was/).waitFor();
+    await page.getByText(/^Offline copy from/).waitFor();
     await page.waitForFunction(() => document.querySelector("textarea")?.value === "half a thought");
     await page.getByText(/^No connection to the server since/).waitFor();
     await accessible(page, "session without a connection");

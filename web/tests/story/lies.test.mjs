@@ -98,7 +98,7 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
       between.lie(kind);
       await page.goto(`${origin}/sessions/${session}`);
       await log.getByText("the first words", { exact: true }).waitFor();
-      await heals(page, kind, () => page.getByText(/^As it was/).waitFor({ state: "detached" }), async () => {
+      await heals(page, kind, () => page.getByText(/^Offline copy from/).waitFor({ state: "detached" }), async () => {
         if (at > 0) return;
         await accessible(page, "a session whose server has a fault");
         await pictures(page, "lies-session");
