@@ -165,6 +165,7 @@ async fn begin(context: &Context, me: &Me, which: &Which, cwd: PathBuf) -> Resul
         title: None,
         resume: None,
         max_cost_usd: None,
+        environment: Some(host::environment()),
     };
     host::start(context, me, start).await
 }

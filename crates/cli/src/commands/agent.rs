@@ -106,6 +106,7 @@ impl Agent {
             title: self.title.or_else(|| title(&text)),
             resume: self.resume,
             max_cost_usd: self.max_cost,
+            environment: Some(host::environment()),
         };
         let id = host::start(context, &me, start).await?;
         // This machine may have become one of the account's devices just now.

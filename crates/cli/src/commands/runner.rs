@@ -313,10 +313,19 @@ fn with_unused(mut environment: BTreeMap<String, String>) -> BTreeMap<String, St
     environment
 }
 
-/// The variables of this process that are valid text.
+/// The variables of this process that are valid text. Of the search path those folders stay that are.
 pub(crate) fn environment() -> BTreeMap<String, String> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
+        let name = name.into_string().ok()?;
+        let value = match value.into_string() {
+            Ok(value) => value,
+            Err(bytes) if name == "PATH" => {
+                let folders = std::env::split_paths(&bytes).filter(|folder| folder.to_str().is_some());
+                std::env::join_paths(folders).ok()?.into_string().ok()?
+            }
+            Err(_) => return None,
+        };
+        Some((name, value))
     };
     std::env::vars_os().filter_map(text).collect()
 }

@@ -1,5 +1,6 @@
 //! The program on this computer that hosts its sessions: the runner, or one that is started in the background for sessions only.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -52,6 +53,13 @@ pub(crate) async fn start(context: &Context, me: &Me, start: Start) -> Result<Se
         }
         Err(error) => Err(Failure::message(format!("The program that hosts sessions here does not answer: {error}."))),
     }
+}
+
+/// What an agent may inherit of this terminal. Our own variables name servers and keys of this program.
+pub(crate) fn environment() -> BTreeMap<String, String> {
+    let mut environment = crate::commands::runner::environment();
+    environment.retain(|name, _| !name.starts_with("ENSEMBLE_"));
+    environment
 }
 
 /// Starts a host if this session is one of this computer and nobody hosts it: its host was killed, or the computer was restarted.

@@ -210,17 +210,47 @@ impl Config {
 
     /// The environment of a provider's program: the inherited and the configured variables.
     pub(crate) fn program_env(&self, provider: &ProviderConfig) -> BTreeMap<String, String> {
+        Self::program_env_of(provider, &self.environment)
+    }
+
+    /// The same, with what the program may inherit from this environment.
+    pub(crate) fn program_env_of(provider: &ProviderConfig, environment: &Environment) -> BTreeMap<String, String> {
         let may_pass = |name: &str| {
             // Our own variables include the machine's token, so none of them is passed on.
-            !name.starts_with("ENSEMBLE_") && provider.pass_env.iter().any(|pattern| covers(pattern, name))
+            !name.starts_with("ENSEMBLE_")
+                && !OF_A_REPOSITORY.contains(&name)
+                && provider.pass_env.iter().any(|pattern| covers(pattern, name))
         };
-        let inherited = self.environment.iter().filter(|(name, _)| may_pass(name));
+        let inherited = environment.iter().filter(|(name, _)| may_pass(name));
         let mut env: BTreeMap<String, String> = inherited.map(|(name, value)| (name.clone(), value.clone())).collect();
         env.insert("NO_COLOR".to_owned(), "1".to_owned());
         env.extend(provider.env.clone());
         env
     }
 }
+
+/// What `git rev-parse --local-env-vars` prints, and what git gives to hooks: they say where a repository is, and would lead the
+/// commits of an agent from its directory into another one.
+const OF_A_REPOSITORY: [&str; 18] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
 
 fn covers(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
@@ -261,5 +291,47 @@ mod tests {
         let claude = ProviderConfig::of(Provider::Claude);
         let names: Vec<String> = config.program_env(&claude).into_keys().collect();
         assert_eq!(names, ["ANTHROPIC_API_KEY", "LC_ALL", "NO_COLOR", "PATH"]);
+    }
+
+    #[test]
+    fn no_variable_says_where_a_repository_is() {
+        let listed = std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap().stdout;
+        let mut names: Vec<String> = String::from_utf8(listed).unwrap().lines().map(str::to_owned).collect();
+        assert!(names.len() > 10, "{names:?}");
+        names.push("GIT_QUARANTINE_PATH".to_owned());
+        names.push("GIT_AUTHOR_NAME".to_owned());
+        let environment: Environment = names.into_iter().map(|name| (name, "x".to_owned())).collect();
+        for mut provider in Provider::ALL.map(ProviderConfig::of) {
+            for more in ["GIT_*", "*", "GIT_DIR"] {
+                provider.pass_env.push(more.to_owned());
+                let passed: Vec<String> = Config::program_env_of(&provider, &environment).into_keys().collect();
+                assert_eq!(passed, ["GIT_AUTHOR_NAME", "NO_COLOR"]);
+            }
+        }
+    }
+
+    #[test]
+    fn each_way_to_sign_in_has_its_variables() {
+        // code.claude.com/docs: Amazon Bedrock, Google Vertex AI, Microsoft Foundry.
+        let ways = [
+            (
+                Provider::Claude,
+                "CLAUDE_CODE_USE_BEDROCK AWS_PROFILE AWS_REGION AWS_BEARER_TOKEN_BEDROCK AWS_SESSION_TOKEN",
+            ),
+            (
+                Provider::Claude,
+                "CLAUDE_CODE_USE_VERTEX CLOUD_ML_REGION GOOGLE_APPLICATION_CREDENTIALS VERTEX_REGION_CLAUDE_HAIKU_4_5",
+            ),
+            (Provider::Claude, "CLAUDE_CODE_USE_FOUNDRY ANTHROPIC_FOUNDRY_RESOURCE AZURE_CLIENT_ID"),
+            (Provider::Codex, "OPENAI_API_KEY CODEX_API_KEY AZURE_OPENAI_API_KEY AWS_PROFILE"),
+            (Provider::Gemini, "GEMINI_API_KEY GOOGLE_CLOUD_PROJECT GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG"),
+        ];
+        for (provider, names) in ways {
+            let environment: Environment = names.split(' ').map(|name| (name.to_owned(), "x".to_owned())).collect();
+            let passed = Config::program_env_of(&ProviderConfig::of(provider), &environment);
+            for name in environment.keys() {
+                assert!(passed.contains_key(name), "{provider}: {name}");
+            }
+        }
     }
 }

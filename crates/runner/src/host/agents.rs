@@ -1,12 +1,15 @@
 //! Which agents a machine has for sessions, and how each is started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::{MutexGuard, PoisonError};
 
 use ensemble_agent::Kind;
+use ensemble_types::ids::SessionId;
 use ensemble_types::runs::Provider;
 
-use crate::config::{Config, ProviderConfig};
+use super::Host;
+use crate::config::{Config, Environment, ProviderConfig};
 
 /// An agent of this machine.
 #[derive(Clone, Debug)]
@@ -59,7 +62,23 @@ impl Agent {
         Self { kind, program: PathBuf::from("/nonexistent"), args: Vec::new(), last_args: Vec::new(), settings }
     }
 
-    pub(crate) fn env(&self, config: &Config) -> BTreeMap<String, String> {
-        config.program_env(&self.settings)
+    /// The variables of its process, with what it may inherit from this environment.
+    pub(crate) fn env(&self, environment: &Environment) -> BTreeMap<String, String> {
+        Config::program_env_of(&self.settings, environment)
+    }
+}
+
+impl Host {
+    /// What the agent of a session may inherit from.
+    pub(super) fn environment_of(&self, session: SessionId) -> Environment {
+        self.environments().get(&session).unwrap_or(&self.config.environment).clone()
+    }
+
+    pub(super) fn forget_environment(&self, session: SessionId) {
+        self.environments().remove(&session);
+    }
+
+    pub(super) fn environments(&self) -> MutexGuard<'_, HashMap<SessionId, Environment>> {
+        self.environments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -53,6 +53,10 @@ pub struct Start {
     /// People are asked before a turn begins when the session has cost so much, in US dollars.
     #[serde(default)]
     pub max_cost_usd: Option<f64>,
+    /// The variables of the terminal in which a person begins it. The agent inherits of them what the host's configuration lets it.
+    /// Without them it inherits from the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
 }
 
 /// What the host answers.
@@ -139,7 +143,7 @@ pub async fn listens_within(folder: &Path, time: Duration) -> bool {
         if connect(folder).await.is_ok() {
             return true;
         }
-        // Whoever starts to host has the lock before anything else.
+        // A program that starts to host has the lock before anything else.
         let is_starting = super::place::lock(folder).is_ok_and(|lock| lock.is_none());
         if !is_starting || tokio::time::Instant::now() > deadline {
             return false;

@@ -31,6 +31,7 @@ mod starting;
 mod status;
 mod tasks;
 
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -61,7 +62,7 @@ use self::served::Servers;
 use self::session::Session;
 use self::spool::Spool;
 use self::tasks::{Nonces, Sessions};
-use crate::config::{Config, Hosting};
+use crate::config::{Config, Environment, Hosting};
 use crate::disk::on_disk;
 use crate::drain::{Drain, Phase};
 use crate::server;
@@ -89,6 +90,8 @@ pub(crate) struct Host {
     hosted: Sessions,
     room: Room,
     servers: Servers,
+    /// The variables of the terminals in which sessions of this process were begun. They hold keys, so they are never on disk.
+    environments: std::sync::Mutex<HashMap<SessionId, Environment>>,
     /// Each session that has not ended holds one.
     unended: Arc<()>,
     /// Is notified when a session has ended.
@@ -285,6 +288,7 @@ async fn open(
         unended: Arc::default(),
         used: Notify::new(),
         servers,
+        environments: std::sync::Mutex::default(),
         room: Room::new(config.max_agents.unwrap_or_else(Room::usual)),
         begun,
         rested,
@@ -381,6 +385,9 @@ impl Host {
                 let _ = on_disk(move || spool.remove()).await;
             }
             return Err(format!("The server did not make the session: {error}."));
+        }
+        if let Some(environment) = start.environment {
+            self.environments().insert(id, environment);
         }
         let session = self.begun(spool, kept).await?;
         self.begun.send(session).await.map_err(|_| "The host is about to end. Try again.".to_owned())?;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::agents::Agent;
 use super::served::{Connection, Server};
-use crate::config::Config;
+use crate::config::{Config, Environment};
 use crate::guard::Directory;
 use crate::process::{self, Process};
 use crate::provider;
@@ -107,12 +107,13 @@ impl Piped {
         config: &Config,
         agent: &Agent,
         (start, launch): (&Start, Launch),
+        environment: &Environment,
         id: Uuid,
     ) -> Result<Self, String> {
         let root = std::path::Path::new(&start.directory);
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", start.directory))?;
         let program = provider::find(&agent.program, config.search_path())?;
-        let mut env = agent.env(config);
+        let mut env = agent.env(environment);
         env.extend(launch.env);
         let args = agent.args.iter().cloned().chain(launch.args).chain(agent.last_args.iter().cloned());
         let what = process::Start {

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::agents::Agent;
 use super::running::{Happened, exit_of};
-use crate::config::Config;
+use crate::config::{Config, Environment};
 use crate::disk::{on_disk, replace};
 use crate::guard::Directory;
 use crate::process::{self, Process};
@@ -31,11 +31,18 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 /// A guard that has been told to stay says so.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
+/// The beginnings of variables that differ from terminal to terminal and mean nothing to a server.
+const OF_A_TERMINAL: [&str; 6] =
+    ["SSH_AUTH_SOCK", "TERM", "XDG_ACTIVATION_TOKEN", "XDG_SEAT", "XDG_SESSION_", "XDG_VTNR"];
+
+/// An agent and its variables.
+type Name = (String, Environment);
+
 /// The servers of this machine.
 pub(crate) struct Servers {
     folder: PathBuf,
-    /// The newest one of each agent.
-    current: Mutex<BTreeMap<String, Weak<Server>>>,
+    /// The newest one of each agent, for each set of variables: with them come the account and the bill.
+    current: Mutex<BTreeMap<Name, Weak<Server>>>,
     /// Those of an earlier process, until its sessions have connected again.
     adopted: Mutex<Vec<Arc<Server>>>,
     /// Those to which a session has left its turn.
@@ -125,30 +132,45 @@ impl Servers {
         Self { folder, current: Mutex::default(), adopted: Mutex::new(adopted), left: Mutex::default() }
     }
 
-    /// Connects to the server of the agent, which is started if none runs.
-    pub(crate) async fn connect(&self, config: &Config, name: &str, agent: &Agent) -> Result<Connection, NotServed> {
+    /// Connects to the server of the agent that has these variables. It is started if none runs.
+    pub(crate) async fn connect(
+        &self,
+        config: &Config,
+        name: &str,
+        agent: &Agent,
+        environment: &Environment,
+    ) -> Result<Connection, NotServed> {
         let mut current = self.current.lock().await;
-        if let Some(server) = current.get(name).and_then(Weak::upgrade).filter(|server| server.exit.borrow().is_none())
+        let mut variables = agent.env(environment);
+        variables.retain(|name, _| !OF_A_TERMINAL.iter().any(|known| name.starts_with(known)));
+        let key = (name.to_owned(), variables);
+        if let Some(server) = current.get(&key).and_then(Weak::upgrade).filter(|server| server.exit.borrow().is_none())
         {
             return Ok(server.connect().await?);
         }
-        let started = self.start(config, agent).await.map_err(|why| {
+        let started = self.start(config, agent, environment).await.map_err(|why| {
             if let Some(why) = why {
                 tracing::warn!("{name} does not start as a server, so each session gets a process of its own: {why}");
             }
             NotServed::Unknown
         });
         let server = started?;
-        current.insert(name.to_owned(), Arc::downgrade(&server));
+        current.retain(|_, server| server.strong_count() > 0);
+        current.insert(key, Arc::downgrade(&server));
         Ok(server.connect().await?)
     }
 
     /// # Errors
     /// `None`: the agent is no server.
-    async fn start(&self, config: &Config, agent: &Agent) -> Result<Arc<Server>, Option<String>> {
+    async fn start(
+        &self,
+        config: &Config,
+        agent: &Agent,
+        environment: &Environment,
+    ) -> Result<Arc<Server>, Option<String>> {
         let id = ensemble_types::ids::unique();
         let launch = ensemble_agent::serve(agent.kind, &socket(&self.folder, id)).ok_or(None)?;
-        let mut env = agent.env(config);
+        let mut env = agent.env(environment);
         env.extend(launch.env);
         let what = process::Start {
             program: provider::find(&agent.program, config.search_path())?,

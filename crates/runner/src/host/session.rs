@@ -365,6 +365,7 @@ impl Session {
                 }
             }
             End::Gone => {
+                self.host.forget_environment(self.id);
                 let (folder, id) = (self.host.sessions.clone(), self.id);
                 if let Err(error) = on_disk(move || Spool::delete(&folder, id)).await {
                     tracing::error!(session.id = %self.id, "Cannot remove a deleted session: {error}");

@@ -34,9 +34,10 @@ impl Session {
             Ok(permit) => Some(permit),
             Err(why) => return Ok(Err(why)),
         };
+        let environment = self.host.environment_of(self.id);
         let served = match self.follows.take() {
             Some(server) => server.connect().await.map_err(NotServed::Failed),
-            None => self.host.servers.connect(&self.host.config, &self.core.kept.agent, &agent).await,
+            None => self.host.servers.connect(&self.host.config, &self.core.kept.agent, &agent, &environment).await,
         };
         let running = match served {
             Ok(connection) => Ok(Running::Served(Box::new(connection))),
@@ -46,7 +47,7 @@ impl Session {
                 self.core.process(id);
                 let changes = self.core.take_changes();
                 self.write(&changes).await?;
-                Piped::start(&self.host.config, &agent, (&start, launch), id)
+                Piped::start(&self.host.config, &agent, (&start, launch), &environment, id)
                     .await
                     .map(|piped| Running::Piped(Box::new(piped)))
             }

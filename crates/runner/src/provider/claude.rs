@@ -18,7 +18,18 @@ pub(super) struct Claude;
 
 impl Agent for Claude {
     fn inherits(&self) -> &'static [&'static str] {
-        &["ANTHROPIC_*", "CLAUDE_*"]
+        // The last ones are of Amazon Bedrock, Google Vertex AI and Microsoft Foundry.
+        &[
+            "ANTHROPIC_*",
+            "CLAUDE_*",
+            "AWS_*",
+            "AZURE_*",
+            "CLOUDSDK_*",
+            "CLOUD_ML_REGION",
+            "GCLOUD_PROJECT",
+            "GOOGLE_*",
+            "VERTEX_*",
+        ]
     }
 
     fn sign_in(&self, _: &BTreeMap<String, String>, _: &[String]) -> Check {

@@ -16,7 +16,8 @@ pub(super) struct Codex;
 
 impl Agent for Codex {
     fn inherits(&self) -> &'static [&'static str] {
-        &["OPENAI_*", "CODEX_*"]
+        // The last ones are of Amazon Bedrock and Azure.
+        &["OPENAI_*", "CODEX_*", "AWS_*", "AZURE_*"]
     }
 
     fn sign_in(&self, environment: &BTreeMap<String, String>, args: &[String]) -> Check {

@@ -16,7 +16,7 @@ pub(super) struct Gemini;
 
 impl Agent for Gemini {
     fn inherits(&self) -> &'static [&'static str] {
-        &["GEMINI_*", "GOOGLE_*"]
+        &["GEMINI_*", "GOOGLE_*", "CLOUDSDK_*"]
     }
 
     fn sign_in(&self, environment: &BTreeMap<String, String>, _: &[String]) -> Check {

@@ -104,6 +104,7 @@ impl Host {
         directory: PathBuf,
     ) -> Result<SessionId, NotBegun> {
         let start = Start {
+            environment: None,
             agent: task.provider.as_str().to_owned(),
             directory,
             mode: Mode::of(task.mode.as_str()),
