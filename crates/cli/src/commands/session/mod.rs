@@ -49,7 +49,7 @@ pub(crate) enum Session {
     Unarchive(Which),
     /// Change the key, so that users who lost access cannot read new messages
     Rekey(Which),
-    /// Delete a session for everyone, with all its messages
+    /// Delete a session for everyone, with all its messages, also from the disk of its machine
     #[command(visible_alias = "rm")]
     Delete(change::Delete),
 }
