@@ -8,11 +8,13 @@ use ensemble_types::runs::Provider;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
-use crate::provider::{self, NotOffered, Offer, SignIn, State};
+use crate::provider::{self, NotOffered, Offer, SignIn, State, Version};
 
-/// How long the answer of a program is used. Somebody who signs in does not wait for this: a program without a sign-in is
-/// asked whenever programs are looked for.
+/// How long the answer of a program is used at most. Somebody who signs in does not wait for this: a program without a sign-in
+/// is asked again when its files have changed, and before this with growing pauses.
 const ANSWER_LASTS: Duration = Duration::from_secs(600);
+/// The pause before a program without a sign-in is asked for the first time again.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The providers of this machine. A provider that is not offered comes with the reason.
 pub async fn offers(config: &Config) -> Vec<Offer> {
@@ -42,18 +44,22 @@ pub(crate) async fn keep(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>
 #[derive(Default)]
 struct Known(Vec<Answer>);
 
+#[derive(Clone)]
 struct Answer {
     provider: Provider,
     program: PathBuf,
     modified: Option<SystemTime>,
+    /// When the program's sign-in was changed, as its files say it.
+    sign_in_changed: Option<SystemTime>,
     asked_at: Instant,
+    lasts: Duration,
     state: State,
 }
 
 impl Known {
     async fn offers(&mut self, config: &Config) -> Vec<Offer> {
         let all = futures_util::future::join_all(Provider::ALL.map(|provider| self.offer(config, provider))).await;
-        self.0 = all.iter().filter_map(|(_, answer)| answer.as_ref().map(Answer::copy)).collect();
+        self.0 = all.iter().filter_map(|(_, answer)| answer.clone()).collect();
         all.into_iter().map(|(offer, _)| offer).collect()
     }
 
@@ -66,40 +72,51 @@ impl Known {
             Ok(program) => program,
             Err(reason) => return without(NotOffered::unavailable(format!("{reason}. {}", install(provider)))),
         };
+        let environment = config.program_env(wanted);
         let modified = modified(&program);
-        let answer = match self.answer(provider, &program, modified) {
-            Some(answer) => answer.copy(),
+        let sign_in_changed = provider::changed_at(provider, &environment);
+        let known = self
+            .0
+            .iter()
+            .find(|answer| answer.provider == provider && answer.program == program && answer.modified == modified);
+        let answer = match known.filter(|answer| answer.still_holds(sign_in_changed)) {
+            Some(answer) => answer.clone(),
             None => {
-                let state = provider::ask(provider, &program, &config.program_env(wanted), &wanted.args).await;
-                Answer { provider, program: program.clone(), modified, asked_at: Instant::now(), state }
+                let version = known.and_then(|answer| answer.state.version.known());
+                let state = provider::ask(provider, &program, &environment, &wanted.args, version).await;
+                let lasts = match (&state, known) {
+                    (state, _) if state.is_good() => ANSWER_LASTS,
+                    (_, Some(known)) if !known.state.is_good() => next_pause(known.lasts),
+                    _ => FIRST_PAUSE,
+                };
+                // Looked at again: a program that is asked may write to its files.
+                let sign_in_changed = provider::changed_at(provider, &environment);
+                let program = program.clone();
+                Answer { provider, program, modified, sign_in_changed, asked_at: Instant::now(), lasts, state }
             }
         };
         let State { version, sign_in } = answer.state.clone();
-        let (program, signed_in) = match sign_in {
-            SignIn::Yes => (Ok(program), Some(true)),
-            SignIn::Unknown => (Ok(program), None),
-            SignIn::No(advice) => (Err(NotOffered::not_signed_in(advice)), Some(false)),
+        let (program, signed_in) = match (&version, sign_in) {
+            (Version::NotStartable(why), _) => {
+                (Err(NotOffered::unavailable(format!("{} cannot be started: {why}", program.display()))), None)
+            }
+            (_, SignIn::Yes) => (Ok(program), Some(true)),
+            (_, SignIn::Unknown) => (Ok(program), None),
+            (_, SignIn::No(advice)) => (Err(NotOffered::not_signed_in(advice)), Some(false)),
         };
-        (Offer { provider, program, version, signed_in }, Some(answer))
-    }
-
-    /// What a program has answered, if that can still be so.
-    fn answer(&self, provider: Provider, program: &Path, modified: Option<SystemTime>) -> Option<&Answer> {
-        self.0.iter().find(|answer| {
-            answer.provider == provider
-                && answer.program == program
-                && answer.modified == modified
-                && answer.asked_at.elapsed() < ANSWER_LASTS
-                && !matches!(answer.state.sign_in, SignIn::No(_))
-        })
+        (Offer { provider, program, version: version.known(), signed_in }, Some(answer))
     }
 }
 
 impl Answer {
-    fn copy(&self) -> Self {
-        let Self { provider, modified, asked_at, .. } = *self;
-        Self { provider, program: self.program.clone(), modified, asked_at, state: self.state.clone() }
+    /// Whether the answer can be used without another question.
+    fn still_holds(&self, sign_in_changed: Option<SystemTime>) -> bool {
+        self.asked_at.elapsed() < self.lasts && (self.state.is_good() || self.sign_in_changed == sign_in_changed)
     }
+}
+
+fn next_pause(pause: Duration) -> Duration {
+    (pause * 2).min(ANSWER_LASTS)
 }
 
 fn modified(program: &Path) -> Option<SystemTime> {
@@ -126,5 +143,64 @@ fn log(found: &[Offer], before: &[Offer]) {
                 tracing::info!(provider = %offer.provider, reason, "Not offering a provider")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use ensemble_client::Credential;
+    use ensemble_types::ids::MachineId;
+
+    use super::*;
+    use crate::config::ProviderConfig;
+
+    #[tokio::test]
+    async fn a_signed_out_program_is_asked_again_when_its_files_change() {
+        let home = tempfile::tempdir().unwrap();
+        let (program, asked) = (home.path().join("agent"), home.path().join("asked"));
+        let text = "#!/bin/sh\n[ \"$1\" = auth ] && { echo sign-in >> asked; echo '{\"loggedIn\":false}'; exit 1; }\n\
+                    echo version >> asked; echo 1.2.3\n";
+        std::fs::write(&program, text.replace("asked", asked.to_str().unwrap())).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
+        let environment = BTreeMap::from([("HOME".to_owned(), home.path().display().to_string())]);
+        let (machine, credential) = (MachineId::generate(), Credential::Bearer("t".into()));
+        let mut config = Config::new("http://s", machine, credential, home.path(), environment);
+        for (provider, entry) in &mut config.providers {
+            entry.enabled = *provider == Provider::Claude;
+        }
+        config.providers.insert(Provider::Claude, ProviderConfig { program, ..ProviderConfig::of(Provider::Claude) });
+        let mut known = Known::default();
+        let look = async |known: &mut Known| {
+            let offers = known.offers(&config).await;
+            let claude = offers.into_iter().find(|offer| offer.provider == Provider::Claude).unwrap();
+            assert_eq!((claude.version.as_deref(), claude.signed_in), (Some("1.2.3"), Some(false)));
+            let mut questions: Vec<String> =
+                std::fs::read_to_string(&asked).unwrap().lines().map(str::to_owned).collect();
+            questions.sort();
+            questions
+        };
+        for _ in 0..5 {
+            assert_eq!(look(&mut known).await, ["sign-in", "version"]);
+        }
+        std::fs::write(home.path().join(".claude.json"), "{}").unwrap();
+        for _ in 0..5 {
+            assert_eq!(look(&mut known).await, ["sign-in", "sign-in", "version"]);
+        }
+    }
+
+    #[test]
+    fn the_pauses_between_questions_grow_to_ten_minutes() {
+        let mut pause = FIRST_PAUSE;
+        let pauses: Vec<u64> = std::iter::repeat_with(|| {
+            let now = pause.as_secs();
+            pause = next_pause(pause);
+            now
+        })
+        .take(6)
+        .collect();
+        assert_eq!(pauses, [60, 120, 240, 480, 600, 600]);
     }
 }

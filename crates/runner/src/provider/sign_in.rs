@@ -4,30 +4,59 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ensemble_types::runs::Provider;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::agent;
 
-/// A program that has to be loaded for the first time takes some seconds.
-const LONGEST: Duration = Duration::from_secs(20);
+/// Gemini needs four seconds on an idle machine, and many times that on a busy one.
+const LONGEST: Duration = Duration::from_secs(60);
 /// The answers have a few lines.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// What a program says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
-    pub version: Option<String>,
+pub(crate) struct State {
+    pub version: Version,
     pub sign_in: SignIn,
+}
+
+/// What `--version` gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Version {
+    Is(String),
+    /// The program cannot be started, with what the system says about it.
+    NotStartable(String),
+    /// The program did not say it in time, or not in a way that is understood. It may work.
+    #[default]
+    Unknown,
+}
+
+impl State {
+    /// Whether the program can work, as far as it says.
+    pub(crate) fn is_good(&self) -> bool {
+        !matches!(self.sign_in, SignIn::No(_)) && !matches!(self.version, Version::NotStartable(_))
+    }
+}
+
+impl Version {
+    pub(crate) fn known(&self) -> Option<String> {
+        match self {
+            Self::Is(version) => Some(version.clone()),
+            Self::NotStartable(_) | Self::Unknown => None,
+        }
+    }
 }
 
 /// Whether somebody is signed in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SignIn {
+pub(crate) enum SignIn {
     Yes,
     /// With what to do about it.
     No(&'static str),
@@ -44,27 +73,67 @@ pub(super) enum Check {
     Known(SignIn),
 }
 
-/// Asks a program, with the environment and the arguments that it has in tasks.
+/// Asks a program, with the environment and the arguments that it has in tasks. A `version` that is known already is not asked
+/// for.
 pub(crate) async fn ask(
     provider: Provider,
     program: &Path,
     environment: &BTreeMap<String, String>,
     args: &[String],
+    version: Option<String>,
 ) -> State {
-    let (version, sign_in) = tokio::join!(run(program, &["--version"], environment), async {
-        match agent(provider).sign_in(environment, args) {
-            Check::Known(sign_in) => sign_in,
-            Check::Ask(args, read) => match run(program, args, environment).await {
-                Some((code, printed)) => read(code, &printed),
-                None => SignIn::Unknown,
-            },
-        }
-    });
-    State { version: version.and_then(|(_, printed)| version_in(&printed)), sign_in }
+    let check = agent(provider).sign_in(environment, args);
+    let mut environment = environment.clone();
+    // Gemini starts itself a second time, with more memory. An answer of one line needs none.
+    environment.insert("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned());
+    let (version, sign_in) = tokio::join!(
+        async {
+            match version {
+                Some(version) => Version::Is(version),
+                None => version_of(run(program, &["--version"], &environment).await),
+            }
+        },
+        async {
+            match check {
+                Check::Known(sign_in) => sign_in,
+                Check::Ask(args, read) => match run(program, args, &environment).await {
+                    Ok(Some((code, printed))) => read(code, &printed),
+                    Ok(None) | Err(_) => SignIn::Unknown,
+                },
+            }
+        },
+    );
+    State { version, sign_in }
 }
 
-/// The exit code of a program and what it printed. `None` when it could not be run or took too long.
-async fn run(program: &Path, args: &[&str], environment: &BTreeMap<String, String>) -> Option<(Option<i32>, String)> {
+/// When what the programs keep of a sign-in was changed last. A sign-in outside of these files is found later.
+pub(crate) fn changed_at(provider: Provider, environment: &BTreeMap<String, String>) -> Option<SystemTime> {
+    let home = environment.get("HOME").map(PathBuf::from).unwrap_or_default();
+    let folder =
+        |variable: &str, usual: &str| environment.get(variable).map(PathBuf::from).unwrap_or_else(|| home.join(usual));
+    let files = match provider {
+        Provider::Claude => {
+            let folder = folder("CLAUDE_CONFIG_DIR", ".claude");
+            vec![home.join(".claude.json"), folder.join(".claude.json"), folder.join(".credentials.json")]
+        }
+        Provider::Codex => {
+            let folder = folder("CODEX_HOME", ".codex");
+            vec![folder.join("auth.json"), folder.join("config.toml")]
+        }
+        Provider::Gemini => {
+            let folder = home.join(".gemini");
+            ["oauth_creds.json", "settings.json", ".env"].map(|name| folder.join(name)).into()
+        }
+    };
+    files.iter().filter_map(|file| std::fs::metadata(file).and_then(|found| found.modified()).ok()).max()
+}
+
+/// The exit code of a program and what it printed. `None` when it took too long. What it started ends with it.
+async fn run(
+    program: &Path,
+    args: &[&str],
+    environment: &BTreeMap<String, String>,
+) -> std::io::Result<Option<(Option<i32>, String)>> {
     let mut child = Command::new(program)
         .args(args)
         .env_clear()
@@ -72,19 +141,52 @@ async fn run(program: &Path, args: &[&str], environment: &BTreeMap<String, Strin
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        .process_group(0)
         .kill_on_drop(true)
-        .spawn()
-        .ok()?;
-    let (stdout, stderr) = child.stdout.take().zip(child.stderr.take())?;
+        .spawn()?;
+    let _group = Group::of(&child);
+    let Some((stdout, stderr)) = child.stdout.take().zip(child.stderr.take()) else { return Ok(None) };
     let (mut printed, mut more) = (Vec::new(), Vec::new());
     let ended = async {
         let (mut stdout, mut stderr) = (stdout.take(MOST_BYTES), stderr.take(MOST_BYTES));
         let _ = tokio::join!(stdout.read_to_end(&mut printed), stderr.read_to_end(&mut more));
         child.wait().await
     };
-    let status = tokio::time::timeout(LONGEST, ended).await.ok()?.ok()?;
+    let Ok(status) = tokio::time::timeout(LONGEST, ended).await else { return Ok(None) };
+    let code = status?.code();
     printed.append(&mut more);
-    Some((status.code(), String::from_utf8_lossy(&printed).into_owned()))
+    Ok(Some((code, String::from_utf8_lossy(&printed).into_owned())))
+}
+
+/// A program and everything that it has started, killed when this is dropped.
+struct Group(Option<Pid>);
+
+impl Group {
+    /// Of a child that was started as the leader of a process group.
+    fn of(child: &Child) -> Self {
+        Self(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // An error says that nothing of it runs.
+        self.0.map(|group| killpg(group, Signal::SIGKILL));
+    }
+}
+
+/// The exit codes of `env` and of shells for a program that cannot be started or is not there (POSIX.1-2017, env, "Exit Status").
+const NOT_STARTABLE: [i32; 2] = [126, 127];
+
+fn version_of(answer: std::io::Result<Option<(Option<i32>, String)>>) -> Version {
+    match answer {
+        Err(error) => Version::NotStartable(error.to_string()),
+        Ok(Some((Some(code), printed))) if NOT_STARTABLE.contains(&code) => {
+            Version::NotStartable(printed.lines().next().unwrap_or_default().to_owned())
+        }
+        Ok(Some((_, printed))) => version_in(&printed).map_or(Version::Unknown, Version::Is),
+        Ok(None) => Version::Unknown,
+    }
 }
 
 /// The first word that looks like a version.
@@ -206,9 +308,43 @@ mod tests {
         assert!(has_other_model(&environment, &[]));
     }
 
+    fn script(folder: &Path, text: &str) -> PathBuf {
+        let path = folder.join("agent");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        path
+    }
+
+    async fn version(program: &Path) -> Version {
+        let environment = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        ask(Provider::Claude, program, &environment, &[], None).await.version
+    }
+
     #[tokio::test]
-    async fn a_program_that_cannot_be_run_may_still_work() {
-        let state = ask(Provider::Claude, Path::new("/does/not/exist"), &BTreeMap::new(), &[]).await;
-        assert_eq!(state, State::default());
+    async fn a_program_that_cannot_be_started_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = version(Path::new("/does/not/exist")).await;
+        assert_eq!(missing, Version::NotStartable("No such file or directory (os error 2)".to_owned()));
+        let without_interpreter = script(folder.path(), "#!/usr/bin/env no-such-interpreter\n");
+        let found = version(&without_interpreter).await;
+        assert!(matches!(&found, Version::NotStartable(why) if why.contains("no-such-interpreter")), "{found:?}");
+        // One that does not know the argument may work.
+        assert_eq!(version(&script(folder.path(), "#!/bin/sh\nexit 1\n")).await, Version::Unknown);
+        assert_eq!(version(&script(folder.path(), "#!/bin/sh\necho 1.2.3\n")).await, Version::Is("1.2.3".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn what_a_program_leaves_running_ends_with_its_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let (noted, text) = (folder.path().join("pid"), "#!/bin/sh\nsleep 600 >/dev/null 2>&1 &\necho $! >");
+        let program = script(folder.path(), &format!("{text} {}\necho 1.2.3\n", noted.display()));
+        assert_eq!(version(&program).await, Version::Is("1.2.3".to_owned()));
+        let pid = Pid::from_raw(std::fs::read_to_string(&noted).unwrap().trim().parse().unwrap());
+        // Killed, it may wait for the system's first process to take notice of its end.
+        let ended = async || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.map_or(true, |stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+        };
+        ensemble_testkit::eventually(Duration::from_secs(10), ended).await;
     }
 }
