@@ -15,29 +15,31 @@ use crate::support::orchestrator::{code, completed};
 use crate::support::{SOON, processes};
 
 macro_rules! each_agent {
-    ($($test:ident),* $(,)?) => {
-        mod claude { $(each_agent!(@ $test Claude);)* }
-        mod codex { $(each_agent!(@ $test Codex);)* }
-        mod gemini { $(each_agent!(@ $test Gemini);)* }
+    ($fixture:ident: $($test:ident),* $(,)?) => {
+        mod $fixture {
+            mod claude { $(each_agent!(@ $fixture $test Claude);)* }
+            mod codex { $(each_agent!(@ $fixture $test Codex);)* }
+            mod gemini { $(each_agent!(@ $fixture $test Gemini);)* }
+        }
     };
-    (@ $test:ident $provider:ident) => {
+    (@ $fixture:ident $test:ident $provider:ident) => {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $test() {
-            super::$test(super::Fixture::new(super::Provider::$provider)).await;
+            super::super::$test(super::super::Fixture::$fixture(super::super::Provider::$provider)).await;
         }
     };
 }
 
+each_agent!(with_relaunch: crashes, is_cancelled, times_out);
+
 each_agent!(
+    new:
     succeeds_and_resumes,
     goes_on_with_what_is_said,
     reports_a_model_error,
     reports_a_refusal,
     tells_that_its_limit_is_reached,
     keeps_the_limit_of_cost,
-    crashes,
-    is_cancelled,
-    times_out,
     uses_tools,
     takes_every_permission_mode,
     says_what_it_was_refused,

@@ -15,6 +15,9 @@ use tempfile::TempDir;
 use super::orchestrator::task;
 use super::{Orchestrator, Runner, ScriptAgent, config};
 
+/// With this variable Gemini does not start itself a second time.
+const NO_RELAUNCH: &str = "GEMINI_CLI_NO_RELAUNCH";
+
 /// A runner with one real agent, its server and its model.
 pub(crate) struct Fixture {
     pub(crate) provider: Provider,
@@ -28,6 +31,14 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn new(provider: Provider) -> Self {
         Self::with(provider, Permission::Bypass)
+    }
+
+    /// As on people's machines, where Gemini starts itself a second time. It takes as long as all else that Gemini does in a test,
+    /// so only tests of processes do it.
+    pub(crate) fn with_relaunch(provider: Provider) -> Self {
+        Self::configured(provider, Permission::Bypass, |config| {
+            config.env.remove(NO_RELAUNCH);
+        })
     }
 
     pub(crate) fn with(provider: Provider, permission: Permission) -> Self {
@@ -93,6 +104,7 @@ fn set_up(config: &mut Config, provider: Provider, permission: Permission, model
         Provider::Gemini => {
             set("GEMINI_API_KEY", "stand-in");
             set("GOOGLE_GEMINI_BASE_URL", model_url);
+            set(NO_RELAUNCH, "true");
             let settings = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"telemetry":{"enabled":false},
                 "privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false}}"#;
             std::fs::create_dir(home.join(".gemini")).unwrap();
