@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ensemble_types::ids::unique;
 use nix::fcntl::{Flock, FlockArg};
@@ -20,11 +21,20 @@ pub(super) fn lock(folder: &Path) -> io::Result<Option<Flock<File>>> {
     Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
 }
 
+/// A program that has just started does not listen yet.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
 /// Asks the program that hosts the sessions to leave, and waits until it has.
 pub(super) async fn take_over(folder: &Path) -> Result<Flock<File>, String> {
     tracing::info!("Another program hosts this machine's sessions; it is asked to leave");
-    if let Err(error) = socket::leave(folder).await {
-        tracing::warn!("It was not asked, so this one waits until it has ended: {error}");
+    while let Err(error) = socket::leave(folder).await {
+        tracing::debug!("It was not asked yet: {error}");
+        tokio::time::sleep(ASKED_AGAIN_AFTER).await;
+        // It may have ended without being asked.
+        let path = folder.to_owned();
+        if let Some(lock) = on_disk(move || lock(&path)).await.map_err(|error| error.to_string())? {
+            return Ok(lock);
+        }
     }
     let path = folder.join("lock");
     let waited = on_disk(move || {
@@ -121,5 +131,24 @@ mod tests {
         fs::copy(folder.path().join("id.json"), copy.path().join("id.json")).unwrap();
         let copied = Name::new(copy.path()).unwrap();
         assert_eq!((copied.previous, copied.has_ended), (Some(first.id), false));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_is_not_ready_to_leave_is_asked_again() {
+        use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+        let folder = tempfile::tempdir().unwrap();
+        let held = lock(folder.path()).unwrap().unwrap();
+        let listener = socket::listen(folder.path()).unwrap();
+        let host = async {
+            drop(listener.accept().await.unwrap());
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = BufReader::new(stream);
+            stream.read_line(&mut String::new()).await.unwrap();
+            let answer = serde_json::to_string(&crate::host::local::Answer::Leaving).unwrap();
+            stream.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            drop(held);
+        };
+        let both = async { tokio::join!(take_over(folder.path()), host).0.map(drop) };
+        assert_eq!(tokio::time::timeout(Duration::from_secs(60), both).await, Ok(Ok(())));
     }
 }

@@ -22,8 +22,8 @@ const MARK: &str = "rests";
 const LOOKED: &str = "looked.json";
 /// Lists are ordered by the minute.
 const ORDERED_BY: Duration = Duration::from_secs(120);
-/// How long a task waits for its session that rests.
-const HOSTED_WITHIN: Duration = Duration::from_secs(60);
+/// How long a task waits for its session to be hosted. One that another process seems to host is tried again within it.
+const HOSTED_WITHIN: Duration = Duration::from_secs(120);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 fn path(sessions: &Path, session: SessionId) -> PathBuf {
@@ -79,9 +79,9 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until a session that rests is hosted again.
+    /// Waits until a session is hosted: one that rests is asked for, and one of an earlier process may not be open yet.
     pub(super) async fn host_again(&self, session: SessionId) {
-        if marked(&self.sessions, session).is_none() || self.rested.send(session).await.is_err() {
+        if marked(&self.sessions, session).is_some() && self.rested.send(session).await.is_err() {
             return;
         }
         let deadline = Instant::now() + HOSTED_WITHIN;
