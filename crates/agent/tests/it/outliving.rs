@@ -16,7 +16,7 @@ impl Live<'_> {
     /// Reads until no process has this text among its arguments.
     fn until_no_process_says(&mut self, text: &str) {
         self.until_so("the end of a process", || {
-            let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+            let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
             let mut commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
             !commands.any(|command| String::from_utf8_lossy(&command).contains(text))
         });

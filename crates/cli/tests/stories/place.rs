@@ -79,8 +79,10 @@ impl Place {
              wire_api=\"responses\",stream_max_retries=0,request_max_retries=0}}"
         );
         let pass = ["PATH", "HOME", "OPENAI_API_KEY"];
+        // Its sandbox hides what is in /dev, where the homes of tests may be, as soon as the folder for temporary files is there too.
+        let env = json!({"TMPDIR": "/tmp"});
         let mut file = json!({
-            "providers": {"codex": {"args": ["-c", "model_provider=standin", "-c", codex], "passEnv": pass}},
+            "providers": {"codex": {"args": ["-c", "model_provider=standin", "-c", codex], "passEnv": pass, "env": env}},
         });
         if wanted.iter().any(|(name, _)| *name == "opencode") {
             file["agents"] = json!({"opencode": {"command": ["opencode", "acp"]}});
