@@ -155,7 +155,7 @@ fn next_steps(run: &Run) -> Vec<String> {
     steps
 }
 
-/// Says before a run that uncommitted changes of this machine are not in a worktree.
+/// Says before a run what of the files on this machine is not in a worktree.
 pub(crate) async fn say_uncommitted(
     context: &Context,
     draft: &Draft,
@@ -166,6 +166,9 @@ pub(crate) async fn say_uncommitted(
     let step = draft.steps.iter().find(|step| step.isolation == Some(Isolation::Worktree) && step.machine.is_none());
     let Some(step) = step.filter(|_| is_here && !context.json) else { return };
     let environment = crate::commands::runner::environment();
+    for sentence in ensemble_runner::absent_in_worktree(Path::new(&*step.directory), &environment).await {
+        print::note(sentence);
+    }
     let found = ensemble_runner::uncommitted_files(Path::new(&*step.directory), &environment).await;
     if let Some(count) = found.filter(|count| *count > 0) {
         let (files, have) = (files_word(count), if count == 1 { "has" } else { "have" });

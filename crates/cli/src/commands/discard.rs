@@ -1,9 +1,11 @@
 //! `ensemble discard`: removes the worktrees of tasks.
 
+use std::future::ready;
 use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::DONE;
 use super::runs::Which;
@@ -16,15 +18,21 @@ use crate::machines::Machines;
 use crate::print;
 use crate::progress::name;
 
+/// Runs that are read at once.
+const AT_ONCE: usize = 8;
+
 /// Removes the worktrees of tasks and their branches, and nothing else. What was not applied is lost.
 #[derive(Debug, Args)]
 pub(crate) struct Discard {
     /// The run's ref or id, or `last`
-    #[arg(add = complete::runs())]
-    run: Which,
+    #[arg(add = complete::runs(), required_unless_present = "all_ended")]
+    run: Option<Which>,
     /// The task: its key, its ref or id, or its number from 1 on [default: all that have a worktree]
     #[arg(add = complete::tasks())]
     task: Option<String>,
+    /// Those of all runs that have ended
+    #[arg(long, conflicts_with_all = ["run", "task"])]
+    all_ended: bool,
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
@@ -33,24 +41,38 @@ pub(crate) struct Discard {
 impl Discard {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let run = self.run.get(&me).await?;
+        let runs = match self.run {
+            Some(run) => vec![run.get(&me).await?],
+            None => ended(&me).await?,
+        };
         let machines = Machines::if_available(context, &me).await;
-        let tasks = with_worktrees(&run, self.task.as_deref())?;
-        if tasks.is_empty() {
-            return Err(Failure::message("No task of this run has a worktree."));
+        let mut tasks = Vec::new();
+        for run in &runs {
+            tasks.extend(
+                with_worktrees(run, self.task.as_deref())?.into_iter().map(|(number, task)| (run, number, task)),
+            );
         }
-        let lost = not_applied(&run, &tasks);
+        if tasks.is_empty() {
+            let which = if self.all_ended { "a run that has ended" } else { "this run" };
+            return Err(Failure::message(format!("No task of {which} has a worktree.")));
+        }
+        let called = |run: &Run, number: usize, task: &Task| match runs.as_slice() {
+            [_] => name(task, number),
+            _ => format!("{} of {}", name(task, number), run.reference),
+        };
+        let lost = tasks.iter().filter(|(run, _, task)| is_lost(run, task));
+        let lost: Vec<String> = lost.map(|(run, number, task)| called(run, *number, task)).collect();
         if !lost.is_empty() && !self.yes {
             confirm::deletion(&format!("what {} changed, which was not applied", lost.join(", ")))?;
         }
         let mut code = DONE;
         let mut results = Vec::new();
-        for (number, task) in tasks {
-            let changes = order(&me, &run, task, Wish::Discard).await?;
+        for (run, number, task) in tasks {
+            let changes = order(&me, run, task, Wish::Discard).await?;
             if changes.state != ChangesState::Discarded {
                 code = ExitCode::FAILURE;
             }
-            let called = name(task, number);
+            let called = called(run, number, task);
             match changes.state {
                 _ if context.json => {
                     results
@@ -71,6 +93,13 @@ impl Discard {
     }
 }
 
+/// The runs that have ended, with their tasks.
+async fn ended(me: &Me) -> Result<Vec<Run>> {
+    let runs: Vec<Run> = me.client.runs(None).try_filter(|run| ready(run.status.is_terminal())).try_collect().await?;
+    let read = stream::iter(runs).map(|run| async move { me.client.run(run.id).await });
+    Ok(read.buffered(AT_ONCE).try_collect().await?)
+}
+
 /// The tasks that have a worktree, with their positions.
 fn with_worktrees<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<(usize, &'r Task)>> {
     chosen(run, named, |_, state| {
@@ -79,14 +108,16 @@ fn with_worktrees<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<(usize, &
     })
 }
 
+/// Whether the task changed something that was not applied.
+fn is_lost(run: &Run, task: &Task) -> bool {
+    let changes = task.changes.as_ref().filter(|changes| changes::has_something(changes));
+    let is_open = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
+    changes.is_some_and(is_open) && !changes::was_applied_with(run, task)
+}
+
 /// Those that changed something that was not applied, by their names.
 fn not_applied(run: &Run, tasks: &[(usize, &Task)]) -> Vec<String> {
-    let is_lost = |task: &Task| {
-        let changes = task.changes.as_ref().filter(|changes| changes::has_something(changes));
-        let is_open = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
-        changes.is_some_and(is_open) && !changes::was_applied_with(run, task)
-    };
-    tasks.iter().filter(|(_, task)| is_lost(task)).map(|(number, task)| name(task, *number)).collect()
+    tasks.iter().filter(|(_, task)| is_lost(run, task)).map(|(number, task)| name(task, *number)).collect()
 }
 
 /// Removes the worktrees of a run that is to be deleted, because no command can name them afterwards. `ask` shows what would be

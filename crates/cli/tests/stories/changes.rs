@@ -68,14 +68,17 @@ impl Story {
 
     /// Lets the agent run a command in the project.
     fn work(&self, more: &[&str], command: &str) -> Finished {
-        let prompt = format!("[[run {command}]]");
+        let ended = self.say(more, &format!("[[run {command}]]"));
+        assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+        ended
+    }
+
+    fn say(&self, more: &[&str], prompt: &str) -> Finished {
         let mut arguments = vec!["do", "-C", "project", "--provider", "claude"];
         arguments.extend(["--permission", "bypass", "--model", "claude-sonnet-4-5"]);
         arguments.extend(more);
-        arguments.push(&prompt);
-        let ended = self.user.run(&arguments);
-        assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
-        ended
+        arguments.push(prompt);
+        self.user.run(&arguments)
     }
 }
 
@@ -204,4 +207,53 @@ tasks:
         "{}",
         ended.out
     );
+}
+
+#[test]
+fn work_that_is_in_no_commit_is_named_and_discarded_only_on_purpose() {
+    let story = Story::new();
+    let user = &story.user;
+    let (_up, _url) = up(user, &[]);
+    wait_for_runner(user);
+    let ended = story.work(&["--worktree"], "mkdir app; cd app; git init -q; echo precious > work.txt");
+    assert!(
+        ended.out.contains("is a repository of its own") && !ended.out.contains("Nothing was changed"),
+        "{}",
+        ended.out
+    );
+    let shown = ended.out.lines().find_map(|line| line.trim().strip_prefix("! The worktree is kept: ")).unwrap();
+    let tree = Path::new(shown).to_owned();
+    assert_eq!(fs::read_to_string(tree.join("app/work.txt")).unwrap(), "precious\n");
+    assert!(user.succeed(&["show", "last"]).contains("is a repository of its own"));
+
+    let ended = story.say(&["--worktree"], "[[run echo three >> note; echo x > $(git rev-parse --git-path index)]]");
+    assert_eq!(ended.code, 5, "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("it is not known what it changed, kept in a worktree"), "{}", ended.out);
+    let failed = user.run(&["apply", "last"]);
+    assert_eq!(failed.code, 1, "{}{}", failed.out, failed.err);
+    assert!(failed.out.contains("nothing was changed. git"), "the reason is said: {}", failed.out);
+
+    assert!(user.fail(&["discard", "--all-ended"]).contains("--yes"), "what was not applied would be lost");
+    assert!(tree.exists());
+    let discarded = user.succeed(&["discard", "--all-ended", "--yes"]);
+    assert_eq!(discarded.matches("the worktree is removed").count(), 2, "{discarded}");
+    assert!(!tree.exists());
+}
+
+#[test]
+fn a_prompt_that_begins_with_a_slash_word_is_a_prompt() {
+    let story = Story::new();
+    let user = &story.user;
+    let (_up, _url) = up(user, &[]);
+    wait_for_runner(user);
+    for prompt in ["/login returns 500 [[say it is mended]]", "/clear cache on logout [[say it is mended]]"] {
+        let ended = story.say(&[], prompt);
+        assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+        assert!(ended.out.contains("it is mended"), "{}", ended.out);
+    }
+    let commands = story.project().join(".claude/commands");
+    fs::create_dir_all(&commands).unwrap();
+    fs::write(commands.join("mine.md"), "[[say my own command $ARGUMENTS]]\n").unwrap();
+    let ended = story.say(&[], "/mine seven");
+    assert!(ended.out.contains("my own command seven"), "{}{}", ended.out, ended.err);
 }

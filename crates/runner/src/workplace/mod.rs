@@ -5,6 +5,7 @@
 //! out what it changed, without touching the person's index or files. On an order of the owner it merges a branch into the
 //! working tree, or removes a worktree.
 
+mod absent;
 mod apply;
 mod difference;
 mod git;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, Environment};
 
+pub use absent::absent_in_worktree;
 pub(crate) use difference::DiffPart;
 pub(crate) use orders::{Orders, failed};
 pub(crate) use place::{Entry, Place};

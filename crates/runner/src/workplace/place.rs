@@ -150,7 +150,7 @@ impl Workplaces {
         let worktree = prepared.map_err(|error| match error {
             NoWorktree::Full => Outcome::refused(
                 "HOST_BUSY",
-                "This machine keeps 32 worktrees with changes, and no more. Apply or discard some of them.".to_owned(),
+                "This machine keeps 32 worktrees with changes, and no more. Apply or discard some of them: `ensemble discard --all-ended` discards those of all runs that have ended.".to_owned(),
             ),
             NoWorktree::NoBase(why) => {
                 Outcome::refused("WORKING_DIRECTORY_NO_BASE", format!("There is no commit to begin with: {why}."))

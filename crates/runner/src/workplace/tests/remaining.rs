@@ -234,3 +234,20 @@ async fn whom_the_system_trusts_counts_and_distrust_is_named() {
     let trusting = Fixture { workplaces: workplaces(fixture.folder.path(), &variables), ..fixture };
     drop(trusting.enter(&trusting.task(Isolation::Worktree)).await.unwrap());
 }
+
+#[tokio::test]
+async fn what_a_worktree_does_not_have_is_said_before() {
+    let fixture = Fixture::new();
+    let environment = [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())].into();
+    let absent = async || crate::workplace::absent_in_worktree(&fixture.top().join("folder"), &environment).await;
+    assert_eq!(absent().await, [] as [&str; 0]);
+    fixture.write(".gitattributes", "*.bin filter=lfs\n");
+    fixture.write("one.bin", "1\n");
+    fixture.write("two.bin", "2\n");
+    fixture.commit("filtered");
+    let other = Fixture::new();
+    fixture.git(&["submodule", "--quiet", "add", &other.top().display().to_string(), "inner"]);
+    let said = absent().await;
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("2 files") && said[0].contains("lfs") && said[1].contains("submodule"), "{said:?}");
+}
