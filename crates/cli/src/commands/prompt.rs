@@ -157,7 +157,7 @@ fn closed(live: &Live<'_>, request: &str) -> String {
                 "The request {request} is not open any more: the program on the machine has started again. Prompt the agent again."
             )
         }
-        Some(reason) => format!("The request {request} was withdrawn: {}.", print::inline(reason)),
+        Some(reason) => format!("The request {request} is not open any more: {}.", print::inline(reason)),
         None => format!("The request {request} is not open. Somebody has answered it, or it was withdrawn."),
     }
 }
