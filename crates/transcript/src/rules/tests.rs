@@ -185,6 +185,30 @@ fn a_command_is_taken_once_and_not_late() {
 }
 
 #[test]
+fn a_right_counts_by_its_version_whatever_key_it_was_sealed_with() {
+    let mut rules = Rules::new(user(1));
+    assert_eq!(decide(&mut rules, &owner(), "a", grant(3, May::Approve, 1)), Decision::Take);
+    let mut old = |id: &str, content, list_is_withheld| {
+        let situation =
+            Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 2, open: None, list_is_withheld };
+        rules.decide(&command(id, NOON, content), &owner(), &situation, NOON)
+    };
+    assert_eq!(old("p", prompt(), false), Decision::Reject(ReceiptCode::OldKey));
+    assert_eq!(
+        old("w", grant(3, May::Prompt, 2), true),
+        Decision::Reject(ReceiptCode::Busy),
+        "a right waits for the list"
+    );
+    assert_eq!(old("n", grant(3, May::Nothing, 3), true), Decision::Take, "what takes one away does not");
+    assert_eq!(
+        old("l", grant(3, May::Approve, 2), false),
+        Decision::Reject(ReceiptCode::Superseded),
+        "a lower version"
+    );
+    assert_eq!(rules.right(&signer(3, Role::Primary)), Right::Nothing);
+}
+
+#[test]
 fn a_rejected_command_does_not_come_back_either() {
     let mut rules = Rules::new(user(1));
     let guest = signer(3, Role::Primary);
