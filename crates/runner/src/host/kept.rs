@@ -197,6 +197,8 @@ pub(crate) enum Change {
     /// The server has all messages up to this count.
     Sent(u64),
     Seen(i64),
+    /// The server has only the messages up to this `seq` any more.
+    Restored(i64),
     Take(TakenCommand),
     Access(AccessGrant),
     Queue(Queued),
@@ -277,6 +279,7 @@ impl Kept {
                 }
             }
             Change::Seen(seq) => self.seen = self.seen.max(seq),
+            Change::Restored(seq) => self.seen = seq,
             Change::Take(command) => {
                 let now = command.taken;
                 self.taken.push_back(command);

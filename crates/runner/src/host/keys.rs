@@ -69,11 +69,13 @@ impl Keys {
     }
 
     /// Reads the newest ring from the server, and checks who made it.
-    pub(crate) async fn refresh(&self) -> Result<(), NoKey> {
+    ///
+    /// Returns the `seq` of the session's last message, as the server has it.
+    pub(crate) async fn refresh(&self) -> Result<i64, NoKey> {
         let session = self.client.session(self.session).await?;
         let known = self.ring();
         if session.key_epoch <= i64::from(known.epoch()) {
-            return Ok(());
+            return Ok(session.last_seq);
         }
         let sealed = session.host_key.ok_or(NoKey::NotGiven)?;
         let binding = Binding::Host { session: self.session, machine: &self.machine };
@@ -89,6 +91,6 @@ impl Keys {
             self.changed.send_replace((signed.ring.epoch(), sealed));
             *ring = signed.ring;
         }
-        Ok(())
+        Ok(session.last_seq)
     }
 }

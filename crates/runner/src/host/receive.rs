@@ -29,6 +29,8 @@ pub(crate) struct Received {
 pub(crate) enum What {
     /// The message with this `seq`: a command, or something that is none.
     Message { seq: i64, command: Option<Box<Command>> },
+    /// The server has nothing after the message with this `seq`, and had before: its database was restored.
+    Restored { seq: i64 },
     /// The session does not exist any more.
     Gone,
 }
@@ -51,14 +53,22 @@ pub(crate) async fn run(
     let mut reader = Reader { host, keys, session, after, grants, received, beat };
     let mut pause = Pause::new(&reader.host);
     loop {
+        // The owner may have made a new key.
+        match reader.keys.refresh().await {
+            Ok(last) if last < reader.after => {
+                if !reader.pass_on(What::Restored { seq: last }).await {
+                    return;
+                }
+                reader.after = last;
+            }
+            Ok(_) => {}
+            Err(why) => tracing::debug!(session.id = %session, "No newer key: {why}"),
+        }
         let end = if *runs.borrow_and_update() {
             let events = reader.host.client.follow_session(session, Some(reader.after));
             reader.read(events, Some(&mut runs)).await
         } else {
             let client = reader.host.client.clone();
-            if let Err(why) = reader.keys.refresh().await {
-                tracing::debug!(session.id = %session, "No newer key: {why}");
-            }
             let messages = client.messages_after(session, reader.after);
             let events = messages.map(|message| message.map(|message| SessionEvent::Message(Box::new(message))));
             reader.read(events, None).await
@@ -148,10 +158,9 @@ impl Reader {
             };
             let seq = match &what {
                 What::Message { seq, .. } => Some(*seq),
-                What::Gone => None,
+                What::Restored { .. } | What::Gone => None,
             };
-            let (done, is_done) = oneshot::channel();
-            if self.received.send(Received { what, done }).await.is_err() || is_done.await.is_err() {
+            if !self.pass_on(what).await {
                 return End::Gone;
             }
             match seq {
@@ -159,6 +168,12 @@ impl Reader {
                 None => return End::Gone,
             }
         }
+    }
+
+    /// Whether it was dealt with. `false`: nobody wants it.
+    async fn pass_on(&self, what: What) -> bool {
+        let (done, is_done) = oneshot::channel();
+        self.received.send(Received { what, done }).await.is_ok() && is_done.await.is_ok()
     }
 
     /// The command in a message. Whatever is none, or is not signed, is shown by clients as what it is and not answered.
@@ -189,9 +204,9 @@ impl Reader {
                 Ok(opened) => return Some((opened, epoch)),
                 Err(SealError::UnknownEpoch(_)) if i64::from(epoch) <= stored.key_epoch.unwrap_or_default() => {
                     match self.keys.refresh().await {
-                        Ok(()) if self.keys.ring().epoch() >= epoch => {}
+                        Ok(_) if self.keys.ring().epoch() >= epoch => {}
                         // The server says that there is no such key, so nobody can read it.
-                        Ok(()) => return None,
+                        Ok(_) => return None,
                         Err(super::keys::NoKey::Client(error)) if is_for_now(&error) => {
                             pause.note(self.session, "A command waits for a key", &error);
                             pause.wait().await;

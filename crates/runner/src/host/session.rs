@@ -158,6 +158,7 @@ impl Session {
                     self.rests_at = None;
                     match what {
                         What::Gone => break End::Gone,
+                        What::Restored { seq } => self.core.restored(seq),
                         What::Message { seq, command } => {
                             self.core.set_list(self.host.lists.known().await);
                             if let Some(command) = command {

@@ -165,7 +165,7 @@ pub(crate) async fn read(
     known: Option<u64>,
 ) -> Result<Result<Shown, String>, Error> {
     match keys.refresh().await {
-        Ok(()) => {}
+        Ok(_) => {}
         Err(NoKey::Client(error)) => return Err(error),
         Err(why) => tracing::warn!(session.id = %session, "No newer key: {why}"),
     }

@@ -37,11 +37,22 @@ pub(super) enum Done {
 pub(super) const WITHHELD: &str = "The server does not show this machine the newest list of your devices, so the machine does nothing. If it \
                         stays so, do not trust the server.";
 
+const RESTORED: &str = "The server has an older state of this session than before, as after a restored backup. What was said in between is \
+                        missing here; what the agent did stays done. Prompts that got no answer: send them again.";
+
 impl Core {
     /// The message with this `seq` was dealt with.
     pub(crate) fn seen(&mut self, seq: i64) {
         if seq > self.kept.seen {
             self.change(Change::Seen(seq));
+        }
+    }
+
+    /// The server has no message after this one any more. What people send from now on gets the numbers of those that are lost.
+    pub(crate) fn restored(&mut self, seq: i64) {
+        if seq < self.kept.seen {
+            self.change(Change::Restored(seq));
+            self.fail(ErrorCode::Unknown, RESTORED);
         }
     }
 
