@@ -1,24 +1,23 @@
 //! Watches a run to its end, and reports how it ended.
 
-use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ensemble_client::{Error, OutputOf};
+use ensemble_client::Error;
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::{ChangesState, Permission, Provider, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
-use futures_util::stream::{BoxStream, SelectAll};
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::unix::Signal;
 
 use crate::context::{Context, Me, interrupts};
 use crate::failure::Result;
+use crate::last_lines::LastLines;
 use crate::machines::Machines;
 use crate::progress::{Progress, name, why_not_begun};
-use crate::{changes, cost, denials, print, when};
+use crate::{asking, changes, cost, denials, print, when};
 
 /// The exit codes other than 0 and 1.
 pub(crate) const CANCELLED: u8 = 3;
@@ -33,9 +32,6 @@ const WAITING: u32 = 5;
 /// Runs with more tasks are read whole only every [`SELDOM`] times.
 const MANY_TASKS: usize = 500;
 const SELDOM: u32 = 5;
-/// The outputs of so many tasks are followed for their last lines, and so much of a line is kept.
-const LAST_LINES: usize = 4;
-const LONGEST_LINE: usize = 4 << 10;
 
 /// What was asked for, so that a difference can be reported.
 #[derive(Debug, Default)]
@@ -100,6 +96,9 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
     let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default(), machines.clone());
     if !context.json {
         progress.begin()?;
+        for (task, session) in progress.asking() {
+            progress.advise(task, asking::advice(me, session).await)?;
+        }
     }
     let mut cursor = run.version.to_string();
     let mut clock = tokio::time::interval(Duration::from_millis(500));
@@ -129,6 +128,12 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
                         progress.renew(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
                     } else {
                         progress.change(&change.changed_tasks)?;
+                        if Progress::is_asking(&change.changed_tasks) {
+                            progress.renew(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
+                        }
+                    }
+                    for (task, session) in progress.asking() {
+                        progress.advise(task, asking::advice(me, session).await)?;
                     }
                 }
             },
@@ -179,46 +184,6 @@ fn event(name: &str, mut document: serde_json::Value) -> serde_json::Value {
 /// A document for programs, with the names of machines.
 pub(crate) fn named(machines: &Machines, value: &impl serde::Serialize) -> serde_json::Value {
     machines.with_names(serde_json::to_value(value).unwrap_or_default())
-}
-
-/// The last lines of the outputs of tasks that run.
-#[derive(Default)]
-struct LastLines {
-    known: HashSet<(TaskId, u32)>,
-    lines: SelectAll<BoxStream<'static, (TaskId, String)>>,
-}
-
-impl LastLines {
-    /// Follows the outputs of attempts that are not followed yet. An output ends with its attempt.
-    fn follow(&mut self, me: &Me, run: RunId, progress: &Progress) {
-        for (task, attempt) in progress.active() {
-            if self.lines.len() == LAST_LINES {
-                return;
-            }
-            if self.known.insert((task, attempt)) {
-                let output = me.client.follow_output(OutputOf { run, task, attempt: Some(attempt), from: 0 });
-                self.lines.push(last_lines(output).map(move |line| (task, line)).boxed());
-            }
-        }
-    }
-}
-
-/// The line in which each piece of an output ends. The last lines are an extra, so an error only ends them.
-fn last_lines(
-    output: impl Stream<Item = ensemble_client::Result<impl AsRef<[u8]>>> + Send,
-) -> impl Stream<Item = String> + Send {
-    let lines = output.scan(Vec::new(), |line: &mut Vec<u8>, piece| {
-        let text = piece.ok().map(|piece| {
-            line.extend_from_slice(piece.as_ref());
-            // A line that has ended is shown until the next one begins.
-            let whole = line.trim_ascii_end();
-            let begin = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            line.drain(..begin.max(line.len().saturating_sub(LONGEST_LINE)));
-            print::short(&String::from_utf8_lossy(line), 200)
-        });
-        std::future::ready(text)
-    });
-    lines.filter(|line| std::future::ready(!line.trim().is_empty()))
 }
 
 /// How long the server may be unavailable while a run is watched. The run continues meanwhile.
@@ -379,22 +344,5 @@ pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], mach
             print::line(format!("  ensemble output {} {which}", run.reference))
         }
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::stream;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn the_last_line_of_an_output_grows_and_is_replaced() {
-        let long = "y".repeat(3 * LONGEST_LINE);
-        let pieces = ["\n", "one", " more\n", "\n\n", "two\nthree", "\n", long.as_str(), "\nend\n"];
-        let output = stream::iter(pieces.map(Ok::<_, Error>));
-        let lines: Vec<String> = last_lines(output).collect().await;
-        let texts: Vec<&str> = lines.iter().map(|line| line.get(..8).unwrap_or(line)).collect();
-        assert_eq!(texts, ["one", "one more", "one more", "three", "three", "yyyyyyyy", "end"]);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ensemble_client::Error;
-use ensemble_types::ids::RunId;
+use ensemble_types::ids::{RunId, SessionId};
 use ensemble_types::refs::IdOrRef;
 use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -19,7 +19,7 @@ use crate::progress::name;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::watching::named;
-use crate::{cost, denials, print, when};
+use crate::{asking, cost, denials, print, when};
 
 /// Runs of which is said why they wait, if they have at most so many tasks.
 const EXPLAINED: usize = 5;
@@ -123,6 +123,11 @@ impl Runs {
         if details.values().any(|details| details.is_denied) {
             print::line("\n⚠ Agents of these runs were refused commands. `ensemble show RUN` names them.")?;
         }
+        for run in &runs {
+            for (task, session) in details.get(&run.id).iter().flat_map(|details| &details.asking) {
+                print::line(format!("\n{} asks, {task}: {}", run.reference, asking::advice(&me, *session).await))?;
+            }
+        }
         for (run, task, reason) in waiting(&me, &runs, &machines).await? {
             print::line(format!("\n{} waits, {task}: {}", run.reference, print::inline(&reason)))?;
         }
@@ -134,11 +139,15 @@ impl Runs {
 struct Details {
     cost: String,
     is_denied: bool,
+    /// The tasks that wait for a person, with their sessions.
+    asking: Vec<(String, SessionId)>,
 }
 
 fn state(run: &Run, details: &HashMap<RunId, Details>) -> String {
-    let mark = if details.get(&run.id).is_some_and(|details| details.is_denied) { " ⚠" } else { "" };
-    format!("{}{mark}", run.status.as_str())
+    let details = details.get(&run.id);
+    let mark = if details.is_some_and(|details| details.is_denied) { " ⚠" } else { "" };
+    let asks = details.is_some_and(|details| !details.asking.is_empty());
+    format!("{}{mark}", if asks { "◆ asks" } else { run.status.as_str() })
 }
 
 /// What the runs cost, and whether agents were refused commands. A list has no tasks, so only the newest runs with few tasks
@@ -151,7 +160,9 @@ async fn details(me: &Me, runs: &[Run]) -> HashMap<RunId, Details> {
         let run = run.ok()?;
         let tasks = run.tasks.as_deref().unwrap_or_default();
         let cost = cost::dollars(&cost::total(tasks));
-        Some((run.id, Details { cost, is_denied: denials::count(tasks) > 0 }))
+        let asking = tasks.iter().enumerate();
+        let asking = asking.filter_map(|(number, task)| Some((name(task, number), asking::session_of(task)?)));
+        Some((run.id, Details { cost, is_denied: denials::count(tasks) > 0, asking: asking.collect() }))
     });
     details.collect().await
 }

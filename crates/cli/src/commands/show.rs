@@ -6,14 +6,14 @@ use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 use super::DONE;
 use super::runs::Which;
 use crate::complete;
-use crate::context::{Context, now};
+use crate::context::{Context, Me, now};
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::progress::{name, why_not_begun};
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::watching::{AllowDenials, Asked, named, watch};
-use crate::{changes, cost, denials, print, when};
+use crate::{asking, changes, cost, denials, print, when};
 
 /// A run with more tasks is shown without those that have completed or wait.
 const MANY_TASKS: usize = 50;
@@ -48,13 +48,13 @@ impl Show {
         if context.json {
             print::json(&named(&machines, &run), false)?;
         } else {
-            show(&run, &machines, self.all)?;
+            show(&me, &run, &machines, self.all).await?;
         }
         Ok(DONE)
     }
 }
 
-fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
+async fn show(me: &Me, run: &Run, machines: &Machines, all: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let field = |name: &str, value: &str| print::field(name, Tone::Plain, value);
     field("run", run.reference.as_str())?;
@@ -112,6 +112,11 @@ fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
             ))?;
         }
     }
+    for (number, task) in tasks.iter().enumerate() {
+        if let Some(session) = asking::session_of(task) {
+            print::line(format!("\n{} asks: {}", name(task, number), asking::advice(me, session).await))?;
+        }
+    }
     if denials::count(tasks) > 0 || tasks.iter().any(|task| !task.refusals.is_empty()) {
         print::line("")?;
     }
@@ -147,7 +152,7 @@ fn row(task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> [(Ton
     let plain = |text: String| (Tone::Plain, text);
     [
         plain(task.task_key.clone().unwrap_or_else(|| name(task, number))),
-        (task.status.into(), task.status.as_str().to_owned()),
+        (task.status.into(), if asking::session_of(task).is_some() { "asks" } else { task.status.as_str() }.to_owned()),
         plain(task.machine_id.as_ref().map(|id| machines.called(id)).unwrap_or_default()),
         plain(task.attempt.to_string()),
         plain(task.provider.as_str().to_owned()),

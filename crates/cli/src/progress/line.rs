@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_types::ids::{MachineId, TaskId};
+use ensemble_types::ids::{MachineId, SessionId, TaskId};
 use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
 
 use super::name;
+use crate::asking;
 use crate::context::now;
 
 pub(super) struct Line {
@@ -17,6 +18,9 @@ pub(super) struct Line {
     pub(super) attempt: u32,
     pub(super) waiting_for: Option<WaitingFor>,
     pub(super) waiting_reason: Option<String>,
+    /// Where a person is asked, and what to type there.
+    pub(super) asks_in: Option<SessionId>,
+    pub(super) advice: Option<String>,
     pub(super) error: Option<String>,
     pub(super) depends_on: Vec<TaskId>,
     pub(super) usage: Option<Usage>,
@@ -37,6 +41,8 @@ impl Line {
             attempt: task.attempt,
             waiting_for: None,
             waiting_reason: None,
+            asks_in: None,
+            advice: None,
             error: None,
             depends_on: task.depends_on.clone(),
             usage: None,
@@ -61,6 +67,7 @@ impl Line {
             error: task.error.clone(),
         });
         self.usage = task.usage;
+        self.asks_in = asking::session_of(task);
         if let Some(started) = task.started_at {
             match task.finished_at.filter(|_| task.status.is_terminal()) {
                 Some(finished) => self.took = finished.since(started),
@@ -90,6 +97,9 @@ impl Line {
         self.waiting_for = change.waiting_for;
         self.waiting_reason.clone_from(&change.waiting_reason);
         self.machine.clone_from(&change.machine_id);
+        if !self.asks() {
+            (self.asks_in, self.advice) = (None, None);
+        }
         self.error = change.error.as_ref().map(|error| error.message.clone());
     }
 
@@ -102,9 +112,25 @@ impl Line {
         matches!(self.status, TaskStatus::Running | TaskStatus::Dispatching)
     }
 
+    /// Whether its agent waits for an answer of a person.
+    pub(super) fn asks(&self) -> bool {
+        self.status == TaskStatus::Running && self.waiting_for == Some(WaitingFor::Input)
+    }
+
+    /// How it is called by people.
+    pub(super) fn state(&self) -> &'static str {
+        if self.asks() { "asks" } else { self.status.as_str() }
+    }
+
+    /// What a line is printed for where lines are not redrawn.
+    pub(super) fn turns(&self) -> (TaskStatus, u32, Option<String>) {
+        (self.status, self.attempt, self.advice.clone())
+    }
+
     pub(super) fn mark(&self, tick: usize) -> &'static str {
         const TURNING: [&str; 4] = ["◐", "◓", "◑", "◒"];
         match self.status {
+            _ if self.asks() => "◆",
             TaskStatus::Queued => "·",
             TaskStatus::Dispatching | TaskStatus::Running => TURNING.get(tick % TURNING.len()).unwrap_or(&"◐"),
             TaskStatus::Completed => "✓",

@@ -5,7 +5,7 @@ mod line;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use ensemble_types::ids::TaskId;
+use ensemble_types::ids::{SessionId, TaskId};
 use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
 
 use self::line::Line;
@@ -66,9 +66,9 @@ impl Progress {
         for change in changed {
             let Some(at) = self.at.get(&change.id).copied() else { continue };
             let Some(line) = self.tasks.get_mut(at) else { continue };
-            let before = (line.status, line.attempt);
+            let before = line.turns();
             line.turn(change);
-            if before != (line.status, line.attempt) {
+            if before != line.turns() {
                 turned.push(at);
             }
         }
@@ -84,9 +84,9 @@ impl Progress {
         for task in tasks {
             let Some(at) = self.at.get(&task.id).copied() else { continue };
             let Some(line) = self.tasks.get_mut(at) else { continue };
-            let before = (line.status, line.attempt);
+            let before = line.turns();
             line.renew(task);
-            if before != (line.status, line.attempt) {
+            if before != line.turns() {
                 turned.push(at);
             }
         }
@@ -102,6 +102,28 @@ impl Progress {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The tasks that wait for a person, of which it is not known yet what to type, with their sessions.
+    pub(crate) fn asking(&self) -> Vec<(TaskId, SessionId)> {
+        let unknown = self.tasks.iter().filter(|line| line.advice.is_none());
+        unknown.filter_map(|line| Some((line.id, line.asks_in?))).collect()
+    }
+
+    /// Whether one of these changes says that a person is asked. Where is known when the run is read.
+    pub(crate) fn is_asking(changed: &[ChangedTask]) -> bool {
+        changed.iter().any(|task| task.status == TaskStatus::Running && task.waiting_for == Some(WaitingFor::Input))
+    }
+
+    /// What to type to answer a task.
+    pub(crate) fn advise(&mut self, task: TaskId, advice: String) -> Result<()> {
+        let Some(line) = self.at.get(&task).and_then(|at| self.tasks.get_mut(*at)) else { return Ok(()) };
+        line.advice = Some(advice);
+        if self.drawn.is_some() {
+            return self.draw();
+        }
+        let line = self.at.get(&task).and_then(|at| self.tasks.get(*at));
+        line.map_or(Ok(()), |line| print::line(self.plain(line)))
     }
 
     /// The tasks that run now, and the attempt of each.
@@ -180,10 +202,10 @@ impl Progress {
     fn row(&self, line: &Line) -> [(Tone, String); 7] {
         let time = line.elapsed();
         let time = if time.as_secs() > 0 { when::duration(time) } else { String::new() };
-        let tone = Tone::from(line.status);
+        let tone = if line.asks() { Tone::Busy } else { Tone::from(line.status) };
         [
             (tone, format!("{} {}", line.mark(self.tick), cut(&short(&line.name, LONGEST_NAME), LONGEST_NAME))),
-            (tone, line.status.as_str().to_owned()),
+            (tone, line.state().to_owned()),
             (Tone::Plain, time),
             (Tone::Plain, line.machine.as_ref().map(|id| self.machines.called(id)).unwrap_or_default()),
             (Tone::Plain, line.usage.as_ref().map(cost::dollars).unwrap_or_default()),
@@ -252,7 +274,7 @@ impl Progress {
         let machine = machine.map_or(String::new(), |machine| format!(" on {machine}"));
         let detail = self.detail(line);
         let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
-        format!("{}: {}{machine}{attempt}{detail}", line.name, line.status.as_str())
+        format!("{}: {}{machine}{attempt}{detail}", line.name, line.state())
     }
 
     fn detail(&self, line: &Line) -> String {
@@ -263,6 +285,7 @@ impl Progress {
         match (&line.error, line.status) {
             (Some(error), _) => short(error, 200),
             (None, TaskStatus::Queued) => self.waits(line),
+            (None, TaskStatus::Running) if line.asks() => line.advice.clone().unwrap_or_default(),
             (None, TaskStatus::Running) => line.last.clone().unwrap_or_default(),
             _ => String::new(),
         }

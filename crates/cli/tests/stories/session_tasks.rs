@@ -45,6 +45,15 @@ fn a_task_that_is_a_session_asks_its_people_while_others_work() {
     let waiting = until("the task that waits", || Some(task(user, 0)).filter(|task| task["waitingFor"] == "input"));
     assert_eq!((&waiting["status"], &waiting["prompt"]), (&json!("running"), &Value::Null), "{waiting}");
     assert!(user.succeed(&["sessions", "--needs-me"]).contains("Make it"));
+    // Those who look at the run see where to answer.
+    let reference = user.json(&["session", "show", &session])["session"]["ref"].as_str().unwrap().to_owned();
+    let advice = format!("`ensemble attach {reference}` answers it");
+    assert!(user.succeed(&["show", "last"]).contains(&format!("Make it asks: {advice}")));
+    let runs = user.succeed(&["runs"]);
+    assert!(runs.contains("◆ asks") && runs.contains(&advice), "{runs}");
+    let mut watching = Running::start(user, &["show", "last", "--watch"]);
+    while !watching.line().contains(&advice) {}
+    drop(watching);
     // The run takes one task at a time, and this one only waits.
     until("the task beside it", || (task(user, 1)["status"] == "completed").then_some(()));
     assert!(!place.file("made").exists());
