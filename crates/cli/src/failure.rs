@@ -8,6 +8,8 @@ use ensemble_client::seal::SealError;
 use ensemble_client::{Error, NoConnection};
 use ensemble_types::problem::Code;
 
+use crate::print::{clean, inline};
+
 pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 
 /// Why a command failed.
@@ -58,7 +60,8 @@ pub(crate) fn detail(text: &str) -> serde_json::Value {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Client(error) => f.write_str(&client_text(error)),
+            // Much of it is what the server has said.
+            Self::Client(error) => f.write_str(&clean(&client_text(error))),
             Self::Seal(what, error) => write!(f, "{what} cannot be decrypted or encrypted: {error}."),
             Self::Message(sentence) => f.write_str(sentence),
             Self::OutputClosed => Ok(()),
@@ -94,15 +97,15 @@ fn client_text(error: &Error) -> String {
             None => "Too many requests. Try again later.".to_owned(),
         },
         Code::Unavailable | Code::UpstreamError | Code::UpstreamTimeout => {
-            format!("The server is temporarily unavailable: {} Try again later.", sentence(&problem.detail))
+            format!("The server is temporarily unavailable: {} Try again later.", sentence(&inline(&problem.detail)))
         }
-        _ => sentence(&problem.detail),
+        _ => sentence(&inline(&problem.detail)),
     };
     for field in &problem.errors {
-        text.push_str(&format!("\n  {}: {}", field.pointer, field.detail));
+        text.push_str(&format!("\n  {}: {}", inline(&field.pointer), inline(&field.detail)));
     }
     if problem.code.status() >= 500 && !problem.request_id.is_empty() {
-        text.push_str(&format!("\n  (request {})", problem.request_id));
+        text.push_str(&format!("\n  (request {})", inline(&problem.request_id)));
     }
     text
 }
@@ -114,7 +117,7 @@ fn transport_text(error: &Error) -> String {
             "The server at {origin} knows itself by another address, and accepts sign-ins only there: {}. Use that address \
              with --server, or let its operator add this one: `ensemble up --public-url {origin}`, or PUBLIC_BASE_URL={origin} \
              in its settings (PUBLIC_ORIGINS for several).",
-            accepted.join(", ")
+            inline(&accepted.join(", "))
         ),
         Error::ConnectionLost { origin, .. } => format!("The connection to {origin} broke. Try again."),
         Error::TimedOut { origin, waited } => {
@@ -135,7 +138,7 @@ fn transport_text(error: &Error) -> String {
                 "The response to {call} is not what this version of `ensemble` expects ({source}). Update `ensemble` and the server to the same version."
             )
         }
-        Error::StreamEnded { reason } => format!("The server ended the stream: {reason}."),
+        Error::StreamEnded { reason } => format!("The server ended the stream: {}.", inline(reason)),
         Error::Setup(source) => {
             format!("TLS could not be set up ({source}). Check that the system's certificates are installed.")
         }
@@ -257,6 +260,28 @@ mod tests {
             ["http://192.0.2.2:8080", "https://example.com", "http://[2001:db8::1]", "http://localhost.example"]
         {
             assert!(!is_loopback(origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_does_not_steer_the_terminal() {
+        let steers = "a\u{1b}]52;c;eA==\u{7}b\nerror: c\u{202e}d\u{9b}31m";
+        let problem = |code: &str| {
+            serde_json::from_value::<ensemble_types::problem::Problem>(serde_json::json!({
+                "type": steers, "title": steers, "status": 500, "detail": steers, "code": code, "requestId": steers,
+                "errors": [{ "pointer": steers, "detail": steers }],
+            }))
+        };
+        let errors = ["INTERNAL", "UNAVAILABLE"].map(|code| Error::Problem(Box::new(problem(code).unwrap())));
+        let origin = steers.to_owned();
+        let others = [
+            Error::StreamEnded { reason: steers.to_owned() },
+            Error::WrongOrigin { origin, accepted: vec![steers.to_owned()] },
+        ];
+        for error in errors.into_iter().chain(others) {
+            let said = Failure::from(error).to_string();
+            assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']) && said.contains('a'), "{said:?}");
+            assert!(!said.contains("\nerror"), "it begins no line of its own: {said:?}");
         }
     }
 }
