@@ -50,32 +50,37 @@ impl Home {
 
     /// Remembers a checked list, unless a newer one was remembered meanwhile.
     pub(crate) fn remember_list(&self, origin: &str, user: UserId, list: &List) -> Result<()> {
+        self.remember_newest(origin, user, list).map(drop)
+    }
+
+    /// The same. `false`: another command has read a newer one, and this one is not to be relied on.
+    fn remember_newest(&self, origin: &str, user: UserId, list: &List) -> Result<bool> {
         let _lock = self.lock("devices.lock")?;
         let mut lists = self.lists()?;
         let users = lists.entry(origin.to_owned()).or_default();
         let known = users.get(&user).and_then(|signed| List::remembered(signed).ok());
         match known {
-            Some(known) if known.version() > list.version() => {
-                return Err(Failure::message(
-                    "Another command of yours has read a newer device list. Run the command again.",
-                ));
-            }
+            Some(known) if known.version() > list.version() => return Ok(false),
             Some(known) if known.version() == list.version() && known.digest() != list.digest() => {
                 return Err(Error::OldDeviceList.into());
             }
-            Some(known) if known.version() == list.version() => return Ok(()),
+            Some(known) if known.version() == list.version() => return Ok(true),
             _ => {}
         }
         users.insert(user, list.signed().clone());
-        self.write_json(FILE, &lists)
+        self.write_json(FILE, &lists).map(|()| true)
     }
 }
+
+/// How often a list is read again because another command has read a newer one meanwhile.
+const TRIES: usize = 5;
+const OVERTAKEN: &str = "Other commands of yours change the device list all the time. Try again.";
 
 /// Reads and checks what this device needs. The first device of an account begins its list.
 pub(crate) async fn own(context: &Context, client: &Client, key: &AccountKey, user: UserId) -> Result<Own> {
     let origin = client.origin();
     let boxed = box_of(key)?;
-    let mut is_first_try = true;
+    let (mut is_first_try, mut tries) = (true, 0..TRIES);
     loop {
         let known = context.home.known_list(origin, user)?;
         let sealed = match client.content_ring().await {
@@ -104,8 +109,10 @@ pub(crate) async fn own(context: &Context, client: &Client, key: &AccountKey, us
         }
         let contents = ContentRing::open(&sealed.sealed, &boxed, &key.public_key(), &list)
             .map_err(|error| Failure::Seal("Your content keys".to_owned(), error))?;
-        context.home.remember_list(origin, user, &list)?;
-        return Ok(Own { list, contents });
+        if context.home.remember_newest(origin, user, &list)? {
+            return Ok(Own { list, contents });
+        }
+        tries.next().ok_or_else(|| Failure::message(OVERTAKEN))?;
     }
 }
 
@@ -132,15 +139,18 @@ async fn newest(
 /// The newest list of another user, checked from the one that is remembered or from the account key that was first seen.
 /// `None`: the user has none yet.
 pub(crate) async fn of_user(context: &Context, client: &Client, user: UserId, account: &str) -> Result<Option<List>> {
-    let known = context.home.known_list(client.origin(), user)?;
-    if known.as_ref().is_some_and(|list| list.body().account != account) {
-        return Err(Error::OldDeviceList.into());
+    for _ in 0..TRIES {
+        let known = context.home.known_list(client.origin(), user)?;
+        if known.as_ref().is_some_and(|list| list.body().account != account) {
+            return Err(Error::OldDeviceList.into());
+        }
+        let list = client.newest_list(user, known.as_ref().map_or(Known::Account(account), Known::List)).await?;
+        match list {
+            Some(list) if !context.home.remember_newest(client.origin(), user, &list)? => {}
+            list => return Ok(list),
+        }
     }
-    let list = client.newest_list(user, known.as_ref().map_or(Known::Account(account), Known::List)).await?;
-    if let Some(list) = &list {
-        context.home.remember_list(client.origin(), user, list)?;
-    }
-    Ok(list)
+    Err(Failure::message(OVERTAKEN))
 }
 
 /// The first list: this device alone, as a primary one.

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ensemble_client::AccountKey;
 use ensemble_types::ids::MachineId;
@@ -23,6 +24,9 @@ pub(crate) struct Home(PathBuf);
 pub(crate) struct Lock {
     _file: fs::File,
 }
+
+/// A change of keys sends a request to each person with a share, and each has a deadline.
+const KEYS_WITHIN: Duration = Duration::from_secs(120);
 
 impl Home {
     /// `chosen`, or the default directory of the system.
@@ -94,9 +98,24 @@ impl Home {
     /// Waits until no other command is about to create the account key. A command that creates it holds this lock until
     /// the key is stored, so that there is one key.
     pub(crate) async fn lock_account(&self) -> Result<Lock> {
+        self.lock_on_a_thread("account.lock").await
+    }
+
+    /// Waits until no other command, and nothing else in this one, gives a session new keys. The holder of the lock sends requests.
+    pub(crate) async fn lock_keys(&self) -> Result<Lock> {
+        let locked = tokio::time::timeout(KEYS_WITHIN, self.lock_on_a_thread("rekey.lock")).await;
+        locked.unwrap_or_else(|_| {
+            Err(Failure::message(
+                "Another program of yours has been changing the keys of sessions for two minutes. End it, or try again later.",
+            ))
+        })
+    }
+
+    /// A thread of its own waits: the holder of the lock may be a future of the task that asks for it.
+    async fn lock_on_a_thread(&self, name: &'static str) -> Result<Lock> {
         let home = self.clone();
-        let locked = tokio::task::spawn_blocking(move || home.lock("account.lock")).await;
-        locked.map_err(|error| Failure::message(format!("The account could not be locked: {error}.")))?
+        let locked = tokio::task::spawn_blocking(move || home.lock(name)).await;
+        locked.map_err(|error| Failure::message(format!("{name} could not be locked: {error}.")))?
     }
 
     /// Fails if the directory is not writable. Checked before a key is created that must not be lost.
@@ -122,7 +141,8 @@ impl Home {
         linked
     }
 
-    /// Waits for the lock with this name. A directory that is missing is created.
+    /// Holds the thread until the lock with this name is free, so it is for what sends no request. A directory that is missing is
+    /// created.
     pub(crate) fn lock(&self, name: &str) -> Result<Lock> {
         let path = self.0.join(name);
         let locked = make_directory(&self.0).and_then(|()| {

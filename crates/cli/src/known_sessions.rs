@@ -125,10 +125,17 @@ impl Home {
         })
     }
 
-    pub(crate) fn end_removal(&self, origin: &str, session: SessionId) -> Result<()> {
+    /// These users do not have the session's key any more. Others may have lost access meanwhile.
+    pub(crate) fn end_removal(&self, origin: &str, session: SessionId, users: &BTreeSet<UserId>) -> Result<()> {
+        if users.is_empty() {
+            return Ok(());
+        }
         self.change_settings(|settings| {
             if let Some(sessions) = settings.removed_shares.get_mut(origin) {
-                sessions.remove(&session);
+                if let Some(removed) = sessions.get_mut(&session) {
+                    removed.retain(|user| !users.contains(user));
+                }
+                sessions.retain(|_, removed| !removed.is_empty());
             }
         })
     }

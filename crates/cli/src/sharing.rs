@@ -323,7 +323,7 @@ impl Me {
     }
 
     async fn finish_rekey(&self, context: &Context, id: SessionId) -> Result<()> {
-        let _lock = context.home.lock("rekey.lock")?;
+        let _lock = context.home.lock_keys().await?;
         // As it is now: another command may have finished it meanwhile, or begun another one.
         let Some(unfinished) = context.home.unfinished(self.client.origin(), id)? else { return Ok(()) };
         if let Some(session) = self.still_there(context, id).await? {
@@ -337,10 +337,16 @@ impl Me {
     }
 
     async fn finish_share_removal(&self, context: &Context, id: SessionId) -> Result<()> {
-        if let Some(session) = self.still_there(context, id).await? {
-            self.rekey(context, session, &Members::default()).await?;
+        let lock = context.home.lock_keys().await?;
+        // As it is now: another command may have finished it meanwhile.
+        let removed = context.home.removed_shares(self.client.origin(), id)?;
+        if removed.is_empty() {
+            return Ok(());
         }
-        context.home.end_removal(self.client.origin(), id)
+        match self.still_there(context, id).await? {
+            Some(session) => self.rekey_locked(context, session, &Members::default(), &lock).await.map(drop),
+            None => context.home.end_removal(self.client.origin(), id, &removed),
+        }
     }
 
     async fn still_there(&self, context: &Context, id: SessionId) -> Result<Option<Session>> {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::{Context, Me};
 use crate::devices;
 use crate::failure::{Failure, Result};
+use crate::home::Lock;
 use crate::known_sessions::KnownSession;
 use crate::print;
 use crate::sharing::{Members, Use};
@@ -126,7 +127,27 @@ impl Me {
 
     /// The keys for reading, if who made or gave them may, and they are not older than keys that were used before.
     pub(crate) async fn reading_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
-        let (origin, signed) = (self.client.origin(), self.signed_ring(session)?);
+        let origin = self.client.origin();
+        let known = context.home.known_session(origin, session.id)?;
+        let mut ring = self.checked_ring(context, session).await?;
+        if ring.epoch() < known.epoch {
+            // Another program of this person may have made the newer key after the session was read. What the server says now counts.
+            ring = self.checked_ring(context, &self.session(context, session.id).await?).await?;
+        }
+        if ring.epoch() < known.epoch {
+            return Err(Failure::message(format!(
+                "The server gave you an older key of session {} than it gave before, so it was not used. If this stays so, do not \
+                 trust this server.",
+                session.reference
+            )));
+        }
+        context.home.remember_session(origin, session, ring.epoch())?;
+        Ok(ring)
+    }
+
+    /// The keys for reading, if who made or gave them may.
+    async fn checked_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
+        let signed = self.signed_ring(session)?;
         if session.access_level == AccessLevel::Owner {
             let account = &self.own.list.body().account;
             // A device that was removed since made the rings of its time.
@@ -141,16 +162,13 @@ impl Me {
         } else {
             self.check_grant(context, session, Use::Read).await?;
         }
-        let known = context.home.known_session(origin, session.id)?;
-        if signed.ring.epoch() < known.epoch {
-            return Err(Failure::message(format!(
-                "The server gave you an older key of session {} than it gave before, so it was not used. If this stays so, do not \
-                 trust this server.",
-                session.reference
-            )));
-        }
-        context.home.remember_session(origin, session, signed.ring.epoch())?;
         Ok(signed.ring)
+    }
+
+    /// Whether devices that were removed, or a machine that was, have the session's key.
+    fn has_old_key(&self, context: &Context, session: &Session) -> Result<bool> {
+        let known = context.home.known_session(self.client.origin(), session.id)?;
+        Ok(session.rekey_needed || self.is_stale(session) || self.may_its_host_read(session, &known))
     }
 
     /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
@@ -158,9 +176,7 @@ impl Me {
     pub(crate) async fn writable(&self, context: &Context, id: SessionId) -> Result<(Session, KeyRing)> {
         let session = self.session(context, id).await?;
         if session.access_level == AccessLevel::Owner {
-            let known = context.home.known_session(self.client.origin(), id)?;
-            let is_old = session.rekey_needed || self.is_stale(&session) || self.may_its_host_read(&session, &known);
-            if is_old || self.has_old_shares(context, &session).await? {
+            if self.has_old_key(context, &session)? || self.has_old_shares(context, &session).await? {
                 return self.rekey(context, session, &Members::default()).await;
             }
         } else {
@@ -185,12 +201,32 @@ impl Me {
         session: Session,
         members: &Members,
     ) -> Result<(Session, KeyRing)> {
-        const TRIES: usize = 3;
         // Two commands at once would take each other's people for unfinished ones.
-        let _lock = context.home.lock("rekey.lock")?;
-        let (origin, mut session) = (self.client.origin(), session);
+        let lock = context.home.lock_keys().await?;
+        self.rekey_locked(context, session, members, &lock).await
+    }
+
+    /// The same for a caller that has the lock.
+    pub(crate) async fn rekey_locked(
+        &self,
+        context: &Context,
+        session: Session,
+        members: &Members,
+        _lock: &Lock,
+    ) -> Result<(Session, KeyRing)> {
+        const TRIES: usize = 3;
+        let origin = self.client.origin();
+        // As it is now: another program may have given it a new key before this one had the lock.
+        let mut replaced = session.key_epoch;
+        let mut session = self.session(context, session.id).await?;
         for _ in 0..TRIES {
+            let removed = context.home.removed_shares(origin, session.id)?;
             let ring = self.reading_ring(context, &session).await?;
+            // The program that was faster may not have known who is gone.
+            let is_nobody_gone = members.is_empty() && removed.is_empty();
+            if session.key_epoch > replaced && is_nobody_gone && !self.has_old_key(context, &session)? {
+                return Ok((session, ring));
+            }
             if i64::from(ring.epoch()) != session.key_epoch {
                 return Err(Failure::message(format!(
                     "The server gave you another key of session {} than the one of epoch {}. Nothing was changed.",
@@ -208,19 +244,11 @@ impl Me {
                 ..UpdateSession::default()
             };
             match self.client.update_session(session.id, &update).await {
-                // Another program of the owner was faster. It may not have known of the removal.
+                // Another program of the owner was faster.
                 Err(error) if error.is(Code::VersionMismatch) => {
                     context.home.end_rekey(origin, session.id)?;
+                    replaced = session.key_epoch;
                     session = self.session(context, session.id).await?;
-                    let newer = self.reading_ring(context, &session).await?;
-                    let known = context.home.known_session(origin, session.id)?;
-                    let is_old = self.is_stale(&session) || self.may_its_host_read(&session, &known);
-                    let is_newer = newer.epoch() >= ring.epoch() && !is_old && !session.rekey_needed;
-                    let is_nobody_gone =
-                        members.is_empty() && context.home.removed_shares(origin, session.id)?.is_empty();
-                    if is_newer && is_nobody_gone {
-                        return Ok((session, newer));
-                    }
                 }
                 changed => {
                     changed?;
@@ -229,6 +257,7 @@ impl Me {
                         let is_hostless = update.host_key.is_none();
                         context.home.note_host(origin, session.id, ring.epoch(), is_hostless)?;
                     }
+                    context.home.end_removal(origin, session.id, &removed)?;
                     match self.pass_on(context, &session, &ring, &recipients).await {
                         Ok(()) => context.home.end_rekey(origin, session.id)?,
                         Err(failure) => print::note(format!(

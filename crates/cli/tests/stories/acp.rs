@@ -37,7 +37,7 @@ fn validator(definition: &str) -> Validator {
 }
 
 /// An editor with `ensemble acp`.
-struct Editor {
+pub(crate) struct Editor {
     child: Child,
     commands: Option<ChildStdin>,
     events: Receiver<Value>,
@@ -49,7 +49,7 @@ struct Editor {
 }
 
 impl Editor {
-    fn start(user: &User, arguments: &[&str], stubborn: bool) -> Self {
+    pub(crate) fn start(user: &User, arguments: &[&str], stubborn: bool) -> Self {
         let agent = user.command(&[&["acp"], arguments].concat());
         let mut command = Command::new("node");
         command.arg(library().join("editor.mjs")).arg(agent.get_program()).args(agent.get_args());
@@ -118,7 +118,7 @@ impl Editor {
     }
 
     #[track_caller]
-    fn answer(&mut self, tag: u64) -> Result<Value, Value> {
+    pub(crate) fn answer(&mut self, tag: u64) -> Result<Value, Value> {
         self.until("an answer", |event| {
             let is_it = event["tag"] == tag;
             is_it.then(|| event.get("error").map_or_else(|| Ok(event["result"].clone()), |error| Err(error.clone())))
@@ -126,7 +126,7 @@ impl Editor {
     }
 
     #[track_caller]
-    fn done(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn done(&mut self, method: &str, params: &Value) -> Value {
         let tag = self.ask(method, params);
         self.answer(tag).unwrap()
     }
@@ -144,7 +144,7 @@ impl Editor {
         opened["sessionId"].as_str().unwrap().to_owned()
     }
 
-    fn prompt(&mut self, session: &str, text: &str) -> u64 {
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> u64 {
         self.ask("session/prompt", &json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}))
     }
 

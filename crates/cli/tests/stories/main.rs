@@ -87,6 +87,8 @@ mod talking_here;
 #[cfg(feature = "up")]
 mod terminal;
 #[cfg(feature = "up")]
+mod together;
+#[cfg(feature = "up")]
 mod terminals;
 #[cfg(feature = "up")]
 mod typescript;

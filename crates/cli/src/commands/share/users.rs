@@ -199,7 +199,6 @@ impl Remove {
             access::grant(context, me, &session, user, May::Nothing, false).await?;
             let session = me.session(context, id).await?;
             me.rekey(context, session, &Members::without(user)).await?;
-            context.home.end_removal(me.client.origin(), id)?;
         } else {
             me.client.delete_share(id, user).await?;
         }
