@@ -15,10 +15,10 @@ help: ## this list
 setup: ## installs what the tests need (Debian and Ubuntu as root; elsewhere it names what is missing)
 	@.ci/setup
 
-run: web ## builds and starts everything on http://127.0.0.1:8080, data under ./data
+run: web ## builds and starts everything on http://127.0.0.1:8080
 	@command -v cc >/dev/null || .ci/setup
 	$(CARGO) build --profile quick --locked -p ensemble-cli
-	./target/quick/ensemble up --data ./data
+	./target/quick/ensemble up
 
 test: setup web ## everything, on SQLite and on a private PostgreSQL; FILTER="session-store api" runs only those programs
 	$(LINTED) $(CARGO) build --locked --workspace --all-targets

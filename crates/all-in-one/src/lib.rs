@@ -23,7 +23,9 @@ use ensemble_session_store::SessionStore;
 use ensemble_voice_gateway::VoiceGateway;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use secrets::data_id;
 use settings::Settings;
+pub use settings::dialled;
 
 /// What to start, and where.
 pub struct Config {

@@ -10,6 +10,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rand::RngCore;
 
+/// What tells one data directory from another one.
+const ID: &str = "id";
+
 pub(crate) struct Secrets {
     pub(crate) key_encryption_key: PathBuf,
     pub(crate) internal_token: String,
@@ -23,9 +26,22 @@ pub(crate) fn prepare(data: &Path) -> io::Result<Secrets> {
     once(&key_encryption_key)?;
     let token = data.join("internal-token");
     once(&token)?;
+    once(&data.join(ID))?;
     // identity checks the other file when it reads it.
     private(&token)?;
     Ok(Secrets { key_encryption_key, internal_token: fs::read_to_string(token)?.trim().to_owned() })
+}
+
+/// The id of a data directory: base64 of 32 random bytes. `None`: it was never used, or by an earlier version only.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub fn data_id(data: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(data.join(ID)) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Fails if other users can read or change the file, because it is then no longer secret.

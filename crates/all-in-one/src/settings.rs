@@ -128,7 +128,7 @@ impl Inner {
 }
 
 /// The address to dial when a server listens on all interfaces.
-fn dialled(at: SocketAddr) -> SocketAddr {
+pub fn dialled(at: SocketAddr) -> SocketAddr {
     if at.ip().is_unspecified() { ([127, 0, 0, 1], at.port()).into() } else { at }
 }
 

@@ -14,7 +14,7 @@ use crate::commands::devices::finish_removal;
 use crate::devices;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
-use crate::home::Home;
+use crate::home::{Home, Owner};
 use crate::print;
 use crate::settings::{KnownAccount, LinkedMachine, Occasion, StoredToken};
 use crate::sharing::People;
@@ -56,6 +56,13 @@ pub(crate) struct Me {
     pub(crate) own: devices::Own,
     /// The devices of others.
     pub(crate) people: People,
+}
+
+impl Me {
+    /// Whose machines this computer can be.
+    pub(crate) fn owner(&self) -> Owner<'_> {
+        Owner { user: self.id, account: &self.own.list.body().account }
+    }
 }
 
 impl Context {
@@ -110,7 +117,7 @@ impl Context {
 
     /// Forgets that this machine was linked, with its key.
     pub(crate) fn forget_link(&self, linked: &Linked) -> Result<()> {
-        let path = self.home.machine_key_path(&linked.origin, &linked.machine.machine);
+        let path = self.home.linked_key_path(&linked.origin, &linked.machine.machine);
         if path.exists() {
             std::fs::remove_file(&path)
                 .map_err(|error| Failure::message(format!("Cannot remove {}: {error}.", path.display())))?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ensemble_client::AccountKey;
-use ensemble_types::ids::MachineId;
+use ensemble_types::ids::{MachineId, UserId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,6 +19,13 @@ use crate::failure::{Failure, Result};
 /// The directory. Nothing is read from it yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Home(PathBuf);
+
+/// Whose machine it is: a user, and the key that the account began with. A server could give another account the same user id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner<'a> {
+    pub(crate) user: UserId,
+    pub(crate) account: &'a str,
+}
 
 /// A lock between commands that run at the same time. It ends when it is dropped, or with the process.
 pub(crate) struct Lock {
@@ -44,30 +51,52 @@ impl Home {
         self.0.join("account.key")
     }
 
-    /// The directory with the tokens of this machine's runners for one server.
-    pub(crate) fn machine_tokens(&self, origin: &str) -> PathBuf {
+    /// Where `ensemble up` keeps the server's data unless it is told a directory: `$XDG_DATA_HOME/ensemble`, or `data` in this
+    /// directory when it was chosen, on macOS, and where earlier versions have left it.
+    #[cfg(feature = "up")]
+    pub(crate) fn data(&self) -> PathBuf {
+        let own = self.0.join("data");
+        let usual = usual_data().filter(|data| usual().as_ref() == Some(&self.0) && (data.exists() || !own.exists()));
+        usual.unwrap_or(own)
+    }
+
+    /// The file with the key of this machine's runner. A machine stays the same for an account at every address of its server.
+    pub(crate) fn machine_key_path(&self, owner: Owner<'_>, machine: &MachineId) -> PathBuf {
+        self.machine_file(owner, machine, "key")
+    }
+
+    /// The file with the token of this machine's runner.
+    pub(crate) fn machine_token_path(&self, owner: Owner<'_>, machine: &MachineId) -> PathBuf {
+        self.machine_file(owner, machine, "token")
+    }
+
+    fn machine_file(&self, owner: Owner<'_>, machine: &MachineId, kind: &str) -> PathBuf {
+        let account: String = owner.account.chars().filter(char::is_ascii_alphanumeric).take(16).collect();
+        self.0.join("machines").join(format!("{}-{account}", owner.user)).join(format!("{machine}.{kind}"))
+    }
+
+    /// The file with the key of a machine that was linked at this server.
+    pub(crate) fn linked_key_path(&self, origin: &str, machine: &MachineId) -> PathBuf {
+        self.file_at(origin, machine, "key")
+    }
+
+    /// Moves the files of a machine from where earlier versions have kept them.
+    pub(crate) fn adopt_machine(&self, origin: &str, owner: Owner<'_>, machine: &MachineId) -> Result<()> {
+        for kind in ["key", "token"] {
+            let (old, new) = (self.file_at(origin, machine, kind), self.machine_file(owner, machine, kind));
+            if old.exists() && !new.exists() {
+                make_directory(new.parent().unwrap_or(&self.0))
+                    .and_then(|()| fs::rename(&old, &new))
+                    .map_err(|error| unwritable(&new, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file_at(&self, origin: &str, machine: &MachineId, kind: &str) -> PathBuf {
         let server: String =
             origin.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
-        self.0.join("machines").join(server)
-    }
-
-    /// The file with the token of this machine's runner for one server.
-    pub(crate) fn machine_token_path(&self, origin: &str, machine: &MachineId) -> PathBuf {
-        self.machine_tokens(origin).join(format!("{machine}.token"))
-    }
-
-    /// The file with the key of this machine's runner for one server.
-    pub(crate) fn machine_key_path(&self, origin: &str, machine: &MachineId) -> PathBuf {
-        self.machine_tokens(origin).join(format!("{machine}.key"))
-    }
-
-    /// Copies a machine's key to another address of the same server, unless there is one.
-    pub(crate) fn copy_machine_key(&self, machine: &MachineId, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (self.machine_key_path(from, machine), self.machine_key_path(to, machine));
-        match self.machine_key(&from)?.filter(|_| !to.exists()) {
-            Some(key) => self.write_secret(&to, key.to_text().as_bytes()),
-            None => Ok(()),
-        }
+        self.0.join("machines").join(server).join(format!("{machine}.{kind}"))
     }
 
     pub(crate) fn key(&self) -> Result<Option<AccountKey>> {
@@ -215,6 +244,17 @@ fn usual() -> Option<PathBuf> {
     }
     let configured = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     configured.or_else(|| home().map(|home| home.join(".config"))).map(|config| config.join("ensemble"))
+}
+
+/// `$XDG_DATA_HOME/ensemble` or `~/.local/share/ensemble`. macOS has one place for data and configuration.
+#[cfg(feature = "up")]
+fn usual_data() -> Option<PathBuf> {
+    if cfg!(target_os = "macos") {
+        return None;
+    }
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+    data.map(|data| data.join("ensemble"))
 }
 
 /// Fails if other users can read the key, because it is then no longer secret.

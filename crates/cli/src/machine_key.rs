@@ -18,7 +18,7 @@ use crate::print;
 /// list is full; such a machine works with a token. A machine that is new at the server gets a new key.
 pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_new: bool) -> Result<Option<PathBuf>> {
     const TRIES: usize = 4;
-    let path = context.home.machine_key_path(me.client.origin(), machine);
+    let path = context.home.machine_key_path(me.owner(), machine);
     let mut key = context.home.machine_key(&path)?.filter(|_| !is_new);
     if key.as_ref().is_some_and(|key| is_of(&me.own.list, key, machine)) {
         return Ok(Some(path));

@@ -102,6 +102,11 @@ impl Machines {
         self.this.as_ref().filter(|this| self.get(this).is_some())
     }
 
+    /// This machine, if it was registered at this server and the server does not know it any more.
+    pub(crate) fn forgotten(&self) -> Option<&MachineId> {
+        self.this.as_ref().filter(|this| self.get(this).is_none())
+    }
+
     /// Where the configuration of a machine's runner is, for people.
     pub(crate) fn runner_file(&self, id: Option<&MachineId>) -> String {
         let is_this = id.is_some() && id == self.this();

@@ -16,6 +16,8 @@ mod complete;
 mod confirm;
 mod context;
 mod cost;
+#[cfg(feature = "up")]
+mod data;
 mod denials;
 mod devices;
 mod failure;

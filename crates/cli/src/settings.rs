@@ -1,8 +1,6 @@
 //! What the command line remembers about servers: which one to use, and for each the account, the token and this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 
 use ensemble_client::{AccountKey, Client, Token};
@@ -11,8 +9,8 @@ use ensemble_types::time::Timestamp;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, Result};
-use crate::home::Home;
+use crate::failure::Result;
+use crate::home::{Home, Owner};
 use crate::known_sessions::Unfinished;
 
 const SETTINGS: &str = "settings.json";
@@ -32,6 +30,10 @@ pub(crate) struct Settings {
     pub(crate) accounts: BTreeMap<String, KnownAccount>,
     /// This machine's id, by server origin.
     pub(crate) machines: BTreeMap<String, MachineId>,
+    /// This machine's id, by user. It stays when another account is used at the server.
+    pub(crate) account_machines: BTreeMap<UserId, MachineId>,
+    /// The data that `ensemble up` used last, by server origin and public key.
+    pub(crate) data: BTreeMap<String, BTreeMap<String, KnownData>>,
     /// This machine where it was linked by `ensemble runner link`, by server origin.
     pub(crate) linked_machines: BTreeMap<String, LinkedMachine>,
     /// The directories that the runner allows which was started last on this machine, by server origin.
@@ -44,6 +46,13 @@ pub(crate) struct Settings {
     pub(crate) removed_shares: BTreeMap<String, BTreeMap<SessionId, BTreeSet<UserId>>>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A data directory of `ensemble up`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownData {
+    pub(crate) id: String,
+    pub(crate) path: PathBuf,
 }
 
 /// A machine that works for an account whose key is not on this computer.
@@ -128,24 +137,32 @@ impl Home {
             token: token.token.expose_secret().to_owned(),
             expires_at: token.expires_at,
         };
-        let mut is_another = false;
+        let mut left = None;
         self.change(|settings, tokens| {
             let before = settings.accounts.get(origin);
             if why == Occasion::Renewal && before.is_none_or(|account| !account.signed_in) {
                 // The user has logged out in the meantime.
                 return;
             }
-            is_another = before.is_some_and(|before| before.user_id != account.user_id);
-            if is_another {
-                settings.machines.remove(origin);
+            if let Some(before) = before.filter(|before| before.user_id != account.user_id).cloned() {
+                if let Some(machine) = settings.machines.remove(origin) {
+                    settings.account_machines.entry(before.user_id).or_insert_with(|| machine.clone());
+                    left = Some((before, machine));
+                }
+                if let Some(machine) = settings.account_machines.get(&account.user_id) {
+                    settings.machines.insert(origin.to_owned(), machine.clone());
+                }
             }
             settings.accounts.insert(origin.to_owned(), account);
             tokens.insert(origin.to_owned(), stored);
         })?;
-        if is_another {
-            self.forget_machine_tokens(origin)?;
+        match left {
+            Some((before, machine)) => {
+                let owner = Owner { user: before.user_id, account: &before.public_key };
+                self.adopt_machine(origin, owner, &machine)
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Marks all accounts as signed out, and returns the tokens to revoke.
@@ -156,17 +173,6 @@ impl Home {
             removed = std::mem::take(tokens);
         })?;
         Ok(removed)
-    }
-
-    /// The tokens of the machines of another account would make this machine work for that account.
-    fn forget_machine_tokens(&self, origin: &str) -> Result<()> {
-        let directory = self.machine_tokens(origin);
-        match fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Failure::message(format!("Cannot remove {}: {error}.", directory.display())))
-            }
-            _ => Ok(()),
-        }
     }
 
     fn change(&self, change: impl FnOnce(&mut Settings, &mut Tokens)) -> Result<()> {

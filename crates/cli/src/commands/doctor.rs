@@ -108,7 +108,7 @@ impl Doctor {
 async fn linked_machine(context: &Context, linked: &Linked, findings: &mut Findings) {
     let LinkedMachine { server, owner, machine } = &linked.machine;
     findings.ok("machine", format!("linked as {machine}, for the account {owner}"));
-    let key = context.home.machine_key(&context.home.machine_key_path(&linked.origin, machine));
+    let key = context.home.machine_key(&context.home.linked_key_path(&linked.origin, machine));
     let key = match key {
         Ok(Some(key)) => key,
         Ok(None) => return findings.wrong("key", "the machine's key is gone", "link it again: `ensemble runner link`"),
@@ -211,6 +211,13 @@ async fn machine(context: &Context, me: &Me, findings: &mut Findings) -> Option<
         }
     };
     let Some(this) = machines.this() else {
+        if let Some(known) = machines.forgotten() {
+            let found = format!("this machine was registered as {known}, and the server does not know it any more");
+            let advice = "if the server has other data than before, start it with that: `ensemble up --data DIR`. If the machine was deleted, \
+                          `ensemble runner` registers this computer as a new one, and its live sessions of before have no host";
+            findings.wrong("machine", found, advice);
+            return None;
+        }
         let advice = "run `ensemble runner` (or `ensemble up`): it registers this machine and runs tasks";
         findings.wrong("machine", "this machine is not registered at this server", advice);
         return None;

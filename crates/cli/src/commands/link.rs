@@ -58,10 +58,22 @@ impl Link {
 
     /// `origin` is the address at which the new device reaches the server.
     pub(crate) async fn show_at(self, context: &Context, me: &Me, origin: &str) -> Result {
+        self.shown_by(context, me, origin, show).await
+    }
+
+    /// The same for a device that gets the code from `show`. What that returns is kept until the linking has ended.
+    pub(crate) async fn shown_by<T>(
+        self,
+        context: &Context,
+        me: &Me,
+        origin: &str,
+        show: impl FnOnce(&LinkCode) -> Result<T>,
+    ) -> Result {
         check_primary(me)?;
         let mut interrupt = interrupts()?;
         let created = me.client.create_device_link().await?;
         let code = LinkCode::new(origin, &created.id);
+        let _kept = show(&code)?;
         let ended = tokio::select! {
             ended = self.add_one(context, me, &code) => ended,
             _ = interrupt.recv() => Err(Failure::message(
@@ -76,7 +88,6 @@ impl Link {
     }
 
     async fn add_one(&self, context: &Context, me: &Me, code: &LinkCode) -> Result {
-        show(code)?;
         let Some(request) = asked(me, &code.id).await? else {
             return Err(Failure::message("Nobody used the code within ten minutes. Run `ensemble link` again."));
         };

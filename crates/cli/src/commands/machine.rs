@@ -1,6 +1,5 @@
 //! `ensemble machine`: registers, lists, shows and deletes machines.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -18,6 +17,7 @@ use crate::failure::{Failure, Result};
 use crate::machine_key;
 use crate::machines::{Card, Known, Machines, open, runner};
 use crate::print;
+use crate::settings::Settings;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::vault::{seal_json, seal_ring};
@@ -104,16 +104,9 @@ impl Register {
     /// Registers this machine unless it is registered, and makes sure that its runner can sign in.
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<Registered> {
         let origin = me.client.origin().to_owned();
-        let mut known = context.home.settings()?.machines;
-        let id = match self.id.or(known.remove(&origin)) {
+        let id = match self.id {
             Some(id) => id,
-            None => match registered_elsewhere(me, known).await? {
-                Some((other, id)) => {
-                    context.home.copy_machine_key(&id, &other, &origin)?;
-                    id
-                }
-                None => usual_id(&host()),
-            },
+            None => known_here(context, me)?.unwrap_or_else(|| usual_id(&host())),
         };
         let card = Card {
             host: host(),
@@ -127,6 +120,7 @@ impl Register {
             None => Secret::Token(with_token(context, me, &id).await?),
         };
         context.home.change_settings(|settings| {
+            settings.account_machines.insert(me.id, id.clone());
             settings.machines.insert(origin, id);
         })?;
         Ok(Registered { machine, credential })
@@ -164,7 +158,7 @@ fn request(me: &Me, id: &MachineId, card: &Card) -> Result<RegisterMachine> {
 
 /// The file with a token for this machine's runner that is valid now.
 async fn with_token(context: &Context, me: &Me, id: &MachineId) -> Result<PathBuf> {
-    let path = context.home.machine_token_path(me.client.origin(), id);
+    let path = context.home.machine_token_path(me.owner(), id);
     if !works(me, &path, id).await {
         let request = CreateMachineToken { machine_id: id.clone(), expires_in_seconds: None };
         let created = me.client.create_machine_token(&request).await?;
@@ -173,16 +167,21 @@ async fn with_token(context: &Context, me: &Me, id: &MachineId) -> Result<PathBu
     Ok(path)
 }
 
-/// This machine's id, when it is registered at the same server by another address: `ensemble up` may listen elsewhere today.
-async fn registered_elsewhere(me: &Me, machines: BTreeMap<String, MachineId>) -> Result<Option<(String, MachineId)>> {
-    for (origin, id) in machines {
-        match me.client.machine(&id).await {
-            Ok(_) => return Ok(Some((origin, id))),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error.into()),
+/// This machine's id for this account, at whichever address of its server it was used before.
+fn known_here(context: &Context, me: &Me) -> Result<Option<MachineId>> {
+    let Settings { machines, mut account_machines, accounts, .. } = context.home.settings()?;
+    // Earlier versions knew it by address only.
+    let is_own = |origin: &str| accounts.get(origin).is_some_and(|account| account.user_id == me.id);
+    let known = account_machines
+        .remove(&me.id)
+        .or_else(|| machines.get(me.client.origin()).cloned())
+        .or_else(|| machines.iter().find(|(origin, _)| is_own(origin)).map(|(_, id)| id.clone()));
+    if let Some(known) = &known {
+        for (origin, _) in machines.iter().filter(|(_, id)| *id == known) {
+            context.home.adopt_machine(origin, me.owner(), known)?;
         }
     }
-    Ok(None)
+    Ok(known)
 }
 
 /// Whether the stored token of this machine is still valid. It may have expired or been revoked.
@@ -271,18 +270,15 @@ fn opened(known: &Known) -> serde_json::Value {
 }
 
 fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
-    let origin = me.client.origin();
-    for path in [context.home.machine_token_path(origin, id), context.home.machine_key_path(origin, id)] {
+    for path in [context.home.machine_token_path(me.owner(), id), context.home.machine_key_path(me.owner(), id)] {
         if path.exists() {
             std::fs::remove_file(&path)
                 .map_err(|error| Failure::message(format!("Cannot remove {}: {error}.", path.display())))?;
         }
     }
     context.home.change_settings(|settings| {
-        let origin = me.client.origin();
-        if settings.machines.get(origin) == Some(id) {
-            settings.machines.remove(origin);
-        }
+        settings.machines.retain(|_, known| known != id);
+        settings.account_machines.retain(|_, known| known != id);
     })
 }
 

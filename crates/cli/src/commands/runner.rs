@@ -79,7 +79,7 @@ impl Runner {
         let (me, config) = if is_given.iter().any(|name| environment.contains_key(*name)) {
             (None, self.options.config(context, environment)?)
         } else if let Some(linked) = linked {
-            let path = context.home.machine_key_path(&linked.origin, &linked.machine.machine);
+            let path = context.home.linked_key_path(&linked.origin, &linked.machine.machine);
             let secret = Secret::Key(path);
             let mut config = self.options.of(context, &linked.machine.server, &linked.machine.machine, &secret)?;
             if let Some(list) = context.home.known_list(&linked.origin, linked.machine.owner)? {
@@ -182,12 +182,6 @@ async fn host(context: &Context) -> Result {
 }
 
 impl Options {
-    /// Fails if the options or the configuration have errors.
-    #[cfg(feature = "up")]
-    pub(crate) fn check(&self, context: &Context) -> Result<()> {
-        self.for_check(context).map(drop)
-    }
-
     #[cfg(feature = "up")]
     pub(crate) fn is_without_roots(&self) -> bool {
         self.roots.is_empty()

@@ -29,9 +29,12 @@ pub(crate) struct Up {
     /// Where to serve HTTPS
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = address, requires = "tls_cert")]
     tls_listen: SocketAddr,
-    /// The directory of databases and keys [default: `data` beside the account key]
+    /// The directory of databases and keys [default: $XDG_DATA_HOME/ensemble, or `data` in ENSEMBLE_HOME]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Use this data although your account was used at this address with other data
+    #[arg(long)]
+    other_data: bool,
     /// Start no runner
     #[arg(long)]
     no_runner: bool,
@@ -56,6 +59,7 @@ impl Up {
             self.tls_key,
             self.tls_listen,
             self.data,
+            self.other_data,
             self.no_runner,
             self.new_account,
             self.runner,
@@ -69,6 +73,7 @@ impl Up {
 
 #[cfg(feature = "up")]
 mod services {
+    use std::path::Path;
     use std::time::Duration;
 
     use ensemble_all_in_one::{Config, Stack, TlsSettings};
@@ -86,20 +91,36 @@ mod services {
     /// How long handing back may take: TERM, KILL, and the last reports.
     const HAND_BACK: Duration = Duration::from_secs(20);
 
+    /// Why a server that others reach does not start with a runner that takes what is not signed.
+    const ACCEPTS_ANY: &str = "Others can reach this server, and the runner's configuration has `accept: any`: somebody who reads a token on the \
+                               way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
+                               `ensemble`, which signs. Or leave out --listen and --public-url, or start no runner: --no-runner.";
+
     impl Up {
         pub(crate) async fn run(self, context: &Context) -> Result {
             log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
             let mut signals = Signals::listen()?;
             // What can be refused is refused before anything is created.
             let options = if self.no_runner { None } else { Some(here_and_home(self.runner)) };
+            // A public address may come from the environment, too.
+            let is_public =
+                self.public_url.is_some() || environment().get("PUBLIC_BASE_URL").is_some_and(|url| !url.is_empty());
+            let is_reached = is_public || !self.listen.ip().is_loopback();
+            let unsigned = if is_reached { Accept::Signed } else { Accept::Any };
             if let Some(options) = &options {
-                options.check(context)?;
+                let config = options.for_check(context)?;
+                if is_reached && config.accept == Some(Accept::Any) {
+                    return Err(Failure::message(ACCEPTS_ANY));
+                }
             }
             if let Some(url) = &self.public_url {
                 anonymous(url.clone())?;
             }
             let wanted = context.wanted_by_up(self.new_account)?;
-            let data = self.data.unwrap_or_else(|| context.home.path().join("data"));
+            let data = self.data.unwrap_or_else(|| context.home.data());
+            if !self.other_data && self.listen.port() != 0 {
+                crate::data::check(context, &data, self.listen)?;
+            }
             let mut config = Config::new(&data, self.listen);
             let files = self.tls_cert.zip(self.tls_key);
             config.tls = files.map(|(certificate, key)| TlsSettings { listen: self.tls_listen, certificate, key });
@@ -112,7 +133,7 @@ mod services {
                 () = signals.next() => return Ok(DONE),
             };
             let ready = tokio::select! {
-                ready = set_up(context, &stack, wanted, options) => Some(ready),
+                ready = set_up(context, (&stack, &data), wanted, options.map(|options| (options, unsigned))) => Some(ready),
                 () = signals.next() => None,
             };
             let runner = match ready {
@@ -169,17 +190,18 @@ mod services {
     /// Signs in the user of this machine, starts the runner, and prints what to do next.
     async fn set_up(
         context: &Context,
-        stack: &Stack,
+        (stack, data): (&Stack, &Path),
         wanted: Wanted,
-        options: Option<Options>,
+        options: Option<(Options, Accept)>,
     ) -> Result<Option<Running>> {
         let server = stack.url();
         let me = context.begin(anonymous(server.to_owned())?, wanted).await?.me;
+        crate::data::remember(context, &me, data)?;
         let (runner, agents) = match options {
-            Some(options) => {
+            Some((options, unsigned)) => {
                 let mut config = for_machine(&context.at(server), &me, &options).await?;
-                // The server is this machine's own.
-                config.accept.get_or_insert(Accept::Any);
+                // The server is this machine's own. Where others reach it, somebody on the way may read a token.
+                config.accept.get_or_insert(unsigned);
                 let ready = config.hosting.as_ref().map(|hosting| hosting.ready.clone());
                 let runner = start_runner(config.clone());
                 if let Some(ready) = ready {
@@ -203,16 +225,18 @@ mod services {
             )?;
             return Ok(runner);
         }
-        banner(stack, &default, agents)?;
+        banner((stack, data), &default, agents)?;
         Ok(runner)
     }
 
-    fn banner(stack: &Stack, default: &str, agents: Agents) -> Result<()> {
+    fn banner((stack, data): (&Stack, &Path), default: &str, agents: Agents) -> Result<()> {
         let server = stack.url();
         let ensemble =
             if is_same(default, server) { "ensemble".to_owned() } else { format!("ensemble --server {server}") };
         print::line(format!("Ensemble is up at {server}"))?;
-        print::line(format!("  the API and its documentation: {server}/docs"))?;
+        print::line(format!("  its page: {server}"))?;
+        print::line(format!("  its API and documentation: {server}/docs"))?;
+        print::line(format!("  its data: {}", data.display()))?;
         for address in stack.for_others().iter().filter(|address| *address != server) {
             print::line(format!("  others reach it at {address}: `ensemble --server {address} login`"))?;
         }
@@ -223,6 +247,10 @@ mod services {
             )?;
         }
         print::line("\nIn another terminal:")?;
+        print::line(format!("  {ensemble} open                                # this computer's browser"))?;
+        print::line(format!(
+            "  {ensemble} link                                # every other device: a phone, another computer"
+        ))?;
         print::line(match agents {
             Agents::Work => format!(
                 "  {ensemble} do \"What is this project?\"         # done by an agent in the directory where you type it"

@@ -112,7 +112,10 @@ fn a_new_account_does_not_use_the_machine_of_the_old_one() {
     assert_eq!(machines["machines"].as_array().unwrap().len(), 1);
     // The runner of this machine has a key in the list of the new account, and no other one.
     let files: Vec<_> = fs::read_dir(user.files().join("machines")).unwrap().map(|file| file.unwrap().path()).collect();
-    let [directory] = files.as_slice() else { panic!("{files:?}") };
+    assert_eq!(files.len(), 2, "a folder for each account: {files:?}");
+    let id = user.json(&["whoami"])["id"].as_str().unwrap().to_owned();
+    let is_own = |path: &&std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&id);
+    let directory = files.iter().find(is_own).unwrap();
     let key =
         ensemble_client::AccountKey::from_text(&fs::read_to_string(directory.join("laptop.key")).unwrap()).unwrap();
     let devices = user.json(&["devices"])["devices"].as_array().unwrap().clone();

@@ -162,7 +162,11 @@ fn settings_are_shown_and_the_default_server_is_chosen() {
     user.succeed(&["config", "server", "http://127.0.0.1:9/prefix/"]);
     let shown = user.succeed(&["config"]);
     assert!(shown.contains("http://127.0.0.1:9/prefix/") && shown.contains("account.key"), "{shown}");
-    assert_eq!(user.succeed(&["open"]), "http://127.0.0.1:9/prefix/docs\n");
+    assert_eq!(user.succeed(&["open", "--docs"]), "http://127.0.0.1:9/prefix/docs\n");
+    // There is no browser here.
+    let opened = user.run(&["open"]);
+    assert_eq!((opened.code, opened.out.as_str()), (0, "http://127.0.0.1:9/prefix\n"));
+    assert!(opened.err.contains("ensemble link"), "{}", opened.err);
     assert!(user.fail(&["config", "server", "example.com"]).contains("http://"));
     assert!(user.succeed(&["config"]).contains("http://127.0.0.1:9/prefix/"));
 }

@@ -74,6 +74,7 @@ impl User {
             "WAYLAND_DISPLAY",
             "XDG_CONFIG_HOME",
             "XDG_STATE_HOME",
+            "XDG_DATA_HOME",
             "ENSEMBLE_SERVER",
             "ENSEMBLE_MACHINE_TOKEN",
             "RUST_LOG",
@@ -155,6 +156,16 @@ pub(crate) struct Running(Option<Child>, BufReader<std::process::ChildStdout>);
 impl Running {
     pub(crate) fn start(user: &User, arguments: &[&str]) -> Self {
         Self::logging(user, arguments, Stdio::inherit())
+    }
+
+    /// A command that says in one line that it runs.
+    #[cfg(feature = "up")]
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Self(Some(child), out);
+        assert!(!running.line().is_empty());
+        running
     }
 
     /// The same with its log in a file.

@@ -15,6 +15,8 @@ mod changes;
 #[cfg(feature = "up")]
 mod crowd;
 #[cfg(feature = "up")]
+mod data;
+#[cfg(feature = "up")]
 mod devices;
 mod ensemble;
 #[cfg(feature = "up")]
@@ -61,6 +63,8 @@ mod removed;
 #[cfg(feature = "up")]
 mod rest;
 #[cfg(feature = "up")]
+mod restored;
+#[cfg(feature = "up")]
 mod runs;
 #[cfg(feature = "up")]
 mod screen;
@@ -87,9 +91,9 @@ mod talking_here;
 #[cfg(feature = "up")]
 mod terminal;
 #[cfg(feature = "up")]
-mod together;
-#[cfg(feature = "up")]
 mod terminals;
+#[cfg(feature = "up")]
+mod together;
 #[cfg(feature = "up")]
 mod typescript;
 #[cfg(feature = "up")]
