@@ -217,7 +217,7 @@ test("frames never show what was not written", () => {
 test("a new state and a new plan replace the old ones, and keep what can be chosen", () => {
   const session = new Session();
   const state = (phase: string, modes: { id: string; name: string }[] = []): Content => ({
-    type: "state", phase, agent: "claude", mode: "ask", modes, models: [], commands: [], steers: false, directory: "/w", queue: [], access: [], keyEpoch: 1,
+    type: "state", phase, agent: "claude", mode: "ask", modes, models: [], commands: [], steers: false, stillRunning: [], directory: "/w", queue: [], access: [], keyEpoch: 1,
   });
   session.host(state("starting", [{ id: "ask", name: "Ask" }]));
   assert.ok(session.host(state("working")).state);
