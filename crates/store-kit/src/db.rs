@@ -101,6 +101,7 @@ impl Db {
             DatabaseUrl::Postgres(url) => Notifier::over_postgres(url, Arc::clone(&reach)),
             DatabaseUrl::Sqlite(_) => Notifier::in_process(),
         };
+        notifier.first_connection().await;
         let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
         let runtime = Handle::current();
         let inner = Inner { readers, writers, notifier, runtime, reach, metrics, _lock: lock };

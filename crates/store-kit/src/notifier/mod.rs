@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -74,11 +75,18 @@ pub(crate) struct Registry {
     taps: broadcast::Sender<Published>,
     /// Notifications of other replicas arrive.
     pub(crate) connected: AtomicBool,
+    /// Is notified when they do.
+    pub(crate) connects: Notify,
 }
 
 impl Default for Registry {
     fn default() -> Self {
-        Self { senders: Mutex::default(), taps: broadcast::Sender::new(TAPPED), connected: AtomicBool::default() }
+        Self {
+            senders: Mutex::default(),
+            taps: broadcast::Sender::new(TAPPED),
+            connected: AtomicBool::default(),
+            connects: Notify::new(),
+        }
     }
 }
 
@@ -98,6 +106,8 @@ pub(crate) struct Pending {
 
 /// With more topics than this while the connection is lost, every subscriber is woken instead.
 const PENDING_LIMIT: usize = 10_000;
+/// So long a start waits for the first connection.
+const FIRST_CONNECTION: Duration = Duration::from_secs(3);
 /// A tap that is further behind than this has missed some.
 const TAPPED: usize = 4_096;
 
@@ -111,6 +121,21 @@ impl Notifier {
         let (registry, outbox): (Arc<Registry>, Arc<Outbox>) = (Arc::default(), Arc::default());
         tokio::spawn(postgres::relay(url.to_owned(), Arc::downgrade(&registry), Arc::clone(&outbox), reach));
         Self { registry, outbox: Some(outbox) }
+    }
+
+    /// Waits until notifications of other replicas arrive, for a moment: a service works without them. Subscribers that come later are not
+    /// woken because of the connection.
+    pub(crate) async fn first_connection(&self) {
+        let connected = async {
+            loop {
+                let connects = self.registry.connects.notified();
+                if self.is_connected() {
+                    return;
+                }
+                connects.await;
+            }
+        };
+        let _connects_later = tokio::time::timeout(FIRST_CONNECTION, connected).await;
     }
 
     /// Subscribes to one topic from now on.

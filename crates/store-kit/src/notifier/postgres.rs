@@ -79,6 +79,7 @@ async fn session(
         // What was sent while this replica did not listen is not known, so every subscriber here looks once.
         if let Some(registry) = registry.upgrade() {
             registry.connected.store(true, Ordering::Relaxed);
+            registry.connects.notify_waiters();
             registry.deliver_all();
         }
         send((&client, &notify), (sender, &own), registry, outbox).await
