@@ -12,6 +12,8 @@ const origin = new URL(process.env.ENSEMBLE_URL).origin;
 /** Signs out in the settings, which wipes the browser. */
 async function signOut(page) {
   await page.goto(`${origin}/settings`);
+  // What comes late moves what is below it.
+  await page.getByText("this browser").first().waitFor();
   await page.getByRole("button", { name: "Sign out here…" }).click();
   await page.getByRole("button", { name: "Wipe this browser" }).click();
   await page.getByRole("button", { name: "Make an account" }).waitFor();

@@ -104,7 +104,7 @@ describe("digits", { timeout: 120_000 }, () => {
     assert.equal(await focused(), "3Reject and stop the turn");
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
-    await still(page);
+    await page.getByRole("button", { name: "Enter again: Always allow touch" }).waitFor();
     assert.equal(await focused(), "Enter again: Always allow touch");
     assert.deepEqual(await answered(page), []);
     await page.keyboard.press("Enter");

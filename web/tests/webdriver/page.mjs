@@ -6,6 +6,8 @@ import { find, wait } from "./find.mjs";
 const ELEMENT = "element-6066-11e4-a52e-4f735466cecf";
 const KEYS = { Backspace: "\uE003", Tab: "\uE004", Enter: "\uE007", Escape: "\uE00C", Control: "\uE009", End: "\uE010", Home: "\uE011" };
 /** So long the page itself waits before this end looks whether time is over, in milliseconds. */
+/** An element that has the same place for so long stands still. */
+const STILL_MS = 100;
 const TURN_MS = 2_000;
 /** The page was drawn again, or something lay over the element: it is looked for again. */
 const AGAIN = /before the unload|no such frame|stale element|no such element|intercepted|not interactable|javascript error|detached|unknown error|invalid element state/;
@@ -62,7 +64,10 @@ class Locator extends Finder {
   }
 
   async click() {
-    await this.#act((element) => this.page.session.call("click", { id: element }));
+    await this.#act(async (element) => {
+      await this.page.still(element);
+      await this.page.session.call("click", { id: element });
+    });
   }
 
   async fill(text) {
@@ -198,6 +203,17 @@ export class Page extends Finder {
       }
     }
     throw new Error(`not ${state} within ${timeout} ms: ${JSON.stringify(steps)}\n${await this.run("return document.body.innerText.slice(0, 3000);").catch(() => "")}`);
+  }
+
+  /** Waits until an element does not move any more: a click goes to a place. */
+  async still(element) {
+    const script = `
+      const [element, done] = arguments;
+      const place = () => JSON.stringify(element.getBoundingClientRect());
+      const look = (before) => setTimeout(() => (place() === before ? done(true) : look(place())), ${STILL_MS});
+      look(place());
+    `;
+    await this.session.call("wait", { script, args: [{ [ELEMENT]: element }] });
   }
 
   /** Does something with the one element that the steps lead to. */
