@@ -197,7 +197,7 @@ pub(crate) enum Change {
     /// The server has all messages up to this count.
     Sent(u64),
     Seen(i64),
-    /// The server has only the messages up to this `seq` any more.
+    /// The server was restored. The messages after this `seq` are to be read again.
     Restored(i64),
     Take(TakenCommand),
     Access(AccessGrant),

@@ -18,6 +18,9 @@ use super::core::Command;
 use super::keys::Keys;
 use super::{Host, Pause};
 
+/// So many of the newest messages are read again after a restore. What was done is known by its id and not done twice.
+const READ_AGAIN: i64 = 1_000;
+
 /// What has come. The next one is looked at when this one was dealt with, because it may change what people may do.
 #[derive(Debug)]
 pub(crate) struct Received {
@@ -29,8 +32,8 @@ pub(crate) struct Received {
 pub(crate) enum What {
     /// The message with this `seq`: a command, or something that is none.
     Message { seq: i64, command: Option<Box<Command>> },
-    /// The server has nothing after the message with this `seq`, and had before: its database was restored.
-    Restored { seq: i64 },
+    /// The server has nothing after the message `last`, and had before: its database was restored. The messages after `after` come again.
+    Restored { after: i64, last: i64 },
     /// The session does not exist any more.
     Gone,
 }
@@ -56,10 +59,12 @@ pub(crate) async fn run(
         // The owner may have made a new key.
         match reader.keys.refresh().await {
             Ok(last) if last < reader.after => {
-                if !reader.pass_on(What::Restored { seq: last }).await {
+                // People may have written before this was noticed.
+                let after = (last - READ_AGAIN).max(0);
+                if !reader.pass_on(What::Restored { after, last }).await {
                     return;
                 }
-                reader.after = last;
+                reader.after = after;
             }
             Ok(_) => {}
             Err(why) => tracing::debug!(session.id = %session, "No newer key: {why}"),

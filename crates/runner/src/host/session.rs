@@ -158,11 +158,11 @@ impl Session {
                     self.rests_at = None;
                     match what {
                         What::Gone => break End::Gone,
-                        What::Restored { seq } => self.core.restored(seq),
+                        What::Restored { after, last } => self.core.restored(after, last),
                         What::Message { seq, command } => {
                             self.core.set_list(self.host.lists.known().await);
                             if let Some(command) = command {
-                                self.core.command(*command);
+                                self.core.command_at(seq, *command);
                             }
                             self.core.seen(seq);
                         }

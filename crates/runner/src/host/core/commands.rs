@@ -48,16 +48,28 @@ impl Core {
         }
     }
 
-    /// The server has no message after this one any more. What people send from now on gets the numbers of those that are lost.
-    pub(crate) fn restored(&mut self, seq: i64) {
-        if seq < self.kept.seen {
-            self.change(Change::Restored(seq));
+    /// The server has no message after `last` any more, and those after `after` come again. What people send from now on gets the numbers of
+    /// those that are lost.
+    pub(crate) fn restored(&mut self, after: i64, last: i64) {
+        if last < self.kept.seen {
+            self.change(Change::Restored(after));
+            self.comes_again = last;
             self.fail(ErrorCode::Unknown, RESTORED);
         }
     }
 
+    /// A command in the message with this `seq`. One that comes again after a restore, and is known, needs no second receipt.
+    pub(crate) fn command_at(&mut self, seq: i64, command: Command) {
+        self.judge_command(command, seq <= self.comes_again);
+    }
+
     /// Decides about a command and carries it out.
+    #[cfg(test)]
     pub(crate) fn command(&mut self, command: Command) {
+        self.judge_command(command, false);
+    }
+
+    fn judge_command(&mut self, command: Command, comes_again: bool) {
         let Command { message, signer, epoch, list_is_withheld } = command;
         let open = match &message.content {
             Content::Answer(answer) => self.open.get(&answer.request_id).map(|open| open.asked.clone()),
@@ -90,6 +102,9 @@ impl Core {
             }));
         }
         if matches!(decision, Decision::Reject(ReceiptCode::UnknownKey)) && !self.answers_strangers() {
+            return;
+        }
+        if comes_again && matches!(decision, Decision::Reject(ReceiptCode::Repeated | ReceiptCode::Stale)) {
             return;
         }
         if matches!((&decision, &message.content), (Decision::Take, Content::Prompt(_))) {

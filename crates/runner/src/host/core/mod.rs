@@ -81,6 +81,8 @@ pub(crate) struct Core {
     choices: Choices,
     /// The commands that have outlived their turn.
     still_running: Vec<String>,
+    /// The messages up to this `seq` come again, because the server was restored.
+    comes_again: i64,
     said: Option<State>,
     wants: Wants,
     seen_end: Option<AttentionKind>,
@@ -210,6 +212,7 @@ impl Core {
             still_running: Vec::new(),
             said: None,
             wants: Wants::default(),
+            comes_again: 0,
             seen_end: None,
             last_failure: None,
             denials: 0,
