@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) server: Option<String>,
     /// The server that `ensemble up` runs on this machine. It is used while none is chosen.
     pub(crate) local_server: Option<String>,
+    /// The terminal does not ring when an agent asks.
+    pub(crate) is_quiet: bool,
     /// The account that was used last, by server origin. It stays after a logout.
     pub(crate) accounts: BTreeMap<String, KnownAccount>,
     /// This machine's id, by server origin.

@@ -262,6 +262,9 @@ impl Screen {
     }
 
     fn escape(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
+        if self.cards.closes_further() {
+            return None;
+        }
         if !self.offers(view, about).is_empty() {
             self.closed_offers = Some(self.composer.text());
             return None;

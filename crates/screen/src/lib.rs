@@ -5,6 +5,7 @@
 
 mod about;
 mod action;
+mod calling;
 mod cards;
 mod clean;
 mod commands;
@@ -29,6 +30,7 @@ mod wrap;
 
 pub use about::{About, Connection, Level, Look, Me};
 pub use action::Action;
+pub use calling::Call;
 pub use crossterm::event::{Event, EventStream};
 pub use screen::Screen;
 pub use talk::{Held, Talk, TalkAction, Talking, Words};

@@ -11,6 +11,7 @@ use ratatui::text::{Line, Span};
 
 use crate::about::{About, Level, Look};
 use crate::action::Action;
+use crate::calling::{Call, Calling};
 use crate::cards::{Cards, Typing};
 use crate::clean::readable;
 use crate::commands::{self, Offer};
@@ -50,6 +51,7 @@ pub struct Screen {
     pub(crate) last_ctrl_c: Option<Instant>,
     pub(crate) last_arrow: Option<Arrow>,
     pub(crate) last_interrupt: Option<Instant>,
+    calling: Calling,
     /// The first item when older ones were asked for.
     asked_older: Option<u64>,
     wants_older: bool,
@@ -89,6 +91,7 @@ impl Screen {
             last_ctrl_c: None,
             last_arrow: None,
             last_interrupt: None,
+            calling: Calling::default(),
             asked_older: None,
             wants_older: false,
         }
@@ -109,6 +112,11 @@ impl Screen {
             _ => {}
         }
         self.notice(why);
+    }
+
+    /// What the terminal is to say to a person who looks elsewhere. Asked for after each frame.
+    pub fn call(&mut self, view: &View, about: &About<'_>) -> Call {
+        self.calling.next(view, about, self.paint)
     }
 
     /// Whether the person has scrolled to the first item that there is. Once for each first item.

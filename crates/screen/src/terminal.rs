@@ -1,15 +1,22 @@
 //! The terminal: it is taken when the screen opens, and given back as it was however the program ends.
 
-use std::io::{self, Stdout};
+use std::io::{self, Stdout, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::style::Print;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode};
 use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
+
+use crate::calling::Call;
+
+/// Keep the title, and bring it back (xterm, "ctlseqs": XTWINOPS 22 and 23). Terminals that do not know it leave it out.
+const KEEP_TITLE: &str = "\x1b[22;0t";
+const OLD_TITLE: &str = "\x1b[23;0t";
 
 /// Whether a terminal has to be given back.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -36,13 +43,27 @@ impl Terminal {
 
     fn take() -> io::Result<Self> {
         enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste)?;
+        execute!(io::stdout(), Print(KEEP_TITLE), EnterAlternateScreen, EnableBracketedPaste)?;
         Ok(Self(ratatui::Terminal::new(CrosstermBackend::new(io::stdout()))?))
     }
 
     /// Draws one frame. Only the cells that have changed are written.
     pub fn draw(&mut self, screen: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.0.draw(screen).map(drop)
+    }
+
+    /// Says it outside of the screen: the title, and for a request the bell and a notification (OSC 9, as in iTerm2, Windows Terminal,
+    /// kitty and others; the rest ignore it). The texts have no control characters.
+    pub fn call(&mut self, call: &Call, rings: bool) -> io::Result<()> {
+        let mut out = io::stdout();
+        if let Some(title) = &call.title {
+            execute!(out, SetTitle(title))?;
+        }
+        if let Some(text) = call.ring.as_ref().filter(|_| rings) {
+            write!(out, "\x1b]9;{text}\x07\x07")?;
+            out.flush()?;
+        }
+        Ok(())
     }
 }
 
@@ -56,7 +77,7 @@ impl Drop for Terminal {
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         // A terminal that is gone needs nothing back.
-        let _gone = execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
+        let _gone = execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, Print(OLD_TITLE), Show);
         let _gone = disable_raw_mode();
     }
 }

@@ -1,6 +1,6 @@
 //! `ensemble config`: shows the settings and where they are, and chooses the default server.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::DONE;
@@ -22,12 +22,34 @@ enum Part {
         /// The server's address, as in https://ensemble.example.com
         url: String,
     },
+    /// Choose whether the terminal rings and notifies when an agent asks something on a screen of a session
+    Bell {
+        #[arg(value_enum)]
+        bell: Bell,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bell {
+    On,
+    Off,
 }
 
 impl Config {
     pub(crate) async fn run(self, context: &Context) -> Result {
         match self.part {
             Some(Part::Server { url }) => choose(context, url)?,
+            Some(Part::Bell { bell }) => {
+                context.home.change_settings(|settings| settings.is_quiet = bell == Bell::Off)?;
+                if context.json {
+                    print::json(&json!({ "bell": bell == Bell::On }), false)?;
+                } else {
+                    print::line(match bell {
+                        Bell::On => "The terminal rings when an agent asks.",
+                        Bell::Off => "The terminal does not ring. Its title says when an agent asks.",
+                    })?;
+                }
+            }
             None => show(context)?,
         }
         Ok(DONE)

@@ -33,6 +33,7 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
     live.learn_names().await;
     let mut screen = Screen::new(Look::of(|name| std::env::var_os(name)?.into_string().ok()));
     let mut terminal = Terminal::open().map_err(unusable)?;
+    let rings = !live.context.home.settings()?.is_quiet;
     let mut keys = EventStream::new();
     let client = live.me.client.clone();
     let _devices = live.follow_devices();
@@ -51,6 +52,7 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
         let name = |user| live.known_name(user);
         let about = About { title, connection, level, me: &me, name: &name, now: Instant::now() };
         terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
+        terminal.call(&screen.call(&live.view, &about), rings).map_err(unusable)?;
         tokio::select! {
             key = keys.next() => {
                 let Some(event) = key else { break };

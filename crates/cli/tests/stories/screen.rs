@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::terminal::Terminal;
 
 /// Longer than the time after which a card takes keys.
-const TO_READ: Duration = Duration::from_millis(500);
+const TO_READ: Duration = Duration::from_millis(1_800);
 
 fn has(lines: &[String], text: &str) -> bool {
     lines.iter().any(|line| line.contains(text))
@@ -41,12 +41,14 @@ fn a_person_works_in_a_terminal_and_gets_it_back() {
     let lines = terminal.until("a card", |lines| has(lines, "  1  Allow once") && has(lines, "waits for an answer"));
     assert!(has(&lines, "─ permission ─") && has(&lines, "command: touch allowed"), "{lines:#?}");
     assert!(!place.file("allowed").exists());
+    until("the title of the terminal", || (terminal.title() == "◆ Kettle asks").then_some(()));
     // A key that is pressed as the card appears was meant for something else, and does not count.
     let seen = Instant::now();
     terminal.until("time to read it", |lines| has(lines, "  1  Allow once") && seen.elapsed() > TO_READ);
     terminal.key("1");
     until("what was allowed", || place.file("allowed").exists().then_some(()));
     turns(user, &session, 3);
+    until("the title without a request", || (terminal.title() == "Kettle").then_some(()));
 
     terminal.resize(60, 20);
     let lines = terminal.until("a narrow screen", |lines| {

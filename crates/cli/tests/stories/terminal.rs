@@ -55,6 +55,11 @@ impl Terminal {
         self.line(&format!("{variables} {} {arguments}", env!("CARGO_BIN_EXE_ensemble")));
     }
 
+    /// The title that the program has given the terminal.
+    pub(crate) fn title(&self) -> String {
+        self.tmux(&["display-message", "-p", "#{pane_title}"]).trim().to_owned()
+    }
+
     /// Types a text and enter.
     pub(crate) fn line(&self, text: &str) {
         self.tmux(&["send-keys", "-l", text]);

@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Cards, Choosing, MOST_KEYS, Typing, offered};
+use super::{Cards, Choosing, Further, Keys, MOST_KEYS, Typing};
 use crate::about::Level;
 use crate::clean::{line, strict};
 use crate::rule::rule;
@@ -51,7 +51,7 @@ impl Cards {
         let Some(card) = card else { return Laid { lines: Vec::new() } };
         let mut body = self.body_lines(card, setting);
         let (mut below, mut focus) = match (&card.asks, &self.choosing) {
-            (Asks::Permission(permission), _) => (permission_options(permission, setting), None),
+            (Asks::Permission(permission), _) => permission_options(permission, self.further.as_ref(), setting),
             (Asks::Question(_), Some(choosing)) => question_options(choosing, !self.has_no_text, setting),
             (Asks::Question(_), None) => (Vec::new(), None),
         };
@@ -170,25 +170,66 @@ fn permission_lines(permission: &Permission, setting: &Setting<'_>) -> Vec<Line<
     lines
 }
 
-fn permission_options(permission: &Permission, setting: &Setting<'_>) -> Vec<Line<'static>> {
+/// The options of a permission, and the line with the mark in the list of those that reach further.
+fn permission_options(
+    permission: &Permission,
+    listed: Option<&Further>,
+    setting: &Setting<'_>,
+) -> (Vec<Line<'static>>, Option<usize>) {
     let paint = setting.paint;
-    let mut lines = vec![Line::default()];
+    let (mut lines, mut focus) = (vec![Line::default()], None);
     if let Some(missing) = permission.cut {
         let text = format!("{missing} bytes of this request are missing. It can only be refused here.");
         let mark = Span::styled("! ", paint.asks());
         lines.extend(wrap(&[Span::styled(text, paint.asks())], setting.width, Break::Words, &mark, &Span::raw("  ")));
     }
     let has_keys = setting.about.level >= Level::Approve;
-    for (at, option) in offered(permission).take(MOST_OPTIONS).enumerate() {
-        let number = if at < MOST_KEYS && has_keys { (at + 1).to_string() } else { " ".to_owned() };
-        let first = Span::styled(format!("  {number}  "), paint.asks());
-        let name = Span::raw(line(&option.name, MOST_NAME));
-        lines.extend(wrap(&[name], setting.width, Break::Words, &first, &Span::raw("     ")));
+    let keys = Keys::of(permission);
+    let add = |lines: &mut Vec<Line<'static>>, before: String, name: &str| {
+        let name = Span::raw(line(name, MOST_NAME));
+        lines.extend(wrap(
+            &[name],
+            setting.width,
+            Break::Words,
+            &Span::styled(before, paint.asks()),
+            &Span::raw("     "),
+        ));
+    };
+    for (at, option) in keys.first.iter().enumerate() {
+        let Some(option) = option else { continue };
+        let number = if has_keys { (at + 1).to_string() } else { " ".to_owned() };
+        add(&mut lines, format!("  {number}  "), &option.name);
     }
-    if offered(permission).next().is_none() {
+    let further = keys.further.iter().take(MOST_OPTIONS);
+    match (listed, has_keys) {
+        _ if keys.further.is_empty() => {}
+        (None, true) => add(&mut lines, "  4  ".to_owned(), "What reaches further than this request"),
+        (None, false) => further.for_each(|option| add(&mut lines, "     ".to_owned(), &option.name)),
+        (Some(listed), _) => {
+            for (at, option) in further.enumerate() {
+                let is_marked = at == listed.mark;
+                if is_marked {
+                    focus = Some(lines.len());
+                }
+                let mark = if is_marked { paint.pick("›", ">") } else { " " };
+                add(&mut lines, format!("  {mark}  "), &option.name);
+            }
+            let text = if listed.is_confirmed {
+                Span::styled(
+                    "It counts for more than this request. Enter again chooses it, esc does not.",
+                    paint.warning(),
+                )
+            } else {
+                Span::styled("up, down and enter choose, esc closes", paint.dim())
+            };
+            let indent = Span::raw("  ");
+            lines.extend(wrap(&[text], setting.width, Break::Words, &indent, &indent));
+        }
+    }
+    if keys.further.is_empty() && keys.first.iter().all(Option::is_none) {
         lines.push(Line::styled("  It has no option to choose from here.", paint.warning()));
     }
-    lines
+    (lines, focus)
 }
 
 fn question_lines(choosing: &Choosing, setting: &Setting<'_>) -> Vec<Line<'static>> {

@@ -16,8 +16,10 @@ use crate::action::Action;
 
 use question::Choosing;
 
-/// A card takes no key so soon after it appeared, or after the person typed something else.
-const GUARD: Duration = Duration::from_millis(300);
+/// A card takes no key so soon after it appeared, or after another one was answered.
+const STANDS: Duration = Duration::from_secs(1);
+/// Nor so soon after the person typed something else.
+const QUIET: Duration = Duration::from_millis(1_500);
 /// The newest items among which the answers of this screen are.
 const MOST_LOOKED_AT: usize = 300;
 /// The options that have a key.
@@ -34,6 +36,8 @@ pub(crate) struct Cards {
     /// The card that `choosing` and `scroll` are of.
     laid_out: Option<String>,
     choosing: Option<Choosing>,
+    /// The options that reach further than the request, while they are listed.
+    further: Option<Further>,
     body: Option<draw::Body>,
     /// The first line of the body that is shown, and how many could follow it.
     scroll: usize,
@@ -43,6 +47,14 @@ pub(crate) struct Cards {
     has_shown_options: bool,
     /// There is no field for texts below.
     has_no_text: bool,
+}
+
+/// The list of the options that reach further.
+#[derive(Default)]
+struct Further {
+    mark: usize,
+    /// Enter was pressed once. Another time chooses it.
+    is_confirmed: bool,
 }
 
 /// The card that the last frame showed.
@@ -144,6 +156,7 @@ impl Cards {
                 self.scroll = 0;
                 self.has_shown_options = false;
                 self.choosing = Choosing::of(card);
+                self.further = None;
             }
         }
         if let Some(shown) = self.shown.as_mut().filter(|_| typing.is_empty) {
@@ -153,20 +166,19 @@ impl Cards {
 
     /// The text has changed. One that is begun as the card appears was begun for something else.
     pub(crate) fn typed(&mut self, now: Instant) {
-        if let Some(shown) = self.shown.as_mut().filter(|shown| !is_past(shown.since, now)) {
+        if let Some(shown) = self.shown.as_mut().filter(|shown| !is_past(shown.since, now, STANDS)) {
             shown.is_typed_before = true;
         }
     }
 
     /// Whether this card may be answered now: the person has seen what can be chosen, and is not typing something else.
     fn is_ready(&self, card: &Card, about: &About<'_>, typing: Typing) -> bool {
-        let is_past = |since: Instant| is_past(since, about.now);
         let shown = self.shown.as_ref().filter(|shown| shown.request_id == card.request_id);
         about.level >= Level::Approve
             && !self.is_sent(card)
             && self.has_shown_options
-            && shown.is_some_and(|shown| is_past(shown.since))
-            && typing.last.is_none_or(is_past)
+            && shown.is_some_and(|shown| is_past(shown.since, about.now, STANDS))
+            && typing.last.is_none_or(|last| is_past(last, about.now, QUIET))
     }
 
     /// Whether the text below is an answer to the question that is shown.
@@ -176,7 +188,7 @@ impl Cards {
         matches!(card.asks, Asks::Question(_))
             && about.level >= Level::Approve
             && !self.is_sent(card)
-            && shown.is_some_and(|shown| !shown.is_typed_before && is_past(shown.since, about.now))
+            && shown.is_some_and(|shown| !shown.is_typed_before && is_past(shown.since, about.now, STANDS))
     }
 
     /// Takes the text as the answer to the question that is shown.
@@ -194,12 +206,27 @@ impl Cards {
         }
         match &card.asks {
             Asks::Permission(permission) => {
+                if self.further.is_some() && self.is_ready(card, about, typing) {
+                    match self.further_key(key.code, permission) {
+                        Some(Step::Chosen(option)) => {
+                            return Pressed::Wants(self.answer(card, view, Some(option), None, None));
+                        }
+                        Some(Step::Stays) => return Pressed::Done,
+                        None => {}
+                    }
+                }
                 // A space would begin a text, and the keys would no longer be the card's.
                 if self.scrolls(key.code) || key.code == KeyCode::Char(' ') {
                     return Pressed::Done;
                 }
-                let option = option_of(key.code, permission).filter(|_| self.is_ready(card, about, typing));
-                let Some(option) = option else { return Pressed::Not };
+                if !self.is_ready(card, about, typing) {
+                    return Pressed::Not;
+                }
+                if key.code == KeyCode::Char('4') && !Keys::of(permission).further.is_empty() {
+                    self.further = Some(Further::default());
+                    return Pressed::Done;
+                }
+                let Some(option) = Keys::of(permission).option(key.code) else { return Pressed::Not };
                 Pressed::Wants(self.answer(card, view, Some(option.option_id.clone()), None, None))
             }
             Asks::Question(_) => {
@@ -228,8 +255,8 @@ impl Cards {
     ) -> Option<Action> {
         let card = self.current(view)?;
         let Asks::Permission(permission) = &card.asks else { return None };
-        let is_digit = matches!(key.code, KeyCode::Char('1'..='9')) && key.modifiers == KeyModifiers::ALT;
-        let option = option_of(key.code, permission).filter(|_| is_digit && self.is_ready(card, about, typing))?;
+        let option = Keys::of(permission).option(key.code);
+        let option = option.filter(|_| key.modifiers == KeyModifiers::ALT && self.is_ready(card, about, typing))?;
         let message = Some(text).filter(|text| !text.trim().is_empty());
         Some(self.answer(card, view, Some(option.option_id.clone()), None, message))
     }
@@ -247,6 +274,32 @@ impl Cards {
         self.chosen = None;
         let (request_id, digest) = (card.request_id.clone(), card.digest.clone());
         Action::Answer { request_id, digest, option_id, answers, message }
+    }
+
+    /// A key for the list of the options that reach further.
+    fn further_key(&mut self, key: KeyCode, permission: &Permission) -> Option<Step> {
+        let further = self.further.as_mut()?;
+        let options = Keys::of(permission).further;
+        let count = options.len().max(1);
+        further.mark = further.mark.min(count - 1);
+        match key {
+            KeyCode::Up => *further = Further { mark: (further.mark + count - 1) % count, is_confirmed: false },
+            KeyCode::Down => *further = Further { mark: (further.mark + 1) % count, is_confirmed: false },
+            KeyCode::Char('4') => self.further = None,
+            KeyCode::Enter if further.is_confirmed => {
+                let chosen = options.get(further.mark)?.option_id.clone();
+                self.further = None;
+                return Some(Step::Chosen(chosen));
+            }
+            KeyCode::Enter => further.is_confirmed = true,
+            _ => return None,
+        }
+        Some(Step::Stays)
+    }
+
+    /// Closes the list of the options that reach further, if it is open.
+    pub(crate) fn closes_further(&mut self) -> bool {
+        self.further.take().is_some()
     }
 
     /// Moves through a body that is longer than its place, if it is.
@@ -267,9 +320,15 @@ impl Cards {
     }
 }
 
-/// Whether the time in which a card takes no key is over.
-fn is_past(since: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(since) >= GUARD
+/// What a key of the list did.
+enum Step {
+    Stays,
+    /// The id of an option.
+    Chosen(String),
+}
+
+fn is_past(since: Instant, now: Instant, time: Duration) -> bool {
+    now.saturating_duration_since(since) >= time
 }
 
 /// The options that this screen offers. Of a request that is cut only those that refuse.
@@ -278,9 +337,30 @@ fn offered(permission: &Permission) -> impl Iterator<Item = &PermissionOption> {
     permission.options.iter().filter(move |option| permission.cut.is_none() || refuses(&option.kind))
 }
 
-/// The option with this key.
-fn option_of(key: KeyCode, permission: &Permission) -> Option<&PermissionOption> {
-    // Digits only: a sentence that begins with "you" or "no" is no answer.
-    let KeyCode::Char(digit @ '1'..='9') = key else { return None };
-    offered(permission).nth(usize::try_from(digit.to_digit(10)?).ok()?.checked_sub(1)?)
+/// The keys of a permission: 1 allows once, 2 denies, 3 denies and stops, whatever else a request offers. 4 lists what reaches further.
+struct Keys<'p> {
+    first: [Option<&'p PermissionOption>; 3],
+    further: Vec<&'p PermissionOption>,
+}
+
+impl<'p> Keys<'p> {
+    fn of(permission: &'p Permission) -> Self {
+        let (mut allow, mut denies, mut further) = (None, [None, None], Vec::new());
+        for option in offered(permission) {
+            match (&option.kind, &mut denies) {
+                (OptionKind::AllowOnce, _) if allow.is_none() => allow = Some(option),
+                (OptionKind::RejectOnce, [deny @ None, _]) => *deny = Some(option),
+                (OptionKind::RejectOnce, [_, stop @ None]) => *stop = Some(option),
+                _ => further.push(option),
+            }
+        }
+        let [deny, stop] = denies;
+        Self { first: [allow, deny, stop], further }
+    }
+
+    /// The option with this key. Digits only: a sentence that begins with "you" or "no" is no answer.
+    fn option(&self, key: KeyCode) -> Option<&'p PermissionOption> {
+        let KeyCode::Char(digit @ '1'..='3') = key else { return None };
+        *self.first.get(usize::try_from(digit.to_digit(10)?).ok()?.checked_sub(1)?)?
+    }
 }

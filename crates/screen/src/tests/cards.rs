@@ -14,15 +14,7 @@ fn chose(id: &str, digest: &str, option: &str) -> Option<Action> {
     Some(Action::Answer { request_id, digest, option_id, answers: None, message: None })
 }
 
-fn answered(answers: &[(&str, &[&str])]) -> Option<Action> {
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    let answers: BTreeMap<String, Vec<String>> =
-        answers.iter().map(|(id, each)| ((*id).to_owned(), texts(each))).collect();
-    let (request_id, digest) = ("q".to_owned(), "digest-1".to_owned());
-    Some(Action::Answer { request_id, digest, option_id: None, answers: Some(answers), message: None })
-}
-
-fn card(session: &mut Session) -> Vec<String> {
+pub(super) fn card(session: &mut Session) -> Vec<String> {
     let mut lines = session.lines();
     let begin = lines.iter().position(|line| line.starts_with(" ─ permission") || line.starts_with(" ─ question"));
     lines.drain(..begin.unwrap());
@@ -32,7 +24,7 @@ fn card(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn each_option_has_a_key_and_its_own_name() {
-    for (key, id) in [('1', "once"), ('2', "always"), ('3', "no")] {
+    for (keys, id) in [("1", "once"), ("2", "no"), ("4\n\n", "always")] {
         let mut session = Session::new(60, 20);
         session.host(asks("r", "ls -l\nin /home"));
         let lines = [
@@ -40,16 +32,88 @@ fn each_option_has_a_key_and_its_own_name() {
             "   ls -l",
             "   in /home",
             "   1  Allow once",
-            "   2  Always allow `ls` in this project",
-            "      (.claude/settings.local.json)",
-            "   3  Deny",
+            "   2  Deny",
+            "   4  What reaches further than this request",
         ];
         assert_eq!(card(&mut session), lines);
-        session.wait(301);
-        assert_eq!(session.key(KeyCode::Char(key)), chose("r", "digest-1", id), "{key}");
+        session.wait(1_001);
+        let pressed = |key: char| if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+        let mut chosen = None;
+        for key in keys.chars() {
+            assert_eq!(chosen, None, "{keys}");
+            chosen = session.key(pressed(key));
+            session.draw();
+        }
+        assert_eq!(chosen, chose("r", "digest-1", id), "{keys}");
         assert!(session.text().contains("Your answer is sent."));
         assert_eq!(session.key(KeyCode::Char('1')), None, "it is answered once");
     }
+}
+
+/// A request with these options, each with its kind.
+fn offers(options: &[(&str, OptionKind)]) -> Content {
+    let mut offers = permission("r", "rm -rf build");
+    offers.options = options.iter().map(|(id, kind)| option(id, id, kind.clone())).collect();
+    Content::Permission(Box::new(offers))
+}
+
+#[test]
+fn the_number_of_a_refusal_does_not_move() {
+    use OptionKind::{AllowAlways, AllowOnce, RejectOnce};
+    let few = [("once", AllowOnce), ("no", RejectOnce), ("stop", RejectOnce)];
+    let some = [("once", AllowOnce), ("rule", AllowAlways), ("no", RejectOnce), ("stop", RejectOnce)];
+    let many = [
+        ("once", AllowOnce),
+        ("rule", AllowAlways),
+        ("folder", AllowAlways),
+        ("mode", AllowAlways),
+        ("no", RejectOnce),
+        ("stop", RejectOnce),
+    ];
+    for options in [&few[..], &some, &many] {
+        for (digit, id) in [('1', "once"), ('2', "no"), ('3', "stop")] {
+            let mut session = Session::new(60, 20);
+            session.host(offers(options));
+            session.draw();
+            session.wait(1_001);
+            assert_eq!(session.key(KeyCode::Char(digit)), chose("r", "digest-1", id), "{options:?}");
+        }
+        // No other digit answers, and no letter.
+        let mut session = Session::new(60, 20);
+        session.host(offers(options));
+        session.draw();
+        session.wait(1_001);
+        for key in "456789yna".chars() {
+            assert_eq!(session.key(KeyCode::Char(key)), None, "{key}");
+            session.press(KeyCode::Esc, KeyModifiers::NONE);
+            session.ctrl('c');
+            session.wait(1_501);
+        }
+    }
+}
+
+#[test]
+fn what_reaches_further_is_asked_about_once_more() {
+    use OptionKind::{AllowAlways, AllowOnce, RejectOnce};
+    let mut session = Session::new(60, 20);
+    session.host(offers(&[("once", AllowOnce), ("rule", AllowAlways), ("mode", AllowAlways), ("no", RejectOnce)]));
+    session.draw();
+    session.wait(1_001);
+    assert_eq!(session.key(KeyCode::Char('4')), None);
+    let open = ["   1  once", "   2  no", "   ›  rule", "      mode", "   up, down and enter choose, esc closes"];
+    assert_eq!(card(&mut session)[2..], open);
+    session.key(KeyCode::Down);
+    assert_eq!(session.key(KeyCode::Enter), None, "once is not enough");
+    assert!(card(&mut session).join(" ").contains("Enter again"));
+    // Another one is asked about anew.
+    session.key(KeyCode::Up);
+    assert_eq!(session.key(KeyCode::Enter), None);
+    assert_eq!(session.key(KeyCode::Esc), None, "it closes the list and interrupts nothing");
+    assert!(card(&mut session).contains(&"   4  What reaches further than this request".to_owned()));
+    session.key(KeyCode::Char('4'));
+    session.key(KeyCode::Down);
+    session.key(KeyCode::Enter);
+    assert_eq!(session.key(KeyCode::Enter), chose("r", "digest-1", "mode"));
 }
 
 #[test]
@@ -61,13 +125,13 @@ fn a_card_takes_no_key_that_was_typed_as_it_appeared() {
     session.draw();
     assert!(session.text().contains("› 1"), "it was not shown, so the key is text");
     session.key(KeyCode::Backspace);
-    session.wait(299);
+    session.wait(999);
     session.types("y");
     session.key(KeyCode::Backspace);
-    session.wait(299);
+    session.wait(999);
     session.types("1");
     session.ctrl('c');
-    session.wait(301);
+    session.wait(1_501);
     assert_eq!(session.key(KeyCode::Char('1')), chose("r", "digest-1", "once"));
 }
 
@@ -81,8 +145,8 @@ fn keys_are_text_while_there_is_text() {
     assert!(session.text().contains("› run 1 y n 3"));
     assert_eq!(session.key(KeyCode::Enter), Some(Action::Prompt { text: "run 1 y n 3".to_owned(), now: false }));
     session.types("use pnpm");
-    session.wait(301);
-    let with_text = session.press(KeyCode::Char('3'), KeyModifiers::ALT);
+    session.wait(1_501);
+    let with_text = session.press(KeyCode::Char('2'), KeyModifiers::ALT);
     let Some(Action::Answer { option_id, message, .. }) = with_text else { panic!("{with_text:?}") };
     assert_eq!((option_id.as_deref(), message.as_deref()), (Some("no"), Some("use pnpm")));
 }
@@ -99,13 +163,13 @@ fn the_next_card_waits_as_well() {
     assert!(session.text().contains("permission 2 of 2"));
     session.types("y");
     session.key(KeyCode::Backspace);
-    session.wait(301);
+    session.wait(1_501);
     session.key(KeyCode::Tab);
     session.settle();
     assert!(card(&mut session).join("\n").contains("one"));
     session.key(KeyCode::Tab);
     session.settle();
-    assert_eq!(session.key(KeyCode::Char('3')), chose("r2", "digest-2", "no"));
+    assert_eq!(session.key(KeyCode::Char('2')), chose("r2", "digest-2", "no"));
 }
 
 #[test]
@@ -158,7 +222,7 @@ fn a_rejected_answer_opens_the_card_again() {
     session.settle();
     let text = session.text();
     assert!(text.contains(" ✗ your answer was not taken: Too many commands."), "{text}");
-    assert_eq!(session.key(KeyCode::Char('3')), chose("r", "digest-1", "no"));
+    assert_eq!(session.key(KeyCode::Char('2')), chose("r", "digest-1", "no"));
 }
 
 #[test]
@@ -185,7 +249,7 @@ fn a_long_detail_is_whole_and_scrolls() {
     session.settle();
     let lines = card(&mut session);
     assert!(lines.iter().any(|line| line.contains("of 101 lines  ↑ ↓ space")), "{lines:?}");
-    assert!(lines.iter().any(|line| line == "   3  Deny"), "the options are always there");
+    assert!(lines.iter().any(|line| line == "   2  Deny"), "the options are always there");
     let mut seen = Vec::new();
     for _ in 0..60 {
         seen.extend(card(&mut session).into_iter().filter(|line| line.starts_with("   line ")));
@@ -201,7 +265,7 @@ fn a_long_detail_is_whole_and_scrolls() {
     session.press(KeyCode::Up, KeyModifiers::ALT);
     assert_ne!(card(&mut session), before);
     session.ctrl('c');
-    session.wait(301);
+    session.wait(1_501);
     assert_eq!(session.key(KeyCode::Char('1')), chose("r", "digest-1", "once"));
 }
 
@@ -214,11 +278,14 @@ fn a_cut_detail_says_so_and_can_only_be_refused() {
     session.settle();
     let lines = card(&mut session);
     assert!(lines.contains(&" ! 12345 bytes of this request are missing. It can only be".to_owned()), "{lines:?}");
-    assert!(lines.contains(&"   1  Deny".to_owned()) && !lines.join("").contains("Allow"), "{lines:?}");
+    assert!(lines.contains(&"   2  Deny".to_owned()) && !lines.join("").contains("Allow"), "{lines:?}");
     session.types("y");
     session.ctrl('c');
-    session.wait(301);
-    assert_eq!(session.key(KeyCode::Char('1')), chose("r", "digest-1", "no"));
+    session.wait(1_501);
+    assert_eq!(session.key(KeyCode::Char('1')), None);
+    session.ctrl('c');
+    session.wait(1_501);
+    assert_eq!(session.key(KeyCode::Char('2')), chose("r", "digest-1", "no"));
 }
 
 #[test]
@@ -236,9 +303,9 @@ fn hidden_characters_of_a_request_are_written_out() {
     let mut session = Session::new(60, 24);
     let mut evil = permission("r", "rm\u{200b} x\u{202e}y\u{1b}[2Kz\u{fe0f}");
     evil.title = "Run\u{1b}[1A".to_owned();
-    evil.options = vec![option("a", "Deny\u{202e}", OptionKind::AllowAlways)];
+    evil.options = vec![option("a", "Deny\u{202e}", OptionKind::RejectOnce)];
     session.host(Content::Permission(Box::new(evil)));
-    let lines = [" Run\\u{1b}[1A", "   rm\\u{200b} x\\u{202e}y\\u{1b}[2Kz\\u{fe0f}", "   1  Deny\\u{202e}"];
+    let lines = [" Run\\u{1b}[1A", "   rm\\u{200b} x\\u{202e}y\\u{1b}[2Kz\\u{fe0f}", "   2  Deny\\u{202e}"];
     assert_eq!(card(&mut session), lines);
 }
 
@@ -246,19 +313,25 @@ fn hidden_characters_of_a_request_are_written_out() {
 fn options_fit_no_screen_and_still_nothing_is_lost() {
     let mut session = Session::new(40, 10);
     let mut wide = permission("r", "ls");
-    wide.options = (0..12).map(|at| option(&format!("o{at}"), &"name ".repeat(20), OptionKind::AllowAlways)).collect();
+    wide.options = (0..12)
+        .map(|at| option(&format!("o{at}"), &format!("{at} {}", "name ".repeat(20)), OptionKind::AllowAlways))
+        .collect();
     session.host(Content::Permission(Box::new(wide)));
     session.settle();
     session.types("1");
     session.ctrl('c');
-    session.wait(301);
+    session.wait(1_501);
+    session.key(KeyCode::Char('4'));
     let mut seen = String::new();
-    for _ in 0..60 {
+    for _ in 0..11 {
         seen.push_str(&card(&mut session).join("\n"));
         session.key(KeyCode::Down);
     }
-    assert!(seen.contains("   9  name"), "{seen}");
-    assert_eq!(session.key(KeyCode::Char('9')), chose("r", "digest-1", "o8"));
+    seen.push_str(&card(&mut session).join("\n"));
+    assert!((0..12).all(|at| seen.contains(&format!("›  {at} name"))), "{seen}");
+    session.key(KeyCode::Enter);
+    session.draw();
+    assert_eq!(session.key(KeyCode::Enter), chose("r", "digest-1", "o11"));
 }
 
 #[test]
@@ -271,101 +344,6 @@ fn who_may_not_answer_sees_the_card_without_keys() {
     assert!(lines.contains(&"      Allow once".to_owned()), "{lines:?}");
     assert!(lines.contains(&"   You may read this and not answer it.".to_owned()), "{lines:?}");
     session.types("1y");
-}
-
-fn question(id: &str, labels: &[&str], multiple: bool) -> QuestionItem {
-    let options = labels.iter().map(|label| QuestionOption { label: (*label).to_owned(), description: None });
-    let options = Some(options.collect::<Vec<_>>()).filter(|options| !options.is_empty());
-    QuestionItem { id: id.to_owned(), text: format!("What is {id}?"), header: None, options, multiple }
-}
-
-fn asking(questions: Vec<QuestionItem>) -> Session {
-    let mut session = Session::new(60, 20);
-    session.host(Content::Question(Question { request_id: "q".to_owned(), tool_call_id: None, questions }));
-    session.settle();
-    session
-}
-
-#[test]
-fn a_question_takes_a_number_the_arrows_or_a_text() {
-    let one = || vec![question("a", &["Red", "Blue"], false)];
-    let mut session = asking(one());
-    let lines = [" What is a?", " › 1  Red", "   2  Blue", "   number or enter, or type an answer; 0: no answer"];
-    assert_eq!(card(&mut session), lines);
-    assert_eq!(session.key(KeyCode::Char('2')), answered(&[("a", &["Blue"])]));
-    let mut session = asking(one());
-    session.key(KeyCode::Down);
-    assert!(card(&mut session).contains(&" › 2  Blue".to_owned()));
-    assert_eq!(session.key(KeyCode::Enter), answered(&[("a", &["Blue"])]));
-    let mut session = asking(one());
-    session.types("green");
-    assert!(card(&mut session).contains(&"   enter answers with your text".to_owned()));
-    assert_eq!(session.key(KeyCode::Enter), answered(&[("a", &["green"])]));
-    let mut session = asking(one());
-    let Some(Action::Answer { option_id: None, answers: None, .. }) = session.key(KeyCode::Char('0')) else {
-        panic!("0 does not answer")
-    };
-}
-
-#[test]
-fn several_questions_are_answered_one_after_the_other() {
-    let questions =
-        vec![question("a", &["Red", "Blue"], false), question("b", &["X", "Y", "Z"], true), question("c", &[], false)];
-    let mut session = asking(questions);
-    assert!(card(&mut session)[0].contains("1 of 3"));
-    assert_eq!(session.key(KeyCode::Char('1')), None);
-    assert_eq!(card(&mut session)[1..5], [" What is b?", " › 1  [ ] X", "   2  [ ] Y", "   3  [ ] Z"]);
-    assert_eq!(session.key(KeyCode::Enter), None, "nothing is chosen");
-    session.key(KeyCode::Char(' '));
-    session.key(KeyCode::Char('3'));
-    session.key(KeyCode::Char('2'));
-    session.key(KeyCode::Char('2'));
-    assert_eq!(card(&mut session)[2..5], ["   1  [x] X", " › 2  [ ] Y", "   3  [x] Z"]);
-    assert_eq!(session.key(KeyCode::Enter), None);
-    assert!(card(&mut session)[0].contains("3 of 3"));
-    session.key(KeyCode::Left);
-    assert!(card(&mut session)[0].contains("2 of 3"));
-    session.key(KeyCode::Right);
-    session.types("my own");
-    let all: &[(&str, &[&str])] = &[("a", &["Red"]), ("b", &["X", "Z"]), ("c", &["my own"])];
-    assert_eq!(session.key(KeyCode::Enter), answered(all));
-}
-
-#[test]
-fn a_prompt_that_was_begun_before_a_question_is_no_answer() {
-    let mut session = Session::new(60, 20);
-    session.types("go on with");
-    let questions = vec![question("a", &[], false)];
-    session.host(Content::Question(Question { request_id: "q".to_owned(), tool_call_id: None, questions }));
-    session.settle();
-    assert!(session.text().contains("Your text is a prompt."));
-    session.types(" it");
-    assert_eq!(session.key(KeyCode::Enter), Some(Action::Prompt { text: "go on with it".to_owned(), now: false }));
-    session.draw();
-    session.types("an answer");
-    assert_eq!(
-        session.key(KeyCode::Enter),
-        Some(Action::Answer {
-            request_id: "q".to_owned(),
-            digest: "digest-1".to_owned(),
-            option_id: None,
-            answers: Some(BTreeMap::from([("a".to_owned(), vec!["an answer".to_owned()])])),
-            message: None,
-        })
-    );
-}
-
-#[test]
-fn a_prompt_that_is_begun_as_a_question_appears_is_no_answer() {
-    let mut session = Session::new(60, 20);
-    let questions = vec![question("a", &[], false)];
-    session.host(Content::Question(Question { request_id: "q".to_owned(), tool_call_id: None, questions }));
-    session.draw();
-    session.wait(299);
-    session.types("go");
-    session.wait(500);
-    session.draw();
-    assert_eq!(session.key(KeyCode::Enter), Some(Action::Prompt { text: "go".to_owned(), now: false }));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What is on the screen, as text.
 
+mod calling;
 mod cards;
 mod composer;
 mod hostile;
+mod questions;
 mod random;
 mod session;
 mod talk;

@@ -149,10 +149,15 @@ impl Session {
         }
     }
 
+    /// What the terminal is to say after this frame.
+    pub(super) fn call(&mut self) -> crate::Call {
+        self.about(|screen, view, _, about| screen.call(view, about))
+    }
+
     /// Draws a card, and lets the time pass in which it takes no key.
     pub(super) fn settle(&mut self) {
         self.draw();
-        self.wait(301);
+        self.wait(1_501);
     }
 }
 

@@ -116,8 +116,8 @@ fn a_request_is_answered_by_its_keys_once_it_was_seen() {
     assert_eq!(seen.key(&session.view, KeyCode::Char('1')), None, "it has just appeared");
     seen.talk.bring_up("second");
     assert!(seen.lines(&session.view, &talking()).join("\n").contains("rm -r /"));
-    seen.now += Duration::from_millis(301);
-    let answer = seen.key(&session.view, KeyCode::Char('3'));
+    seen.now += Duration::from_millis(1_501);
+    let answer = seen.key(&session.view, KeyCode::Char('2'));
     let Some(TalkAction::Answer(Action::Answer { request_id, option_id, .. })) = answer else { panic!("{answer:?}") };
     assert_eq!((request_id.as_str(), option_id.as_deref()), ("second", Some("no")));
     // On a screen of a few rows the notice goes, and not what is decided about.
