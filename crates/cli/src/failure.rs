@@ -273,7 +273,7 @@ mod tests {
             }))
         };
         let errors = ["INTERNAL", "UNAVAILABLE"].map(|code| Error::Problem(Box::new(problem(code).unwrap())));
-        let origin = steers.to_owned();
+        let origin = "http://127.0.0.1:8080".to_owned();
         let others = [
             Error::StreamEnded { reason: steers.to_owned() },
             Error::WrongOrigin { origin, accepted: vec![steers.to_owned()] },

@@ -84,7 +84,7 @@ impl Editor {
 
     /// Waits for an event. What the agent sends on the way must be as the protocol says.
     #[track_caller]
-    fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Value) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Value) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
             let left = SOON.saturating_sub(begun.elapsed());
