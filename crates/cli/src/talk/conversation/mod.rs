@@ -37,6 +37,8 @@ const AGENT_WITHIN: Duration = Duration::from_secs(45);
 const JOIN_WITHIN: Duration = Duration::from_secs(40);
 /// A server that stays away so long ends the conversation: nothing can be sent or read.
 const AWAY: Duration = Duration::from_secs(30);
+/// The room is left after this at the latest, whether the server has ended the conversation or not.
+const STOPPED_WITHIN: Duration = Duration::from_secs(3);
 
 /// How the person wants it.
 #[derive(Clone, Debug)]
@@ -174,7 +176,8 @@ impl<'a> Conversation<'a> {
         self.rules.end();
         self.held = None;
         drop(self.out);
-        stopped(&self.voice, self.id).await;
+        // The microphone must not stay open while the server is away.
+        let _server_is_away = tokio::time::timeout(STOPPED_WITHIN, stopped(&self.voice, self.id)).await;
         self.room.leave().await;
         self.state
     }
