@@ -315,8 +315,6 @@ fn notifications_reach_the_other_replica() {
         let (here, database) = open(Backend::Postgres).await;
         let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
         let mut waiting = there.notifier().subscribe(Topic::new("note", 7));
-        // A new connection wakes every subscriber once; after that only published topics do.
-        timeout(Duration::from_secs(5), waiting.changed()).await.unwrap();
         for round in 0..20 {
             let begun = Instant::now();
             here.notifier().publish([Topic::new("note", 7), Topic::new("note", 8)]);
@@ -336,8 +334,6 @@ fn a_tap_receives_every_topic_of_both_replicas() {
         let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
         let mut tap = there.notifier().tap();
         let within = Duration::from_secs(5);
-        // A new connection may have missed some.
-        assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Any);
         here.notifier().publish([Topic::new("note", 1)]);
         assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Topic(Topic::new("note", 1)));
         there.notifier().publish([Topic::new("note", 2)]);
