@@ -421,17 +421,4 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
     checked();
   });
-
-  step("what is deleted is gone, also when the page is left at once", async () => {
-    const { page, checked } = me;
-    await page.getByRole("button", { name: "Details" }).click();
-    await page.getByRole("dialog", { name: "Session" }).getByRole("button", { name: "Delete" }).click();
-    await page.getByText("Will be deleted in 8 s").waitFor();
-    await page.reload();
-    const list = page.getByRole("main").getByRole("link");
-    await list.filter({ hasText: "begun by the page" }).first().waitFor();
-    await list.filter({ hasText: "Another title" }).waitFor({ state: "detached" });
-    session = undefined;
-    checked();
-  });
 });

@@ -14,8 +14,14 @@ async function signOut(page) {
   await page.goto(`${origin}/settings`);
   // What comes late moves what is below it.
   await page.getByText("this browser").first().waitFor();
-  await page.getByRole("button", { name: "Sign out here…" }).click();
-  await page.getByRole("button", { name: "Wipe this browser" }).click();
+  const wipe = page.getByRole("button", { name: "Wipe this browser" });
+  // WebKitGTK loses a click on a busy machine, as when a finger misses. A person presses again.
+  for (let tries = 0; tries < 20; tries++) {
+    const button = page.getByRole("button", { name: "Sign out here…" });
+    if (await button.count() > 0) await button.click();
+    if (await wipe.waitFor({ timeout: 3_000 }).then(() => true, () => false)) break;
+  }
+  await wipe.click();
   await page.getByRole("button", { name: "Make an account" }).waitFor();
 }
 
