@@ -96,9 +96,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
     let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default(), machines.clone());
     if !context.json {
         progress.begin()?;
-        for (task, session) in progress.asking() {
-            progress.advise(task, asking::advice(me, session).await)?;
-        }
+        advise(me, &mut progress).await?;
     }
     let mut cursor = run.version.to_string();
     let mut clock = tokio::time::interval(Duration::from_millis(500));
@@ -124,17 +122,13 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
                     cursor.clone_from(&change.cursor);
                     if context.json {
                         print::json(&event("changed", named(&machines, &change)), true)?;
-                    } else if change.more {
+                        continue;
+                    }
+                    progress.change(&change.changed_tasks)?;
+                    if change.more || Progress::is_asking(&change.changed_tasks) {
                         progress.renew(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
-                    } else {
-                        progress.change(&change.changed_tasks)?;
-                        if Progress::is_asking(&change.changed_tasks) {
-                            progress.renew(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
-                        }
                     }
-                    for (task, session) in progress.asking() {
-                        progress.advise(task, asking::advice(me, session).await)?;
-                    }
+                    advise(me, &mut progress).await?;
                 }
             },
             _ = renewals.tick(), if !context.json && (progress.is_live() || progress.is_waiting()) => {
@@ -171,6 +165,14 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
     }
     let about = asked.about.and_then(|about| run.tasks.iter().flatten().find(|task| task.id == about));
     Ok(about.map_or_else(|| allow.code(&run), |task| allow.code_of(task)))
+}
+
+/// Says where a person is asked, once for each task that waits for one.
+async fn advise(me: &Me, progress: &mut Progress) -> Result<()> {
+    for (task, session) in progress.asking() {
+        progress.advise(task, asking::advice(me, session).await)?;
+    }
+    Ok(())
 }
 
 /// A line of a stream for programs, with a mark that tells changes from the run at its end.

@@ -54,6 +54,7 @@ fn a_task_that_is_a_session_asks_its_people_while_others_work() {
     let mut watching = Running::start(user, &["show", "last", "--watch"]);
     while !watching.line().contains(&advice) {}
     drop(watching);
+    let mut watching = Running::start(user, &["show", "last", "--watch", "--json"]);
     // The run takes one task at a time, and this one only waits.
     until("the task beside it", || (task(user, 1)["status"] == "completed").then_some(()));
     assert!(!place.file("made").exists());
@@ -62,6 +63,13 @@ fn a_task_that_is_a_session_asks_its_people_while_others_work() {
     user.succeed(&["answer", &session, "allow", "--request", &asked]);
     until("the end of the run", || (user.json(&["show", "last"])["status"] == "completed").then_some(()));
     assert!(place.file("made").exists());
+    // A program that watches reads JSON alone, to the end of the run.
+    loop {
+        let line: Value = serde_json::from_str(&watching.line()).unwrap();
+        if line["event"] == "ended" {
+            break;
+        }
+    }
     let log = turns(user, &session, 1);
     let begun = log.iter().find(|body| body["type"] == "turn" && body["state"] == "started").unwrap();
     assert_eq!((&begun["cause"], begun["text"].as_str().unwrap().contains("touch made")), (&json!("task"), true));
