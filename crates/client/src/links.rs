@@ -1,7 +1,7 @@
 //! Public links: created by the owner of a session, opened by everyone who has the link.
 
 use ensemble_types::ids::SessionId;
-use ensemble_types::links::{CreateLink, Link, PublicView};
+use ensemble_types::links::{CreateLink, Link, LinkState, PublicView};
 use futures_util::Stream;
 use reqwest::header::HeaderName;
 
@@ -18,6 +18,11 @@ impl Client {
     pub async fn create_link(&self, session: SessionId, link: &CreateLink) -> Result<(Link, bool)> {
         let path = ["v1", "sessions", &session.to_string(), "public-share"];
         self.post(&path, Repeat::Harmful).json(link).send_created().await
+    }
+
+    /// How the session's link stands, without its token. `LINK_NOT_FOUND`: it has none, or it has expired.
+    pub async fn link_state(&self, session: SessionId) -> Result<LinkState> {
+        self.get(&["v1", "sessions", &session.to_string(), "public-share"]).send().await
     }
 
     /// Deletes the link and ends all its open views. Succeeds when there is no link.

@@ -36,6 +36,18 @@ pub struct Link {
     pub created_at: Timestamp,
 }
 
+/// The session's link without its token and its address, which only the answer to its creation has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkState {
+    pub expires_at: Option<Timestamp>,
+    pub max_uses: Option<i64>,
+    pub uses: i64,
+    pub created_at: Timestamp,
+    /// The session's key epoch when the link was made: the link opens no message of a later one. `null`: not known.
+    pub key_epoch: Option<i64>,
+}
+
 /// What a viewer of the link sees.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

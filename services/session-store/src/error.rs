@@ -42,6 +42,8 @@ pub(crate) enum Error {
     /// The link is unknown, expired, used up or revoked, or its session is deleted. Callers cannot tell which.
     #[error("the link does not work")]
     LinkNotFound,
+    #[error("the session has no link")]
+    NoLink,
     #[error("the session has the most shares it can have")]
     TooManyShares,
     #[error(transparent)]
@@ -117,6 +119,9 @@ impl IntoProblem for Error {
                 Code::LinkNotFound,
                 "This link is not valid, or not any more. Ask the person who shared it for a new one.",
             ),
+            Self::NoLink => {
+                Problem::new(Code::LinkNotFound, "This session has no public link, or the link has expired.")
+            }
             Self::TooManyShares => Problem::new(
                 Code::Conflict,
                 "This session already has 100 shares, the maximum. Remove one before you add another.",

@@ -3,7 +3,7 @@
 use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::events::{AccountEvent, PublicSessionEvent, SessionEvent};
-use ensemble_types::links::{CreateLink, Link, PublicView};
+use ensemble_types::links::{CreateLink, Link, LinkState, PublicView};
 use ensemble_types::live::{LiveFrames, LiveFramesSent};
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
 use ensemble_types::problem::Code::{
@@ -205,6 +205,15 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .access(Access::UserOrMachine)
                 .summary(TAG, "Creates the session's public link. An existing link is replaced and stops working.")
                 .optional_body::<CreateLink>()
+        .row(
+            get("/v1/sessions/{id}/public-share")
+                .access(Access::UserOrMachine)
+                .summary(TAG, "How the session's public link stands, without its token. For the owner and admins.")
+                .response::<LinkState>(200)
+                .errors(&[NotFound, Forbidden, LinkNotFound])
+                .in_turn()
+                .handler(public_links::state),
+        )
                 .response::<Link>(201)
                 .response::<Link>(200)
                 .errors(&[NotFound, Forbidden])

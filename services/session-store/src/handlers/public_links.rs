@@ -7,7 +7,7 @@ use ensemble_chassis::http::{only, problem_response, request_id};
 use ensemble_chassis::{ApiError, Caller, HandlerResult, Json, OptionalJson, Path, Query, State, Upserted};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::SessionId;
-use ensemble_types::links::{CreateLink, Link};
+use ensemble_types::links::{CreateLink, Link, LinkState};
 use ensemble_types::problem::{Code, Problem};
 use ensemble_types::refs::IdOrRef;
 
@@ -43,6 +43,15 @@ pub(crate) async fn create(
         created_at,
     };
     Ok(Upserted { created: is_new, body: link })
+}
+
+pub(crate) async fn state(
+    service: State<SessionStore>,
+    caller: Caller,
+    Path(id): Path<IdOrRef<SessionId>>,
+) -> HandlerResult<Json<LinkState>> {
+    let id = operations::sessions::resolve(&service, id).await?;
+    Ok(Json(operations::public_links::state(&service, id, actor(&caller)).await?))
 }
 
 pub(crate) async fn remove(

@@ -3,11 +3,11 @@
 
 use ensemble_store_kit::Conn;
 use ensemble_types::ids::SessionId;
-use ensemble_types::links::{CreateLink, PublicMessage, PublicView};
+use ensemble_types::links::{CreateLink, LinkState, PublicMessage, PublicView};
 use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
 
-use super::{lock_session, messages, publish_change};
+use super::{lock_session, messages, publish_change, read_session};
 use crate::SessionStore;
 use crate::domain::access::Actor;
 use crate::domain::history::{PageBounds, Window};
@@ -44,15 +44,26 @@ pub(crate) async fn create(
     service
         .db
         .write("create a link", move |tx| {
-            let (_, access) = lock_session(tx, id, &caller)?;
+            let (session, access) = lock_session(tx, id, &caller)?;
             let can_own = access.own()?;
             let created_at = tx.now()?;
             let terms = LinkTerms::new(request.clone(), created_at)?;
             let is_new = !store::public_links::remove(can_own, tx, id)?;
             let token = LinkToken::generate();
-            store::public_links::insert(can_own, tx, id, token.hash(), &terms, created_at)?;
+            store::public_links::insert(can_own, tx, id, token.hash(), &terms, created_at, session.key_epoch)?;
             publish_change(tx, id)?;
             Ok(CreatedLink { token, terms, created_at, is_new })
+        })
+        .await
+}
+
+/// How the session's link stands.
+pub(crate) async fn state(service: &SessionStore, id: SessionId, caller: Actor) -> Result<LinkState, Error> {
+    service
+        .db
+        .read("read a link", move |c| {
+            let (_, access) = read_session(c, id, &caller)?;
+            store::public_links::state(access.administer()?, c, id)?.ok_or(Error::NoLink)
         })
         .await
 }

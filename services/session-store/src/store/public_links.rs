@@ -4,10 +4,11 @@ use diesel::prelude::*;
 use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::SessionId;
+use ensemble_types::links::LinkState;
 use ensemble_types::time::Timestamp;
 
 use super::schema::{links, sessions, viewings};
-use crate::domain::access::CanOwn;
+use crate::domain::access::{CanAdminister, CanOwn};
 use crate::domain::public_link::{LinkTerms, PublicLink, TokenHash, ViewKey};
 
 #[derive(Queryable, Selectable)]
@@ -44,6 +45,33 @@ pub(crate) fn find(c: &mut Conn, token: TokenHash) -> Result<Option<(PublicLink,
     Ok(Some((link, at)))
 }
 
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = links)]
+struct StateRow {
+    expires_at: Option<Timestamp>,
+    max_uses: Option<i64>,
+    uses: i64,
+    created_at: Timestamp,
+    key_epoch: Option<i64>,
+}
+
+/// The session's link, unless it has expired.
+pub(crate) fn state(_: CanAdminister<'_>, c: &mut Conn, session: SessionId) -> Result<Option<LinkState>, StoreError> {
+    let found: Option<StateRow> = on!(c, |c| links::table
+        .find(session.db())
+        .filter(links::expires_at.is_null().or(links::expires_at.gt(now().nullable())))
+        .select(StateRow::as_select())
+        .first(c)
+        .optional())?;
+    Ok(found.map(|StateRow { expires_at, max_uses, uses, created_at, key_epoch }| LinkState {
+        expires_at,
+        max_uses,
+        uses,
+        created_at,
+        key_epoch,
+    }))
+}
+
 /// Inserts a session's only link; remove an existing one first.
 pub(crate) fn insert(
     _: CanOwn<'_>,
@@ -52,6 +80,7 @@ pub(crate) fn insert(
     token: TokenHash,
     terms: &LinkTerms,
     created_at: Timestamp,
+    key_epoch: i64,
 ) -> Result<(), StoreError> {
     let row = (
         links::session_id.eq(session.db()),
@@ -62,6 +91,7 @@ pub(crate) fn insert(
         links::uses.eq(0),
         links::encrypted_key.eq(terms.encrypted_key.as_deref()),
         links::created_at.eq(created_at.db()),
+        links::key_epoch.eq(key_epoch),
     );
     on!(tx, |c| diesel::insert_into(links::table).values(row).execute(c)).map(drop)
 }

@@ -112,6 +112,7 @@ table! {
         uses -> BigInt,
         encrypted_key -> Nullable<Text>,
         created_at -> Moment,
+        key_epoch -> Nullable<BigInt>,
     }
 }
 

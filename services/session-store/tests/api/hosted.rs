@@ -75,6 +75,7 @@ on_both_databases! {
             ("GET", format!("{path}/shares"), Value::Null),
             ("POST", format!("{path}/shares"), share),
             ("DELETE", format!("{path}/shares/{}", host.owner.id), Value::Null),
+            ("GET", format!("{path}/public-share"), Value::Null),
             ("POST", format!("{path}/public-share"), json!({})),
             ("DELETE", format!("{path}/public-share"), Value::Null),
         ] {

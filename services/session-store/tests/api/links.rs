@@ -206,6 +206,33 @@ on_both_databases! {
         }
     }
 
+    async fn the_owner_sees_how_a_link_stands(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let id = owner.session().await;
+        let path = format!("/v1/sessions/{id}/public-share");
+        owner.api.get(&path).await.problem(404, "LINK_NOT_FOUND");
+        let end = Clock::system().now().plus(YEAR);
+        let (public, made) = link(&owner, &id, json!({ "maxUses": 2, "expiresAt": end })).await;
+        fixture.anonymous().get(&public).await.expect(200);
+        let state = owner.api.get(&path).await.expect(200);
+        let expected = json!({
+            "expiresAt": made["expiresAt"], "maxUses": 2, "uses": 1, "createdAt": made["createdAt"], "keyEpoch": 1
+        });
+        assert_eq!(state, expected, "no token, no url");
+        // A link of after a new key names it; one that is used up is still there to be ended.
+        owner.api.patch(&format!("/v1/sessions/{id}"), &json!({ "encryptionKey": "k", "expectedKeyEpoch": 1 })).await.expect(200);
+        assert_eq!(owner.api.get(&path).await.expect(200)["keyEpoch"], 1);
+        let (public, _) = link(&owner, &id, json!({ "maxUses": 1 })).await;
+        fixture.anonymous().get(&public).await.expect(200);
+        let state = owner.api.get(&path).await.expect(200);
+        assert_eq!((&state["keyEpoch"], &state["uses"], &state["expiresAt"]), (&json!(2), &json!(1), &Value::Null));
+        owner.api.delete(&path).await.expect(200);
+        owner.api.get(&path).await.problem(404, "LINK_NOT_FOUND");
+        link(&owner, &id, json!({ "expiresAt": Clock::system().now().plus(Duration::from_millis(300)) })).await;
+        eventually(Duration::from_secs(10), async || owner.api.get(&path).await.status == 404).await;
+    }
+
     async fn invalid_link_terms_are_refused(on: Backend) {
         let fixture = Fixture::start(on).await;
         let owner = fixture.client();

@@ -109,6 +109,7 @@ fn rows() -> Vec<Row> {
         row("DELETE", SHARE, "/v1/sessions/{id}/shares/{view}", NO_BODY, members(200, 200, 403, 200)),
         row("DELETE", SHARE, "/v1/sessions/{id}/shares/{admin}", NO_BODY, members(200, 200, 403, 403)),
         row("DELETE", SHARE, "/v1/sessions/{id}/shares/{other_admin}", NO_BODY, members(200, 403, 403, 403)),
+        row("GET", LINK, LINK, NO_BODY, members(200, 200, 403, 403)),
         row("POST", LINK, LINK, |_| json!({}), members(200, 403, 403, 403)),
         row("DELETE", LINK, LINK, NO_BODY, members(200, 403, 403, 403)),
         row("GET", "/v1/public-sessions/{token}", "/v1/public-sessions/{link}", NO_BODY, EVERYONE),

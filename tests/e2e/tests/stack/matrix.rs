@@ -200,6 +200,7 @@ const ROWS: &[Row] = &[
     of_session("PATCH", "/v1/sessions/{id}/shares/{userId}", [200, 403, 403, 403]).with(|_| json!({ "accessLevel": "admin" })).changing(),
     // {userId} is the viewer, who may leave.
     of_session("DELETE", "/v1/sessions/{id}/shares/{userId}", [200, 200, 403, 200]).changing(),
+    of_session("GET", "/v1/sessions/{id}/public-share", [200, 200, 403, 403]),
     of_session("POST", "/v1/sessions/{id}/public-share", [0, 403, 403, 403]).with(|_| json!({})).changing(),
     of_session("DELETE", "/v1/sessions/{id}/public-share", [200, 403, 403, 403]).changing(),
     of_anyone("GET", "/v1/public-sessions/{token}", 200),
