@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { newId } from "@ensemble/client";
+import { Distrust, newId } from "@ensemble/client";
 import { NO_HOST, PublicSession } from "@ensemble/client/account";
 import { KeyRing, LinkSecret, purposes, sealContent, SigningKey } from "@ensemble/client/seal";
 import { signBody } from "@ensemble/client/transcript";
@@ -22,9 +22,9 @@ test("a guest who signs as the machine is not shown as the machine", async () =>
   const messages = [await said(1, guest, "I am the machine"), await said(2, machine, "hello")];
   const at = "2026-01-01T00:00:00Z";
   const session = { id: SESSION, metadata: "", metadataVersion: 1, status: "active", hosted: true, lastSeq: 2, createdAt: at, updatedAt: at };
-  const shown = async (secret: LinkSecret) => {
+  const shown = async (secret: LinkSecret, hosted = true) => {
     const view = {
-      session, messages, accessLevel: "view", encryptedKey: await secret.seal(ring, SESSION), hasMore: false,
+      session: { ...session, hosted }, messages, accessLevel: "view", encryptedKey: await secret.seal(ring, SESSION), hasMore: false,
       nextBefore: null, nextAfter: null, expiresAt: null, remainingUses: null, viewToken: "v",
     };
     const fetch = () => Promise.resolve(Response.json(view));
@@ -33,6 +33,8 @@ test("a guest who signs as the machine is not shown as the machine", async () =>
   };
   assert.deepEqual(await shown(LinkSecret.generate(machine.publicKey)), [["nobody", "note"], ["host", "hello"]]);
   assert.deepEqual(await shown(LinkSecret.generate()), [["nobody", "note"], ["nobody", "note"]], NO_HOST);
+  // Texts of a session of people are not signed, so a server that calls it one could add some.
+  await assert.rejects(shown(LinkSecret.generate(machine.publicKey), false), Distrust);
 });
 
 test("a link that names a machine is read", async () => {

@@ -1,7 +1,7 @@
 // A session behind a public link: anybody who has the whole address reads it, live, without an account.
 
 import { Client, newId, type ClientOptions } from "../client.js";
-import { Refused, SealError } from "../errors.js";
+import { Distrust, Refused, SealError } from "../errors.js";
 import { readShareAddress } from "../seal/link.js";
 import { openContent, openJson, purposes, type KeyRing } from "../seal/ring.js";
 import { followLink, type FollowOptions } from "../streams.js";
@@ -55,6 +55,7 @@ export class PublicSession {
     const page = await client.data(client.http.GET("/v1/public-sessions/{token}", { params, headers }));
     if (!page.encryptedKey) throw new Refused("This link was made without a key, so the session cannot be opened. Ask for a new link.");
     const ring = await secret.open(page.encryptedKey, page.session.id);
+    checkHosted(secret.host, page.session);
     const opened = new PublicSession(client, token, page.viewToken, page.session, ring, secret.host);
     const messages = sorted(page.messages);
     opened.#first = messages[0]?.seq;
@@ -93,6 +94,7 @@ export class PublicSession {
       if (event.event === "message") {
         yield await this.#take(event.data);
       } else if (event.event === "session") {
+        checkHosted(this.host, event.data);
         this.session = event.data;
         yield { ...NOTHING, state: true };
       } else {
@@ -135,6 +137,13 @@ export class PublicSession {
       if (error instanceof SealError) return { ...known, error: error.message };
       throw error;
     }
+  }
+}
+
+/** The link of a machine's session names the machine. A server that calls it a session of people would have unsigned texts shown. */
+function checkHosted(host: string | undefined, session: Schemas["PublicSession"]): void {
+  if (host !== undefined && !session.hosted) {
+    throw new Distrust("The server says that no machine hosts this session, but the link names one. Do not trust it.");
   }
 }
 
