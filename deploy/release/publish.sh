@@ -19,6 +19,8 @@ run() {
     [ -n "${DRY_RUN:-}" ] || "$@"
 }
 REGISTRY=${REGISTRY:-}
+# Registries take no capitals, and owners on forges may have some.
+REGISTRY=${REGISTRY,,}
 VERSION=${VERSION:-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)}
 REVISION=$(git rev-parse HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)

@@ -33,6 +33,8 @@ that "no registry is accepted" refuses REGISTRY DRY_RUN=1
 that "a registry without a slash is accepted" refuses REGISTRY DRY_RUN=1 REGISTRY=registry.example.com
 that "a version of two numbers is accepted" refuses "three numbers" DRY_RUN=1 REGISTRY=registry.example.com/ VERSION=1.2
 that "a commit without a tag is published" refuses "" REGISTRY=registry.example.com/ VERSION=99.0.0
+said=$(DRY_RUN=1 REGISTRY=ghcr.io/Some-Owner/ VERSION=1.2.3 deploy/release/publish.sh)
+that "a registry with capitals is used as it is" grep -q 'ghcr.io/some-owner/ensemble/edge-proxy@' <<<"$said"
 said=$(DRY_RUN=1 REGISTRY=registry.example.com/ VERSION=1.2.3 deploy/release/publish.sh)
 that "a dry run signs less than it builds" [ "$(grep -c '^+ cosign sign' <<<"$said")" = 10 ]
 that "a dry run pushes no chart" grep -q 'push dist/ensemble-1.2.3.tgz oci://registry.example.com/ensemble/charts' <<<"$said"
@@ -44,6 +46,9 @@ that "a workflow does more than make: $steps" [ -z "$(grep -v '^\(sudo \)\?make 
 for target in $(sed 's/^\(sudo \)\?make //; s/ VERSION=.*//' <<<"$steps"); do
     that "a workflow calls $target, which no Makefile has" grep -qhE "^$target:" Makefile deploy/deploy.mk
 done
+# A tag can be moved to other code, and the steps hold the registry's password.
+unpinned=$(grep -h 'uses:' .github/workflows/*.yml | grep -vE 'uses: [^@]+@[0-9a-f]{40} # v[0-9]' || true)
+that "an action is not named by its commit: $unpinned" [ -z "$unpinned" ]
 if [ -x "$tools/bin/actionlint" ]; then
     that "actionlint" "$tools/bin/actionlint" .github/workflows/*.yml
 else
