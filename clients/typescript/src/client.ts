@@ -183,8 +183,6 @@ export class Client {
       method: request.method,
       headers,
       cache: "no-store",
-      // What is deleted while somebody leaves the page is deleted all the same.
-      keepalive: request.method === "DELETE",
       // A redirect must not take the token to another server.
       redirect: "error",
       signal: AbortSignal.any([request.signal, deadline.signal]),

@@ -11,26 +11,17 @@ const LASTS_MS = 8_000;
 const toasts = new Store<readonly Toast[]>([]);
 let count = 0;
 
-/** Shows a line. `onOver` runs when it is gone and was not taken back, at the latest when the page is left. */
-export function say(text: string, undo?: () => void, onOver?: () => void): void {
+/** Shows a line for a while. */
+export function say(text: string, undo?: () => void): void {
   count += 1;
   const id = count;
-  let isUndone = false;
   const end = (): void => toasts.update((all) => all.filter((one) => one.id !== id));
   const back = undo && ((): void => {
-    isUndone = true;
     end();
     undo();
   });
   toasts.update((all) => [...all.slice(-2), { id, text, undo: back }]);
-  const over = (): void => {
-    clearTimeout(timer);
-    removeEventListener("pagehide", over);
-    end();
-    if (!isUndone) onOver?.();
-  };
-  const timer = setTimeout(over, LASTS_MS);
-  addEventListener("pagehide", over);
+  setTimeout(end, LASTS_MS);
 }
 
 export function Toasts() {

@@ -1,7 +1,7 @@
 /** What is done to a whole session: renamed, archived, stopped, deleted. */
 import { mine } from "./account.ts";
 import type { SessionRow } from "./row.ts";
-import { putRow, readAgain, sessions } from "./sessions.ts";
+import { putRow, readAgain } from "./sessions.ts";
 
 export async function rename(row: SessionRow, title: string): Promise<void> {
   await mine().sessions.describe(row.id, (metadata) => ({ ...metadata, title }));
@@ -25,32 +25,9 @@ export async function archive(row: SessionRow, archived: boolean): Promise<void>
   }
 }
 
-/** Sessions that are about to be deleted, while that can be taken back. */
-const hidden = new Set<string>();
-
-export function isHidden(id: string): boolean {
-  return hidden.has(id);
-}
-
-/** Hides it. `remove` deletes it, and `unhide` takes that back. */
-export function hide(id: string): void {
-  hidden.add(id);
-  sessions.update((before) => ({ ...before, rows: before.rows.slice() }));
-}
-
-export function unhide(id: string): void {
-  hidden.delete(id);
-  sessions.update((before) => ({ ...before, rows: before.rows.slice() }));
-}
-
 /** Deletes it for everybody. */
 export async function remove(id: string): Promise<void> {
-  try {
-    await mine().sessions.remove(id);
-  } catch (error) {
-    unhide(id);
-    throw error;
-  }
+  await mine().sessions.remove(id);
   await readAgain(id);
 }
 

@@ -8,7 +8,6 @@ import { useTitle } from "../base/title.ts";
 import { ago, folder } from "../base/words.ts";
 import { nameOf, names } from "../data/people.ts";
 import { type SessionRow, stateOf, WORDS } from "../data/row.ts";
-import { isHidden } from "../data/session-actions.ts";
 import { sessions } from "../data/sessions.ts";
 import { Dot } from "../shell/dot.tsx";
 import { paths } from "../shell/route.ts";
@@ -22,7 +21,7 @@ export function Home() {
   const asking = useMemo(() => rows.filter((row) => stateOf(row) === "ask"), [rows]);
   const [isArchive, setArchive] = useState(false);
   const listed = useMemo(
-    () => rows.filter((row) => row.archived === isArchive && !isHidden(row.id) && (wanted === "" || matches(row, wanted))),
+    () => rows.filter((row) => row.archived === isArchive && (wanted === "" || matches(row, wanted))),
     [rows, wanted, isArchive],
   );
   const hasArchived = rows.some((row) => row.archived);

@@ -6,7 +6,7 @@ import { say } from "../base/toast.tsx";
 import { clock } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
 import type { SessionRow } from "../data/row.ts";
-import { archive, hide, remove, rename, stopAgent, unhide } from "../data/session-actions.ts";
+import { archive, remove, rename, stopAgent } from "../data/session-actions.ts";
 import { paths } from "../shell/route.ts";
 import { visible } from "../text/visible.ts";
 import type { State } from "./types.ts";
@@ -23,6 +23,7 @@ export function Details({ row, state, isOwner, onClose }: Props) {
   const [title, setTitle] = useState(row.title);
   const [error, setError] = useState<string>();
   const [isBusy, setBusy] = useState(false);
+  const [asks, setAsks] = useState(false);
   const attempt = (run: Promise<void>, then: () => void) => {
     setBusy(true);
     setError(undefined);
@@ -40,14 +41,12 @@ export function Details({ row, state, isOwner, onClose }: Props) {
       if (isArchived) go(paths.home);
     });
   };
-  const deleted = () => {
-    hide(row.id);
+  // A page that is left can neither sign in nor try again: "Deleted" is said when the server has answered.
+  const deleted = () => attempt(remove(row.id), () => {
     onClose();
     go(paths.home);
-    say("Will be deleted in 8 s", () => unhide(row.id), () => {
-      remove(row.id).catch((caught: unknown) => say(`Not deleted: ${textOf(caught)}`));
-    });
-  };
+    say("Deleted");
+  });
   return (
     <Dialog title="Session" onClose={onClose}>
       {isOwner && (
@@ -79,8 +78,17 @@ export function Details({ row, state, isOwner, onClose }: Props) {
             {state && state.phase !== "ended" && (
               <button type="button" className="button" disabled={isBusy} onClick={() => attempt(stopAgent(row.id), onClose)}>Stop the agent</button>
             )}
-            <button type="button" className="button danger" disabled={isBusy} onClick={deleted}>Delete</button>
+            {!asks && <button type="button" className="button danger" disabled={isBusy} onClick={() => setAsks(true)}>Delete…</button>}
           </div>
+          {asks && (
+            <div className="empty">
+              <p>Delete this session for everyone? This cannot be undone.</p>
+              <div className="row">
+                <button type="button" className="button danger" disabled={isBusy} onClick={deleted}>Delete</button>
+                <button type="button" className="button" disabled={isBusy} onClick={() => setAsks(false)}>Cancel</button>
+              </div>
+            </div>
+          )}
         </section>
       )}
     </Dialog>

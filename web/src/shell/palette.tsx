@@ -2,7 +2,6 @@
 import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 import { useLocation } from "wouter";
 import { useStore } from "../base/store.ts";
-import { isHidden } from "../data/session-actions.ts";
 import { sessions } from "../data/sessions.ts";
 import { oneLine } from "../text/visible.ts";
 import { paths } from "./route.ts";
@@ -44,7 +43,7 @@ function Open({ onClose }: { onClose: () => void }) {
     const wanted = text.trim().toLowerCase().split(/\s+/);
     const all = [
       ...PLACES.map((place) => ({ ...place, about: "" })),
-      ...rows.filter((row) => !isHidden(row.id)).map((row) => ({ name: oneLine(row.title, 120), path: paths.session(row.id), about: row.host ?? "" })),
+      ...rows.map((row) => ({ name: oneLine(row.title, 120), path: paths.session(row.id), about: row.host ?? "" })),
     ];
     return all.filter((one) => wanted.every((word) => `${one.name} ${one.about}`.toLowerCase().includes(word))).slice(0, MOST);
   }, [rows, text]);

@@ -4,7 +4,6 @@ import { Link, useLocation, useRoute } from "wouter";
 import { Icon, type IconName } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { Toasts } from "../base/toast.tsx";
-import { isHidden } from "../data/session-actions.ts";
 import { sessions } from "../data/sessions.ts";
 import { oneLine } from "../text/visible.ts";
 import { Clock } from "./clock.tsx";
@@ -79,7 +78,7 @@ function Place({ href, name, icon, size, className }: { href: string; name: stri
 function Beside() {
   const { rows } = useStore(sessions);
   const [, here] = useRoute("/sessions/:id");
-  const shown = rows.filter((row) => !row.archived && !isHidden(row.id)).slice(0, MOST_BESIDE);
+  const shown = rows.filter((row) => !row.archived).slice(0, MOST_BESIDE);
   return (
     <nav className="sessions" aria-labelledby="beside">
       {shown.map((row) => (

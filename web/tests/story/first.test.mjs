@@ -422,3 +422,22 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     checked();
   });
 });
+
+  step("what is deleted is gone, also when the page is left at once", async () => {
+    const { page, checked } = me;
+    await page.getByRole("button", { name: "Details" }).click();
+    const dialog = page.getByRole("dialog", { name: "Session" });
+    await dialog.getByRole("button", { name: "Delete…" }).click();
+    await accessible(page, "delete a session");
+    await pictures(page, "delete-session");
+    await dialog.getByRole("button", { name: "Delete", exact: true }).click();
+    await page.getByText("Deleted", { exact: true }).waitFor();
+    await page.reload();
+    const left = JSON.parse(await ensemble(["sessions", "--json"]));
+    session = undefined;
+    assert.ok(!JSON.stringify(left).includes("Another title"), "it is there after the page said that it was deleted");
+    const list = page.getByRole("main").getByRole("link");
+    await list.filter({ hasText: "begun by the page" }).first().waitFor();
+    await list.filter({ hasText: "Another title" }).waitFor({ state: "detached" });
+    checked();
+  });
