@@ -165,6 +165,7 @@ test("a public link is read by anybody, live", async () => {
   const session = await ann.sessions.create({ title: "Public plums" });
   const talk = await ann.sessions.converse(session.id);
   await talk.send("for everybody");
+  assert.equal(await ann.sessions.link(session.id), undefined);
   const { address } = await ann.sessions.createLink(session.id, { maxUses: 2 });
   assert.match(await server.ensemble("anybody", "share", "open", address), /Public plums[^]*for everybody/);
   const viewing = newId();
@@ -172,6 +173,8 @@ test("a public link is read by anybody, live", async () => {
   // Begun anew, as after a reload, it costs no other use. There is none left.
   const open = await PublicSession.open(address, { viewing });
   await assert.rejects(PublicSession.open(address), (error) => isProblem(error, "LINK_NOT_FOUND"));
+  const { uses, maxUses, expiresAt, keyEpoch } = (await ann.sessions.link(session.id))!;
+  assert.deepEqual({ uses, maxUses, expiresAt, keyEpoch }, { uses: 2, maxUses: 2, expiresAt: null, keyEpoch: 1 });
   assert.equal((await open.metadata()).title, "Public plums");
   const follow = open.follow({ signal: signal() });
   const next = follow.next();
@@ -179,6 +182,7 @@ test("a public link is read by anybody, live", async () => {
   await next;
   assert.deepEqual(open.said.map(({ text }) => text), ["for everybody", "and more"]);
   await ann.sessions.deleteLink(session.id);
+  assert.equal(await ann.sessions.link(session.id), undefined);
   await assert.rejects(follow.next());
   await assert.rejects(PublicSession.open(address), (error) => isProblem(error, "LINK_NOT_FOUND"));
   await assert.rejects(PublicSession.open(address.replace(/#.*/, "")), { kind: "format" });

@@ -1,6 +1,8 @@
 /** People who may open a session, and its public link. */
 import type { Told } from "@ensemble/client/account";
+import { useEffect } from "react";
 import { serverNow } from "../base/server-clock.ts";
+import { Store, useStore } from "../base/store.ts";
 import { mine } from "./account.ts";
 
 /** What a person may do with a live session. */
@@ -38,15 +40,48 @@ export function unshare(session: string, user: string): Promise<Told> {
   return mine().sessions.unshare(session, user);
 }
 
+/** A public link as far as the server knows it: not its address. */
+export interface LinkRow {
+  expiresAt: string | undefined;
+  maxUses: number | undefined;
+  uses: number;
+  /** The session has got a new key since: the link does not open what came after that. */
+  isOld: boolean;
+}
+
+/** By session; null: there is none. */
+const links = new Store<ReadonlyMap<string, LinkRow | null>>(new Map());
+
+async function readLink(id: string): Promise<void> {
+  const { sessions } = mine();
+  const [link, { keyEpoch }] = await Promise.all([sessions.link(id), sessions.read(id)]);
+  const row = link
+    ? { expiresAt: link.expiresAt ?? undefined, maxUses: link.maxUses ?? undefined, uses: link.uses, isOld: (link.keyEpoch ?? keyEpoch) < keyEpoch }
+    : null;
+  links.update((before) => new Map(before).set(id, row));
+}
+
+/** The public link of an own session, read when something that shows it is there. Undefined: not known. */
+export function useLink(id: string, isOwn: boolean): LinkRow | null | undefined {
+  const found = useStore(links).get(id);
+  useEffect(() => {
+    // A server of an older version does not say it. Nothing is shown then.
+    if (isOwn) void readLink(id).catch(() => undefined);
+  }, [id, isOwn]);
+  return found?.expiresAt !== undefined && Date.parse(found.expiresAt) <= serverNow() ? null : found;
+}
+
 /** A new public link, which ends the one before. Its address is shown once: nobody else knows the key in it. */
 export async function newLink(session: string, hours: number | undefined, uses: number | undefined): Promise<string> {
   const { address } = await mine().sessions.createLink(session, {
     ...(hours !== undefined && { expiresAt: new Date(serverNow() + hours * 3_600_000).toISOString() }),
     ...(uses !== undefined && { maxUses: uses }),
   });
+  await readLink(session).catch(() => undefined);
   return address;
 }
 
-export function endLink(session: string): Promise<void> {
-  return mine().sessions.deleteLink(session);
+export async function endLink(session: string): Promise<void> {
+  await mine().sessions.deleteLink(session);
+  links.update((before) => new Map(before).set(session, null));
 }

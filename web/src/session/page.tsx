@@ -10,6 +10,7 @@ import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { notKept } from "../data/kept.ts";
 import { nameOf } from "../data/people.ts";
+import { useLink } from "../data/shares.ts";
 import { useFeed, useMarkSeen } from "../data/use-feed.ts";
 import { askForVoice, voiceKey } from "../data/voice.ts";
 import { KeptNote } from "../shell/kept-note.tsx";
@@ -50,6 +51,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
   useTitle(title);
   const [shown, setShown] = useState<"details" | "share">();
   const close = () => setShown(undefined);
+  const hasLink = Boolean(useLink(feed.id, view.may.own && !isPublic));
   const hasVoice = useStore(voiceKey) !== undefined;
   const [wanted, setWanted] = useState<string>();
   const loadOlder = useCallback(() => feed.loadOlder(), [feed]);
@@ -63,6 +65,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
           <h1><bdi>{title}</bdi></h1>
           <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
         </div>
+        {hasLink && <button type="button" className="tag accent" title="A public link opens this session" onClick={() => setShown("share")}>Public</button>}
         {view.keptAt === undefined && view.isHosted && <Phase row={row} state={state} />}
         {row && !isPublic && !isTalking && hasVoice && view.isHosted && (
           <Link href={paths.talk(feed.id)} className="icon-button" aria-label="Talk" title="Talk"><Icon name="voice" /></Link>

@@ -217,6 +217,8 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     const { page, checked } = me;
     await page.getByRole("button", { name: "Share" }).click();
     const dialog = page.getByRole("dialog", { name: "Share this session" });
+    await dialog.getByText("No link opens this session.").waitFor();
+    assert.equal(await dialog.getByRole("button", { name: "End the link" }).count(), 0, "there is none to end");
     await dialog.getByLabel("Opens").selectOption({ label: "once" });
     await dialog.getByRole("button", { name: "Make a link" }).click();
     const address = await dialog.getByLabel("Address", { exact: true }).innerText();
@@ -236,8 +238,12 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     // A reload is no second use.
     await stranger.page.reload();
     await stranger.page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
-    await page.getByRole("button", { name: "Share" }).click();
+    await page.getByRole("button", { name: "Public" }).click();
+    await dialog.getByText(/There is a link: opened 1 of 1 time, until /).waitFor();
+    await accessible(page, "share with a link");
+    await pictures(page, "share-with-link");
     await dialog.getByRole("button", { name: "End the link" }).click();
+    await dialog.getByRole("button", { name: "End the link" }).waitFor({ state: "detached" });
     await stranger.page.getByText("The link has ended.").waitFor();
     assert.equal(await stranger.page.getByText(/does not answer/).count(), 0, "an end is an answer");
     await page.keyboard.press("Escape");
@@ -421,7 +427,6 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
     checked();
   });
-});
 
   step("what is deleted is gone, also when the page is left at once", async () => {
     const { page, checked } = me;
@@ -441,3 +446,4 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await list.filter({ hasText: "Another title" }).waitFor({ state: "detached" });
     checked();
   });
+});

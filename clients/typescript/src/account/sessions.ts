@@ -2,7 +2,7 @@
 
 import { uuidV7 } from "../bytes.js";
 import { newId } from "../client.js";
-import { Distrust, Refused } from "../errors.js";
+import { Distrust, isProblem, Refused } from "../errors.js";
 import { sleep } from "../retry.js";
 import { LinkSecret } from "../seal/link.js";
 import { KeyRing, openJson, purposes, sealJson } from "../seal/ring.js";
@@ -216,6 +216,17 @@ export class Sessions {
     const params = { path: { id: session.id } };
     const link = await client.data(client.http.POST("/v1/sessions/{id}/public-share", { params, body }));
     return { address: secret.address(link.url), link };
+  }
+
+  /** How the public link stands. Undefined: there is none, or it has expired. */
+  async link(id: string): Promise<components["schemas"]["LinkState"] | undefined> {
+    const { client } = this.account;
+    try {
+      return await client.data(client.http.GET("/v1/sessions/{id}/public-share", { params: { path: { id } } }));
+    } catch (error) {
+      if (isProblem(error, "LINK_NOT_FOUND")) return undefined;
+      throw error;
+    }
   }
 
   async deleteLink(id: string): Promise<void> {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use ensemble_transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::links::LinkState;
+use ensemble_types::problem::Code;
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{CreateShare, Share, ShareLevel, UpdateShare};
 use futures_util::TryStreamExt;
@@ -212,7 +214,16 @@ impl Remove {
 pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Result<()> {
     let shares: Vec<Share> = me.client.shares(session).try_collect().await?;
     if context.json {
-        return print::json(&json!({ "shares": shares }), false);
+    let link = match me.client.link_state(session).await {
+        Ok(link) => Some(link),
+        // A server of an older version does not have the call.
+        Err(error) if error.is(Code::LinkNotFound) || error.is(Code::MethodNotAllowed) => None,
+        Err(error) => return Err(error.into()),
+    };
+        return print::json(&json!({ "shares": shares, "link": link }), false);
+    }
+    if let Some(link) = link {
+        print::line(stands(&link))?;
     }
     if shares.is_empty() {
         return print::line("This session is not shared with other users.");
@@ -237,6 +248,14 @@ pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Resu
 }
 
 /// What a share of a live session lets a person do with its agent.
+/// How a public link stands, in a sentence.
+fn stands(LinkState { expires_at, max_uses, uses, .. }: &LinkState) -> String {
+    let opened =
+        max_uses.map_or_else(|| format!("opened {uses} times"), |most| format!("opened {uses} of {most} times"));
+    let end = expires_at.map_or_else(|| "never expires".to_owned(), |at| format!("expires {}", when::local(at)));
+    format!("Public link: {opened}, {end}.")
+}
+
 fn may(level: ShareLevel, approve: bool) -> May {
     match level {
         _ if approve => May::Approve,
