@@ -3,6 +3,7 @@ import { Link } from "wouter";
 import { useStore } from "../base/store.ts";
 import type { SessionRow } from "../data/row.ts";
 import { useFeed } from "../data/use-feed.ts";
+import { Directory } from "../session/paths.ts";
 import { Requests } from "../session/requests.tsx";
 import { Dot } from "../shell/dot.tsx";
 import { paths } from "../shell/route.ts";
@@ -22,7 +23,7 @@ export function NeedsMe({ rows }: { rows: readonly SessionRow[] }) {
 
 function Need({ row }: { row: SessionRow }) {
   const feed = useFeed(row.id);
-  const { isOpen, open, error } = useStore(feed.view);
+  const { isOpen, open, error, state } = useStore(feed.view);
   return (
     <article>
       <p className="from">
@@ -33,7 +34,7 @@ function Need({ row }: { row: SessionRow }) {
       {error !== undefined && <p className="banner bad">{visible(error)}</p>}
       {error === undefined && !isOpen && <div className="list"><div className="skeleton" /></div>}
       {isOpen && open.length === 0 && <p className="reader-note">Its request is further up than what was read. Open the session to see it.</p>}
-      <Requests feed={feed} isAlone={false} isEmpty />
+      <Directory value={state?.directory}><Requests feed={feed} isAlone={false} isEmpty /></Directory>
     </article>
   );
 }

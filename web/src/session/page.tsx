@@ -22,6 +22,7 @@ import { Details } from "./details.tsx";
 import { hasLost, lastMessages } from "./last-messages.ts";
 import { MOST_PICTURES, type Picture } from "./pictures.ts";
 import { Phase } from "./phase.tsx";
+import { Directory } from "./paths.ts";
 import { Plan } from "./plan.tsx";
 import { Requests } from "./requests.tsx";
 import { Transcript } from "./transcript.tsx";
@@ -58,7 +59,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
   const about = [state?.agent, state ? folder(state.directory) : row?.directory && folder(row.directory), state?.branch, row?.host]
     .filter((text) => text !== undefined && text !== "");
   return (
-    <div className="session">
+    <Directory value={state?.directory}><div className="session">
       <header className="session-head">
         {!isPublic && <Link href={paths.home} className="icon-button back" aria-label="Back to all sessions"><Icon name="back" /></Link>}
         <div className="what">
@@ -86,7 +87,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
       {view.isOpen && !isPublic && <Dock feed={feed} wanted={wanted} />}
       {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
       {row && shown === "share" && <ShareDialog row={row} onClose={close} />}
-    </div>
+    </div></Directory>
   );
 }
 

@@ -1,11 +1,13 @@
 /** A card for what the agent asks. It stays until the machine says that the request is closed. */
-import { type KeyboardEvent, useCallback, useEffect, useRef, useState } from "react";
+import { type KeyboardEvent, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
 import { Choice } from "../base/field.tsx";
 import { Icon } from "../base/icons.tsx";
 import { Changes, type Diff } from "../text/changes.tsx";
 import { oneLine, strict, strictLine } from "../text/visible.ts";
 import { byDigit } from "./digits.ts";
 import { useGuard } from "./guard.ts";
+import { restOf } from "./asked.ts";
+import { Directory, titleWith } from "./paths.ts";
 import { type Seen, useSeen } from "./seen.ts";
 import type { Answers, Permission, PermissionOption, Question, QuestionItem } from "./types.ts";
 import { useDigits } from "./use-digits.ts";
@@ -29,6 +31,8 @@ interface CardProps {
 
 interface PermissionProps extends CardProps {
   permission: Permission;
+  /** Whether this person may choose what reaches further than the request. */
+  mayReach: boolean;
   /** As a terminal calls the session. */
   sessionRef: string;
   onOption: (option: PermissionOption) => void;
@@ -38,7 +42,12 @@ function isRefusal(option: PermissionOption): boolean {
   return option.kind.startsWith("reject");
 }
 
-export function PermissionCard({ permission, behind, mayAnswer, pending, isAlone, isEmpty, sessionRef, onOption }: PermissionProps) {
+/** The machine takes anything else from the owner only. */
+function isForOnce(option: PermissionOption): boolean {
+  return option.kind === "allow_once" || option.kind === "reject_once";
+}
+
+export function PermissionCard({ permission, behind, mayAnswer, mayReach, pending, isAlone, isEmpty, sessionRef, onOption }: PermissionProps) {
   const diffs = permission.content.filter((one) => one.type === "diff");
   // Nobody can agree to what they have not seen. What is cut can only be refused here, and what is folded until it was unfolded.
   const missing = diffs.reduce((sum, { cut }) => sum + (cut ?? 0), permission.cut ?? 0);
@@ -50,6 +59,8 @@ export function PermissionCard({ permission, behind, mayAnswer, pending, isAlone
   const seen = useSeen(body);
   const waits = pending !== undefined && pending.error === undefined;
   const [isOpen, setOpen] = useState(false);
+  const directory = useContext(Directory);
+  const title = strictLine(titleWith(permission.title, diffs.map(({ path }) => path), directory), 300);
   const choose = (digit: number) => {
     if (!mayAnswer || waits) return;
     const { allow, deny, stop, further } = byDigit(options);
@@ -59,21 +70,20 @@ export function PermissionCard({ permission, behind, mayAnswer, pending, isAlone
   };
   useDigits({ card, isAlone, isEmpty, isEndSeen: seen.isAll, choose });
   return (
-    <section className="request" ref={card} tabIndex={-1} aria-label={`The agent asks: ${strictLine(permission.title)}`}>
+    <section className="request" ref={card} tabIndex={-1} aria-label={`The agent asks: ${title}`}>
       <header>
         <Icon name="ask" />
-        <bdi className="title">{strictLine(permission.title, 300)}</bdi>
+        <bdi className="title" title={strictLine(permission.title, 300)}>{title}</bdi>
         {behind > 0 && <span className="more">{behind} more</span>}
       </header>
       <div className="body" ref={body}>
         <div className="all">
           {diffs.map((one, at) => <Change key={at} diff={one} at={at} setWhole={setWhole} />)}
-          {diffs.length > 0 && <p className="asked-as">As the agent asked it:</p>}
-          <Detail text={permission.detail} />
+          {diffs.length === 0 ? <Detail text={permission.detail} /> : <Asked title={permission.title} detail={permission.detail} diffs={diffs} />}
         </div>
       </div>
       <footer ref={footer}>
-        {mayAnswer && <Options options={options} disabled={waits} isReady={isReady} isSeen={!isFolded && seen.isAll} isOpen={isOpen} onOpen={setOpen} onOption={onOption} />}
+        {mayAnswer && <Options options={options} disabled={waits} isReady={isReady} isSeen={!isFolded && seen.isAll} isOpen={isOpen} mayReach={mayReach} onOpen={setOpen} onOption={onOption} />}
         {mayAnswer && missing > 0 && (
           <p className="cut error-text">{missing.toLocaleString()} bytes of it do not fit here, so it can only be denied. To read and allow all of it, type in a terminal: <code>ensemble attach {sessionRef}</code></p>
         )}
@@ -118,12 +128,13 @@ interface OptionsProps {
   /** The whole request was shown. Until then it can only be refused. */
   isSeen: boolean;
   isOpen: boolean;
+  mayReach: boolean;
   onOpen: (isOpen: boolean) => void;
   onOption: (option: PermissionOption) => void;
 }
 
 /** To allow and to refuse this once stand first. What reaches further is one step away. */
-function Options({ options, disabled, isReady, isSeen, isOpen, onOpen, onOption }: OptionsProps) {
+function Options({ options, disabled, isReady, isSeen, isOpen, mayReach, onOpen, onOption }: OptionsProps) {
   const { allow, deny, stop, further } = byDigit(options);
   const plain = [allow, deny ?? options.find(isRefusal)].filter((one) => one !== undefined);
   const first = plain.length > 0 ? plain : options.slice(0, 1);
@@ -146,7 +157,7 @@ function Options({ options, disabled, isReady, isSeen, isOpen, onOpen, onOption 
     const key = option === allow ? "1" : option === deny ? "2" : option === stop ? "3" : undefined;
     const isAsked = asked === option;
     return (
-      <button key={option.optionId} type="button" disabled={disabled || (!isSeen && !isRefusal(option))} aria-disabled={!isReady} aria-keyshortcuts={key}
+      <button key={option.optionId} type="button" disabled={disabled || (!isSeen && !isRefusal(option)) || (!mayReach && !isForOnce(option))} aria-disabled={!isReady} aria-keyshortcuts={key}
         className={`button ${option.kind === "allow_once" ? "primary" : isRefusal(option) ? "danger" : ""}`}
         onBlur={() => setAsked(undefined)} onClick={(event) => {
           if (!isReady) return;
@@ -166,7 +177,26 @@ function Options({ options, disabled, isReady, isSeen, isOpen, onOpen, onOption 
           {further.length > 0 && <kbd aria-hidden="true">4</kbd>}{isOpen ? "Fewer" : `More (${others.length})`}
         </button>
       )}
-      {isOpen && <div className="others" ref={list} onKeyDown={arrows}>{others.map(button)}</div>}
+      {isOpen && (
+        <div className="others" ref={list} onKeyDown={arrows}>
+          {others.map(button)}
+          {!mayReach && options.some((one) => !isForOnce(one)) && <span className="sent">What reaches further than this request is for the owner to choose.</span>}
+        </div>
+      )}
+    </>
+  );
+}
+
+/** What the agent sent, folded; what of it the changes do not say stands open. */
+function Asked({ title, detail, diffs }: { title: string; detail: string; diffs: readonly Diff[] }) {
+  const rest = useMemo(() => restOf(title, detail, diffs), [title, detail, diffs]);
+  return (
+    <>
+      {rest !== "" && <Detail text={rest} />}
+      <details className="asked-as">
+        <summary>As the agent asked it</summary>
+        <pre className="detail" tabIndex={0} role="group" aria-label="As the agent asked it">{strict(detail)}</pre>
+      </details>
     </>
   );
 }

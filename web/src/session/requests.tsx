@@ -47,7 +47,7 @@ export function Requests({ feed, wanted, isAlone, isEmpty }: Props) {
   const shared = { isAlone, isEmpty, behind: open.length - 1, mayAnswer: may.approve, pending: pending?.requestId === requestId ? pending : undefined };
   if (card.asks.type === "permission") {
     return (
-      <PermissionCard key={key} {...shared} permission={card.asks} sessionRef={row?.ref ?? feed.id}
+      <PermissionCard key={key} {...shared} mayReach={may.own} permission={card.asks} sessionRef={row?.ref ?? feed.id}
         onOption={(option) => send(option.name, { optionId: option.optionId })} />
     );
   }

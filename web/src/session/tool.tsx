@@ -1,10 +1,11 @@
 /** A tool call of the agent: one line with its state, and what it did when it is opened. */
-import { memo, useState } from "react";
+import { memo, useContext, useState } from "react";
 import { Icon, type IconName } from "../base/icons.tsx";
 import { Changes } from "../text/changes.tsx";
 import { Long } from "../text/long.tsx";
 import { Terminal } from "../text/terminal.tsx";
 import { oneLine, visible } from "../text/visible.ts";
+import { Directory, relative, titleWith } from "./paths.ts";
 import type { ToolCall, ToolContent } from "./types.ts";
 
 const ICONS: Record<string, IconName> = {
@@ -43,8 +44,9 @@ export const Tool = memo(function Tool({ call, growing }: { call: ToolCall; grow
   const [isOpen, setOpen] = useState(false);
   const isOver = call.status === "completed" || call.status === "failed" || call.status === "interrupted";
   const kind = call.kind ?? "other";
-  const title = oneLine(call.title ?? "A tool", 300);
+  const directory = useContext(Directory);
   const places = call.locations ?? [];
+  const title = oneLine(titleWith(call.title ?? "A tool", kind === "execute" ? [] : places.map(({ path }) => path), directory), 300);
   const content = call.content ?? [];
   return (
     <details className={call.parentToolCallId ? "tool inside" : "tool"} open={isOpen}
@@ -62,7 +64,7 @@ export const Tool = memo(function Tool({ call, growing }: { call: ToolCall; grow
         <div className="body">
           {places.length > 0 && (
             <p className="note">{places.slice(0, 20).map((place, at) => (
-              <bdi key={at}><code>{visible(place.path)}{place.line ? `:${place.line}` : ""}</code> </bdi>
+              <bdi key={at}><code>{visible(relative(place.path, directory))}{place.line ? `:${place.line}` : ""}</code> </bdi>
             ))}</p>
           )}
           {title.length >= 299 && <Long className="plain" text={visible(call.title ?? "")} label="Title" />}

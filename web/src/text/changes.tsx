@@ -3,6 +3,7 @@ import { structuredPatch } from "diff";
 import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { look, setLook } from "../base/look.ts";
 import { useStore } from "../base/store.ts";
+import { useRelative } from "../session/paths.ts";
 import { strict } from "./visible.ts";
 
 /** Beyond this the whole text is shown as new: finding the smallest change takes too long. */
@@ -89,13 +90,14 @@ export function Changes({ diff, onWhole }: Props) {
   const isWhole = lines.length <= most && (isLong || long === 0);
   useEffect(() => onWhole?.(isWhole), [isWhole, onWhole]);
   const isWide = useWide();
+  const shortOf = useRelative();
   const isBeside = useStore(look).changes === "beside" && isWide && diff.oldText != null;
   const added = lines.filter((line) => line.sign === "+").length;
   const removed = lines.filter((line) => line.sign === "-").length;
   return (
     <figure className="changes">
       <figcaption>
-        <bdi className="path">{strict(diff.path)}</bdi>
+        <bdi className="path" title={strict(diff.path)}>{strict(shortOf(diff.path))}</bdi>
         <span className="counts">
           {diff.oldText == null && <span className="new">new file</span>}
           {isWide && diff.oldText != null && (

@@ -12,7 +12,7 @@ import * as made from "./bodies.ts";
 // What the page keeps is named after the server, which is this origin.
 await findServer();
 const COMMANDS = ["prompt", "answer", "control"];
-const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string; online?: boolean } }).gallery ?? {};
+const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string; online?: boolean; isGuest?: boolean } }).gallery ?? {};
 const show = new URLSearchParams(location.search).get("show") ?? "none";
 const bodies = given.bodies ?? [...made.session, ...(made.requests[show] ?? [])];
 
@@ -35,7 +35,7 @@ const row = {
 const store = new Store<FeedView>({
   row, state: view.state, items: view.items, open: view.open, plan: view.plan?.entries ?? [], turnId: "u",
   growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })), hasOlder: false, isOpen: true, error: undefined, isHosted: true,
-  may: { prompt: true, approve: true, own: true }, rejected: undefined,
+  may: { prompt: true, approve: true, own: given.isGuest !== true }, rejected: undefined,
 });
 const nothing = () => Promise.resolve();
 /** What was answered, for tests. The machine takes each answer at once. */

@@ -12,6 +12,7 @@ function cardOf(page) {
   const button = (name) => card.getByRole("button", { name });
   return { card, allow: button("Allow once"), deny: button("Deny"), detail: card.getByRole("group", { name: "What the agent wants to do" }), button };
 }
+const toEnd = (card) => card.locator(".all").evaluate((one) => one.scrollIntoView({ block: "end" }));
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
 describe("cards", { timeout: 300_000 }, () => {
@@ -69,6 +70,58 @@ describe("cards", { timeout: 300_000 }, () => {
     await context.close();
   });
 
+  test("a change is shown once, with its path from the directory on", async () => {
+    const path = "/home/ann/work/at";
+    const diff = { type: "diff", path, oldText: "a\n30\nb\n", newText: "a\n31\nb\n" };
+    const state = { type: "state", phase: "waiting", agent: "claude", mode: "ask", directory: "/home/ann/work", keyEpoch: 1 };
+    const input = `Edit\nfile_path: ${path}\nnew_string:\na\n31\nb\nold_string:\na\n30\nb\nreplace_all: `;
+    for (const [all, left] of [["false", undefined], ["true", "replace_all: true"]]) {
+      const { page, context, checked } = await shown({ bodies: [state, asks({ title: `Edit ${path}`, detail: input + all, content: [diff] })] });
+      const { card, detail, allow } = cardOf(page);
+      await card.getByText("Edit at", { exact: true }).waitFor();
+      assert.equal((await card.innerText()).includes("/home/ann"), false, "the whole path is in the way");
+      assert.equal((await card.innerText()).match(/31/g).length, 1, "it is shown once");
+      if (left === undefined) assert.equal(await detail.count(), 0);
+      else assert.equal(await detail.innerText(), left, "what the change does not say stands open");
+      await card.getByText("As the agent asked it").click();
+      assert.equal(await card.getByRole("group", { name: "As the agent asked it" }).innerText(), input + all);
+      await toEnd(card);
+      await allow.click();
+      assert.deepEqual(await answered(page), ["r1 yes"]);
+      checked();
+      await context.close();
+    }
+  });
+
+  test("a path that leads out of the directory is shown as it is, and commands are left alone", async () => {
+    const state = { type: "state", phase: "waiting", agent: "claude", mode: "ask", directory: "/home/ann/work", keyEpoch: 1 };
+    const path = "/home/ann/work/../.ssh/config";
+    const { page, context } = await shown({ bodies: [state, asks({ title: `Edit ${path}`, detail: path, content: [{ type: "diff", path, newText: "a" }] })] });
+    await cardOf(page).card.getByText(`Edit ${path}`).waitFor();
+    await context.close();
+    const command = "rm -rf /home/ann/work/";
+    const other = await shown({ bodies: [state, asks({ title: command, detail: command })] });
+    await cardOf(other.page).card.locator(".title").getByText(command).waitFor();
+    await other.context.close();
+  });
+
+  test("a guest sees what reaches further, and that it is the owner's to choose", async () => {
+    const options = [OPTIONS[0], { optionId: "always", name: "Always allow touch", kind: "allow_always" }, OPTIONS[1]];
+    for (const isGuest of [true, false]) {
+      const { page, context, checked } = await shown({ isGuest, bodies: [asks({ options })] });
+      const { card, button, allow } = cardOf(page);
+      await button(/^More/).or(button(/4/)).click();
+      const always = button("Always allow touch");
+      await always.waitFor();
+      assert.equal(await always.evaluate((button) => button.disabled), isGuest);
+      assert.equal(await card.getByText("is for the owner to choose").count(), isGuest ? 1 : 0);
+      await allow.click();
+      assert.deepEqual(await answered(page), ["r1 yes"]);
+      checked();
+      await context.close();
+    }
+  });
+
   test("what is cut can be refused only", async () => {
     for (const more of [{ cut: 7 }, { content: [{ type: "diff", path: "a", newText: "b", cut: 7 }] }]) {
       const { page, context } = await shown({ bodies: [asks(more)] });
@@ -88,14 +141,14 @@ describe("cards", { timeout: 300_000 }, () => {
     const cases = [[numbers(1_000), /^Show more/, "line 999"], [long, "Show the whole of a long line", "its last words"]];
     for (const [newText, more, last] of cases) {
       const { page, context } = await shown({ bodies: [asks({ content: [{ type: "diff", path: "a", newText }] })] });
-      const { card, allow, deny, detail, button } = cardOf(page);
+      const { card, allow, deny, button } = cardOf(page);
       await button(more).waitFor();
       assert.ok(!(await card.innerText()).includes(last), "it is folded");
       const isOff = (button) => button.evaluate(({ disabled }) => disabled);
       assert.deepEqual([await isOff(allow), await isOff(deny)], [true, false]);
       await button(more).click();
       assert.ok((await card.innerText()).includes(last));
-      await detail.evaluate((one) => one.scrollIntoView({ block: "end" }));
+      await toEnd(card);
       await allow.click();
       assert.deepEqual(await answered(page), ["r1 yes"]);
       await context.close();
