@@ -1,6 +1,7 @@
 /** Begins a session on a machine of the account, with a task that is sealed for it. */
 import { type components, mayPass, newId } from "@ensemble/client";
 import type { Starting } from "@ensemble/client/account";
+import type { Attachment } from "@ensemble/client/transcript";
 import { mine } from "./account.ts";
 import type { MachineRow } from "./machines.ts";
 import { sessions } from "./sessions.ts";
@@ -10,7 +11,10 @@ export interface Wanted {
   directory: string;
   provider: string;
   mode: "ask" | "edit" | "plan" | "bypass";
+  /** Absent: the agent's own choice. */
+  model: string | undefined;
   prompt: string;
+  attachments: readonly Attachment[];
 }
 
 /** The longest title that is made of a prompt, in characters. */
@@ -21,16 +25,16 @@ let unfinished: { wish: string; starting: Starting; session?: string; promptId: 
 
 /** Sends it, waits until the machine has begun it, and gives its id. The prompt is signed for the session and sent there. */
 export async function start(wanted: Wanted, onWaiting: (reason: string | undefined) => void, signal: AbortSignal): Promise<string> {
-  const { machine, directory, provider, mode, prompt } = wanted;
+  const { machine, directory, provider, mode, model, prompt, attachments } = wanted;
   const text = prompt.trim();
   const line = text.split("\n")[0] ?? "";
   // Between words, where there are any.
   const title = line.length <= TITLE ? line : `${line.slice(0, TITLE - 1).replace(/\s+\S*$/, "")}…`;
-  const wish = JSON.stringify([mine().userId, machine, directory, provider, mode, text]);
+  const wish = JSON.stringify([mine().userId, machine, directory, provider, mode, model, text, attachments]);
   let one = unfinished?.wish === wish ? unfinished : undefined;
   if (!one) {
     const starting = await mine().sessions.prepare(
-      { machineId: machine, directory, provider: provider as components["schemas"]["Provider"], mode, onWaiting, ...(title && { title }) },
+      { machineId: machine, directory, provider: provider as components["schemas"]["Provider"], mode, onWaiting, ...(model !== undefined && { model }), ...(title && { title }) },
     );
     one = { wish, starting, promptId: newId() };
     unfinished = one;
@@ -42,9 +46,9 @@ export async function start(wanted: Wanted, onWaiting: (reason: string | undefin
     if (signal.aborted || !mayPass(error)) unfinished = undefined;
     throw error;
   }
-  if (text !== "") {
+  if (text !== "" || attachments.length > 0) {
     const live = await mine().sessions.open(one.session);
-    await live.prompt(text, { localId: one.promptId });
+    await live.prompt(text, { localId: one.promptId, attachments: [...attachments] });
   }
   unfinished = undefined;
   return one.session;

@@ -4,7 +4,8 @@ import { Icon } from "../base/icons.tsx";
 import { money } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
-import { type Picture, picturesIn, withPictures } from "./pictures.ts";
+import type { Attachment } from "@ensemble/client/transcript";
+import { fits, nameOfFile, withFiles, withText } from "./attachments.ts";
 import type { Choice, State } from "./types.ts";
 
 interface Props {
@@ -22,12 +23,15 @@ interface Props {
   mayBypass: boolean;
   /** An agent reads it. Otherwise people do. */
   isHosted: boolean;
-  images: readonly Picture[];
-  onImages: (images: Picture[]) => void;
+  attachments: readonly Attachment[];
+  onAttachments: (attachments: Attachment[]) => void;
+  /** What the field is called, and the button, where it is not for a session that runs. */
+  label?: string | undefined;
+  button?: { text: string; disabled: boolean } | undefined;
 }
 
-/** A longer text does not fit into a message. */
-const MOST_TEXT = 600_000;
+/** A longer text is a file: nobody reads it in a field, and it would leave no room for anything beside it. */
+const MOST_TEXT = 100_000;
 
 const isCoarse = () => matchMedia("(pointer: coarse)").matches;
 
@@ -37,26 +41,42 @@ export function Composer(props: Props) {
   const name = useId();
   const isBusy = state?.phase === "working" || state?.phase === "waiting";
   const maySteer = isBusy && state?.steers === true;
-  const isEmpty = draft.trim() === "" && props.images.length === 0;
+  const isEmpty = draft.trim() === "" && props.attachments.length === 0;
   const [error, setError] = useState<string>();
-  const add = (files: readonly File[]) => {
-    setError(undefined);
-    withPictures(props.images, files).then((all) => props.onImages(all), (caught: unknown) => setError(textOf(caught)));
+  /** A text that was too long for the field. */
+  const [tooLong, setTooLong] = useState<string>();
+  const say = (text: string | undefined, refused?: string) => {
+    setError(text);
+    setTooLong(refused);
   };
-  /** Takes the pictures of what was pasted or dropped; text goes its usual way. */
+  const add = (files: readonly File[]) => {
+    say(undefined);
+    withFiles(props.attachments, files).then(props.onAttachments, (caught: unknown) => say(textOf(caught)));
+  };
+  /** Takes the files of what was pasted or dropped; text goes its usual way. */
   const taken = (event: { preventDefault: () => void }, data: DataTransfer | null) => {
     const files = [...(data?.files ?? [])];
     if (files.length === 0) return;
     event.preventDefault();
-    const pictures = props.isHosted ? picturesIn(data) : [];
-    const others = files.filter((file) => !pictures.includes(file)).map((file) => oneLine(file.name, 60));
-    if (pictures.length > 0) add(pictures);
-    if (others.length > 0) setError(`Not added: ${others.join(", ")}. ${props.isHosted ? "A prompt takes pictures only. Paste the text of a file, or name its path." : "People write text to each other here."}`);
+    if (props.isHosted) add(files);
+    else say("Not added: people write text to each other here.");
   };
   /** What is too long is refused as a whole: a part of it would say something else. */
   const write = (text: string) => {
-    setError(text.length > MOST_TEXT ? `Not taken: a prompt has at most ${MOST_TEXT.toLocaleString()} characters, and this would be ${text.length.toLocaleString()}. Put it into a file on the machine, and name its path.` : undefined);
-    if (text.length <= MOST_TEXT) props.onDraft(text);
+    if (text.length <= MOST_TEXT) {
+      say(undefined);
+      props.onDraft(text);
+      return;
+    }
+    say(`Not taken: a prompt has at most ${MOST_TEXT.toLocaleString()} characters, and this would be ${text.length.toLocaleString()}.`, inserted(draft, text));
+  };
+  const addAsFile = (text: string) => {
+    try {
+      props.onAttachments(withText(props.attachments, "pasted.txt", text));
+      say(undefined);
+    } catch (caught) {
+      say(textOf(caught));
+    }
   };
 
   useLayoutEffect(() => {
@@ -67,7 +87,9 @@ export function Composer(props: Props) {
   }, [draft]);
 
   const send = (when: "now" | "next") => {
-    if (!isEmpty) props.onPrompt(when);
+    if (isEmpty && !props.button) return;
+    if (fits(draft, props.attachments)) props.onPrompt(when);
+    else say("Not sent: text and files are too long together. Remove a file.");
   };
   const submitted = (event: FormEvent) => {
     event.preventDefault();
@@ -83,19 +105,14 @@ export function Composer(props: Props) {
   return (
     <form className="composer" onSubmit={submitted} aria-label={props.isHosted ? "Write to the agent" : "Write to the others"}
       onDragOver={(event) => event.preventDefault()} onDrop={(event) => taken(event, event.dataTransfer)}>
-      {props.images.length > 0 && (
-        <ul className="pictures" aria-label="Pictures">
-          {props.images.map(({ mimeType, data }, at) => (
-            <li key={at}>
-              <img src={`data:${mimeType};base64,${data}`} alt={`Picture ${at + 1}`} />
-              <button type="button" aria-label={`Remove picture ${at + 1}`} onClick={() => props.onImages(props.images.filter((_, place) => place !== at))}><Icon name="cross" size={12} /></button>
-            </li>
-          ))}
-        </ul>
+      {props.attachments.length > 0 && <Attached all={props.attachments} onChange={props.onAttachments} />}
+      {error !== undefined && (
+        <p className="error-text" role="alert">
+          {error} {tooLong !== undefined && props.isHosted && <button type="button" className="button small" onClick={() => addAsFile(tooLong)}>Add it as a file</button>}
+        </p>
       )}
-      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
-      <label className="hidden-label" htmlFor={name}>Prompt</label>
-      <textarea id={name} ref={field} rows={1} value={draft} placeholder={placeholder} dir="auto"
+      <label className="hidden-label" htmlFor={name}>{props.label ?? "Prompt"}</label>
+      <textarea id={name} ref={field} rows={props.label === undefined ? 1 : 4} value={draft} placeholder={placeholder} dir="auto"
         enterKeyHint={isCoarse() ? "enter" : "send"} onChange={(event) => write(event.target.value)} onKeyDown={keyed} onPaste={(event) => taken(event, event.clipboardData)} />
       <div className="bar">
         {props.isHosted && <Files onFiles={add} />}
@@ -115,7 +132,8 @@ export function Composer(props: Props) {
             <Icon name="stop" />
           </button>
         )}
-        {!(isBusy && isEmpty) && (
+        {props.button && <button type="submit" className="button primary" disabled={props.button.disabled}>{props.button.text}</button>}
+        {!props.button && !(isBusy && isEmpty) && (
           <button type="submit" className="send" disabled={isEmpty} aria-label={isBusy ? "Queue" : "Send"} title={isBusy ? "Queue" : "Send"}>
             <Icon name="up" />
           </button>
@@ -125,7 +143,32 @@ export function Composer(props: Props) {
   );
 }
 
-/** Pictures from files; on a telephone also from the camera. */
+/** What was put into a text. */
+function inserted(before: string, after: string): string {
+  let [start, end] = [0, 0];
+  while (start < before.length && before[start] === after[start]) start++;
+  while (end < before.length - start && before[before.length - 1 - end] === after[after.length - 1 - end]) end++;
+  return after.slice(start, after.length - end);
+}
+
+function Attached({ all, onChange }: { all: readonly Attachment[]; onChange: (all: Attachment[]) => void }) {
+  const pictures = all.filter((one) => one.type === "image");
+  return (
+    <ul className="pictures" aria-label="Files">
+      {all.map((one, at) => {
+        const name = one.type === "image" ? `picture ${pictures.indexOf(one) + 1}` : one.type === "resource" ? oneLine(nameOfFile(one.resource.uri), 60) : "";
+        return (
+          <li key={at}>
+            {one.type === "image" ? <img src={`data:${one.mimeType};base64,${one.data}`} alt={`P${name.slice(1)}`} /> : <span className="tag"><bdi>{name}</bdi></span>}
+            <button type="button" aria-label={`Remove ${name}`} onClick={() => onChange(all.filter((_, place) => place !== at))}><Icon name="cross" size={12} /></button>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+/** Pictures and files of text; on a telephone also from the camera. */
 function Files({ onFiles }: { onFiles: (files: readonly File[]) => void }) {
   const [files, camera] = [useRef<HTMLInputElement>(null), useRef<HTMLInputElement>(null)];
   const changed = (input: HTMLInputElement) => {
@@ -134,12 +177,12 @@ function Files({ onFiles }: { onFiles: (files: readonly File[]) => void }) {
   };
   return (
     <>
-      <input ref={files} type="file" accept="image/*" multiple hidden aria-label="Pictures" onChange={(event) => changed(event.currentTarget)} />
-      <button type="button" className="icon-button attach" aria-label="Add pictures" title="Add pictures" onClick={() => files.current?.click()}><Icon name="image" /></button>
+      <input ref={files} type="file" multiple hidden aria-label="Files" onChange={(event) => changed(event.currentTarget)} />
+      <button type="button" className="icon-button attach" aria-label="Add files" title="Add pictures or text files" onClick={() => files.current?.click()}><Icon name="image" /></button>
       {isCoarse() && (
         <>
           <input ref={camera} type="file" accept="image/*" capture="environment" hidden aria-label="Camera" onChange={(event) => changed(event.currentTarget)} />
-          <button type="button" className="icon-button attach" aria-label="Take a picture" title="Take a picture" onClick={() => camera.current?.click()}><Icon name="camera" /></button>
+          <button type="button" className="icon-button attach camera" aria-label="Take a picture" title="Take a picture" onClick={() => camera.current?.click()}><Icon name="camera" /></button>
         </>
       )}
     </>

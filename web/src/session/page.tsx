@@ -1,4 +1,5 @@
 /** The page of one session. */
+import type { Attachment } from "@ensemble/client/transcript";
 import { lazy, Suspense, useCallback, useEffect, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
@@ -10,6 +11,7 @@ import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { notKept } from "../data/kept.ts";
 import { nameOf } from "../data/people.ts";
+import { noteModels } from "../data/models.ts";
 import { useLink } from "../data/shares.ts";
 import { useFeed, useMarkSeen } from "../data/use-feed.ts";
 import { askForVoice, voiceKey } from "../data/voice.ts";
@@ -17,10 +19,10 @@ import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
+import { MOST_FILES } from "./attachments.ts";
 import { Composer } from "./composer.tsx";
 import { Details } from "./details.tsx";
 import { hasLost, lastMessages } from "./last-messages.ts";
-import { MOST_PICTURES, type Picture } from "./pictures.ts";
 import { Phase } from "./phase.tsx";
 import { Directory } from "./paths.ts";
 import { Plan } from "./plan.tsx";
@@ -55,6 +57,10 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
   const hasLink = Boolean(useLink(feed.id, view.may.own && !isPublic));
   const hasVoice = useStore(voiceKey) !== undefined;
   const [wanted, setWanted] = useState<string>();
+  const [machine, agent, models] = [row?.machineId, state?.agent, state?.models];
+  useEffect(() => {
+    if (view.may.own && machine && agent && models) void noteModels(machine, agent, models);
+  }, [view.may.own, machine, agent, models]);
   const loadOlder = useCallback(() => feed.loadOlder(), [feed]);
   const about = [state?.agent, state ? folder(state.directory) : row?.directory && folder(row.directory), state?.branch, row?.host]
     .filter((text) => text !== undefined && text !== "");
@@ -93,7 +99,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
 
 function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined }) {
   const { plan, state, may, isHosted, items } = useStore(feed.view);
-  const [images, setImages] = useState<readonly Picture[]>([]);
+  const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
   const me = useStore(account);
   const [draft, setDraft] = useState(() => draftOf(feed.id) ?? "");
   useEffect(() => {
@@ -112,21 +118,20 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
   };
   const prompt = (when: "now" | "next") => {
     setError(undefined);
-    const attachments = images.map(({ mimeType, data }) => ({ type: "image" as const, mimeType, data }));
-    sendPrompt(feed, { text: draft, when, localId: crypto.randomUUID(), attachments });
+    sendPrompt(feed, { text: draft, when, localId: crypto.randomUUID(), attachments: [...attachments] });
     write("");
-    setImages([]);
+    setAttachments([]);
   };
   return (
     <div className="dock">
       <div className="inner">
-        <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && images.length === 0} />
+        <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && attachments.length === 0} />
         {plan.length > 0 && <Plan entries={plan} />}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
         {isNotKept && <p className="banner" role="status">This browser has no room to keep what you type. Send it before you leave the page.</p>}
-        <Unsent feed={feed} onEdit={({ text, attachments }) => {
+        <Unsent feed={feed} onEdit={({ text, attachments: earlier = [] }) => {
           write(draft === "" ? text : `${text}\n${draft}`);
-          setImages((before) => [...(attachments ?? []).flatMap((one) => (one.type === "image" ? [one] : [])), ...before].slice(0, MOST_PICTURES));
+          setAttachments((before) => [...earlier, ...before].slice(0, MOST_FILES));
         }} />
         {may.prompt && isHosted && draft === "" && hasLost(items) && (
           <p className="banner">
@@ -142,7 +147,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
         )}
         {may.prompt && state?.phase === "ended" ? null : may.prompt
           ? (
-            <Composer state={state} draft={draft} isHosted={isHosted} images={images} onImages={setImages} onDraft={write} onPrompt={prompt} onInterrupt={() => attempt(feed.interrupt())}
+            <Composer state={state} draft={draft} isHosted={isHosted} attachments={attachments} onAttachments={setAttachments} onDraft={write} onPrompt={prompt} onInterrupt={() => attempt(feed.interrupt())}
               onMode={(mode) => attempt(feed.setMode(mode))} onModel={(model) => attempt(feed.setModel(model))}
               isOwner={may.own} mayChangeModel={may.approve} mayBypass={may.own && me.state === "ready" && me.role === "primary"} />
           )

@@ -1,39 +1,18 @@
 /** Pictures for a prompt: made small enough to be sent, and without what a camera writes into them, such as the place. */
-import { MOST_ATTACHMENTS } from "@ensemble/client/transcript";
-
 export interface Picture {
   mimeType: string;
   /** Base64. */
   data: string;
 }
 
-export const MOST_PICTURES = 4;
 /** Agents look at no more of a picture than this, in pixels. */
 const LONGEST_EDGE = 1_568;
 /** A file that is larger is not opened, in bytes. */
 const LARGEST_FILE = 40 << 20;
-/** One picture leaves room for others, in bytes. */
-const LARGEST = 220 << 10;
-const SMALLEST = 16 << 10;
 const QUALITIES = [0.85, 0.7, 0.5, 0.35];
 
-/** So many bytes of a prompt the pictures take. */
-const sizeOf = (pictures: readonly Picture[]): number => pictures.reduce((sum, { mimeType, data }) => sum + mimeType.length + data.length, 0);
-
-/** Adds the pictures among some files. Rejects with what is wrong with them. */
-export async function withPictures(before: readonly Picture[], files: readonly File[]): Promise<Picture[]> {
-  const all = [...before];
-  for (const file of files) {
-    if (all.length >= MOST_PICTURES) throw new Error(`A prompt can have ${MOST_PICTURES} pictures.`);
-    // What is written in base64 takes a third more.
-    const room = Math.min(LARGEST, Math.floor(((MOST_ATTACHMENTS - sizeOf(all)) * 3) / 4) - 100);
-    if (room < SMALLEST) throw new Error("There is no room for another picture in this prompt.");
-    all.push(await smaller(file, room));
-  }
-  return all;
-}
-
-async function smaller(file: File, room: number): Promise<Picture> {
+/** A picture of at most so many bytes. Rejects with what is wrong with the file. */
+export async function toPicture(file: File, room: number): Promise<Picture> {
   if (file.size > LARGEST_FILE) throw new Error(`${file.name} is too large: at most 40 MB.`);
   const image = await createImageBitmap(file).catch(() => undefined);
   if (!image) throw new Error(`${file.name || "The file"} is no picture that this browser can read.`);
@@ -62,9 +41,4 @@ function base64(blob: Blob): Promise<string> {
     reader.onerror = () => reject(reader.error ?? new Error("The picture cannot be read."));
     reader.readAsDataURL(blob);
   });
-}
-
-/** The pictures among what was pasted or dropped. */
-export function picturesIn(data: DataTransfer | null): File[] {
-  return [...(data?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
 }

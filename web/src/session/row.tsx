@@ -4,6 +4,7 @@ import { clock, money, tokens } from "../base/words.ts";
 import { Icon } from "../base/icons.tsx";
 import { Markdown } from "../text/markdown.tsx";
 import { oneLine, visible } from "../text/visible.ts";
+import { nameOfFile } from "./attachments.ts";
 import { AskedLine } from "./request.tsx";
 import { Tool } from "./tool.tsx";
 import type { Author, Card, Item, Note, Taken, Turn } from "./types.ts";
@@ -161,7 +162,7 @@ function Images({ attachments }: { attachments: Attachments }) {
   return (
     <div className="images">
       {images.map((one, at) => <img key={at} src={`data:${one.mimeType};base64,${one.data}`} alt={`Image ${at + 1}`} />)}
-      {files.map((one, at) => <span key={at} className="tag"><bdi>{oneLine(one.resource.uri, 80)}</bdi></span>)}
+      {files.map((one, at) => <span key={at} className="tag"><bdi>{oneLine(nameOfFile(one.resource.uri), 80)}</bdi></span>)}
     </div>
   );
 }

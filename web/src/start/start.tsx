@@ -1,5 +1,6 @@
 /** Begins a session with an agent on a machine. */
-import { type FormEvent, useEffect, useMemo, useRef, useState } from "react";
+import type { Attachment } from "@ensemble/client/transcript";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useLocation } from "wouter";
 import { Field } from "../base/field.tsx";
 import { useStore } from "../base/store.ts";
@@ -8,13 +9,22 @@ import { account } from "../data/account.ts";
 import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import { textOf } from "../data/failure.ts";
 import { machines, showMachines } from "../data/machines.ts";
+import { modelsOf } from "../data/models.ts";
 import { offersOf, recentDirectories, start, type Wanted } from "../data/start.ts";
+import { Composer } from "../session/composer.tsx";
+import type { Choice, State } from "../session/types.ts";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 
-const MODES: [id: Wanted["mode"], name: string][] = [
-  ["ask", "Ask first"], ["edit", "Edit without asking, ask for the rest"], ["plan", "Plan only"], ["bypass", "Do everything without asking"],
-];
+const MODES: Choice[] = ["ask", "edit", "plan", "bypass"].map((id) => ({ id, name: id }));
+
+/** What the composer lets a person choose before there is a session. */
+function choices(agent: string | undefined, mode: Wanted["mode"], model: string, models: readonly Choice[]): State {
+  return {
+    phase: "idle", agent: agent ?? "the agent", mode, modes: MODES, commands: [], steers: false, directory: "", stillRunning: [], queue: [], access: [], keyEpoch: 1,
+    ...(models.length > 0 ? { model, models: [{ id: "", name: "Its own model" }, ...models] } : { models: [] }),
+  };
+}
 
 /** The first prompt is kept as that of a session that does not exist. */
 const DRAFT = "start";
@@ -44,20 +54,33 @@ export function Start() {
     setPrompt(text);
     saveDraft(DRAFT, text);
   };
+  const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
+  const [models, setModels] = useState<readonly Choice[]>([]);
+  const [model, setModel] = useState("");
+  const machineId = machine?.id;
+  useEffect(() => {
+    let isGone = false;
+    setModels([]);
+    setModel("");
+    if (machineId !== undefined && agent !== undefined) void modelsOf(machineId, agent).then((known) => isGone || setModels(known));
+    return () => {
+      isGone = true;
+    };
+  }, [machineId, agent]);
+  const fields = useRef<HTMLFormElement>(null);
   const [said, setSaid] = useState<string>();
   const [error, setError] = useState<string>();
   const stop = useRef<AbortController>(undefined);
   useEffect(() => () => stop.current?.abort(), []);
 
-  const submitted = (event: FormEvent) => {
-    event.preventDefault();
-    if (!machine || !agent) return;
+  const begin = () => {
+    if (!machine || !agent || said !== undefined || fields.current?.reportValidity() !== true) return;
     const controller = new AbortController();
     stop.current = controller;
     setError(undefined);
     setSaid("Asking the machine…");
     const waiting = (reason: string | undefined) => setSaid(reason ? `Waiting: ${oneLine(reason, 120)}` : "The machine has not started it yet…");
-    start({ machine: machine.id, directory: where.trim(), provider: agent, mode, prompt }, waiting, controller.signal).then(
+    start({ machine: machine.id, directory: where.trim(), provider: agent, mode, model: model || undefined, prompt, attachments }, waiting, controller.signal).then(
       (id) => {
         saveDraft(DRAFT, "");
         go(paths.session(id));
@@ -83,7 +106,10 @@ export function Start() {
           </div>
         )}
         {machine && (
-          <form className="stack" onSubmit={submitted}>
+          <form ref={fields} className="stack" onSubmit={(event) => {
+            event.preventDefault();
+            begin();
+          }}>
             <label className="field">
               <span>Machine</span>
               <select className="select" value={machine.id} onChange={(event) => setChosen(event.target.value)}>
@@ -95,35 +121,28 @@ export function Start() {
                 onChange={(event) => setDirectory(event.target.value)} />
             )}</Field>
             <datalist id="recent">{recent.map((path) => <option key={path} value={path} />)}</datalist>
-            <div className="pair">
-              <label className="field">
-                <span>Agent</span>
-                <select className="select" value={agent ?? ""} onChange={(event) => setProvider(event.target.value)}>
-                  {offers.map((one) => (
-                    <option key={one.provider} value={one.provider} disabled={!one.offered}>
-                      {oneLine(one.provider, 40)}{one.offered ? "" : ` (${oneLine(one.reason ?? "not there", 60)})`}
-                    </option>
-                  ))}
-                </select>
-              </label>
-              <label className="field">
-                <span>What it may do</span>
-                <select className="select" value={mode} onChange={(event) => setMode(event.target.value as Wanted["mode"])}>
-                  {MODES.filter(([id]) => id !== "bypass" || (me.state === "ready" && me.role === "primary")).map(([id, name]) => <option key={id} value={id}>{name}</option>)}
-                </select>
-              </label>
-            </div>
             <label className="field">
-              <span>First prompt</span>
-              <textarea className="input" rows={5} value={prompt} maxLength={600_000} dir="auto" onChange={(event) => write(event.target.value)} />
+              <span>Agent</span>
+              <select className="select" value={agent ?? ""} onChange={(event) => setProvider(event.target.value)}>
+                {offers.map((one) => (
+                  <option key={one.provider} value={one.provider} disabled={!one.offered}>
+                    {oneLine(one.provider, 40)}{one.offered ? "" : ` (${oneLine(one.reason ?? "not there", 60)})`}
+                  </option>
+                ))}
+              </select>
             </label>
             {!agent && <p className="muted" role="status">{offers.length > 0 ? "No agent can be started on this machine: the list of agents says why." : "The machine has not said yet which agents it has."}</p>}
-            {error !== undefined && <p className="error-text" role="alert">{error}</p>}
-            <div className="actions">
-              <button type="submit" className="button primary" disabled={said !== undefined || !agent}>Start</button>
-              {said !== undefined && <span className="soft" role="status">{said}</span>}
-            </div>
           </form>
+        )}
+        {machine && (
+          <div className="first-prompt">
+            <Composer state={choices(agent, mode, model, models)} draft={prompt} onDraft={write} onPrompt={begin} onInterrupt={() => undefined}
+              onMode={(picked) => setMode(picked as Wanted["mode"])} onModel={setModel} isOwner mayChangeModel isHosted
+              mayBypass={me.state === "ready" && me.role === "primary"} attachments={attachments} onAttachments={setAttachments}
+              label="First prompt" button={{ text: "Start", disabled: said !== undefined || !agent }} />
+            {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+            {said !== undefined && <p className="soft" role="status">{said}</p>}
+          </div>
         )}
       </div>
     </div>

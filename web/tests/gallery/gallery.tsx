@@ -48,8 +48,11 @@ const answer: SessionFeed["answer"] = ({ requestId }, { optionId }) => {
 };
 /** What was prompted, with its id. The first time the connection breaks. */
 const prompted: string[] = [];
-Object.assign(globalThis, { prompted });
-const prompt: SessionFeed["prompt"] = (text, _when, localId) => {
+/** What was beside the prompts. */
+const attached: unknown[] = [];
+Object.assign(globalThis, { prompted, attached });
+const prompt: SessionFeed["prompt"] = (text, _when, localId, attachments) => {
+  attached.push(...(attachments ?? []));
   prompted.push(`${localId} ${text}`);
   return prompted.length > 1 || "worksAtOnce" in globalThis ? Promise.resolve() : Promise.reject(new Error("The connection broke."));
 };

@@ -52,7 +52,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
       document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
     });
     await page.getByRole("img", { name: "Picture 1" }).waitFor();
-    await page.getByLabel("Pictures", { exact: true }).and(page.locator("input")).setInputFiles({ name: "no.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+    await page.getByLabel("Files", { exact: true }).and(page.locator("input")).setInputFiles({ name: "no.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
     await page.getByText("no.png is no picture that this browser can read.").waitFor();
     await prompt.fill("[[say seen]]");
     await accessible(page, "a prompt with a picture");

@@ -53,19 +53,49 @@ describe("cards", { timeout: 300_000 }, () => {
     }
   });
 
-  test("what cannot be taken into a prompt is said", async () => {
+  test("what is too long for a prompt is refused, and taken as a file", async () => {
     const { page, context, checked } = await shown({ bodies: [] });
     const prompt = page.getByLabel("Prompt");
     await prompt.fill("kept");
-    await prompt.fill("x".repeat(600_001));
-    await page.getByRole("alert").getByText("at most 600,000 characters, and this would be 600,001").waitFor();
+    await prompt.fill(`kept${"x".repeat(100_000)}`);
+    const refused = page.getByRole("alert").filter({ hasText: "at most 100,000 characters, and this would be 100,004" });
+    await refused.waitFor();
     assert.equal(await prompt.inputValue(), "kept");
-    await prompt.evaluate((field) => {
+    await refused.getByRole("button", { name: "Add it as a file" }).click();
+    await refused.waitFor({ state: "detached" });
+    await page.getByRole("list", { name: "Files" }).getByText("pasted.txt").waitFor();
+    // Where there is no room for it, it is said.
+    await prompt.fill(`kept${"y".repeat(500_000)}`);
+    await page.getByRole("button", { name: "Add it as a file" }).click();
+    await page.getByRole("alert").getByText("pasted.txt has 489 KiB, and the files of a prompt have at most 512 KiB together").waitFor();
+    await page.evaluate(() => (globalThis.worksAtOnce = true));
+    await page.getByRole("button", { name: "Send" }).click();
+    const attached = await page.evaluate(() => globalThis.attached);
+    assert.deepEqual(attached, [{ type: "resource", resource: { uri: "attachment:pasted.txt", mimeType: "text/plain", text: "x".repeat(100_000) } }]);
+    checked();
+    await context.close();
+  });
+
+  test("a file of text that is pasted goes with the prompt, and one of bytes is refused", async () => {
+    const { page, context, checked } = await shown({ bodies: [] });
+    const paste = (name, bytes) => page.getByLabel("Prompt").evaluate((field, [name, bytes]) => {
       const clipboardData = new DataTransfer();
-      clipboardData.items.add(new File(["a text"], "notes.txt", { type: "text/plain" }));
+      clipboardData.items.add(new File([new Uint8Array(bytes)], name, { type: "" }));
       field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
-    });
-    await page.getByRole("alert").getByText("Not added: notes.txt").waitFor();
+    }, [name, [...bytes]]);
+    for (const bytes of [[0xff, 0xd8], [0x61, 0x00]]) {
+      await paste("program", bytes);
+      await page.getByRole("alert").getByText("Not added: program is neither a picture nor a text.").waitFor();
+    }
+    await paste("notes für.txt", new TextEncoder().encode("a text"));
+    await page.getByRole("alert").waitFor({ state: "detached" });
+    await page.getByText("notes für.txt").waitFor();
+    await paste("twice.txt", new TextEncoder().encode("twice"));
+    await page.getByRole("button", { name: "Remove twice.txt" }).click();
+    await page.evaluate(() => (globalThis.worksAtOnce = true));
+    await page.getByRole("button", { name: "Send" }).click();
+    const attached = await page.evaluate(() => globalThis.attached);
+    assert.deepEqual(attached, [{ type: "resource", resource: { uri: "attachment:notes%20f%C3%BCr.txt", mimeType: "text/plain", text: "a text" } }]);
     checked();
     await context.close();
   });

@@ -1,5 +1,6 @@
 // What a screen shows, one item after the other.
 
+import { utf8Length } from "../bytes.js";
 import type { Answer, Control, Failure, Permission, Prompt, Question, Receipt, Resolved, TextPart, ToolCall, ToolContent, Turn } from "./body.js";
 
 /** Who a message is by, as was found from its signature and the device lists. */
@@ -126,5 +127,5 @@ export function shownSize(shown: Shown): number {
 /** How many bytes an attachment adds to a prompt, as it is encoded. */
 export function attachmentSize(attachment: Prompt["attachments"][number]): number {
   if (attachment.type === "image") return attachment.mimeType.length + attachment.data.length;
-  return attachment.type === "resource" ? attachment.resource.uri.length + attachment.resource.text.length : 0;
+  return attachment.type === "resource" ? utf8Length(attachment.resource.uri) + utf8Length(attachment.resource.text) : 0;
 }
