@@ -18,14 +18,14 @@ export function TaskPanel({ run, task }: { run: string; task: Task }) {
       {task.error && <div className="failure"><strong>{visible(task.error.code)}</strong><span>{visible(task.error.message)}</span></div>}
       {task.sessionId && <div><Link href={paths.session(task.sessionId)} className="button small">Open its session</Link></div>}
       {task.prompt && <section aria-label="Prompt"><h2>Prompt</h2><Long className="plain" text={visible(task.prompt)} label="Prompt" /></section>}
-      {task.outputSummary && <section aria-label="Result"><h2>Result</h2><Markdown text={task.outputSummary} /></section>}
-      {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} />}
+      {task.outputSummary && task.outputSummary.trim() !== task.error?.message.trim() && <section aria-label="Result"><h2>Result</h2><Markdown text={task.outputSummary} /></section>}
+      {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} isRunning={task.status === "running" || task.status === "dispatching"} />}
       {!hasOutput && !task.sessionId && <p className="soft">It is sealed for its machine: what it does is in its session, once it has started.</p>}
     </div>
   );
 }
 
-function Output({ run, task }: { run: string; task: string }) {
+function Output({ run, task, isRunning }: { run: string; task: string; isRunning: boolean }) {
   const [text, setText] = useState<string>();
   const [error, setError] = useState<string>();
   useEffect(() => {
@@ -45,7 +45,7 @@ function Output({ run, task }: { run: string; task: string }) {
       <h2>Output</h2>
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}
       {text === undefined && error === undefined && <p className="soft" role="status">Waiting for output…</p>}
-      {text !== undefined && (text === "" ? <p className="soft">It said nothing.</p> : <Terminal text={text} />)}
+      {text !== undefined && (text === "" ? <p className="soft">{isRunning ? "No output yet." : "It said nothing."}</p> : <Terminal text={text} />)}
     </section>
   );
 }

@@ -126,7 +126,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
     <div className="dock">
       <div className="inner">
         <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && attachments.length === 0} />
-        {plan.length > 0 && <Plan entries={plan} />}
+        {plan.length > 0 && (state?.phase === "working" || state?.phase === "waiting") && <Plan entries={plan} />}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
         {isNotKept && <p className="banner" role="status">This browser has no room to keep what you type. Send it before you leave the page.</p>}
         <Unsent feed={feed} onEdit={({ text, attachments: earlier = [] }) => {

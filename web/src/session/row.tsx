@@ -18,12 +18,14 @@ export interface RowProps {
   isAway: boolean;
   /** What a person has signed as the answer to its question. */
   answer: Answer | undefined;
+  /** What was said to the request of this tool call. */
+  mark: string | undefined;
 }
 
 type Answer = Extract<Item["shown"], { type: "answer" }>["answer"];
 
 /** Draws one. What it does not show at all is left out before: see `isShown`. */
-export const Row = memo(function Row({ item, nameOf, growing, isAway, answer }: RowProps) {
+export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, mark }: RowProps) {
   const { shown } = item;
   switch (shown.type) {
     case "prompt":
@@ -52,13 +54,13 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer }: 
         </details>
       );
     case "tool":
-      return <Tool call={shown.call} growing={growing} />;
+      return <Tool call={shown.call} growing={growing} mark={mark} />;
     case "card":
       return <AskedLine title={titleOf(shown.card)} said={saidOf(shown.card, answer, nameOf)} />;
     case "error":
       return (
         <div className="failure" role="note">
-          <strong>{FAILURES[shown.failure.code] ?? "The agent has failed"}</strong>
+          <strong>{FAILURES[shown.failure.code] ?? "The agent has failed"}{mark !== undefined && ` (${mark})`}</strong>
           <span>{visible(shown.failure.text.slice(0, 4_000))}</span>
           {shown.failure.retryAt && <span>It can be tried again at {clock(shown.failure.retryAt)}.</span>}
         </div>
@@ -172,7 +174,7 @@ function titleOf(card: Card): string {
   return card.asks.questions.map((one) => one.text).join(" · ");
 }
 
-function saidOf(card: Card, answer: Answer | undefined, nameOf: (user: string) => string): string {
+export function saidOf(card: Card, answer: Answer | undefined, nameOf: (user: string) => string): string {
   const { resolved, asks } = card;
   if (!resolved) return "waits for an answer";
   if (resolved.outcome === "withdrawn") return `withdrawn${resolved.reason ? `: ${oneLine(resolved.reason, 120)}` : ""}`;

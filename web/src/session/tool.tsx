@@ -40,7 +40,7 @@ function Content({ content }: { content: ToolContent }) {
 }
 
 /** `growing` is the output as far as live frames have shown it. */
-export const Tool = memo(function Tool({ call, growing }: { call: ToolCall; growing: string | undefined }) {
+export const Tool = memo(function Tool({ call, growing, mark }: { call: ToolCall; growing: string | undefined; mark: string | undefined }) {
   const [isOpen, setOpen] = useState(false);
   const isOver = call.status === "completed" || call.status === "failed" || call.status === "interrupted";
   const kind = call.kind ?? "other";
@@ -54,6 +54,7 @@ export const Tool = memo(function Tool({ call, growing }: { call: ToolCall; grow
       <summary>
         <span className="kind"><Icon name={ICONS[kind] ?? "tool"} /></span>
         <bdi className={kind === "execute" ? "title code" : "title"}>{title}</bdi>
+        {mark !== undefined && <span className="mark">{mark}</span>}
         <span className={`state ${call.status ?? ""}`}>
           {call.status === "completed" && <Icon name="check" size={14} />}
           {call.status === "completed" ? <span className="hidden-label">done</span> : STATES[call.status ?? ""]}

@@ -4,8 +4,8 @@ import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { Icon } from "../base/icons.tsx";
 import { Markdown } from "../text/markdown.tsx";
 import { oneLine } from "../text/visible.ts";
-import { answerOf, answersIn, inOrder } from "./order.ts";
-import { isShown, Row } from "./row.tsx";
+import { answerOf, answersIn, inOrder, marksOf } from "./order.ts";
+import { isShown, Row, saidOf } from "./row.tsx";
 import type { Item } from "./types.ts";
 
 /** So near to the end counts as being there, in pixels. */
@@ -48,8 +48,9 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
   const isLoading = useRef(false);
   const [loading, setLoading] = useState(false);
 
-  const all = inOrder(items).filter(isShown);
   const answers = answersIn(items);
+  const marks = marksOf(items, (card) => saidOf(card, undefined, nameOf));
+  const all = inOrder(items).filter((item) => isShown(item) && !marks.onOther.has(item.id));
   // What waits for its turn stands where it will be done: after what is being written.
   const rows = all.filter((item) => !isQueued(item));
   const queue = all.filter(isQueued);
@@ -126,7 +127,7 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
             {rows.map((item, at) => (
               <div key={item.id} className={at === 0 && !hasOlder ? "turn-item first" : "turn-item"}>
                 {isPrompt(rows[at - 1]) && !isPrompt(item) && <h2 className="hidden-label">The agent</h2>}
-                <Row item={item} nameOf={nameOf} growing={growingOf(item)} isAway={isAway} answer={answerOf(item, answers)} />
+                <Row item={item} nameOf={nameOf} growing={growingOf(item)} isAway={isAway} answer={answerOf(item, answers)} mark={marks.said.get(item.id)} />
               </div>
             ))}
           </Virtualizer>
@@ -139,7 +140,7 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
             <div className="turn-item"><p className="asked-line"><span className="dot working" /> Working…</p></div>
           )}
           {queue.map((item) => (
-            <div key={item.id} className="turn-item"><Row item={item} nameOf={nameOf} growing={undefined} isAway={isAway} answer={undefined} /></div>
+            <div key={item.id} className="turn-item"><Row item={item} nameOf={nameOf} growing={undefined} isAway={isAway} answer={undefined} mark={undefined} /></div>
           ))}
         </div>
       </div>

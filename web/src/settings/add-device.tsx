@@ -69,7 +69,7 @@ export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: 
       {!asking && !linking && error === undefined && <p role="status">Making an address…</p>}
       {asking && (
         <form onSubmit={approve}>
-          <p>{KINDS[asking.kind] ?? "A device"} asks to be added. Type the six digits that it shows.</p>
+          <p>{KINDS[asking.kind] ?? "A device"}, <bdi><strong>{oneLine(asking.name, 60)}</strong></bdi>, asks to be added. Type the six digits that it shows.</p>
           <div className="row">
             <input className="input" value={digits} inputMode="numeric" autoComplete="off" aria-label="Six digits" maxLength={7} required autoFocus
               onChange={(event) => setDigits(event.target.value)} />

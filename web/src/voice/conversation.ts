@@ -104,7 +104,7 @@ export class Conversation {
         agent: (agent) => isNow() && this.#agent(agent),
         speaking: (speaking) => set({ speaking }),
         mayPlay: (mayPlay) => set({ mayPlay }),
-        mending: (isMending) => set({ notice: isMending ? "The connection broke. It is being mended…" : undefined }),
+        mending: (isMending) => set({ notice: isMending ? "The connection broke. Reconnecting…" : undefined }),
         left: (why) => {
           if (isNow()) void this.#over(LEFT[why]);
         },

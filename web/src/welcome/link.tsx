@@ -9,7 +9,8 @@ import { DeviceName, Frame } from "./welcome.tsx";
 
 export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Promise<void> }) {
   // The other device's code leads here with everything in the fragment, which no server sees.
-  const [address, setAddress] = useState(linkAddress);
+  const [given] = useState(linkAddress);
+  const [address, setAddress] = useState(given);
   const [name, setName] = useState(suggestedName);
   const [digits, setDigits] = useState<string>();
   const [isBusy, setBusy] = useState(false);
@@ -49,13 +50,17 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
     );
   }
   return (
-    <Frame title="Add this browser to your account" lead="On a device that you use already, run “ensemble link”. Paste the address that it shows, or open it here.">
+    <Frame title="Add this browser to your account" lead={given === ""
+      ? "On a device that you use already, run “ensemble link”. Paste the address that it shows, or open it here."
+      : "The address of your other device is here. That device asks for the digits which come next."}>
       <form onSubmit={submitted}>
-        <label className="field">
-          <span>Address</span>
-          <input className="input" value={address} required autoComplete="off" spellCheck={false} placeholder={`${server()}/link#v1.…`}
-            onChange={(event) => setAddress(event.target.value)} />
-        </label>
+        {given === "" && (
+          <label className="field">
+            <span>Address</span>
+            <input className="input" value={address} required autoComplete="off" spellCheck={false} placeholder={`${server()}/link#v1.…`}
+              onChange={(event) => setAddress(event.target.value)} />
+          </label>
+        )}
         <DeviceName value={name} onChange={setName} />
         {error !== undefined && <p className="error-text" role="alert">{error}</p>}
         <div className="actions">

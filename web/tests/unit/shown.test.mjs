@@ -23,6 +23,41 @@ describe("what is shown", () => {
     await context.close();
   });
 
+  test("a request and its answer are a mark on their step", async () => {
+    const options = [{ optionId: "yes", name: "Allow once", kind: "allow_once" }, { optionId: "no", name: "Deny", kind: "reject_once" }];
+    const steps = [["a", "touch a", "yes"], ["b", "touch b", "no"]].flatMap(([id, title, optionId]) => [
+      { type: "tool_call", toolCallId: id, turnId: "t", title, kind: "execute", status: "pending" },
+      { type: "permission", requestId: id, toolCallId: id, title, detail: title, options },
+      { type: "resolved", requestId: id, outcome: "selected", optionId, by: "me" },
+      { type: "tool_call", toolCallId: id, turnId: "t", status: "completed" },
+    ]);
+    const { page, context, checked } = await shown({ bodies: steps });
+    const rows = page.getByRole("log").locator(".tool > summary");
+    await rows.filter({ hasText: "touch a" }).filter({ hasText: /allowed by/ }).waitFor();
+    await rows.filter({ hasText: "touch b" }).filter({ hasText: /denied by/ }).waitFor();
+    assert.equal(await page.getByRole("log").locator(".asked-line").filter({ hasText: "touch" }).count(), 0, "it has no row of its own");
+    await accessible(page, "steps with marks");
+    await pictures(page, "steps");
+    checked();
+    await context.close();
+  });
+
+  test("what fails again and again is one row, and a plan is there while the agent works", async () => {
+    const fails = (text, code = "overloaded") => ({ type: "error", code, text });
+    const plan = { type: "plan", entries: [{ content: "Look", priority: "high", status: "pending" }] };
+    const state = (phase) => ({ type: "state", phase, agent: "claude", mode: "ask", directory: "/w", keyEpoch: 1 });
+    for (const phase of ["working", "idle"]) {
+      const bodies = [state(phase), plan, fails("Attempt 1 of 10"), fails("Attempt 2 of 10"), fails("Attempt 3 of 10"), fails("It crashed", "crashed")];
+      const { page, context, checked } = await shown({ bodies });
+      await page.getByText("The model is overloaded (3 times)").waitFor();
+      const failures = await page.locator(".failure").allInnerTexts();
+      assert.deepEqual(failures.map((text) => text.split("\n").pop()), ["Attempt 3 of 10", "It crashed"]);
+      assert.equal(await page.locator(".plan").count(), phase === "working" ? 1 : 0);
+      checked();
+      await context.close();
+    }
+  });
+
   test("an agent that has lost the conversation is told the last messages", async () => {
     const lost = { type: "error", code: "context", text: "It begins a new one." };
     const bodies = [{ type: "prompt", text: "Where is it?", when: "next" }, says("In the barn.\nBehind the door."), lost];
