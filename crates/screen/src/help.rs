@@ -15,7 +15,7 @@ const KEYS: &[(&str, &str)] = &[
     ("1, 2, 3, 4", "allow, deny, deny and stop, more"),
     ("alt-1 to 3", "answer it with your text"),
     ("alt-up, alt-down", "scroll a long request"),
-    ("tab", "the next request; complete"),
+    ("tab", "the options, the next request; complete"),
     ("ctrl-o", "unfold tools and thoughts"),
     ("ctrl-t", "show the plan"),
     ("shift-tab", "mode: ask, edit, plan"),

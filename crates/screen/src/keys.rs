@@ -29,14 +29,46 @@ impl Screen {
     pub fn event(&mut self, event: Event, view: &View, about: &About<'_>) -> Option<Action> {
         self.cards.keep_up(view, about);
         match event {
-            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, view, about),
+            Event::Key(key) if key.kind != KeyEventKind::Release => {
+                self.release(about);
+                self.key(key, view, about)
+            }
             Event::Paste(text) if about.level >= Level::Prompt => {
+                self.release(about);
                 let typed = self.composer.paste(&text);
                 self.typed(typed, about);
                 None
             }
             _ => None,
         }
+    }
+
+    /// When [`Self::due`] is to be asked, unless there is a key before.
+    pub fn due_at(&self) -> Option<std::time::Instant> {
+        self.cards.due_at()
+    }
+
+    /// What the person wants with a digit that no other key has followed. A key that waits is an event before this is asked.
+    pub fn due(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
+        self.cards.keep_up(view, about);
+        match self.cards.due(view, about, self.typing())? {
+            (_, Pressed::Wants(action)) => return Some(action),
+            (_, Pressed::Done) => {}
+            (digit, Pressed::Not) => self.digit(digit, about),
+        }
+        None
+    }
+
+    /// A digit that another key follows is text.
+    fn release(&mut self, about: &About<'_>) {
+        if let Some(digit) = self.cards.release() {
+            self.digit(digit, about);
+        }
+    }
+
+    fn digit(&mut self, digit: KeyEvent, about: &About<'_>) {
+        let typed = self.composer.key(digit);
+        self.typed(typed, about);
     }
 
     fn key(&mut self, key: KeyEvent, view: &View, about: &About<'_>) -> Option<Action> {
@@ -230,7 +262,7 @@ impl Screen {
     fn tab(&mut self, view: &View, about: &About<'_>) {
         match self.offers(view, about).get(self.offered) {
             Some(offer) => self.composer.set(&offer.text),
-            None => drop(self.cards.next(view)),
+            None => self.cards.tab(view, about, self.typing()),
         }
     }
 
@@ -262,7 +294,7 @@ impl Screen {
     }
 
     fn escape(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
-        if self.cards.closes_further() {
+        if self.cards.closes_list() {
             return None;
         }
         if !self.offers(view, about).is_empty() {

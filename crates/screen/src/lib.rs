@@ -32,6 +32,8 @@ pub use about::{About, Connection, Level, Look, Me};
 pub use action::Action;
 pub use calling::Call;
 pub use crossterm::event::{Event, EventStream};
+pub use cards::option_digits;
 pub use screen::Screen;
 pub use talk::{Held, Talk, TalkAction, Talking, Words};
 pub use terminal::Terminal;
+pub use words::control;

@@ -38,8 +38,8 @@ pub(crate) fn rejection(taken: &Taken) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// What a control does, after the name of who sent it.
-pub(crate) fn control(control: &Control, name: impl Fn(ensemble_types::ids::UserId) -> String) -> String {
+/// What a control does, to stand after the name of the person who sent it: "stopped the agent". `name` is how a user is called.
+pub fn control(control: &Control, name: impl Fn(ensemble_types::ids::UserId) -> String) -> String {
     match control {
         Control::Interrupt => "interrupted".to_owned(),
         Control::SetMode(set) => format!("set the mode to {}", mode(&set.mode)),

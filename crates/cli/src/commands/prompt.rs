@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_screen::option_digits;
 use ensemble_transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
 use ensemble_transcript::view::{Asks, Card, Shown, Taken};
 use ensemble_transcript::words::{OptionKind, Outcome, When};
@@ -100,13 +101,14 @@ impl Answer {
             Err(code) => return Ok(code),
         };
         let words = self.answer.join(" ");
-        if words.is_empty() && self.option.is_none() {
-            print::line(text::card(&card))?;
+        let is_asked = words.is_empty() && self.option.is_none();
+        if is_asked {
+            print::line(text::question_of(&card))?;
             if !is_terminal {
                 return Ok(DONE);
             }
         }
-        let words = if words.is_empty() && self.option.is_none() { asked()? } else { words };
+        let words = if is_asked { asked(&card)? } else { words };
         let answer = reply(&card, &words, self.option)?;
         let taken = live.command(Content::Answer(answer)).await?;
         done(context, &live, taken, "The agent has the answer.")
@@ -136,7 +138,13 @@ impl Answer {
                     for card in several {
                         print::line(text::card(card))?;
                     }
-                    print::note("Say which one is meant: --request ID.");
+                    print::note(match several {
+                        [only] => format!(
+                            "Another request may be open by the time that a program answers. Name this one: --request {}.",
+                            print::inline(&only.request_id)
+                        ),
+                        _ => "Say which one is meant: --request ID.".to_owned(),
+                    });
                 }
                 Ok(Err(ExitCode::from(WHICH)))
             }
@@ -163,14 +171,22 @@ fn closed(live: &Live<'_>, request: &str) -> String {
 }
 
 /// Asks the person at the terminal.
-fn asked() -> Result<String> {
+fn asked(card: &Card) -> Result<String> {
     let mut stderr = std::io::stderr();
-    write!(stderr, "Your answer: ")?;
+    write!(stderr, "Your answer ({}): ", may_be_typed(card))?;
     stderr.flush()?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let line = line.trim().to_owned();
     if line.is_empty() { Err(Failure::message("Nothing was answered.")) } else { Ok(line) }
+}
+
+fn may_be_typed(card: &Card) -> String {
+    let Asks::Permission(permission) = &card.asks else { return "one of the answers, or your own words".to_owned() };
+    let digits = option_digits(permission);
+    let digits = digits.iter().map(|(digit, _)| digit.to_string());
+    let others = (permission.options.len() > digits.len()).then(|| "the id of an option".to_owned());
+    print::inline(&digits.chain(others).collect::<Vec<_>>().join(", "))
 }
 
 fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
@@ -183,14 +199,14 @@ fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
                 "deny" | "no" | "n" => Some(OptionKind::RejectOnce),
                 _ => None,
             };
-            let chosen = option.unwrap_or_else(|| words.to_owned());
-            // As the screen counts them.
-            let number = chosen.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-            let found = permission.options.iter().find(|one| match &kind {
-                Some(kind) => one.kind == *kind,
-                None => one.option_id == chosen,
-            });
-            let found = found.or_else(|| number.and_then(|number| permission.options.get(number)));
+            let by_id = |id: &str| permission.options.iter().find(|one| one.option_id == id);
+            // An agent chooses the ids. The digits are those of the screen, whatever ids there are.
+            let by_digit = || option_digits(permission).into_iter().find(|(digit, _)| words == digit.to_string());
+            let found = match (&option, kind) {
+                (Some(id), _) => by_id(id),
+                (None, Some(kind)) => permission.options.iter().find(|one| one.kind == kind),
+                (None, None) => by_digit().map(|(_, option)| option).or_else(|| by_id(words)),
+            };
             let found = found.ok_or_else(|| {
                 let ids: Vec<&str> = permission.options.iter().map(|one| one.option_id.as_str()).collect();
                 Failure::message(format!(
@@ -252,4 +268,62 @@ fn done(context: &Context, live: &Live<'_>, taken: Taken, text: &str) -> Result 
         })?;
     }
     Ok(DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_transcript::body::{Permission, PermissionOption};
+
+    use super::*;
+
+    fn card(options: &[(&str, OptionKind)]) -> Card {
+        let option = |(id, kind): &(&str, OptionKind)| PermissionOption {
+            option_id: (*id).to_owned(),
+            name: format!("name of {id}"),
+            kind: kind.clone(),
+        };
+        let permission = Permission {
+            request_id: "r".to_owned(),
+            tool_call_id: None,
+            title: "Run a command".to_owned(),
+            detail: "rm -rf build".to_owned(),
+            cut: None,
+            content: Vec::new(),
+            options: options.iter().map(option).collect(),
+        };
+        let (request_id, digest) = (permission.request_id.clone(), "d".to_owned());
+        Card { request_id, digest, asks: Asks::Permission(permission), resolved: None }
+    }
+
+    #[test]
+    fn a_number_is_the_one_of_the_screen() {
+        use OptionKind::{AllowAlways, AllowOnce, RejectOnce};
+        let card = card(&[
+            ("once", AllowOnce),
+            ("2", AllowAlways),
+            ("rule", AllowAlways),
+            ("no", RejectOnce),
+            ("stop", RejectOnce),
+        ]);
+        for (words, chosen) in
+            [("1", "once"), ("2", "no"), ("3", "stop"), ("allow", "once"), ("n", "no"), ("rule", "rule")]
+        {
+            assert_eq!(reply(&card, words, None).unwrap().option_id.as_deref(), Some(chosen), "{words}");
+        }
+        assert_eq!(reply(&card, "", Some("2".to_owned())).unwrap().option_id.as_deref(), Some("2"));
+        for words in ["4", "0", "12", "maybe"] {
+            assert!(reply(&card, words, None).is_err(), "{words}");
+        }
+        assert_eq!(may_be_typed(&card), "1, 2, 3, the id of an option");
+        let lines = [
+            "?? Run a command",
+            "    rm -rf build",
+            "    1  name of once",
+            "    --option 2  name of 2",
+            "    --option rule  name of rule",
+            "    2  name of no",
+            "    3  name of stop",
+        ];
+        assert_eq!(text::question_of(&card).lines().collect::<Vec<_>>(), lines);
+    }
 }

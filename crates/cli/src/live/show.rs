@@ -55,7 +55,10 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
         terminal.call(&screen.call(&live.view, &about), rings).map_err(unusable)?;
         tokio::select! {
             key = keys.next() => {
+        let due = screen.due_at();
                 let Some(event) = key else { break };
+            // A key that waits is there before a digit counts: the two may be a text.
+            biased;
                 let about = About { now: Instant::now(), ..about };
                 match screen.event(event.map_err(unusable)?, &live.view, &about) {
                     Some(Action::Leave) => break,
@@ -68,6 +71,12 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
             }
             watched = watch.next() => match watched? {
                 Watched::Connected => match live.refresh().await {
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {
+                let about = About { now: Instant::now(), ..about };
+                if let Some(action) = screen.due(&live.view, &about) {
+                    sending.push(Box::pin(carry_out(sender.clone(), action)));
+                }
+            }
                     Err(Failure::Client(error)) if error.is_passing() => watch.lost(),
                     refreshed => {
                         refreshed?;

@@ -1,6 +1,7 @@
 //! A session as plain text, for pipes, logs and narrow places.
 
-use ensemble_transcript::body::{Block, Diff, Permission, Question, ToolCall, ToolContent};
+use ensemble_screen::{control, option_digits};
+use ensemble_transcript::body::{Block, Diff, Permission, PermissionOption, Question, ToolCall, ToolContent};
 use ensemble_transcript::view::{Asks, Author, Card, Item, Note, Shown, Taken};
 use ensemble_transcript::visible;
 use ensemble_transcript::words::{Outcome, TurnState};
@@ -28,7 +29,7 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
             let chosen = answer.option_id.clone().unwrap_or_else(|| "an answer".to_owned());
             format!("{at}{who} answered: {}{}", visible(&chosen), state(taken))
         }
-        Shown::Control(control, taken) => format!("{at}{who}: {}{}", control.action(), state(taken)),
+        Shown::Control(said, taken) => format!("{at}{who} {}{}", control(said, &name), state(taken)),
         Shown::Turn(turn) if turn.state == TurnState::Started => return None,
         Shown::Turn(turn) => {
             let why = turn.stop_reason.as_ref().map_or("ended", |reason| reason.as_str());
@@ -39,8 +40,8 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
         Shown::Thought(part) => indented("  ", &part.text),
         Shown::Tool(call) => tool(call),
         Shown::Card(card) => match card.resolved.as_ref().and_then(|resolved| resolved.by) {
-            Some(by) => format!("{} (by {})", self::card(card), name(by)),
-            None => self::card(card),
+            Some(by) => format!("{at}{} (by {})", self::card(card), name(by)),
+            None => format!("{at}{}", self::card(card)),
         },
         Shown::Error(failure) => format!("{at}!! {}: {}", failure.code.as_str(), visible(&failure.text)),
         Shown::Note(note) => format!("   ({})", self::note(note)),
@@ -134,10 +135,11 @@ pub(crate) fn card(card: &Card) -> String {
     text
 }
 
-/// What is asked, without how it is answered.
+/// What is asked, and while it is open what may be answered.
 pub(crate) fn question_of(card: &Card) -> String {
     match &card.asks {
-        Asks::Permission(permission) => self::permission(permission),
+        Asks::Permission(permission) if card.resolved.is_some() => self::permission(permission),
+        Asks::Permission(permission) => self::permission(permission) + &options(permission),
         Asks::Question(question) => self::question(question),
     }
 }
@@ -149,10 +151,20 @@ fn permission(permission: &Permission) -> String {
         text.push('\n');
         text.push_str(&produced(content));
     }
-    for option in &permission.options {
-        text.push_str(&format!("\n    --option {}  {}", visible(&option.option_id), visible(&option.name)));
-    }
     text
+}
+
+/// Each option with the digit that the screen has for it, or with its id.
+fn options(permission: &Permission) -> String {
+    let digits = option_digits(permission);
+    let option = |option: &PermissionOption| {
+        let digit = digits.iter().find(|(_, one)| one.option_id == option.option_id);
+        match digit {
+            Some((digit, _)) => format!("\n    {digit}  {}", visible(&option.name)),
+            None => format!("\n    --option {}  {}", visible(&option.option_id), visible(&option.name)),
+        }
+    };
+    permission.options.iter().map(option).collect()
 }
 
 fn question(question: &Question) -> String {

@@ -153,6 +153,22 @@ impl Out {
         }
     }
 
+    /// When a digit counts that was pressed, unless another key follows.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        match self {
+            Self::Screen(out) => out.screen.due_at(),
+            Self::Lines { .. } => None,
+        }
+    }
+
+    /// What the person wants with a digit that no other key has followed.
+    pub(super) fn due(&mut self, view: &View, about: &About<'_>) -> Option<TalkAction> {
+        match self {
+            Self::Screen(out) => out.screen.due(view, about),
+            Self::Lines { .. } => None,
+        }
+    }
+
     /// Brings a request up.
     pub(super) fn bring_up(&mut self, card: &Card) -> Result<()> {
         match self {

@@ -1,12 +1,13 @@
 //! How a card looks: a rule, what is asked in full, and under it each option with its key and its own name.
 
+use crossterm::event::KeyCode;
 use ensemble_transcript::body::{Permission, QuestionItem};
 use ensemble_transcript::view::{Asks, Card, View};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Cards, Choosing, Further, Keys, MOST_KEYS, Typing};
+use super::{Cards, Choosing, Keys, Listed, MOST_KEYS, Typing};
 use crate::about::Level;
 use crate::clean::{line, strict};
 use crate::rule::rule;
@@ -51,7 +52,7 @@ impl Cards {
         let Some(card) = card else { return Laid { lines: Vec::new() } };
         let mut body = self.body_lines(card, setting);
         let (mut below, mut focus) = match (&card.asks, &self.choosing) {
-            (Asks::Permission(permission), _) => permission_options(permission, self.further.as_ref(), setting),
+            (Asks::Permission(permission), _) => permission_options(permission, self.listed.as_ref(), setting),
             (Asks::Question(_), Some(choosing)) => question_options(choosing, !self.has_no_text, setting),
             (Asks::Question(_), None) => (Vec::new(), None),
         };
@@ -72,7 +73,9 @@ impl Cards {
             (false, false) => setting.paint.pick("  alt-↑ alt-↓", "  alt-up alt-down"),
         };
         self.window(&mut lines, body, (focus, keys), most - 1 - below.len(), setting);
-        self.has_shown_options |= !is_below || focus.is_some() || self.scroll == self.most_scroll;
+        // Tab moves to the first options of a permission before the end of the card was on the screen.
+        let has_moved_on = focus.is_some() && self.listed.as_ref().is_none_or(|listed| listed.reaches_further);
+        self.has_shown_options |= !is_below || has_moved_on || self.scroll == self.most_scroll;
         lines.append(&mut below);
         Laid { lines }
     }
@@ -113,7 +116,12 @@ impl Cards {
         let count = view.open().len();
         let place = view.open().position(|one| one.request_id == card.request_id).unwrap_or(0) + 1;
         let left = if count > 1 { format!("{kind} {place} of {count}") } else { kind.to_owned() };
-        let right = if count > 1 { "tab: the next" } else { "" };
+        let lists = matches!(card.asks, Asks::Permission(_)) && setting.about.level >= Level::Approve;
+        let right = match (lists && self.listed.is_none() && !self.is_sent(card), count > 1) {
+            (true, _) => "tab: choose",
+            (false, true) => "tab: the next",
+            (false, false) => "",
+        };
         rule(&left, setting.paint.asks(), right, setting.width, setting.paint)
     }
 
@@ -173,7 +181,7 @@ fn permission_lines(permission: &Permission, setting: &Setting<'_>) -> Vec<Line<
 /// The options of a permission, and the line with the mark in the list of those that reach further.
 fn permission_options(
     permission: &Permission,
-    listed: Option<&Further>,
+    listed: Option<&Listed>,
     setting: &Setting<'_>,
 ) -> (Vec<Line<'static>>, Option<usize>) {
     let paint = setting.paint;
@@ -185,48 +193,50 @@ fn permission_options(
     }
     let has_keys = setting.about.level >= Level::Approve;
     let keys = Keys::of(permission);
-    let add = |lines: &mut Vec<Line<'static>>, before: String, name: &str| {
-        let name = Span::raw(line(name, MOST_NAME));
+    let (rows, reaches_further) = (keys.rows(), listed.is_some_and(|listed| listed.reaches_further));
+    let mut add = |lines: &mut Vec<Line<'static>>, is_marked: bool, key: char, name: &str| {
+        if is_marked {
+            focus = Some(lines.len());
+        }
+        let mark = if is_marked { paint.pick("›", ">") } else { " " };
+        let before = Span::styled(format!("{mark} {key}  "), paint.asks());
         lines.extend(wrap(
-            &[name],
+            &[Span::raw(line(name, MOST_NAME))],
             setting.width,
             Break::Words,
-            &Span::styled(before, paint.asks()),
+            &before,
             &Span::raw("     "),
         ));
     };
-    for (at, option) in keys.first.iter().enumerate() {
-        let Some(option) = option else { continue };
-        let number = if has_keys { (at + 1).to_string() } else { " ".to_owned() };
-        add(&mut lines, format!("  {number}  "), &option.name);
+    for (at, digit) in rows.iter().enumerate() {
+        let Some(option) = keys.option(KeyCode::Char(*digit)) else { continue };
+        let is_marked = !reaches_further && listed.is_some_and(|listed| listed.mark == at);
+        add(&mut lines, is_marked, if has_keys { *digit } else { ' ' }, &option.name);
     }
-    let further = keys.further.iter().take(MOST_OPTIONS);
-    match (listed, has_keys) {
-        _ if keys.further.is_empty() => {}
-        (None, true) => add(&mut lines, "  4  ".to_owned(), "What reaches further than this request"),
-        (None, false) => further.for_each(|option| add(&mut lines, "     ".to_owned(), &option.name)),
-        (Some(listed), _) => {
-            for (at, option) in further.enumerate() {
-                let is_marked = at == listed.mark;
-                if is_marked {
-                    focus = Some(lines.len());
-                }
-                let mark = if is_marked { paint.pick("›", ">") } else { " " };
-                add(&mut lines, format!("  {mark}  "), &option.name);
-            }
-            let text = if listed.is_confirmed {
-                Span::styled(
-                    "It counts for more than this request. Enter again chooses it, esc does not.",
-                    paint.warning(),
-                )
-            } else {
-                Span::styled("up, down and enter choose, esc closes", paint.dim())
-            };
-            let indent = Span::raw("  ");
-            lines.extend(wrap(&[text], setting.width, Break::Words, &indent, &indent));
+    if has_keys && !reaches_further {
+        if rows.contains(&'4') {
+            let is_marked = listed.is_some_and(|listed| listed.mark + 1 == rows.len());
+            add(&mut lines, is_marked, '4', "What reaches further than this request");
+        }
+    } else {
+        for (at, option) in keys.further.iter().take(MOST_OPTIONS).enumerate() {
+            add(&mut lines, listed.is_some_and(|listed| listed.mark == at), ' ', &option.name);
         }
     }
-    if keys.further.is_empty() && keys.first.iter().all(Option::is_none) {
+    if let Some(listed) = listed {
+        let text = if listed.is_confirmed {
+            Span::styled("It counts for more than this request. Enter again chooses it, esc does not.", paint.warning())
+        } else {
+            Span::styled("up, down and enter choose, esc closes", paint.dim())
+        };
+        let indent = Span::raw("  ");
+        lines.extend(wrap(&[text], setting.width, Break::Words, &indent, &indent));
+        if !listed.reaches_further && listed.mark + 1 == rows.len() {
+            // The end of the card is shown with its last option.
+            focus = Some(lines.len() - 1);
+        }
+    }
+    if rows.is_empty() {
         lines.push(Line::styled("  It has no option to choose from here.", paint.warning()));
     }
     (lines, focus)

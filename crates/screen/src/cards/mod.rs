@@ -1,25 +1,28 @@
 //! Open requests: which one is shown, what its keys do, and when it takes keys at all.
 
 mod draw;
+mod permission;
 mod question;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ensemble_transcript::body::{Permission, PermissionOption};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ensemble_transcript::view::{Asks, Author, Card, Shown, Taken, View};
-use ensemble_transcript::words::OptionKind;
 
 use crate::about::{About, Level};
 use crate::action::Action;
 
+pub use permission::option_digits;
+use permission::{Keys, Listed};
 use question::Choosing;
 
 /// A card takes no key so soon after it appeared, or after another one was answered.
 const STANDS: Duration = Duration::from_secs(1);
 /// Nor so soon after the person typed something else.
 const QUIET: Duration = Duration::from_millis(1_500);
+/// A digit counts only when no other key follows so soon: then it was the beginning of a text.
+const ALONE: Duration = Duration::from_millis(250);
 /// The newest items among which the answers of this screen are.
 const MOST_LOOKED_AT: usize = 300;
 /// The options that have a key.
@@ -36,8 +39,10 @@ pub(crate) struct Cards {
     /// The card that `choosing` and `scroll` are of.
     laid_out: Option<String>,
     choosing: Option<Choosing>,
-    /// The options that reach further than the request, while they are listed.
-    further: Option<Further>,
+    /// The options of a permission, while arrows move through them.
+    listed: Option<Listed>,
+    /// A digit that counts when no other key follows.
+    held: Option<Held>,
     body: Option<draw::Body>,
     /// The first line of the body that is shown, and how many could follow it.
     scroll: usize,
@@ -49,12 +54,11 @@ pub(crate) struct Cards {
     has_no_text: bool,
 }
 
-/// The list of the options that reach further.
-#[derive(Default)]
-struct Further {
-    mark: usize,
-    /// Enter was pressed once. Another time chooses it.
-    is_confirmed: bool,
+/// A digit that was pressed for this card.
+struct Held {
+    key: KeyEvent,
+    request_id: String,
+    until: Instant,
 }
 
 /// The card that the last frame showed.
@@ -101,12 +105,11 @@ impl Cards {
     }
 
     /// Shows the next card.
-    pub(crate) fn next(&mut self, view: &View) -> bool {
+    fn next(&mut self, view: &View) {
         let ids: Vec<&str> = view.open().map(|card| card.request_id.as_str()).collect();
-        let Some(now) = self.current(view).filter(|_| ids.len() > 1) else { return false };
+        let Some(now) = self.current(view).filter(|_| ids.len() > 1) else { return };
         let place = ids.iter().position(|id| *id == now.request_id).unwrap_or(0);
         self.chosen = ids.get((place + 1) % ids.len()).map(|id| (*id).to_owned());
-        true
     }
 
     /// Forgets what is closed, and takes back answers that the host has rejected. Called before each frame and key.
@@ -156,7 +159,7 @@ impl Cards {
                 self.scroll = 0;
                 self.has_shown_options = false;
                 self.choosing = Choosing::of(card);
-                self.further = None;
+                self.listed = None;
             }
         }
         if let Some(shown) = self.shown.as_mut().filter(|_| typing.is_empty) {
@@ -198,49 +201,95 @@ impl Cards {
         Some(self.answer(card, view, None, Some(answers), None))
     }
 
-    /// A key while the text below is empty.
+    /// A key while the text below is empty. A digit counts later: see [`Self::due`].
     pub(crate) fn key(&mut self, key: KeyEvent, view: &View, about: &About<'_>, typing: Typing) -> Pressed {
         let Some(card) = self.current(view) else { return Pressed::Not };
         if !key.modifiers.difference(KeyModifiers::SHIFT).is_empty() {
             return Pressed::Not;
         }
-        match &card.asks {
-            Asks::Permission(permission) => {
-                if self.further.is_some() && self.is_ready(card, about, typing) {
-                    match self.further_key(key.code, permission) {
-                        Some(Step::Chosen(option)) => {
-                            return Pressed::Wants(self.answer(card, view, Some(option), None, None));
-                        }
-                        Some(Step::Stays) => return Pressed::Done,
-                        None => {}
-                    }
-                }
-                // A space would begin a text, and the keys would no longer be the card's.
-                if self.scrolls(key.code) || key.code == KeyCode::Char(' ') {
+        let KeyCode::Char(digit @ '0'..='9') = key.code else { return self.act(key.code, card, view, about, typing) };
+        let is_offered = match &card.asks {
+            Asks::Permission(permission) => Keys::of(permission).has(digit),
+            Asks::Question(_) => self.choosing.as_ref().is_some_and(|choosing| choosing.has(digit)),
+        };
+        if !is_offered || key.kind != KeyEventKind::Press || !self.is_ready(card, about, typing) {
+            return Pressed::Not;
+        }
+        self.held = Some(Held { key, request_id: card.request_id.clone(), until: about.now + ALONE });
+        Pressed::Done
+    }
+
+    /// When the digit that was pressed counts.
+    pub(crate) fn due_at(&self) -> Option<Instant> {
+        self.held.as_ref().map(|held| held.until)
+    }
+
+    /// Another key follows: the digit that was pressed is the beginning of a text.
+    pub(crate) fn release(&mut self) -> Option<KeyEvent> {
+        self.held.take().map(|held| held.key)
+    }
+
+    /// Takes the digit that was pressed, once no other key has followed. [`Pressed::Not`]: its card is gone.
+    pub(crate) fn due(&mut self, view: &View, about: &About<'_>, typing: Typing) -> Option<(KeyEvent, Pressed)> {
+        let Held { key, request_id, .. } = self.held.take_if(|held| held.until <= about.now)?;
+        let card = self.current(view).filter(|card| card.request_id == request_id);
+        let pressed = match card.filter(|card| self.is_ready(card, about, typing)) {
+            Some(card) => self.act(key.code, card, view, about, typing),
+            None => Pressed::Not,
+        };
+        Some((key, pressed))
+    }
+
+    fn act(&mut self, key: KeyCode, card: &Card, view: &View, about: &About<'_>, typing: Typing) -> Pressed {
+        let is_ready = self.is_ready(card, about, typing);
+        let Asks::Permission(permission) = &card.asks else {
+            let step = self.choosing.as_mut().filter(|_| is_ready).map(|choosing| choosing.key(key));
+            return match step {
+                None | Some(question::Step::Not) => Pressed::Not,
+                Some(question::Step::Stays) => Pressed::Done,
+                Some(question::Step::Answered(answers)) => Pressed::Wants(self.answer(card, view, None, answers, None)),
+            };
+        };
+        let keys = Keys::of(permission);
+        if let Some(listed) = &mut self.listed {
+            match listed.key(key, &keys, is_ready) {
+                permission::Step::Not => {}
+                permission::Step::Stays => return Pressed::Done,
+                permission::Step::Closes => {
+                    self.listed = None;
                     return Pressed::Done;
                 }
-                if !self.is_ready(card, about, typing) {
-                    return Pressed::Not;
-                }
-                if key.code == KeyCode::Char('4') && !Keys::of(permission).further.is_empty() {
-                    self.further = Some(Further::default());
-                    return Pressed::Done;
-                }
-                let Some(option) = Keys::of(permission).option(key.code) else { return Pressed::Not };
-                Pressed::Wants(self.answer(card, view, Some(option.option_id.clone()), None, None))
-            }
-            Asks::Question(_) => {
-                if !self.is_ready(card, about, typing) {
-                    return Pressed::Not;
-                }
-                match self.choosing.as_mut().map(|choosing| choosing.key(key.code)) {
-                    None | Some(question::Step::Not) => Pressed::Not,
-                    Some(question::Step::Stays) => Pressed::Done,
-                    Some(question::Step::Answered(answers)) => {
-                        Pressed::Wants(self.answer(card, view, None, answers, None))
-                    }
+                permission::Step::Chosen(option) => {
+                    self.listed = None;
+                    return Pressed::Wants(self.answer(card, view, Some(option), None, None));
                 }
             }
+        }
+        // A space would begin a text, and the keys would no longer be the card's.
+        if self.scrolls(key) || key == KeyCode::Char(' ') {
+            return Pressed::Done;
+        }
+        if !is_ready {
+            return Pressed::Not;
+        }
+        if key == KeyCode::Char('4') && keys.has('4') {
+            self.listed = Some(Listed::further());
+            return Pressed::Done;
+        }
+        let Some(option) = keys.option(key) else { return Pressed::Not };
+        Pressed::Wants(self.answer(card, view, Some(option.option_id.clone()), None, None))
+    }
+
+    /// Moves to the options of the permission that is shown, and from there to the next card. The arrows of a question need no such key.
+    pub(crate) fn tab(&mut self, view: &View, about: &About<'_>, typing: Typing) {
+        let Some(card) = self.current(view) else { return };
+        let has_options = matches!(&card.asks, Asks::Permission(permission) if !Keys::of(permission).rows().is_empty());
+        let can = has_options && typing.is_empty && about.level >= Level::Approve && !self.is_sent(card);
+        if can && self.listed.is_none() {
+            self.listed = Some(Listed::first());
+        } else {
+            self.listed = None;
+            self.next(view);
         }
     }
 
@@ -276,30 +325,9 @@ impl Cards {
         Action::Answer { request_id, digest, option_id, answers, message }
     }
 
-    /// A key for the list of the options that reach further.
-    fn further_key(&mut self, key: KeyCode, permission: &Permission) -> Option<Step> {
-        let further = self.further.as_mut()?;
-        let options = Keys::of(permission).further;
-        let count = options.len().max(1);
-        further.mark = further.mark.min(count - 1);
-        match key {
-            KeyCode::Up => *further = Further { mark: (further.mark + count - 1) % count, is_confirmed: false },
-            KeyCode::Down => *further = Further { mark: (further.mark + 1) % count, is_confirmed: false },
-            KeyCode::Char('4') => self.further = None,
-            KeyCode::Enter if further.is_confirmed => {
-                let chosen = options.get(further.mark)?.option_id.clone();
-                self.further = None;
-                return Some(Step::Chosen(chosen));
-            }
-            KeyCode::Enter => further.is_confirmed = true,
-            _ => return None,
-        }
-        Some(Step::Stays)
-    }
-
-    /// Closes the list of the options that reach further, if it is open.
-    pub(crate) fn closes_further(&mut self) -> bool {
-        self.further.take().is_some()
+    /// Closes the list of options, if it is open.
+    pub(crate) fn closes_list(&mut self) -> bool {
+        self.listed.take().is_some()
     }
 
     /// Moves through a body that is longer than its place, if it is.
@@ -320,47 +348,6 @@ impl Cards {
     }
 }
 
-/// What a key of the list did.
-enum Step {
-    Stays,
-    /// The id of an option.
-    Chosen(String),
-}
-
 fn is_past(since: Instant, now: Instant, time: Duration) -> bool {
     now.saturating_duration_since(since) >= time
-}
-
-/// The options that this screen offers. Of a request that is cut only those that refuse.
-fn offered(permission: &Permission) -> impl Iterator<Item = &PermissionOption> {
-    let refuses = |kind: &OptionKind| matches!(kind, OptionKind::RejectOnce | OptionKind::RejectAlways);
-    permission.options.iter().filter(move |option| permission.cut.is_none() || refuses(&option.kind))
-}
-
-/// The keys of a permission: 1 allows once, 2 denies, 3 denies and stops, whatever else a request offers. 4 lists what reaches further.
-struct Keys<'p> {
-    first: [Option<&'p PermissionOption>; 3],
-    further: Vec<&'p PermissionOption>,
-}
-
-impl<'p> Keys<'p> {
-    fn of(permission: &'p Permission) -> Self {
-        let (mut allow, mut denies, mut further) = (None, [None, None], Vec::new());
-        for option in offered(permission) {
-            match (&option.kind, &mut denies) {
-                (OptionKind::AllowOnce, _) if allow.is_none() => allow = Some(option),
-                (OptionKind::RejectOnce, [deny @ None, _]) => *deny = Some(option),
-                (OptionKind::RejectOnce, [_, stop @ None]) => *stop = Some(option),
-                _ => further.push(option),
-            }
-        }
-        let [deny, stop] = denies;
-        Self { first: [allow, deny, stop], further }
-    }
-
-    /// The option with this key. Digits only: a sentence that begins with "you" or "no" is no answer.
-    fn option(&self, key: KeyCode) -> Option<&'p PermissionOption> {
-        let KeyCode::Char(digit @ '1'..='3') = key else { return None };
-        *self.first.get(usize::try_from(digit.to_digit(10)?).ok()?.checked_sub(1)?)?
-    }
 }

@@ -59,6 +59,12 @@ impl Choosing {
         self.question().is_some_and(|question| question.multiple)
     }
 
+    /// Whether a digit of the question that is shown does something.
+    pub(super) fn has(&self, digit: char) -> bool {
+        let option = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
+        option.is_some_and(|option| option <= self.options().min(MOST_KEYS))
+    }
+
     pub(super) fn key(&mut self, key: KeyCode) -> Step {
         let options = self.options();
         match key {

@@ -89,8 +89,26 @@ impl Talk {
     pub fn event(&mut self, event: &Event, view: &View, about: &About<'_>) -> Option<TalkAction> {
         self.cards.keep_up(view, about);
         match event {
-            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(*key, view, about),
+            Event::Key(key) if key.kind != KeyEventKind::Release => {
+                // There is no text that the digit before could be part of.
+                self.cards.release();
+                self.key(*key, view, about)
+            }
             _ => None,
+        }
+    }
+
+    /// When [`Self::due`] is to be asked, unless there is a key before.
+    pub fn due_at(&self) -> Option<std::time::Instant> {
+        self.cards.due_at()
+    }
+
+    /// What the person wants with a digit that no other key has followed.
+    pub fn due(&mut self, view: &View, about: &About<'_>) -> Option<TalkAction> {
+        self.cards.keep_up(view, about);
+        match self.cards.due(view, about, NOTHING_TYPED)?.1 {
+            Pressed::Wants(action) => Some(TalkAction::Answer(action)),
+            Pressed::Not | Pressed::Done => None,
         }
     }
 
@@ -101,9 +119,10 @@ impl Talk {
             KeyCode::Char('q') => return Some(TalkAction::End),
             KeyCode::Char('m') => return Some(TalkAction::Mute),
             KeyCode::Char('n') => return Some(TalkAction::News),
+            KeyCode::Esc if self.cards.closes_list() => return None,
             KeyCode::Char('u') | KeyCode::Esc => return Some(TalkAction::Undo),
             KeyCode::Tab => {
-                self.cards.next(view);
+                self.cards.tab(view, about, NOTHING_TYPED);
                 return None;
             }
             _ => {}

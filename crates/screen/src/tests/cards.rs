@@ -9,7 +9,7 @@ use ensemble_transcript::words::*;
 use super::session::{Session, asks, diff, is_in, option, permission, prompt, resolved, text};
 use crate::{Action, Level};
 
-fn chose(id: &str, digest: &str, option: &str) -> Option<Action> {
+pub(super) fn chose(id: &str, digest: &str, option: &str) -> Option<Action> {
     let (request_id, digest, option_id) = (id.to_owned(), digest.to_owned(), Some(option.to_owned()));
     Some(Action::Answer { request_id, digest, option_id, answers: None, message: None })
 }
@@ -51,7 +51,7 @@ fn each_option_has_a_key_and_its_own_name() {
 }
 
 /// A request with these options, each with its kind.
-fn offers(options: &[(&str, OptionKind)]) -> Content {
+pub(super) fn offers(options: &[(&str, OptionKind)]) -> Content {
     let mut offers = permission("r", "rm -rf build");
     offers.options = options.iter().map(|(id, kind)| option(id, id, kind.clone())).collect();
     Content::Permission(Box::new(offers))
@@ -100,7 +100,7 @@ fn what_reaches_further_is_asked_about_once_more() {
     session.draw();
     session.wait(1_001);
     assert_eq!(session.key(KeyCode::Char('4')), None);
-    let open = ["   1  once", "   2  no", "   ›  rule", "      mode", "   up, down and enter choose, esc closes"];
+    let open = ["   1  once", "   2  no", " ›    rule", "      mode", "   up, down and enter choose, esc closes"];
     assert_eq!(card(&mut session)[2..], open);
     session.key(KeyCode::Down);
     assert_eq!(session.key(KeyCode::Enter), None, "once is not enough");
@@ -164,11 +164,15 @@ fn the_next_card_waits_as_well() {
     session.types("y");
     session.key(KeyCode::Backspace);
     session.wait(1_501);
-    session.key(KeyCode::Tab);
-    session.settle();
+    let next = |session: &mut Session| {
+        session.key(KeyCode::Tab);
+        session.settle();
+    };
+    // The card of the answer that is on its way has no options to move to.
+    next(&mut session);
+    next(&mut session);
     assert!(card(&mut session).join("\n").contains("one"));
-    session.key(KeyCode::Tab);
-    session.settle();
+    next(&mut session);
     assert_eq!(session.key(KeyCode::Char('2')), chose("r2", "digest-2", "no"));
 }
 
@@ -328,7 +332,7 @@ fn options_fit_no_screen_and_still_nothing_is_lost() {
         session.key(KeyCode::Down);
     }
     seen.push_str(&card(&mut session).join("\n"));
-    assert!((0..12).all(|at| seen.contains(&format!("›  {at} name"))), "{seen}");
+    assert!((0..12).all(|at| seen.contains(&format!("›    {at} name"))), "{seen}");
     session.key(KeyCode::Enter);
     session.draw();
     assert_eq!(session.key(KeyCode::Enter), chose("r", "digest-1", "o11"));

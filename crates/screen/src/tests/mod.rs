@@ -3,6 +3,7 @@
 mod calling;
 mod cards;
 mod composer;
+mod digits;
 mod hostile;
 mod questions;
 mod random;

@@ -97,6 +97,20 @@ fn message(session: &mut Session, which: u8, number: usize) {
     }
 }
 
+/// An answer is of a request that is open, and has been for a second.
+fn answers(
+    session: &Session,
+    action: Option<Action>,
+    now: u64,
+    asked: &HashMap<String, u64>,
+) -> Result<(), TestCaseError> {
+    if let Some(Action::Answer { request_id, .. }) = action {
+        prop_assert!(session.view.open().any(|card| card.request_id == request_id), "it was closed");
+        prop_assert!(now - asked[&request_id] >= 1_000, "too soon");
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -109,16 +123,15 @@ proptest! {
             match step {
                 Step::Key(code, modifiers) => {
                     let action = session.press(code, modifiers);
-                    if let Some(Action::Answer { request_id, .. }) = action {
-                        prop_assert!(session.view.open().any(|card| card.request_id == request_id), "it was closed");
-                        prop_assert!(now - asked[&request_id] >= 1_000, "too soon");
-                    }
+                    answers(&session, action, now, &asked)?;
                 }
                 Step::Paste(text) => drop(session.event(Event::Paste(text))),
                 Step::Size(width, height) => session.resize(width, height),
                 Step::Wait(time) => {
                     session.wait(time);
                     now += time;
+                    let action = session.due();
+                    answers(&session, action, now, &asked)?;
                 }
                 Step::Message(which) => {
                     message(&mut session, which, number);

@@ -134,8 +134,19 @@ impl Session {
         self.event(Event::Key(KeyEvent::new(code, modifiers)))
     }
 
+    /// Presses a key, and then none for so long that a digit counts.
     pub(super) fn key(&mut self, code: KeyCode) -> Option<Action> {
-        self.press(code, KeyModifiers::NONE)
+        let action = self.press(code, KeyModifiers::NONE);
+        if self.screen.due_at().is_none() {
+            return action;
+        }
+        self.wait(250);
+        self.due()
+    }
+
+    /// What a digit wants by now.
+    pub(super) fn due(&mut self) -> Option<Action> {
+        self.about(|screen, view, _, about| screen.due(view, about))
     }
 
     pub(super) fn ctrl(&mut self, letter: char) -> Option<Action> {
@@ -145,7 +156,7 @@ impl Session {
     /// Types letters. None of them may do anything else.
     pub(super) fn types(&mut self, text: &str) {
         for letter in text.chars() {
-            assert_eq!(self.key(KeyCode::Char(letter)), None, "{letter}");
+            assert_eq!(self.press(KeyCode::Char(letter), KeyModifiers::NONE), None, "{letter}");
         }
     }
 

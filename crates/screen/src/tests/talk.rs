@@ -44,7 +44,14 @@ impl Seen {
 
     fn key(&mut self, view: &View, code: KeyCode) -> Option<TalkAction> {
         let event = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
-        self.about(|talk, _, about| talk.event(&event, view, about))
+        let wish = self.about(|talk, _, about| talk.event(&event, view, about));
+        match self.talk.due_at() {
+            None => wish,
+            Some(_) => {
+                self.now += Duration::from_millis(250);
+                self.about(|talk, _, about| talk.due(view, about))
+            }
+        }
     }
 }
 

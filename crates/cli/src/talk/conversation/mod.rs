@@ -145,8 +145,10 @@ impl<'a> Conversation<'a> {
             self.draw()?;
             let due = self.next_time();
             let then = tokio::select! {
+                // A key that waits is there before a digit counts.
+                biased;
+                key = self.out.key() => self.keyed(Some(&key?)).await?,
                 event = self.room.next() => self.in_room(event?).await?,
-                key = self.out.key() => self.keyed(&key?).await?,
                 watched = self.watch.next() => {
                     self.in_session(watched?).await?;
                     Then::GoesOn
@@ -207,7 +209,10 @@ impl<'a> Conversation<'a> {
         let join = (!self.state.is_joined).then_some(self.begun + JOIN_WITHIN);
         let away = self.away.map(|away| away + AWAY);
         let last = now + Duration::from_secs(60);
-        [held, silent, missing, join, away, self.until].into_iter().flatten().fold(last, Instant::min)
+        [held, silent, missing, join, away, self.until, self.out.due_at()]
+            .into_iter()
+            .flatten()
+            .fold(last, Instant::min)
     }
 
     async fn on_time(&mut self) -> Result<Then> {
@@ -215,6 +220,7 @@ impl<'a> Conversation<'a> {
         if self.until.is_some_and(|until| until <= now) {
             return Ok(Then::Ends);
         }
+        self.keyed(None).await?;
         if !self.state.is_joined && self.begun + JOIN_WITHIN <= now {
             return Err(Failure::message(
                 "The voice service does not let this program in. Try again; if it stays so, tell the operator of the server.",

@@ -100,11 +100,15 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    pub(super) async fn keyed(&mut self, event: &Event) -> Result<Then> {
+    pub(super) async fn keyed(&mut self, event: Option<&Event>) -> Result<Then> {
         let (level, connection) = (level(&self.live), self.connection());
         let name = |user| self.live.known_name(user);
         let about = About { title: &self.title, connection, level, me: &self.me, name: &name, now: Instant::now() };
-        match self.out.wish(event, &self.live.view, &about) {
+        let wish = match event {
+            Some(event) => self.out.wish(event, &self.live.view, &about),
+            None => self.out.due(&self.live.view, &about),
+        };
+        match wish {
             Some(TalkAction::End) => return Ok(Then::Ends),
             Some(TalkAction::Mute) if self.state.is_joined => {
                 self.state.is_muted = !self.state.is_muted;
