@@ -72,7 +72,7 @@ pub(crate) fn parse(text: &str, state: Option<&State>) -> Parsed {
         ("stop", "") => Command::Stop,
         ("resume", "") => Command::Resume,
         ("insert", "") => Command::Insert,
-        ("leave", "") => Command::Leave,
+        ("leave" | "exit" | "quit", "") => Command::Leave,
         ("help", "") => Command::Help,
         (name, _) => {
             let agents = state.map(|state| state.commands.as_slice()).unwrap_or_default();

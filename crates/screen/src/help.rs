@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::paint::Paint;
+use crate::wrap::{Break, wrap};
 
 const KEYS: &[(&str, &str)] = &[
     ("enter", "send; after the turn that runs"),
@@ -32,19 +33,36 @@ const KEY_COLUMNS: usize = 24;
 
 /// Draws the keys from this line on. How many lines there are.
 pub(crate) fn draw(buffer: &mut Buffer, area: Rect, from: usize, paint: Paint) -> usize {
+    if area.width < COLUMNS {
+        return draw_narrow(buffer, area, from, paint);
+    }
     let columns = (area.width / COLUMNS).clamp(1, 2);
     let rows = KEYS.len().div_ceil(usize::from(columns));
-    let key_columns = if area.width < COLUMNS { 14 } else { KEY_COLUMNS };
     for column in 0..columns {
         let first = usize::from(column) * rows + from;
         let shown = KEYS.iter().skip(first).take(rows.saturating_sub(from));
         for (at, row) in shown.zip(area.top()..area.bottom()) {
-            let key = if key_columns < KEY_COLUMNS { at.0.split(',').next().unwrap_or_default() } else { at.0 };
-            let key = Span::styled(format!("{key:key_columns$}"), paint.strong());
+            let key = Span::styled(format!("{:KEY_COLUMNS$}", at.0), paint.strong());
             let line = Line::from(vec![key, Span::raw(at.1)]);
             let left = area.left() + column * COLUMNS;
             buffer.set_line(left, row, &line, area.right().saturating_sub(left));
         }
     }
     rows
+}
+
+/// The keys, and below each what it does: whole, however narrow it is.
+fn draw_narrow(buffer: &mut Buffer, area: Rect, from: usize, paint: Paint) -> usize {
+    let indent = Span::raw("  ");
+    let lines: Vec<Line<'static>> = KEYS
+        .iter()
+        .flat_map(|(key, about)| {
+            let key = wrap(&[Span::styled(*key, paint.strong())], area.width, Break::Words, &Span::raw(""), &indent);
+            key.into_iter().chain(wrap(&[Span::raw(*about)], area.width, Break::Words, &indent, &indent))
+        })
+        .collect();
+    for (line, row) in lines.iter().skip(from).zip(area.top()..area.bottom()) {
+        buffer.set_line(area.left(), row, line, area.width);
+    }
+    lines.len()
 }

@@ -20,6 +20,7 @@ mod plan;
 mod rule;
 mod screen;
 mod status;
+mod table;
 mod talk;
 mod terminal;
 #[cfg(test)]
@@ -31,8 +32,8 @@ mod wrap;
 pub use about::{About, Connection, Level, Look, Me};
 pub use action::Action;
 pub use calling::Call;
-pub use crossterm::event::{Event, EventStream};
 pub use cards::option_digits;
+pub use crossterm::event::{Event, EventStream};
 pub use screen::Screen;
 pub use talk::{Held, Talk, TalkAction, Talking, Words};
 pub use terminal::Terminal;

@@ -1,32 +1,38 @@
-//! What agents write, with the marks of Markdown as styles: headings, lists, quotes, code, bold and italic.
+//! What agents write, with the marks of Markdown as styles: headings, lists, quotes, code, bold, italic, links and tables.
 //!
-//! It goes line by line, so that a text that is still growing looks as it will, and what is not understood stays as it is
-//! (tables do: they are aligned by their writer).
+//! It goes line by line, so that a text that is still growing looks as it will, and what is not understood stays as it is.
 
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::paint::Paint;
+use crate::table;
 use crate::wrap::{Break, wrap};
 
 /// The marks inside of a line, longest first.
 const MARKS: &[(&str, Modifier)] = &[("**", Modifier::BOLD), ("__", Modifier::BOLD), ("*", Modifier::ITALIC)];
+
+/// A partner that is farther away is not looked for, so that a line of marks costs no more than its length.
+const FARTHEST: usize = 2_000;
 
 /// The lines of a text that is visible already.
 pub(crate) fn lines(text: &str, base: Style, width: u16, paint: Paint) -> Vec<Line<'static>> {
     let nothing = Span::raw("");
     let mut lines = Vec::new();
     let mut fence: Option<&str> = None;
-    for line in text.trim_end().split('\n') {
+    let text: Vec<&str> = text.trim_end().split('\n').collect();
+    let mut at = 0;
+    while let Some(line) = text.get(at) {
+        at += 1;
         let trimmed = line.trim_start();
         if let Some(open) = fence {
             let is_end = trimmed.starts_with(open) && trimmed.trim_end().chars().all(|one| open.starts_with(one));
             if is_end {
                 fence = None;
             } else {
-                let indent = Span::raw("  ");
-                let code = Span::styled(line, base.patch(paint.code()));
-                lines.extend(wrap(&[code], width, Break::Anywhere, &indent, &indent));
+                let code = Span::styled(*line, base.patch(paint.code()));
+                let broken = Span::styled(paint.pick("↳ ", "\\ "), base.patch(paint.dim()));
+                lines.extend(wrap(&[code], width, Break::Anywhere, &Span::raw("  "), &broken));
             }
             continue;
         }
@@ -36,6 +42,11 @@ pub(crate) fn lines(text: &str, base: Style, width: u16, paint: Paint) -> Vec<Li
             if !language.is_empty() {
                 lines.push(Line::styled(format!("  {language}"), base.patch(paint.dim())));
             }
+            continue;
+        }
+        if let Some((table, used)) = text.get(at - 1..).and_then(|rest| table::lines(rest, base, width, paint)) {
+            lines.extend(table);
+            at += used - 1;
             continue;
         }
         let Start { before, style, rest } = start(line, base, paint);
@@ -86,10 +97,21 @@ fn start(line: &str, base: Style, paint: Paint) -> Start<'_> {
 }
 
 /// The parts of a line with their styles. A mark without its partner is text.
-fn inline(line: &str, base: Style, paint: Paint) -> Vec<Span<'_>> {
+pub(crate) fn inline(line: &str, base: Style, paint: Paint) -> Vec<Span<'_>> {
     let (mut spans, mut plain_from, mut at) = (Vec::new(), 0, 0);
     while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
         let before = line.get(..at).and_then(|before| before.chars().next_back());
+        if let Some((text, address, used)) = link(rest).filter(|_| before != Some('!')) {
+            spans.push(Span::styled(line.get(plain_from..at).unwrap_or_default(), base));
+            spans.push(Span::styled(text, base.add_modifier(Modifier::UNDERLINED)));
+            if text != address {
+                // Where it leads is always seen.
+                spans.extend([" (", address, ")"].map(|part| Span::styled(part, base.patch(paint.dim()))));
+            }
+            at += used;
+            plain_from = at;
+            continue;
+        }
         match marked(rest, before, base, paint) {
             Some((inside, style, used)) => {
                 spans.push(Span::styled(line.get(plain_from..at).unwrap_or_default(), base));
@@ -105,10 +127,18 @@ fn inline(line: &str, base: Style, paint: Paint) -> Vec<Span<'_>> {
     spans
 }
 
+/// A link at the beginning of a text: its words, its address, and the bytes of both with their marks.
+fn link(text: &str) -> Option<(&str, &str, usize)> {
+    let text = ensemble_transcript::bounds::beginning(text.strip_prefix('[')?, FARTHEST).0;
+    let (words, rest) = text.split_once("](")?;
+    let (address, _) = rest.split_once(')')?;
+    let is_web = address.starts_with("https://") || address.starts_with("http://");
+    let is_plain = !words.is_empty() && !words.contains(['[', ']']) && !address.contains([' ', '(', '<']);
+    (is_web && is_plain).then(|| (words, address, words.len() + address.len() + 4))
+}
+
 /// What is between two marks, if the text begins with one: the inside, its style, and the bytes with both marks.
 fn marked(text: &str, before: Option<char>, base: Style, paint: Paint) -> Option<(&str, Style, usize)> {
-    /// A partner that is farther away is not looked for, so that a line of marks costs no more than its length.
-    const FARTHEST: usize = 2_000;
     if let Some(rest) = text.strip_prefix('`') {
         let end = rest.char_indices().take(FARTHEST).find(|(_, letter)| *letter == '`')?.0;
         let inside = rest.get(..end).filter(|inside| !inside.is_empty())?;
@@ -144,6 +174,42 @@ mod tests {
         let paint = Paint(Look { colour: true, unicode: true });
         let line = lines("a **b** c", Style::new(), 30, paint).remove(0);
         assert!(line.spans.iter().any(|span| span.content == "b" && span.style == paint.strong()));
+    }
+
+    #[test]
+    fn tables_are_drawn_in_columns_that_fit() {
+        let text = "Before\n| Name | Says |\n|---|:--|\n| a | **one** `|`two |\n| longer | three four five six seven eight |\nAfter";
+        let expected = [
+            "Before",
+            "Name    Says",
+            "──────  ──────────────────────",
+            "a       one `",
+            "longer  three four five six",
+            "        seven eight",
+            "After",
+        ];
+        assert_eq!(shown(text), expected);
+        // What is no table, or has no room, stays as it is.
+        for text in ["| Name | Says |\n| a | b |", "| a |", "a | b\n--|--"] {
+            assert_eq!(shown(text), text.split('\n').collect::<Vec<_>>());
+        }
+        let wide = format!("|{}\n|{}", "a|".repeat(12), "-|".repeat(12));
+        assert!(shown(&wide).concat().starts_with("|a|a|"));
+    }
+
+    #[test]
+    fn links_say_where_they_lead() {
+        assert_eq!(shown("See [the docs](https://a.example/x)."), ["See the docs", "(https://a.example/x)."]);
+        assert_eq!(shown("[https://a.example](https://a.example)"), ["https://a.example"]);
+        for text in ["[a](javascript:x)", "[a](file.rs)", "a[0](b)", "[a](https://x", "![a](http://x)"] {
+            assert_eq!(shown(text), [text]);
+        }
+    }
+
+    #[test]
+    fn code_that_is_broken_is_marked() {
+        let code = "a".repeat(40);
+        assert_eq!(shown(&format!("```\n{code}\n```")), [format!("  {}", &code[..28]), format!("↳ {}", &code[28..])]);
     }
 
     #[test]

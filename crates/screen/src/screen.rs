@@ -222,7 +222,7 @@ impl Screen {
         let most = MOST_OFFER_ROWS.min(rows.area.height / 3).max(1);
         let from = (self.offered + 1).saturating_sub(usize::from(most));
         let names = offers.iter().map(|offer| columns(&offer.text)).max().unwrap_or(0).min(rows.area.width / 2);
-        let width = rows.area.width;
+        let (width, all) = (rows.area.width, offers.len());
         let lines = offers.into_iter().enumerate().skip(from).take(usize::from(most)).map(|(at, offer)| {
             let is_chosen = at == self.offered;
             let style = if is_chosen { self.paint.mine().patch(self.paint.strong()) } else { self.paint.plain() };
@@ -232,7 +232,11 @@ impl Screen {
             let text = fit(&offer.about, width.saturating_sub(names + 4), self.paint.more());
             Line::from(vec![Span::styled(format!("{mark}{name}{space}"), style), Span::styled(text, self.paint.dim())])
         });
-        let lines: Vec<_> = lines.collect();
+        let mut lines: Vec<_> = lines.collect();
+        if all > lines.len() && !lines.is_empty() {
+            let text = format!("  {} of {all}", self.offered + 1);
+            lines.push(Line::styled(text, self.paint.dim()));
+        }
         rows.lines(buffer, lines);
     }
 

@@ -163,8 +163,15 @@ impl Cards {
 fn permission_lines(permission: &Permission, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
     let nothing = Span::raw("");
-    let title = Span::styled(line(&permission.title, 2_000), paint.strong());
-    let mut lines = wrap(&[title], setting.width, Break::Words, &nothing, &nothing);
+    let title = line(&permission.title, 2_000);
+    // A title that is a field of the request says nothing more: what is signed is the request.
+    let detail = strict(permission.detail.trim_end());
+    let is_said = permission.content.is_empty() && detail.split('\n').any(|part| value(part) == title);
+    let mut lines = if is_said {
+        Vec::new()
+    } else {
+        wrap(&[Span::styled(title, paint.strong())], setting.width, Break::Words, &nothing, &nothing)
+    };
     for content in &permission.content {
         lines.extend(content_lines(content, setting, "  "));
     }
@@ -172,13 +179,18 @@ fn permission_lines(permission: &Permission, setting: &Setting<'_>) -> Vec<Line<
         lines.push(Line::styled("The whole request:", paint.dim()));
     }
     let indent = Span::raw("  ");
-    for part in strict(permission.detail.trim_end()).split('\n') {
+    for part in detail.split('\n') {
         lines.extend(wrap(&[Span::raw(part)], setting.width, Break::Anywhere, &indent, &indent));
     }
     lines
 }
 
-/// The options of a permission, and the line with the mark in the list of those that reach further.
+/// What stands after the name of a field, or the whole line.
+fn value(line: &str) -> &str {
+    line.split_once(": ").filter(|(name, _)| !name.contains(' ')).map_or(line, |(_, value)| value)
+}
+
+/// The options of a permission, and the line with the mark in their list.
 fn permission_options(
     permission: &Permission,
     listed: Option<&Listed>,

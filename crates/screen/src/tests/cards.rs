@@ -293,6 +293,16 @@ fn a_cut_detail_says_so_and_can_only_be_refused() {
 }
 
 #[test]
+fn what_is_asked_stands_once() {
+    let mut session = Session::new(60, 20);
+    let mut command = permission("r", "Bash\ncommand: rm -rf build\ndescription: Clean up");
+    command.title = "rm -rf build".to_owned();
+    session.host(Content::Permission(Box::new(command)));
+    let lines = card(&mut session);
+    assert_eq!(lines[..4], ["   Bash", "   command: rm -rf build", "   description: Clean up", "   1  Allow once"]);
+}
+
+#[test]
 fn an_edit_shows_its_diff_and_the_whole_request() {
     let mut session = Session::new(60, 24);
     let mut edit = permission("r", "Edit\nold: two\nnew: 2");

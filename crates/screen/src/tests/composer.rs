@@ -193,6 +193,8 @@ fn commands_are_offered_completed_and_carried_out() {
         ("/stop", Action::Stop),
         ("/resume", Action::Resume),
         ("/leave", Action::Leave),
+        ("/exit", Action::Leave),
+        ("/quit", Action::Leave),
         ("/compact", Action::Prompt { text: "/compact".to_owned(), now: false }),
         ("/etc/hosts is wrong", Action::Prompt { text: "/etc/hosts is wrong".to_owned(), now: false }),
         (" /nothing", Action::Prompt { text: " /nothing".to_owned(), now: false }),
@@ -231,6 +233,24 @@ fn help_shows_the_keys_and_any_key_closes_it() {
     assert!(!session.text().contains("interrupt the turn"));
     session.types("a?");
     assert!(session.text().contains(" › a?"));
+}
+
+#[test]
+fn on_a_narrow_screen_the_help_is_whole_and_a_long_list_says_so() {
+    let mut session = Session::new(40, 70);
+    session.types("?");
+    let text = session.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "alt-enter, ctrl-j a new line",
+        "esc interrupt the turn; end what still runs",
+        "ctrl-left, ctrl-right move by words",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    session.types("x/");
+    session.host(is_in(Phase::Idle));
+    let text = session.text();
+    assert!(text.contains("› /mode") && text.contains("  1 of 8"), "{text}");
 }
 
 #[test]

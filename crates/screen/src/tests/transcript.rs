@@ -67,7 +67,7 @@ fn a_text_in_several_messages_is_one() {
 }
 
 #[test]
-fn a_tool_is_one_line_until_it_is_unfolded() {
+fn a_tool_shows_the_beginning_of_its_output_until_it_is_unfolded() {
     let mut session = Session::new(60, 20);
     session.host(turn(TurnState::Started, None));
     session.host(tool("cargo test", ToolStatus::InProgress, Vec::new()));
@@ -77,12 +77,16 @@ fn a_tool_is_one_line_until_it_is_unfolded() {
     let output = "\u{1b}[31mFAILED\u{1b}[0m\nend".to_owned();
     let terminal = Terminal { terminal_id: "x".to_owned(), output, cut: Some(9), exit_status };
     session.host(tool("cargo test", ToolStatus::Failed, vec![ToolContent::Terminal(terminal)]));
-    assert_eq!(session.from("✗"), [" ✗ cargo test  exit 101"]);
+    assert_eq!(session.from("✗"), [" ✗ cargo test  exit 101", "   FAILED", "   end"]);
     session.ctrl('o');
     let all = [" ✗ cargo test  exit 101", "   … 9 bytes are missing here", "   FAILED", "   end"];
     assert_eq!(session.from("✗"), all);
     session.ctrl('o');
-    assert_eq!(session.from("✗"), [" ✗ cargo test  exit 101"]);
+    let output = (1..=5).map(|line| format!("line {line}\n")).collect();
+    let terminal = Terminal { terminal_id: "x".to_owned(), output, cut: None, exit_status: None };
+    session.host(tool("cargo test", ToolStatus::Completed, vec![ToolContent::Terminal(terminal)]));
+    let folded = [" ✓ cargo test", "   line 1", "   line 2", "   line 3", "   … 2 more lines (ctrl-o)"];
+    assert_eq!(session.from("✓"), folded);
 }
 
 #[test]

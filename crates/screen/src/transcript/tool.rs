@@ -13,7 +13,9 @@ use crate::wrap::{Break, columns, fit, wrap};
 
 /// The lines of the output of a running tool that are shown below it while it is folded.
 const MOST_LIVE: usize = 3;
-/// The bytes that are looked at for them.
+/// The lines of the output of one that has ended, while it is folded.
+const MOST_FOLDED: usize = 3;
+/// The bytes that are looked at for a running one.
 const MOST_LIVE_BYTES: usize = 4 << 10;
 
 /// The lines of a call.
@@ -39,6 +41,28 @@ pub(super) fn lines(call: &ToolCall, setting: &Setting<'_>) -> Vec<Line<'static>
         for content in call.content.iter().flatten() {
             lines.extend(content_lines(content, setting, &format!("{indent}  ")));
         }
+    } else if call.status != Some(ToolStatus::InProgress) {
+        lines.extend(first_lines(call, setting, &format!("{indent}  ")));
+    }
+    lines
+}
+
+/// The first lines of what a command has written, and how many more there are.
+fn first_lines(call: &ToolCall, setting: &Setting<'_>, indent: &str) -> Vec<Line<'static>> {
+    let written = call.content.iter().flatten().find_map(|content| match content {
+        ToolContent::Terminal(terminal) => Some(output(terminal.output.trim())),
+        _ => None,
+    });
+    let Some(written) = written.filter(|written| !written.is_empty()) else { return Vec::new() };
+    let (style, paint) = (setting.paint.dim(), setting.paint);
+    let room = setting.width.saturating_sub(columns(indent)).max(8);
+    let shown = written.lines().take(MOST_FOLDED);
+    let mut lines: Vec<_> =
+        shown.map(|line| Line::styled(format!("{indent}{}", fit(line, room, paint.more())), style)).collect();
+    let more = written.lines().count().saturating_sub(MOST_FOLDED);
+    if more > 0 {
+        let lines_of = if more == 1 { "line" } else { "lines" };
+        lines.push(Line::styled(format!("{indent}{} {more} more {lines_of} (ctrl-o)", paint.more()), style));
     }
     lines
 }
