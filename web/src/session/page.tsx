@@ -82,7 +82,12 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
         )}
         {row && !isPublic && <button type="button" className="icon-button" aria-label="Details" title="Details" onClick={() => setShown("details")}><Icon name="more" /></button>}
       </header>
-      {view.error !== undefined && <p className="banner bad" role="alert">{view.error}</p>}
+      {view.error !== undefined && (
+        <div className="banner bad" role="alert">
+          <span>{view.error}</span>
+          {!isPublic && !view.isOpen && <Link href={paths.home} className="button small">Home</Link>}
+        </div>
+      )}
       {view.error === undefined && !view.isOpen && <div className="transcript"><p className="older" role="status">Opening…</p></div>}
       {view.keptAt !== undefined && <KeptNote at={view.keptAt} />}
       {view.isOpen && (

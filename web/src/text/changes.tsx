@@ -103,7 +103,7 @@ export function Changes({ diff, onWhole }: Props) {
           {isWide && diff.oldText != null && (
             <button type="button" className="layout" onClick={() => setLook({ changes: isBeside ? "below" : "beside" })}>{isBeside ? "Unified" : "Side by side"}</button>
           )}
-          <span className="plus">+{added}</span> <span className="minus">−{removed}</span>
+          <span className="plus">+{added}{diff.cut ? " and more" : ""}</span> <span className="minus">−{removed}</span>
         </span>
       </figcaption>
       <div className="lines" tabIndex={0} role="group" aria-label={`Changes of ${strict(diff.path)}`}>

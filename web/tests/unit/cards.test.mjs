@@ -158,6 +158,7 @@ describe("cards", { timeout: 300_000 }, () => {
       const { card, allow, deny } = cardOf(page);
       await card.getByText("7 bytes of it do not fit here").waitFor();
       await card.getByText("ensemble attach s").waitFor();
+      if (more.content) await card.getByText("+1 and more").waitFor();
       assert.equal(await allow.count(), 0);
       await deny.click();
       assert.deepEqual(await answered(page), ["r1 no"]);
