@@ -1,6 +1,7 @@
 //! What tasks changed, for people: summaries, and what to type next.
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ensemble_client::seal::TaskAction;
@@ -9,6 +10,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
 use ensemble_types::signatures::ChangesOrder;
 
+use crate::commands::DONE;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
@@ -17,6 +19,8 @@ use crate::print;
 use crate::progress::name;
 use crate::sealing::sign_order;
 use crate::styled::{Styled, Tone, is_coloured};
+use crate::watching::WAITS_FOR_MACHINE;
+use crate::when;
 
 /// Files of a task that a summary names.
 const SHOWN_FILES: usize = 12;
@@ -199,8 +203,7 @@ pub(crate) async fn order(me: &Me, run: &Run, task: &Task, wish: Wish) -> Result
         let Some(changes) = answer.changes else {
             return Err(Failure::message("The server does not know what the task changed. Update the server."));
         };
-        let is_away = changes.waiting_for == Some(ChangesWaitFor::Machine);
-        if !changes.state.is_ordered() || is_away || begun.elapsed() > LONGEST_WAIT {
+        if !changes.state.is_ordered() || is_away(&changes) || begun.elapsed() > LONGEST_WAIT {
             return Ok(changes);
         }
     }
@@ -255,10 +258,30 @@ pub(crate) fn began_with<'r>(run: &'r Run, task: &Task) -> Vec<&'r Task> {
     found
 }
 
-/// Says that an order waits for its machine.
-pub(crate) fn waits(task: &Task, number: usize, machines: &Machines) -> Result<()> {
+/// Whether an open order waits for a machine that is away.
+pub(crate) fn is_away(changes: &TaskChanges) -> bool {
+    changes.waiting_for == Some(ChangesWaitFor::Machine)
+}
+
+/// Why an order is still open.
+pub(crate) fn why_open(task: &Task, changes: &TaskChanges, machines: &Machines) -> String {
+    let known = task.machine_id.as_ref().and_then(|id| machines.get(id));
     let machine = task.machine_id.as_ref().map_or("its machine".to_owned(), |id| machines.called(id));
-    print::line(format!("… {}: waits for {machine}, for 24 hours at most", name(task, number)))
+    let does = if changes.state == ChangesState::Discarding { "removes the worktree" } else { "applies this" };
+    if !is_away(changes) {
+        return format!("{machine} has not ended yet. It {does}");
+    }
+    let since = known.and_then(|known| known.machine.last_active_at).map(when::clock);
+    let since = since.map_or(String::new(), |since| format!(" since {since}"));
+    format!("{machine} is away{since}. It {does} when it is back, within 24 hours")
+}
+
+/// The exit code of an order that did not reach its end.
+pub(crate) fn unfinished(changes: &TaskChanges, before: ExitCode) -> ExitCode {
+    if changes.state.is_ordered() && is_away(changes) && before == DONE {
+        return ExitCode::from(WAITS_FOR_MACHINE);
+    }
+    if changes.state.is_ordered() && is_away(changes) { before } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

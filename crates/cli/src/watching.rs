@@ -23,6 +23,8 @@ use crate::{asking, changes, cost, denials, print, when};
 pub(crate) const CANCELLED: u8 = 3;
 pub(crate) const DENIED: u8 = 4;
 pub(crate) const UNKNOWN_CHANGES: u8 = 5;
+/// An order waits for a machine that is away.
+pub(crate) const WAITS_FOR_MACHINE: u8 = 6;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// After a change the run is read again, because a change has no costs and machines: at most so often.

@@ -1,7 +1,5 @@
 //! `ensemble apply`: brings what tasks changed in their worktrees into the directory.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 
@@ -50,7 +48,7 @@ impl Apply {
         for (number, task) in tasks {
             let changes = order(&me, &run, task, Wish::Apply).await?;
             if changes.state != ChangesState::Applied {
-                code = ExitCode::FAILURE;
+                code = changes::unfinished(&changes, code);
             }
             if context.json {
                 results.push(serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": changes }));
@@ -74,7 +72,9 @@ impl Apply {
                     }
                 }
                 ChangesState::Conflicted => refused(&run, task, &called, &changes.conflicted)?,
-                ChangesState::Applying => changes::waits(task, number, &machines)?,
+                ChangesState::Applying => {
+                    print::line(format!("… {called}: {}.", changes::why_open(task, &changes, &machines)))?;
+                }
                 ChangesState::Lost => print::line(format!("✗ {called}: the worktree is gone"))?,
                 _ => print::line(format!(
                     "✗ {called}: the machine could not apply the changes, and nothing was changed. {}",

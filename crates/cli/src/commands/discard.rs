@@ -1,7 +1,6 @@
 //! `ensemble discard`: removes the worktrees of tasks.
 
 use std::future::ready;
-use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
@@ -68,9 +67,13 @@ impl Discard {
         let mut code = DONE;
         let mut results = Vec::new();
         for (run, number, task) in tasks {
-            let changes = order(&me, run, task, Wish::Discard).await?;
+            let applying = task.changes.clone().filter(|changes| changes.state == ChangesState::Applying);
+            let changes = match applying {
+                Some(changes) => changes,
+                None => order(&me, run, task, Wish::Discard).await?,
+            };
             if changes.state != ChangesState::Discarded {
-                code = ExitCode::FAILURE;
+                code = changes::unfinished(&changes, code);
             }
             let called = called(run, number, task);
             match changes.state {
@@ -79,7 +82,13 @@ impl Discard {
                         .push(serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": changes }));
                 }
                 ChangesState::Discarded => print::line(format!("✓ {called}: the worktree is removed"))?,
-                ChangesState::Discarding => changes::waits(task, number, &machines)?,
+                ChangesState::Discarding => {
+                    print::line(format!("… {called}: {}.", changes::why_open(task, &changes, &machines)))?;
+                }
+                ChangesState::Applying => print::line(format!(
+                    "✗ {called}: its changes are being applied: {}. Discard the worktree then.",
+                    changes::why_open(task, &changes, &machines)
+                ))?,
                 _ => print::line(format!(
                     "✗ {called}: the machine could not remove the worktree. {}",
                     changes::why_failed(&changes)
@@ -103,8 +112,8 @@ async fn ended(me: &Me) -> Result<Vec<Run>> {
 /// The tasks that have a worktree, with their positions.
 fn with_worktrees<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<(usize, &'r Task)>> {
     chosen(run, named, |_, state| {
-        use ChangesState::{Applied, Conflicted, Discarding, Kept};
-        matches!(state, Kept | Conflicted | Applied | Discarding)
+        use ChangesState::{Applied, Applying, Conflicted, Discarding, Kept};
+        matches!(state, Kept | Conflicted | Applied | Applying | Discarding)
     })
 }
 

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use ensemble_model_stand_in::StandIn;
 use tempfile::TempDir;
 
-use crate::ensemble::{Finished, User, up, wait_for_runner};
+use crate::ensemble::{Finished, Running, User, until, up, wait_for_runner};
 use crate::runs::program;
 
 /// A user with a repository in the home directory, the real `claude`, and a model for it.
@@ -148,6 +149,40 @@ fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
     assert!(user.fail(&["discard", "last"]).contains("--yes"), "what was not applied would be lost");
     user.succeed(&["discard", "last", "--yes"]);
     assert!(!story.project().join("lost").exists());
+}
+
+#[test]
+fn what_a_machine_that_is_away_is_to_apply_is_said_and_applied_when_it_is_back() {
+    let story = Story::new();
+    let user = &story.user;
+    let (_up, _url) = up(user, &["--no-runner"]);
+    let runner = Running::start(user, &["runner"]);
+    wait_for_runner(user);
+    story.work(&["--worktree"], "echo three >> note");
+    drop(runner);
+
+    let waiting = user.run(&["apply", "last"]);
+    assert_eq!(waiting.code, 6, "{}{}", waiting.out, waiting.err);
+    assert!(
+        waiting.out.contains(" is away since ") && waiting.out.contains("applies this when it is back"),
+        "{}",
+        waiting.out
+    );
+    let refused = user.run(&["discard", "last"]);
+    assert_eq!(refused.code, 6, "{}{}", refused.out, refused.err);
+    assert!(
+        refused.out.contains("its changes are being applied: ") && refused.out.contains(" is away since "),
+        "{}",
+        refused.out
+    );
+
+    let _back = Running::start(user, &["runner"]);
+    until(Duration::from_secs(60), "the machine to apply it", || {
+        let task = user.json(&["show", "last"])["tasks"][0].clone();
+        if task["changes"]["state"] == "applied" { Ok(()) } else { Err(task) }
+    });
+    assert_eq!(story.read("note"), "one\ntwo\nthree\n");
+    assert!(user.succeed(&["discard", "last"]).contains("the worktree is removed"));
 }
 
 #[test]

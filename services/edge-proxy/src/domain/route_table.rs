@@ -77,7 +77,9 @@ fn is_under(path: &str, prefix: &str) -> bool {
 
 /// Whether the service answers when something happens, or when the caller's own deadline is over.
 pub fn is_long_poll(path: &str) -> bool {
-    path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"))
+    const LAST: [&str; 3] = ["/pend", "/apply", "/discard"];
+    path.strip_prefix("/v1/orchestrator/")
+        .is_some_and(|rest| rest == "leases" || LAST.iter().any(|last| rest.ends_with(last)))
         || path.strip_prefix("/v1/auth/links/").is_some_and(|id| !id.contains('/'))
 }
 
@@ -193,6 +195,8 @@ mod tests {
     fn long_polls_may_take_long_and_are_not_repeated() {
         assert!(is_long_poll("/v1/orchestrator/runs/x/pend"));
         assert!(is_long_poll("/v1/orchestrator/leases"));
+        assert!(is_long_poll("/v1/orchestrator/runs/x/tasks/y/apply"));
+        assert!(is_long_poll("/v1/orchestrator/runs/x/tasks/y/discard"));
         assert!(is_long_poll("/v1/auth/links/x"));
         assert!(!is_long_poll("/v1/auth/links/x/request"));
         assert!(!is_long_poll("/v1/sessions/x/pend"));

@@ -1,7 +1,15 @@
 //! What becomes of the changes of a task: which states follow from the owner's wish and from the machine's answer.
 
+use std::time::Duration;
+
 use ensemble_types::changes::OrderOutcome;
 use ensemble_types::runs::ChangesState;
+use ensemble_types::time::Timestamp;
+
+/// An order waits so long for its machine.
+pub(crate) const ORDER_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
+/// A machine that has not taken an order after this time counts as away, whatever it did before.
+pub(crate) const TAKES_WITHIN: Duration = Duration::from_secs(4);
 
 /// What the owner wants to become of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +67,12 @@ pub(crate) const fn lost_with_machine(state: ChangesState) -> bool {
     matches!(state, S::Kept | S::Applying | S::Conflicted | S::Discarding)
 }
 
+/// Whether an open order waits for its machine: it has not taken the order, and asks for none or has had the time to take it.
+pub(crate) fn waits_for_machine((until, is_taken): (Timestamp, bool), is_active: bool, now: Timestamp) -> bool {
+    let given = until.minus(ORDER_WAITS);
+    !is_taken && (!is_active || given.plus(TAKES_WITHIN) <= now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +102,17 @@ mod tests {
             assert_eq!(name(state, ChangesWish::Discard), discard, "{state:?}");
             assert_eq!(lost_with_machine(state), is_lost, "{state:?}");
         }
+    }
+
+    #[test]
+    fn an_order_waits_for_a_machine_that_does_not_take_it() {
+        let given = Timestamp::from_unix_seconds(1_000);
+        let order = |is_taken| (given.plus(ORDER_WAITS), is_taken);
+        let late = given.plus(TAKES_WITHIN);
+        assert!(!waits_for_machine(order(false), true, given), "it has a moment");
+        assert!(waits_for_machine(order(false), false, given), "nothing asks for orders there");
+        assert!(waits_for_machine(order(false), true, late));
+        assert!(!waits_for_machine(order(true), true, late) && !waits_for_machine(order(true), false, late));
     }
 
     #[test]

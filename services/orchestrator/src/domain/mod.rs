@@ -17,7 +17,9 @@ mod sealed_checks;
 mod task;
 mod waiting;
 
-pub(crate) use changes::{ChangesWish, WishOutcome, lost_with_machine, settled, wish};
+pub(crate) use changes::{
+    ChangesWish, ORDER_WAITS, TAKES_WITHIN, WishOutcome, lost_with_machine, settled, waits_for_machine, wish,
+};
 pub(crate) use cost::Spending;
 pub(crate) use deleted_machine::{DeletedMachine, new_deletion};
 pub(crate) use draft::{ATTEMPT_BYTES, InvalidRun, RunDraft, TaskDraft};

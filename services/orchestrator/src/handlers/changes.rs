@@ -6,19 +6,19 @@ use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use bytes::Bytes;
 use ensemble_chassis::{Caller, HandlerResult, Json, OptionalJson, Path, Query, State};
-use ensemble_types::changes::{LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
+use ensemble_types::changes::{ChangesWaitFor, LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
 use ensemble_types::ids::{LeaseId, OrderId, RunId, TaskId};
 use ensemble_types::runs::Task;
 use ensemble_types::signatures::ChangesOrder;
 use futures_util::stream;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use utoipa::IntoParams;
 
 use super::leases::{lease_call, own_machine};
 use super::token_watch::TokenWatch;
 use crate::Orchestrator;
-use crate::domain::ChangesWish;
+use crate::domain::{ChangesWish, TAKES_WITHIN};
 use crate::error::Error;
 use crate::operations::topics::run_changed;
 use crate::operations::{diffs, task_changes};
@@ -71,7 +71,11 @@ async fn order(
     let mut token = TokenWatch::new(&service, caller.clone());
     let mut found = task_changes::ask(&service.db, (caller.user, run, task), wish, body).await?;
     loop {
-        let is_open = found.changes.as_ref().is_some_and(|changes| changes.state.is_ordered());
+        // A machine that is away carries nothing out before the deadline.
+        let is_open = found
+            .changes
+            .as_ref()
+            .is_some_and(|changes| changes.state.is_ordered() && changes.waiting_for != Some(ChangesWaitFor::Machine));
         if !is_open || Instant::now() >= deadline || service.drain.is_closing() {
             return Ok(Json(found));
         }
@@ -80,6 +84,8 @@ async fn order(
             () = token.needs_check(&service) => {}
             () = service.drain.closing() => {}
             () = sleep_until(deadline) => {}
+            // Until then it is not known whether the machine takes the order.
+            () = sleep(TAKES_WITHIN) => {}
         }
         token.check(&service)?;
         found = task_changes::read(&service.db, caller.user, run, task).await?;

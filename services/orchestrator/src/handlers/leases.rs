@@ -16,7 +16,7 @@ use crate::Orchestrator;
 use crate::domain::{LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::operations::topics::{work, work_for};
-use crate::operations::{AttemptResults, EndReport, RunningReport, leases, outputs};
+use crate::operations::{AttemptResults, EndReport, RunningReport, leases, outputs, task_changes};
 
 /// A machine that falls asleep still has its request open. Its leases run out 20 s after that at the earliest, so none of
 /// them is granted to it again.
@@ -41,6 +41,7 @@ pub(crate) async fn request(
     let mut this_machine = notifier.subscribe(work_for(request.owner, request.machine.as_str()));
     let mut token = TokenWatch::new(&service, caller);
     service.active_runners.requested(&request, wait).await.map_err(Error::from)?;
+    task_changes::take(&service.db, &request).await.map_err(Error::from)?;
     let _waiting = service.metrics.runner_waiting();
     let mut notified: Option<Instant> = None;
     loop {

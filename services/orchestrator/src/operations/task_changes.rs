@@ -1,7 +1,5 @@
 //! What becomes of the changes of tasks: the owner's wishes, the orders to machines that follow from them, and their results.
 
-use std::time::Duration;
-
 use ensemble_store_kit::{Db, StoreError};
 use ensemble_types::changes::OrderOutcome;
 use ensemble_types::ids::{MachineId, OrderId, RunId, TaskId, UserId};
@@ -10,13 +8,11 @@ use ensemble_types::signatures::ChangesOrder;
 
 use super::follow_ups::Place;
 use super::topics::{notify_run, work_for};
-use crate::domain::{ChangesWish, WishOutcome, lost_with_machine, settled, wish};
+use crate::domain::{ChangesWish, ORDER_WAITS, RunnerRequest, WishOutcome, lost_with_machine, settled, wish};
 use crate::error::Error;
 use crate::store::signatures::{self, About};
 use crate::store::{diffs, run_views, runs, task_changes};
 
-/// An order waits so long for its machine.
-const ORDER_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
 /// Orders that are withdrawn at once.
 const BATCH: i64 = 64;
 
@@ -60,6 +56,19 @@ const NO_CHANGES: &str = "It is not known what the task changed.";
 /// A task, as its owner sees it.
 pub(crate) async fn read(db: &Db, owner: UserId, run: RunId, task: TaskId) -> Result<Task, Error> {
     db.read("read a task", move |c| run_views::task(c, owner, run, task)).await?.ok_or(Error::NotFound)
+}
+
+/// Records which orders a machine carries out.
+pub(crate) async fn take(db: &Db, by: &RunnerRequest) -> Result<(), StoreError> {
+    if by.taken_orders.is_empty() {
+        return Ok(());
+    }
+    let by = by.clone();
+    let taken = db.read("look for orders that were taken", move |c| task_changes::newly_taken(c, &by)).await?;
+    if taken.is_empty() {
+        return Ok(());
+    }
+    db.write("record taken orders", move |tx| task_changes::set_taken(tx, &taken)).await
 }
 
 /// Records what came of an order. The same result again changes nothing.

@@ -23,7 +23,7 @@ use super::run_rows::RunRow;
 use super::schema::{dependencies, runs, task_specs, tasks};
 use super::task_sessions::{self, OfTask};
 use super::{leases, refusals, runners, task_changes};
-use crate::domain::{ASKS_A_PERSON, Obstacles, Runner, directory_is_busy, waiting_for};
+use crate::domain::{ASKS_A_PERSON, Obstacles, Runner, directory_is_busy, waiting_for, waits_for_machine};
 
 /// Which runs to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,14 +273,15 @@ fn running<'a>(rows: impl Iterator<Item = &'a StateRow>) -> Vec<TaskId> {
 /// What tasks changed. An order to a machine that is away waits for it.
 fn changes_of(c: &mut Conn, view: &RunView, of: &[TaskId]) -> Result<HashMap<TaskId, TaskChanges>, StoreError> {
     let mut found = task_changes::of_tasks(c, of)?;
-    if found.values().any(|(changes, _)| changes.state.is_ordered()) {
-        let runners = runners::of_account(c, view.owner)?;
-        for (changes, machine) in found.values_mut().filter(|(changes, _)| changes.state.is_ordered()) {
-            let is_active = runners.iter().any(|runner| runner.machine == *machine && runner.is_active);
-            changes.waiting_for = (!is_active).then_some(ChangesWaitFor::Machine);
+    if found.values().any(|found| found.order.is_some()) {
+        let (now, runners) = (c.now()?, runners::of_account(c, view.owner)?);
+        for found in found.values_mut() {
+            let is_active = runners.iter().any(|runner| runner.machine == found.machine && runner.is_active);
+            let waits = found.order.is_some_and(|order| waits_for_machine(order, is_active, now));
+            found.changes.waiting_for = waits.then_some(ChangesWaitFor::Machine);
         }
     }
-    Ok(found.into_iter().map(|(task, (changes, _))| (task, changes)).collect())
+    Ok(found.into_iter().map(|(task, found)| (task, found.changes)).collect())
 }
 
 /// Reads one task of an account's run.

@@ -276,6 +276,7 @@ table! {
         conflicted -> Text,
         order_id -> Nullable<Uid>,
         order_until -> Nullable<Moment>,
+        order_taken -> Bool,
         state_before -> Nullable<Text>,
         is_unknown -> Bool,
         notes -> Text,

@@ -143,6 +143,7 @@ pub(crate) fn order(
             task_changes::state_before.eq(changes.state().as_str()),
             task_changes::order_id.eq(OrderId::generate().db()),
             task_changes::order_until.eq(until.db()),
+            task_changes::order_taken.eq(false),
         ))
         .execute(c))
     .map(drop)
@@ -173,6 +174,27 @@ pub(crate) fn touch(tx: &mut Conn, run: &LockedRun, task: TaskId) -> Result<(), 
         .set((runs::version.eq(run.version), runs::updated_at.eq(run.now.db())))
         .execute(c))?;
     on!(tx, |c| diesel::update(tasks::table.find(task.db())).set(tasks::version.eq(run.version)).execute(c)).map(drop)
+}
+
+/// Those of the open orders that a machine says it carries out, and of which that was not known.
+pub(crate) fn newly_taken(c: &mut Conn, by: &RunnerRequest) -> Result<Vec<OrderId>, StoreError> {
+    let taken: Vec<DbId> = by.taken_orders.iter().map(|id| id.db()).collect();
+    let found: Vec<Option<OrderId>> = on!(c, |c| task_changes::table
+        .filter(task_changes::owner_id.eq(by.owner.db()).and(task_changes::machine_id.eq(by.machine.as_str())))
+        .filter(task_changes::order_id.eq_any(taken).and(task_changes::order_until.is_not_null()))
+        .filter(task_changes::order_taken.eq(false))
+        .select(task_changes::order_id)
+        .load(c))?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// Records that machines carry orders out.
+pub(crate) fn set_taken(tx: &mut Conn, orders: &[OrderId]) -> Result<(), StoreError> {
+    let ids: Vec<DbId> = orders.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::update(task_changes::table.filter(task_changes::order_id.eq_any(ids)))
+        .set(task_changes::order_taken.eq(true))
+        .execute(c))
+    .map(drop)
 }
 
 /// The open orders to a machine, without those that it is carrying out.
@@ -250,14 +272,24 @@ struct ViewRow {
     removed: i64,
     uncommitted: i32,
     conflicted: String,
+    order_until: Option<Timestamp>,
+    order_taken: bool,
     state_before: Option<ChangesStateColumn>,
     is_unknown: bool,
     notes: String,
     failure: Option<String>,
 }
 
-/// Those of these tasks that have any, each with its machine.
-pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, (TaskChanges, String)>, StoreError> {
+/// What a task changed, and what decides whether an order about it waits for its machine.
+pub(crate) struct FoundChanges {
+    pub(crate) changes: TaskChanges,
+    pub(crate) machine: String,
+    /// Until when its open order waits, and whether the machine carries it out.
+    pub(crate) order: Option<(Timestamp, bool)>,
+}
+
+/// Those of these tasks that have any.
+pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, FoundChanges>, StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     let rows: Vec<ViewRow> =
         on!(c, |c| task_changes::table.filter(task_changes::task_id.eq_any(ids)).select(ViewRow::as_select()).load(c))?;
@@ -287,7 +319,8 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, (T
             failure: row.failure,
             diff_truncated: truncated.contains(&row.task_id),
         };
-        found.insert(row.task_id, (changes, row.machine_id));
+        let order = row.order_until.map(|until| (until, row.order_taken));
+        found.insert(row.task_id, FoundChanges { changes, machine: row.machine_id, order });
     }
     Ok(found)
 }

@@ -18,7 +18,7 @@ fn changes() -> Value {
 }
 
 async fn apply(fixture: &Fixture, run: &Value) -> Value {
-    fixture.api.post(&of_task(run, "apply"), &json!(null)).await.expect(200)
+    fixture.api.post(&of_task(run, "apply"), &json!({})).await.expect(200)
 }
 
 /// Submits a task with a worktree, sends a diff, and completes it with changes.
@@ -66,7 +66,7 @@ on_both_databases! {
         assert!(orders(&runner, &[order["id"].as_str().unwrap()]).await.is_empty(), "not while it is carried out");
         assert!(orders(&fixture.runner(), &[]).await.is_empty(), "another machine");
         answer(&fixture.runner(), &order, json!({ "outcome": "applied" })).await.problem(404, "NOT_FOUND");
-        fixture.api.post(&of_task(&run, "discard"), &json!(null)).await.problem(409, "CONFLICT");
+        fixture.api.post(&of_task(&run, "discard"), &json!({})).await.problem(409, "CONFLICT");
 
         let conflicted = json!({ "outcome": "conflicted", "files": ["src/a.rs"] });
         let before = number(&fixture, "SELECT stored_bytes FROM runs").await;
@@ -83,13 +83,13 @@ on_both_databases! {
         assert_eq!((&applied["state"], &applied["wasApplied"]), (&json!("applied"), &json!(true)));
         assert_eq!(fixture.run(&run).await["finishedAt"], run["finishedAt"], "the run keeps its end");
 
-        let discarding = fixture.api.post(&of_task(&run, "discard"), &json!(null)).await.expect(200);
+        let discarding = fixture.api.post(&of_task(&run, "discard"), &json!({})).await.expect(200);
         assert_eq!(discarding["changes"]["state"], "discarding");
         let order = orders(&runner, &[]).await.remove(0);
         assert_eq!(order["kind"], "discard");
         assert_eq!(answer(&runner, &order, json!({ "outcome": "discarded" })).await.expect(200)["state"], "discarded");
         assert_eq!(fixture.run(&run).await["tasks"][0]["changes"]["wasApplied"], true, "that is not forgotten");
-        fixture.api.post(&of_task(&run, "apply"), &json!(null)).await.problem(409, "CONFLICT");
+        fixture.api.post(&of_task(&run, "apply"), &json!({})).await.problem(409, "CONFLICT");
         assert!(orders(&runner, &[]).await.is_empty());
     }
 
@@ -103,11 +103,30 @@ on_both_databases! {
             answer(&machine, &given["orders"][0], json!({ "outcome": "applied" })).await.expect(200);
         });
         fixture.wait_for_requests(1).await;
-        let applied = fixture.api.post(&of_task(&run, "apply?waitMs=20000"), &json!(null)).await.expect(200);
+        let applied = fixture.api.post(&of_task(&run, "apply?waitMs=20000"), &json!({})).await.expect(200);
         assert_eq!(applied["changes"]["state"], "applied");
         carries_out.await.unwrap();
-        let bad = fixture.api.post(&of_task(&run, "apply?waitMs=60001"), &json!(null)).await;
+        let bad = fixture.api.post(&of_task(&run, "apply?waitMs=60001"), &json!({})).await;
         assert_eq!(bad.bad_fields(), ["?waitMs"]);
+    }
+
+    async fn an_order_to_a_machine_that_does_not_answer_is_answered_as_waiting(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (run, runner) = changed(&fixture).await;
+        // The runner has just asked for work, so it counts as active. It has gone since.
+        let waiting = fixture.api.post(&of_task(&run, "apply?waitMs=60000"), &json!({})).await.expect(200);
+        let state = |task: &Value| (task["changes"]["state"].clone(), task["changes"]["waitingFor"].clone());
+        assert_eq!(state(&waiting), (json!("applying"), json!("machine")));
+        fixture.api.post(&of_task(&run, "discard"), &json!({})).await.problem(409, "CONFLICT");
+
+        // It is back, and takes the order.
+        let order = orders(&runner, &[]).await.remove(0);
+        assert!(orders(&runner, &[order["id"].as_str().unwrap()]).await.is_empty());
+        assert_eq!(state(&fixture.run(&run).await["tasks"][0]), (json!("applying"), json!(null)));
+        assert_eq!(answer(&runner, &order, json!({ "outcome": "applied" })).await.expect(200)["state"], "applied");
+
+        let waiting = fixture.api.post(&of_task(&run, "discard?waitMs=60000"), &json!({})).await.expect(200);
+        assert_eq!(state(&waiting), (json!("discarding"), json!("machine")), "what was taken before does not count");
     }
 
     async fn only_the_owner_of_an_ended_task_may(on: Backend) {
@@ -115,9 +134,9 @@ on_both_databases! {
         let run = fixture.submit(json!([task("a")])).await;
         for what in ["apply", "discard"] {
             let path = of_task(&run, what);
-            fixture.api.post(&path, &json!(null)).await.problem(409, "CONFLICT");
-            fixture.other_account().post(&path, &json!(null)).await.problem(404, "NOT_FOUND");
-            fixture.runner().api.post(&path, &json!(null)).await.problem(403, "FORBIDDEN");
+            fixture.api.post(&path, &json!({})).await.problem(409, "CONFLICT");
+            fixture.other_account().post(&path, &json!({})).await.problem(404, "NOT_FOUND");
+            fixture.runner().api.post(&path, &json!({})).await.problem(403, "FORBIDDEN");
         }
         fixture.other_account().get(&of_task(&run, "diff")).await.problem(404, "NOT_FOUND");
         fixture.runner().api.get(&of_task(&run, "diff")).await.problem(403, "FORBIDDEN");
@@ -127,7 +146,7 @@ on_both_databases! {
         let runner = fixture.runner();
         let lease = runner.lease_one().await;
         runner.complete(&lease).await;
-        fixture.api.post(&of_task(&run, "apply"), &json!(null)).await.problem(409, "CONFLICT");
+        fixture.api.post(&of_task(&run, "apply"), &json!({})).await.problem(409, "CONFLICT");
     }
 
     async fn a_diff_belongs_to_the_last_attempt_and_is_bounded(on: Backend) {
@@ -189,7 +208,7 @@ on_both_databases! {
         let deleted_at = fixture.now().await;
         fixture.delete_machine(&runner, deleted_at).await;
         assert_eq!(fixture.run(&kept).await["tasks"][0]["changes"]["state"], "lost");
-        fixture.api.post(&of_task(&kept, "apply"), &json!(null)).await.problem(409, "CONFLICT");
+        fixture.api.post(&of_task(&kept, "apply"), &json!({})).await.problem(409, "CONFLICT");
     }
 
     async fn an_order_waits_24_hours_for_its_machine(on: Backend) {

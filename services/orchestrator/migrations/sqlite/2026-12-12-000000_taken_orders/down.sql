@@ -1,0 +1,1 @@
+ALTER TABLE task_changes DROP COLUMN order_taken;
