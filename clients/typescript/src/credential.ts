@@ -40,6 +40,10 @@ export class BearerCredential implements Credential {
   }
 }
 
+/** A token says when it was made in whole seconds, and comes a moment later: a smaller difference is none. */
+const EXACT_MS = 5_000;
+const MOST_MS = 24 * 3_600_000;
+
 /** Signs in with a device's key when a token is needed, once for all calls that wait. */
 export class DeviceCredential implements Credential {
   #create: boolean;
@@ -58,6 +62,13 @@ export class DeviceCredential implements Credential {
   /** By how many milliseconds the clock here was ahead of the server's at the newest sign-in. Undefined: there was none. */
   get clockAhead(): number | undefined {
     return this.#clockAhead;
+  }
+
+  /** The time by the server's clock, as `Date.now()` gives it. What is signed carries it, so that a wrong clock here does not matter. A
+   * server that names another day is not followed: what is signed for a later day could be kept until then. */
+  now(): number {
+    const ahead = Math.abs(this.#clockAhead ?? 0);
+    return Date.now() - (ahead > EXACT_MS && ahead <= MOST_MS ? (this.#clockAhead ?? 0) : 0);
   }
 
   async bearer(client: Client): Promise<string> {

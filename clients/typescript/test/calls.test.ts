@@ -52,6 +52,28 @@ test("calls that wait share one sign-in, and a refused token is renewed once", a
   });
 });
 
+test("what is signed carries the server's time, unless the server names another day", async (t) => {
+  const noon = Date.parse("2026-03-26T12:00:00Z");
+  const minute = 60_000;
+  for (const [ahead, corrected] of [[10 * minute, 10 * minute], [-10 * minute, -10 * minute], [2_000, 0], [25 * 60 * minute, 0]] as const) {
+    const handler = signingIn((_, response) => json(response, 200, {}));
+    // The server makes its tokens by its own clock, and answers when the clock of this device is back.
+    const byItsClock: Handler = (request, response) => {
+      t.mock.timers.setTime(noon);
+      handler(request, response);
+      t.mock.timers.setTime(noon + ahead);
+    };
+    t.mock.timers.enable({ apis: ["Date"], now: noon + ahead });
+    await using(byItsClock, async ({ url }) => {
+      const credential = await device();
+      assert.equal(credential.now(), noon + ahead, "nothing is measured yet");
+      await credential.signIn(new Client({ base: url, credential }));
+      assert.equal(credential.now(), noon + ahead - corrected, String(ahead));
+    });
+    t.mock.timers.reset();
+  }
+});
+
 test("a message is repeated with its id until it arrives, and other writes are not", async () => {
   let failures = 0;
   const handler: Handler = ({ path }, response) => {

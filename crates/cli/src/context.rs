@@ -1,8 +1,8 @@
 //! The context of a command: the settings, and a client that is signed in.
 
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
-use ensemble_client::{AccountKey, Client, Credential, Retry, Token};
+use ensemble_client::{AccountKey, Client, Clock, Credential, Retry, Token};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
 use ensemble_types::time::Timestamp;
@@ -247,7 +247,10 @@ pub(crate) fn with(client: &Client, stored: &StoredToken) -> Client {
 /// People wait for the command, so an unreachable server is reported after a second or two.
 fn builder(server: String) -> ensemble_client::ClientBuilder {
     let retry = Retry { attempts: 5, ..Retry::default() };
-    Client::builder(server).retry(retry).user_agent(concat!("ensemble/", env!("CARGO_PKG_VERSION")))
+    Client::builder(server)
+        .retry(retry)
+        .clock(CLOCK.clone())
+        .user_agent(concat!("ensemble/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Receives Ctrl-C from now on. A signal that arrives while nothing waits is stored.
@@ -255,9 +258,25 @@ pub(crate) fn interrupts() -> Result<Signal> {
     signal(SignalKind::interrupt()).map_err(|error| Failure::message(format!("Cannot listen for Ctrl-C: {error}.")))
 }
 
-/// The clock of this machine. It only decides whether a stored token is tried.
-#[expect(clippy::disallowed_methods, reason = "a command line has no clock but the system's")]
+/// Receives the hang-up of a terminal that is closed from now on. `None`: this process was started to outlive its terminal (`nohup`).
+#[cfg(feature = "up")]
+pub(crate) fn hang_ups() -> Result<Option<Signal>> {
+    // proc_pid_status(5): a mask in hexadecimal digits, whose lowest bit is the signal 1, SIGHUP.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    if ignored.is_some_and(|mask| mask & 1 == 1) {
+        return Ok(None);
+    }
+    let listened = signal(SignalKind::hangup());
+    listened.map(Some).map_err(|error| Failure::message(format!("Cannot listen for hang-ups: {error}.")))
+}
+
+/// What the clients of a command have measured: it has one server.
+static CLOCK: LazyLock<Arc<Clock>> = LazyLock::new(Arc::default);
+
+/// The time by the server's clock, once the server has answered, and else by this computer's. Machines refuse what is signed with a wrong
+/// time.
 pub(crate) fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Timestamp::from_micros(0).plus(since)
+    CLOCK.now()
 }

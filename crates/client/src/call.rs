@@ -209,7 +209,9 @@ impl<'c> Call<'c> {
         if let Some(body) = body {
             request = request.body(body.clone());
         }
-        request.send().await.map_err(|error| Error::of(self.origin(), error))
+        let response = request.send().await.map_err(|error| Error::of(self.origin(), error))?;
+        self.client.0.clock.measure(response.headers());
+        Ok(response)
     }
 
     async fn within<T>(&self, timeout: Duration, exchange: impl Future<Output = Result<T>>) -> Result<T> {

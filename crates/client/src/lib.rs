@@ -6,6 +6,7 @@
 mod attempts;
 mod call;
 mod changes;
+mod clock;
 mod error;
 mod no_connection;
 mod retry;
@@ -37,6 +38,7 @@ mod voice;
 pub mod seal;
 
 pub use account_key::AccountKey;
+pub use clock::Clock;
 pub use credential::{Credential, Token};
 pub use devices::Known;
 pub use error::{Error, Result};

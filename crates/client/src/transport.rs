@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use tokio::sync::Mutex;
 
 use crate::call::Call;
+use crate::clock::Clock;
 use crate::credential::{Credential, Token};
 use crate::error::{Error, Result};
 use crate::retry::{Repeat, Retry};
@@ -28,6 +29,7 @@ pub(crate) struct Inner {
     pub(crate) signing_in: Mutex<()>,
     pub(crate) retry: Retry,
     pub(crate) answer_within: Duration,
+    pub(crate) clock: Arc<Clock>,
 }
 
 /// Builds a [`Client`].
@@ -37,6 +39,7 @@ pub struct ClientBuilder {
     voice_key: Option<SecretString>,
     retry: Retry,
     answer_within: Duration,
+    clock: Arc<Clock>,
     user_agent: String,
 }
 
@@ -60,6 +63,12 @@ impl ClientBuilder {
     /// The timeout of one attempt (default 10 s). A long-poll adds the time that it asks the service to wait.
     pub fn answer_within(mut self, timeout: Duration) -> Self {
         self.answer_within = timeout;
+        self
+    }
+
+    /// What measures the server's clock (default: one of its own). Several clients of one server can share it.
+    pub fn clock(mut self, clock: Arc<Clock>) -> Self {
+        self.clock = clock;
         self
     }
 
@@ -93,6 +102,7 @@ impl ClientBuilder {
             signing_in: Mutex::new(()),
             retry: self.retry,
             answer_within: self.answer_within,
+            clock: self.clock,
         })))
     }
 }
@@ -106,6 +116,7 @@ impl Client {
             voice_key: None,
             retry: Retry::default(),
             answer_within: Duration::from_secs(10),
+            clock: Arc::default(),
             user_agent: concat!("ensemble-client/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -137,7 +148,13 @@ impl Client {
             signing_in: Mutex::new(()),
             retry: this.retry,
             answer_within: this.answer_within,
+            clock: this.clock.clone(),
         }))
+    }
+
+    /// The server's clock, as this client has measured it.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
     }
 
     /// Scheme, host and port of the server.

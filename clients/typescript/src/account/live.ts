@@ -132,7 +132,7 @@ export class LiveSession {
     // The machine fetches what it does not know, so a server that hides a removal from it is noticed.
     const owner = await this.account.people.list(this.session.ownerId, FRESH);
     const list = { version: owner.version, digest: owner.digest };
-    const body = writeCommand(command, { localId, at: new Date().toISOString(), list });
+    const body = writeCommand(command, { localId, at: new Date(this.account.credential.now()).toISOString(), list });
     const signed = await signBody(id, userId, body, keys.signer);
     for (let tries = 0; tries < 3; tries++) {
       const { ring } = await writable(this.account, id);

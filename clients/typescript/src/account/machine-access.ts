@@ -31,7 +31,7 @@ export async function tellMachine(
   // A right that was given may not be in the last state, so taking one away is always said.
   if ((known?.may === may && may !== "none") || (isUnknown && may === "none")) return "nothing";
   // The clock, so that a device that has not read the last state does not go back.
-  const version = Math.max((known?.version ?? 0) + 1, Date.now());
+  const version = Math.max((known?.version ?? 0) + 1, account.credential.now());
   const list = await account.people.list(user);
   const value = { user, account: await accountDigest(list.body.account), may, version };
   const { localId } = await live.control({ action: "access", value });

@@ -23,7 +23,7 @@ export async function signRun(account: Account, run: CreateRun): Promise<CreateR
     throw new Refused("This device is a linked one, and only a primary one lets an agent work without permission checks. Take another permission.");
   }
   const keys = new Set(run.tasks.flatMap(({ taskKey }) => taskKey ?? []));
-  const now = Date.now();
+  const now = account.credential.now();
   const sign = async (task: CreateTask): Promise<CreateTask> => {
     if (task.sealed !== undefined && task.sealed !== null) return task;
     const body = bodyOf(task, run, keys, now);
@@ -65,7 +65,7 @@ export interface Turn extends Pick<SessionTask, "provider" | "workingDirectory" 
 
 /** The members of a run's task that say so. */
 export async function sealTurn(account: Account, { machineId, mode = "ask", ...turn }: Turn): Promise<Pick<CreateTask, "machineId" | "provider" | "sealed" | "session">> {
-  const now = Date.now();
+  const now = account.credential.now();
   const times = { at: new Date(now).toISOString(), expires: new Date(now + GOOD_FOR).toISOString() };
   const sealed = await sealedFor(account, machineId, { session: true, sessionId: uuidV7(now), mode, ...turn, nonce: newNonce(), ...times });
   return { machineId, provider: turn.provider as CreateTask["provider"], sealed, session: true };

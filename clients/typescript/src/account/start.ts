@@ -59,7 +59,7 @@ export class Starting {
   static async prepare(account: Account, start: Start): Promise<Starting> {
     const { machineId, mode = "ask" } = start;
     if (!/^(\/|~(\/|$))/.test(start.directory)) throw new Refused("The directory must be a path on the machine that begins with / or with ~/.");
-    const now = Date.now();
+    const now = account.credential.now();
     const task: SessionTask = {
       session: "start",
       sessionId: uuidV7(now),

@@ -1,6 +1,7 @@
 //! `ensemble doctor`: checks everything that a run needs on this machine, and says for each problem what to type.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use ensemble_client::{Client, Credential, Version};
@@ -22,6 +23,7 @@ use crate::machines::{Machines, Runner, runner};
 use crate::print;
 use crate::settings::LinkedMachine;
 use crate::styled::{Styled, Tone, is_coloured};
+use crate::when;
 
 /// Checks everything that a run needs on this machine: key, server, account, runner, providers and directory. The exit
 /// code is 1 when something is wrong.
@@ -125,6 +127,19 @@ async fn linked_machine(context: &Context, linked: &Linked, findings: &mut Findi
     }
 }
 
+/// Whether the clock of this computer is right. What is signed carries the server's time, within a day.
+fn clock(ahead: i64, findings: &mut Findings) {
+    if ahead.unsigned_abs() < 60 {
+        return;
+    }
+    let side = if ahead > 0 { "ahead of" } else { "behind" };
+    let found = format!(
+        "the clock of this computer is {} {side} the server's",
+        when::duration(Duration::from_secs(ahead.unsigned_abs()))
+    );
+    findings.add("clock", Verdict::Note, found, Some("set the clock that is wrong".to_owned()));
+}
+
 async fn key(context: &Context, findings: &mut Findings) {
     let path = context.home.key_path().display().to_string();
     match context.home.key() {
@@ -154,6 +169,8 @@ async fn account(context: &Context, findings: &mut Findings) -> Option<Me> {
     if !server(&client, findings).await {
         return None;
     }
+    // A wrong clock may be why the sign-in fails.
+    clock(client.clock().ahead(), findings);
     if !account.is_some_and(|account| account.signed_in) {
         let advice = format!("run `{}`", context.typed("login"));
         findings.wrong("account", format!("not signed in at {}", client.origin()), advice);

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod clock;
 mod live;
 mod retries;
 mod scripted;

@@ -101,6 +101,9 @@ pub(crate) async fn refused_order(context: &Context, order: &Order) -> Option<Or
     };
     let why = checked.err()?;
     tracing::warn!(order.id = order.id, task.id = %order.task_id, code = why.code, "An order is not carried out: {}. {}", why.why, why.sentence);
+    if why.sentence.contains(&why.why) {
+        return Some(failed(&why.sentence));
+    }
     Some(failed(&format!("{}. {}", why.why, why.sentence)))
 }
 

@@ -1,5 +1,6 @@
 //! Whether a task is one that the owner wants done.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use ensemble_client::devices::List;
@@ -13,11 +14,13 @@ const LONGEST_LIFE: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// How much the clocks of the signer and of this machine may differ.
 pub(super) const CLOCKS: Duration = Duration::from_secs(300);
 
+const TOO_LONG: &str = "it is good for longer than 7 days";
+
 /// Why a task is not done. The server gets the code and its sentence, which say nothing about the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) code: &'static str,
-    pub(crate) sentence: &'static str,
+    pub(crate) sentence: Cow<'static, str>,
     /// For this machine's log.
     pub(crate) why: String,
 }
@@ -26,7 +29,7 @@ impl Refused {
     pub(crate) fn not_signed(why: impl Into<String>) -> Self {
         let sentence = "The machine does only what a primary or linked device of its owner has signed for it, once, and without permission \
                         checks only what a primary device has signed. It has done nothing.";
-        Self { code: "TASK_NOT_SIGNED", sentence, why: why.into() }
+        Self { code: "TASK_NOT_SIGNED", sentence: sentence.into(), why: why.into() }
     }
 
     /// A task or an order in the clear that nobody has signed as it is.
@@ -34,27 +37,44 @@ impl Refused {
         let sentence = "The machine does only what a primary or linked device of its owner has signed for it, once, and without permission \
                         checks only what a primary device has signed. It has done nothing. Submit it with `ensemble`, which signs. `accept: any` \
                         in runner.yaml on the machine takes unsigned tasks too: then who controls the server controls what the machine does.";
-        Self { code: "TASK_NOT_SIGNED", sentence, why: why.into() }
+        Self { code: "TASK_NOT_SIGNED", sentence: sentence.into(), why: why.into() }
     }
 
     /// The owner's devices are not known here.
     pub(crate) fn no_list(sentence: &'static str) -> Self {
-        Self { code: "HOST_BUSY", sentence, why: "the owner's devices are not known".to_owned() }
+        Self { code: "HOST_BUSY", sentence: sentence.into(), why: "the owner's devices are not known".to_owned() }
     }
 
-    pub(super) fn expired(why: &str) -> Self {
-        let sentence = "By the clock of the machine the task is too old, from the future, or good for longer than 7 days. Submit it anew.";
-        Self { code: "EXPIRED", sentence, why: why.to_owned() }
+    /// `why` says what the time of the task is by the clock of the machine.
+    pub(super) fn expired(why: impl Into<String>) -> Self {
+        let why = why.into();
+        let sentence = format!("By the clock of the machine {why}. Submit it anew.");
+        Self { code: "EXPIRED", sentence: sentence.into(), why }
+    }
+
+    /// Names the clock that is wrong. This machine's is so many seconds ahead of the server's.
+    pub(super) fn with_clock(self, ahead: i64) -> Self {
+        if self.code != "EXPIRED" || self.why == TOO_LONG {
+            return self;
+        }
+        let which = if ahead.unsigned_abs() >= 60 {
+            let side = if ahead > 0 { "ahead of" } else { "behind" };
+            format!("The clock of the machine is {} {side} the server's: set it", minutes(ahead.unsigned_abs()))
+        } else {
+            "The clock of the machine agrees with the server's: if the task is new, set the clock of the device that signed it".to_owned()
+        };
+        let sentence = format!("By the clock of the machine {}. {which}, and submit it anew.", self.why);
+        Self { sentence: sentence.into(), ..self }
     }
 
     pub(crate) fn unsupported(why: impl Into<String>) -> Self {
         let sentence = "The runner of the machine does not know this kind of task. Update it.";
-        Self { code: "TASK_NOT_SUPPORTED", sentence, why: why.into() }
+        Self { code: "TASK_NOT_SUPPORTED", sentence: sentence.into(), why: why.into() }
     }
 
     pub(super) fn busy(why: impl Into<String>) -> Self {
         let sentence = "The machine cannot take the task now. Its log says why.";
-        Self { code: "HOST_BUSY", sentence, why: why.into() }
+        Self { code: "HOST_BUSY", sentence: sentence.into(), why: why.into() }
     }
 }
 
@@ -96,13 +116,18 @@ pub(super) fn signer(key: &str, list: &List) -> Result<Role, Refused> {
 
 pub(super) fn check_time(at: Timestamp, expires: Timestamp, now: Timestamp) -> Result<(), Refused> {
     if at > now.plus(CLOCKS) {
-        return Err(Refused::expired("it is from the future"));
+        return Err(Refused::expired(format!("it was signed {} in the future", minutes(at.since(now).as_secs()))));
     }
     if expires <= now {
-        return Err(Refused::expired("it has expired"));
+        return Err(Refused::expired(format!("it ran out {} ago", minutes(now.since(expires).as_secs()))));
     }
     if expires > at.plus(LONGEST_LIFE) {
-        return Err(Refused::expired("it is good for longer than 7 days"));
+        return Err(Refused::expired(TOO_LONG));
     }
     Ok(())
+}
+
+/// `12 min`, rounded.
+pub(in crate::host) fn minutes(seconds: u64) -> String {
+    format!("{} min", (seconds + 30) / 60)
 }

@@ -38,7 +38,7 @@ impl Host {
             Ok(list) => list,
             Err(refused) => return Ok(Err(refused)),
         };
-        Ok(self.checked(lease, &list).await)
+        Ok(self.checked(lease, &list).await.map_err(|refused| self.explained(refused)))
     }
 
     async fn checked(&self, lease: &Lease, list: &List) -> Result<Lease, Refused> {
@@ -92,7 +92,7 @@ impl Host {
         let checked = check_order(signed, (action, order.task_id), (&list, &self.config.machine), now);
         match checked {
             Ok(wanted) => Ok(self.nonces.take(&once(&wanted), order.task_id, now).await),
-            Err(refused) => Ok(Err(refused)),
+            Err(refused) => Ok(Err(self.explained(refused))),
         }
     }
 }

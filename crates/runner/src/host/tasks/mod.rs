@@ -23,6 +23,7 @@ use ensemble_types::leases::Lease;
 use super::local::Start;
 use super::{Host, NotBegun};
 pub(crate) use check::Refused;
+pub(super) use check::minutes;
 pub(super) use nonces::Nonces;
 use nonces::Once;
 pub(crate) use turn::TaskTurn;
@@ -54,10 +55,14 @@ impl Host {
         };
         let task = match check::check(&opened, &list, (lease.provider, session), now) {
             Ok(task) => task,
-            Err(refused) => return Ok(Err(refused)),
+            Err(refused) => return Ok(Err(self.explained(refused))),
         };
         let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires, is_order: false };
         Ok(self.nonces.take(&once, lease.task_id, now).await.map(|()| task))
+    }
+
+    fn explained(&self, refused: Refused) -> Refused {
+        refused.with_clock(self.client.clock().ahead())
     }
 
     /// The list by which signers are judged.

@@ -151,6 +151,28 @@ fn a_task_is_good_for_its_provider_and_its_time() {
 }
 
 #[test]
+fn a_refusal_because_of_the_time_names_the_clock_that_is_wrong() {
+    let account = Account::new();
+    let signed = |task: SessionTask| {
+        let opened = account.signed(&task, &account.primary);
+        check(&opened, &account.list, (Provider::Claude, TaskSession::Start), now()).unwrap_err()
+    };
+    let early = || signed(SessionTask { at: now().plus(HOUR / 6), expires: now().plus(HOUR), ..task() });
+    let said = early().with_clock(-600).sentence;
+    assert!(
+        said.contains("10 min in the future") && said.contains("of the machine is 10 min behind the server's: set it"),
+        "{said}"
+    );
+    let said = early().with_clock(0).sentence;
+    assert!(said.contains("of the machine agrees") && said.contains("of the device that signed it"), "{said}");
+    let late = signed(SessionTask { at: before(now(), HOUR), expires: before(now(), HOUR / 6), ..task() });
+    let said = late.with_clock(900).sentence;
+    assert!(said.contains("ran out 10 min ago") && said.contains("15 min ahead of the server's"), "{said}");
+    let long = signed(SessionTask { at: now(), expires: now().plus(HOUR * 24 * 8), ..task() });
+    assert!(!long.with_clock(900).sentence.contains("set it"), "no clock is wrong");
+}
+
+#[test]
 fn what_is_not_known_is_not_done() {
     let account = Account::new();
     // A prompt is for a turn, and a turn needs one. The server does not make one of the other.
