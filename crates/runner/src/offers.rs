@@ -65,7 +65,8 @@ impl Known {
 
     async fn offer(&self, config: &Config, provider: Provider) -> (Offer, Option<Answer>) {
         let without = |why: NotOffered| (Offer { provider, program: Err(why), version: None, signed_in: None }, None);
-        let Some(wanted) = config.providers.get(&provider).filter(|wanted| wanted.enabled) else {
+        let programs = config.programs();
+        let Some(wanted) = programs.providers.get(&provider).filter(|wanted| wanted.enabled) else {
             return without(NotOffered::unavailable("it is switched off in the runner's configuration"));
         };
         let program = match provider::find(&wanted.program, config.search_path()) {

@@ -243,10 +243,13 @@ impl Options {
             environment.insert("ENSEMBLE_RUNNER_CAPACITY".to_owned(), capacity.to_string());
         }
         let default = context.home.path().join("runner.yaml");
-        let file = self.config.clone().or_else(|| default.exists().then_some(default));
-        let mut config = Config::read(file.as_deref(), &environment).map_err(|errors| {
+        let file = self.config.clone().unwrap_or_else(|| default.clone());
+        let read = (self.config.is_some() || default.exists()).then_some(&*file);
+        let config = Config::read(read, &environment).map_err(|errors| {
             Failure::message(format!("The runner's configuration has errors:\n  {}", errors.0.join("\n  ")))
         })?;
+        // A file that is made later counts as well.
+        let mut config = config.watching(file);
         if !self.roots.is_empty() {
             config.roots = Vec::with_capacity(self.roots.len());
             for root in &self.roots {

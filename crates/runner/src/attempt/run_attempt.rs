@@ -134,7 +134,7 @@ struct Prepared<'a> {
     directory: Directory,
     model: Option<&'a str>,
     config: &'a crate::config::Config,
-    provider: &'a crate::config::ProviderConfig,
+    provider: crate::config::ProviderConfig,
     permission: Permission,
 }
 
@@ -147,8 +147,10 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
     let program = offer.program.map_err(refused)?;
     let config = &*context.config;
     let provider = config
+        .programs()
         .providers
         .get(&lease.provider)
+        .cloned()
         .ok_or_else(|| refused(NotOffered::unavailable("it is not configured")))?;
     let model = lease.model.as_deref().filter(|model| *model != "default");
     if model.is_some_and(|model| !is_model(model)) {
@@ -161,7 +163,7 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
     let directory = on_disk(move || Ok(working_directory(&blocking, wanted.as_deref(), run)))
         .await
         .unwrap_or_else(|error| Err(no_directory(&error)))?;
-    check_tools(lease, provider)?;
+    check_tools(lease, &provider)?;
     if lease.max_cost_usd.is_some_and(|max| max <= 0.0) {
         let message = "The attempts of the task have cost as much as it may.";
         return Err(Outcome::not_startable("COST_LIMIT_REACHED", message));
@@ -191,7 +193,7 @@ fn check_tools(lease: &Lease, provider: &crate::config::ProviderConfig) -> Resul
             "TOOLS_NOT_ALLOWED",
             format!(
                 "This runner does not allow the tool {tool:?}. Add it to providers.{}.allowedTools in the runner's \
-                 configuration (runner.yaml), and start the runner again.",
+                 configuration (runner.yaml).",
                 lease.provider
             ),
         )),
@@ -235,7 +237,7 @@ impl Prepared<'_> {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect::<std::collections::BTreeMap<_, _>>();
-        env.extend(self.config.program_env(self.provider));
+        env.extend(self.config.program_env(&self.provider));
         if let Some(traceparent) = &lease.traceparent {
             env.insert("TRACEPARENT".to_owned(), traceparent.clone());
         }

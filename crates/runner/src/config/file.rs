@@ -87,7 +87,10 @@ impl Config {
         let mut reading = Reading { environment, errors: Vec::new() };
         let config = reading.config(file);
         match config {
-            Some(config) if reading.errors.is_empty() => Ok(config),
+            Some(config) if reading.errors.is_empty() => Ok(match path {
+                Some(path) => config.watching(path.to_owned()),
+                None => config,
+            }),
             _ => Err(ConfigErrors(reading.errors)),
         }
     }

@@ -3,6 +3,7 @@
 //! [`Config::new`] builds one in code, [`Config::read`] reads one from a file and the environment.
 
 mod file;
+mod programs;
 mod timing;
 
 use std::collections::BTreeMap;
@@ -60,6 +61,7 @@ pub struct Config {
     /// Agents of sessions that run at once. The default is one for each 600 MiB of memory.
     pub max_agents: Option<u32>,
     pub timing: Timing,
+    watched: Option<programs::Watched>,
 }
 
 /// Which tasks a runner does, and which orders about their worktrees.
@@ -109,6 +111,13 @@ pub struct AgentConfig {
     /// Variables to inherit from the runner's environment. `NAME*` is a prefix.
     #[serde(default = "usual_env")]
     pub pass_env: Vec<String>,
+}
+
+impl AgentConfig {
+    /// An agent with this command.
+    pub fn of(command: Vec<String>) -> Self {
+        Self { command, env: BTreeMap::new(), pass_env: usual_env() }
+    }
 }
 
 /// An agent of any maker has its login and its settings in variables of any name.
@@ -183,6 +192,7 @@ impl Config {
             agents: BTreeMap::new(),
             max_agents: None,
             timing: Timing::default(),
+            watched: None,
         }
     }
 

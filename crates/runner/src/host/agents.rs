@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{LazyLock, MutexGuard, PoisonError};
 
 use ensemble_agent::Kind;
 use ensemble_types::ids::SessionId;
 use ensemble_types::runs::Provider;
 
 use super::Host;
-use crate::config::{Config, Environment, ProviderConfig};
+use crate::config::{AgentConfig, Config, Environment, ProviderConfig};
 
 /// An agent of this machine.
 #[derive(Clone, Debug)]
@@ -22,10 +22,18 @@ pub(crate) struct Agent {
     settings: ProviderConfig,
 }
 
+/// An agent that needs no configuration, because its driver is made for it.
+fn known(name: &str) -> Option<&'static AgentConfig> {
+    static OPENCODE: LazyLock<AgentConfig> =
+        LazyLock::new(|| AgentConfig::of(vec!["opencode".to_owned(), "acp".to_owned()]));
+    (name == "opencode").then_some(&*OPENCODE)
+}
+
 impl Agent {
     /// The agent with this name: a provider, or one that the configuration has under `agents`.
     pub(crate) fn named(config: &Config, name: &str) -> Result<Self, String> {
-        if let Some(command) = config.agents.get(name) {
+        let programs = config.programs();
+        if let Some(command) = programs.agents.get(name).or_else(|| known(name)) {
             let (program, args) =
                 command.command.split_first().ok_or_else(|| format!("agents.{name} has no command"))?;
             let mut settings = ProviderConfig::of(Provider::Claude);
@@ -49,7 +57,7 @@ impl Agent {
             }
         };
         let provider = Provider::ALL.into_iter().find(|provider| provider.as_str() == name);
-        let settings = provider.and_then(|provider| config.providers.get(&provider)).cloned();
+        let settings = provider.and_then(|provider| programs.providers.get(&provider)).cloned();
         let settings = settings.filter(|settings| settings.enabled);
         let settings = settings.ok_or_else(|| format!("the agent {name} is switched off in the configuration"))?;
         let (program, last_args) = (settings.program.clone(), settings.args.clone());

@@ -132,7 +132,8 @@ pub(super) fn check_task(lease: &Lease, list: &List, config: &Config, now: Times
 
 /// What the agent of a task may do on this machine.
 fn may(task: &ClearTask, config: &Config) -> Option<Permission> {
-    let provider = config.providers.get(&task.provider)?;
+    let programs = config.programs();
+    let provider = programs.providers.get(&task.provider)?;
     Some(task.permission.unwrap_or(provider.permission).min(provider.permission_limit.max(provider.permission)))
 }
 
