@@ -38,6 +38,27 @@ pub(crate) struct Runner {
     pub(crate) running: u32,
     pub(crate) draining: bool,
     pub(crate) providers: Vec<ProviderState>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) worktrees: Option<Worktrees>,
+}
+
+/// The worktrees that a machine keeps until their owner discards them.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Worktrees {
+    pub(crate) kept: u32,
+    pub(crate) most: u32,
+}
+
+impl Worktrees {
+    /// `28 of 32 worktrees`.
+    pub(crate) fn words(self) -> String {
+        format!("{} of {} worktrees", self.kept, self.most)
+    }
+
+    /// Whether tasks in worktrees will soon be refused.
+    pub(crate) fn is_nearly_full(self) -> bool {
+        self.kept.saturating_add(self.most / 8) >= self.most
+    }
 }
 
 /// A provider on a machine.

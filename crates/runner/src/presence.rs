@@ -21,6 +21,15 @@ struct Runner<'a> {
     running: u32,
     draining: bool,
     providers: Vec<OfferState<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worktrees: Option<Worktrees>,
+}
+
+/// Worktrees that are kept until their owner discards them, and how many the machine keeps at most.
+#[derive(Serialize)]
+struct Worktrees {
+    kept: usize,
+    most: usize,
 }
 
 #[derive(Serialize)]
@@ -48,7 +57,8 @@ pub(crate) async fn run(
     let mut woken = context.woken.clone();
     let mut was_unavailable = false;
     loop {
-        let activity = activity(&context, &offers.borrow_and_update(), &slots);
+        let places = context.workplaces.places().await;
+        let activity = activity(&context, &offers.borrow_and_update(), &slots, places);
         let pause = match activity {
             Ok(activity) => match context.server.machine_heartbeat(&context.config.machine, activity).await {
                 Ok(()) => {
@@ -84,13 +94,19 @@ pub(crate) async fn run(
 
 /// Says that the machine is offline from now on.
 pub(crate) async fn sign_off(context: &Context, offers: &watch::Receiver<Vec<Offer>>, slots: &Semaphore) {
-    let Ok(activity) = activity(context, &offers.borrow(), slots) else { return };
+    let places = context.workplaces.places().await;
+    let Ok(activity) = activity(context, &offers.borrow(), slots, places) else { return };
     if let Err(error) = context.server.sign_off(&context.config.machine, activity).await {
         tracing::debug!("The server was not told that this runner ends: {error}");
     }
 }
 
-fn activity(context: &Context, offers: &[Offer], slots: &Semaphore) -> Result<Activity, serde_json::Error> {
+fn activity(
+    context: &Context,
+    offers: &[Offer],
+    slots: &Semaphore,
+    places: Option<(usize, usize)>,
+) -> Result<Activity, serde_json::Error> {
     let free = u32::try_from(slots.available_permits()).unwrap_or(0);
     let runner = Runner {
         version: env!("CARGO_PKG_VERSION"),
@@ -107,6 +123,7 @@ fn activity(context: &Context, offers: &[Offer], slots: &Semaphore) -> Result<Ac
                 reason: offer.program.as_ref().err().map(|not| not.reason.as_str()),
             })
             .collect(),
+        worktrees: places.map(|(kept, most)| Worktrees { kept, most }),
     };
     Activity::from_text(serde_json::json!({ "runner": runner }).to_string())
 }

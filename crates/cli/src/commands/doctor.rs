@@ -248,7 +248,20 @@ fn check_runner(machine: &Machine, runner: Option<&Runner>, findings: &mut Findi
     match runner {
         Some(runner) if runner.draining => findings.wrong("runner", "it drains and takes no more tasks", start),
         Some(runner) => {
-            findings.ok("runner", format!("online, {} of {} tasks running", runner.running, runner.capacity));
+            let found = format!("online, {} of {} tasks running", runner.running, runner.capacity);
+            match runner.worktrees {
+                Some(worktrees) if worktrees.is_nearly_full() => findings.add(
+                    "runner",
+                    Verdict::Note,
+                    format!("{found}, {}", worktrees.words()),
+                    Some(
+                        "apply or discard some, before tasks in worktrees are refused: `ensemble discard --all-ended`"
+                            .to_owned(),
+                    ),
+                ),
+                Some(worktrees) => findings.ok("runner", format!("{found}, {}", worktrees.words())),
+                None => findings.ok("runner", found),
+            }
         }
         None if machine.online => {
             let found = "online, but it has not said yet what it offers";

@@ -205,6 +205,7 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
         Column::fixed("MACHINE", 0),
         Column::fixed("STATE", 0),
         Column::fixed("OFFERS", 3),
+        Column::fixed("WORKTREES", 6),
         Column::fixed("LAST SEEN", 5),
         Column::fixed("", 4),
     ]);
@@ -215,12 +216,18 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
             (false, _) => (Tone::Dim, "offline"),
         };
         let offers: Vec<_> = machines.offered(Some(&machine.id)).iter().map(|provider| provider.as_str()).collect();
+        let worktrees = match runner(machine).and_then(|runner| runner.worktrees) {
+            Some(found) if found.is_nearly_full() => (Tone::Bad, format!("{} of {}", found.kept, found.most)),
+            Some(found) if found.kept > 0 => (Tone::Plain, format!("{} of {}", found.kept, found.most)),
+            _ => (Tone::Plain, String::new()),
+        };
         let this = if machines.this() == Some(&machine.id) { "this machine" } else { "" };
         table.row([
             (Tone::Plain, card.as_ref().map(|card| card.host.clone()).unwrap_or_default()),
             (Tone::Plain, machine.reference.to_string()),
             (state.0, state.1.to_owned()),
             (Tone::Plain, offers.join(", ")),
+            worktrees,
             (Tone::Plain, machine.last_active_at.map(when::ago).unwrap_or_default()),
             (Tone::Dim, this.to_owned()),
         ]);
@@ -252,6 +259,9 @@ async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
     if let Some(runner) = runner(machine) {
         let drains = if runner.draining { ", drains" } else { "" };
         print::line(format!("runner     {} of {} tasks running{drains}", runner.running, runner.capacity))?;
+        if let Some(worktrees) = runner.worktrees {
+            print::line(format!("           {}", worktrees.words()))?;
+        }
         for state in &runner.providers {
             let version = state.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
             let why = state.reason.clone().unwrap_or_else(|| format!("offered{version}"));

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{Config, Environment};
+use crate::disk::on_disk;
 
 pub use absent::absent_in_worktree;
 pub(crate) use difference::DiffPart;
@@ -75,6 +76,12 @@ impl Workplaces {
             scratch,
         };
         Ok(Self(Arc::new(shared)))
+    }
+
+    /// How many worktrees are kept until their owner discards them, and how many can be. `None`: that cannot be read.
+    pub(crate) async fn places(&self) -> Option<(usize, usize)> {
+        let shared = self.0.clone();
+        on_disk(move || shared.worktrees.places()).await.ok()
     }
 
     /// How many attempts wait for their turn.

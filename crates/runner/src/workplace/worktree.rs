@@ -218,6 +218,12 @@ impl Worktrees {
         if surplus > 0 { Err(NoWorktree::Full) } else { Ok(()) }
     }
 
+    /// How many places are taken by worktrees that do not go by themselves, and how many there are.
+    pub(super) fn places(&self) -> io::Result<(usize, usize)> {
+        let stays = |worktree: &&Worktree| matches!(worktree.state, State::Open | State::Kept);
+        Ok((self.all()?.iter().filter(stays).count(), MOST))
+    }
+
     fn all(&self) -> io::Result<Vec<Worktree>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {

@@ -90,6 +90,7 @@ async fn a_missing_program_is_not_offered_and_the_reason_is_reported() {
     assert_eq!(providers[1]["offered"], false);
     assert!(providers[1]["reason"].as_str().unwrap().contains("/nowhere/codex: No such file"), "{activity}");
     assert!(providers[2]["reason"].as_str().unwrap().contains("switched off"), "{activity}");
+    assert_eq!(activity["runner"]["worktrees"], serde_json::json!({ "kept": 0, "most": 32 }));
     let asked =
         eventually_some(SOON, async || server.lease_requests().into_iter().find(|asked| asked.capacity > 0)).await;
     assert_eq!(asked.providers, [Provider::Claude]);
