@@ -51,12 +51,15 @@ export class Machines {
     return (await this.account.own()).list.machine(id) !== undefined;
   }
 
-  /** Deletes a machine. A primary device also takes its key from the account's list. */
+  /** Deletes a machine. A primary device also takes its key from the account's list, and gives the sessions that it hosted new keys. */
   async remove(id: string): Promise<void> {
     const { client } = this.account;
     await client.data(client.http.DELETE("/v1/machines/{id}", { params: { path: { id } } }));
     const { list } = await this.account.own(0);
     if (!list.machine(id) || !(await this.account.isPrimary())) return;
+    await this.account.sessions.beginRemoval();
     await this.account.devices.change((devices) => devices.filter(({ machineId }) => machineId !== id));
+    // It has their keys, and others may write there.
+    await this.account.sessions.finishRemoval();
   }
 }

@@ -16,7 +16,7 @@ import { LiveSession } from "./live.js";
 import { tellMachine, type Told } from "./machine-access.js";
 import { Starting, type Start } from "./start.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
-import { FRESH, finish, isStale, isWithoutItsHost, readingRing, readSession, rekey, rememberSession, signedRing, writable, type Session } from "./vault.js";
+import { FRESH, finish, isStale, mayItsHostRead, readingRing, readSession, rekey, rememberSession, signedRing, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 /** What a session says of itself. Members that are not known here are kept. */
@@ -255,12 +255,12 @@ export class Sessions {
 
   /** Gives the sessions that are in use new keys after a device was removed. Every other one gets its key before its next message. */
   async finishRemoval(onProgress: (done: number, of: number) => void = () => undefined): Promise<void> {
-    const own = await this.account.own(0);
+    await this.account.own(0);
     const due: Session[] = [];
     for await (const sessions of this.pages()) {
       for (const session of sessions) {
         const isRecent = session.online || Date.now() - Date.parse(session.updatedAt) < RECENT_DAYS * 86_400_000;
-        if (isRecent && ((await isStale(this.account, session)) || isWithoutItsHost(own, session))) due.push(session);
+        if ((isRecent && (await isStale(this.account, session))) || (await mayItsHostRead(this.account, session))) due.push(session);
       }
     }
     for (const [at, { id }] of due.entries()) {

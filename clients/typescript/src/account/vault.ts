@@ -124,7 +124,7 @@ export function isWithoutItsHost({ list }: Own, session: Session): boolean {
 }
 
 /** Whether a machine that was removed has the key of now. */
-async function mayItsHostRead(account: Account, session: Session): Promise<boolean> {
+export async function mayItsHostRead(account: Account, session: Session): Promise<boolean> {
   if (!isWithoutItsHost(await account.own(), session)) return false;
   const known = await account.store.get<KnownSession>(record(session.id));
   return known?.hostless === undefined || session.keyEpoch < known.hostless;

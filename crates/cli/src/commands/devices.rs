@@ -256,10 +256,10 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
     // Those that have a new key already need no other one: a command that was killed goes on where it was.
     let is_due = |session: &Session| {
         let known = context.home.known_session(me.client.origin(), session.id)?;
-        Ok::<_, Failure>(me.is_stale(session) || me.may_its_host_read(session, &known))
+        Ok::<_, Failure>((is_recent(session) && me.is_stale(session)) || me.may_its_host_read(session, &known))
     };
     let mut wanted = Vec::new();
-    for session in sessions.iter().filter(|session| is_recent(session)) {
+    for session in &sessions {
         if is_due(session)? {
             wanted.push(session);
         }

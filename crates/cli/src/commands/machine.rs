@@ -10,14 +10,17 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine};
 
 use super::DONE;
+use super::devices::{begin_removal, finish_removal};
 use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
+use crate::devices;
 use crate::failure::{Failure, Result};
 use crate::machine_key;
 use crate::machines::{Card, Known, Machines, open, runner};
 use crate::print;
 use crate::settings::Settings;
+use crate::sharing::People;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::vault::{seal_json, seal_ring};
@@ -86,13 +89,20 @@ impl Machine {
                     print::note("Its runner loses access, and tasks that only it may do fail.");
                     confirm::deletion(&format!("machine {reference}{name}{state} for ever"))?;
                 }
+                begin_removal(context, &me.client, me.own.list.version())?;
                 me.client.delete_machine(&id).await?;
                 machine_key::unlist(context, &me, &[&id]).await?;
                 forget(context, &me, &id)?;
+                // It has the keys of the sessions that it hosted, and others may write there.
+                let own = devices::own(context, &me.client, &me.key, me.id).await?;
+                let me = Me { own, people: People::default(), ..me };
+                let rekeyed = finish_removal(context, &me).await?;
                 if context.json {
-                    print::json(&serde_json::json!({ "success": true }), false)?;
+                    print::json(&serde_json::json!({ "success": true, "rekeyed": rekeyed }), false)?;
                 } else {
-                    print::line(format!("Deleted {reference}."))?;
+                    let keys =
+                        if rekeyed == 0 { String::new() } else { format!(" {rekeyed} sessions have a new key.") };
+                    print::line(format!("Deleted {reference}.{keys}"))?;
                 }
             }
         }

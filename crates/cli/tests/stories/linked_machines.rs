@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::ensemble::{Running, User, up, wait_for_runner};
 use crate::linking::{Dialog, add, join, link};
-use crate::live::until;
+use crate::live::{turns, until};
+use crate::scripted;
 
 fn devices(user: &User) -> Vec<Value> {
     user.json(&["devices"])["devices"].as_array().unwrap().clone()
@@ -137,4 +138,22 @@ fn a_linking_that_is_interrupted_is_over() {
     let (code, said) = waiting.end();
     assert!(code == 1 && said.contains("refused this one"), "{said}");
     assert_eq!(devices(&owner).len(), 1);
+}
+
+#[test]
+fn the_sessions_of_a_deleted_machine_get_new_keys_at_once() {
+    let (owner, _programs) = scripted::user();
+    let (_up, _url) = up(&owner, &["--no-runner"]);
+    let runner = Running::start(&owner, &["runner"]);
+    wait_for_runner(&owner);
+    let session = owner.succeed(&["claude", "one", "--detach"]).trim().to_owned();
+    turns(&owner, &session, 1);
+    let epoch = || owner.json(&["session", "show", &session])["session"]["keyEpoch"].clone();
+    assert_eq!(epoch(), 1);
+    let machine = owner.json(&["machine", "list"])["machines"][0]["machine"]["id"].clone();
+    drop(runner);
+    let deleted = owner.json(&["machine", "delete", machine.as_str().unwrap(), "--yes"]);
+    assert_eq!(deleted["rekeyed"], 1, "{deleted}");
+    // Reading it makes no key.
+    assert_eq!(epoch(), 2);
 }
