@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -87,7 +87,7 @@ async fn begin(context: &Context, me: &Me) -> Result<PathBuf> {
     let folder = folder(&context.home, &registered.machine.id);
     let unusable = |error: io::Error| Failure::message(format!("Cannot use {}: {error}.", folder.display()));
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unusable)?;
-    let log = File::options().create(true).append(true).open(folder.join(LOG)).map_err(unusable)?;
+    let log = File::options().create(true).append(true).mode(0o600).open(folder.join(LOG)).map_err(unusable)?;
     let program = std::env::current_exe().map_err(unusable)?;
     let mut child = Command::new(program)
         .args(["runner", "host"])

@@ -160,7 +160,7 @@ async fn host(
         host = opened => Arc::new(host?),
         () = drain.reached(Phase::Draining) => return Ok(()),
     };
-    fs::write(folder.join("pid"), std::process::id().to_string()).map_err(|error| error.to_string())?;
+    place::write_pid(&folder).map_err(|error| error.to_string())?;
     let mut sessions = JoinSet::new();
     let mut later: JoinSet<SessionId> = JoinSet::new();
     let mut opening = host.recover().await;

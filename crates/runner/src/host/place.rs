@@ -1,8 +1,8 @@
 //! The folder of the sessions, which one program has at a time; and what is seen of an agent's directory.
 
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,10 +15,21 @@ use uuid::Uuid;
 use super::socket;
 use crate::disk::{on_disk, replace};
 
+/// Nobody else may lock it, whatever the umask is.
+fn open_lock(folder: &Path) -> io::Result<File> {
+    File::options().create(true).truncate(false).write(true).mode(0o600).open(folder.join("lock"))
+}
+
 /// Only one program hosts the sessions of a machine. `None`: another one does.
 pub(super) fn lock(folder: &Path) -> io::Result<Option<Flock<File>>> {
-    let file = File::options().create(true).truncate(false).write(true).open(folder.join("lock"))?;
+    let file = open_lock(folder)?;
     Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
+}
+
+/// Says which process hosts the sessions.
+pub(super) fn write_pid(folder: &Path) -> io::Result<()> {
+    let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(folder.join("pid"))?;
+    file.write_all(std::process::id().to_string().as_bytes())
 }
 
 /// A program that has just started does not listen yet.
@@ -36,9 +47,9 @@ pub(super) async fn take_over(folder: &Path) -> Result<Flock<File>, String> {
             return Ok(lock);
         }
     }
-    let path = folder.join("lock");
+    let folder = folder.to_owned();
     let waited = on_disk(move || {
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let file = open_lock(&folder)?;
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))
     });
     waited.await.map_err(|error| error.to_string())
@@ -51,6 +62,8 @@ pub(super) struct Name {
     pub(super) id: Uuid,
     /// The process before it that the server has taken a beat of.
     pub(super) previous: Option<Uuid>,
+    /// Those before that one, the newest first: a server that was restored knows one of them.
+    pub(super) earlier: Vec<Uuid>,
     /// That process had this very folder since the machine was started, so it has ended: this one has its lock. Otherwise it may run
     /// on another copy.
     pub(super) has_ended: bool,
@@ -62,7 +75,12 @@ pub(super) struct Name {
 struct Last {
     id: Uuid,
     place: String,
+    #[serde(default)]
+    earlier: Vec<Uuid>,
 }
+
+/// Processes that are remembered.
+const MOST_EARLIER: usize = 16;
 
 impl Name {
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
@@ -74,8 +92,9 @@ impl Name {
             Err(error) => return Err(error),
         };
         let has_ended = last.as_ref().is_none_or(|last| last.place == place);
-        let previous = last.map(|last| last.id);
-        Ok(Self { path, place, id: unique(), previous, has_ended, is_kept: AtomicBool::new(false) })
+        let previous = last.as_ref().map(|last| last.id);
+        let earlier = last.map(|last| last.earlier).unwrap_or_default();
+        Ok(Self { path, place, id: unique(), previous, earlier, has_ended, is_kept: AtomicBool::new(false) })
     }
 
     /// The server has taken a beat with this id, so the next process goes on after it.
@@ -83,7 +102,8 @@ impl Name {
         if self.is_kept.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (path, last) = (self.path.clone(), Last { id: self.id, place: self.place.clone() });
+        let earlier = self.previous.into_iter().chain(self.earlier.iter().copied()).take(MOST_EARLIER).collect();
+        let (path, last) = (self.path.clone(), Last { id: self.id, place: self.place.clone(), earlier });
         if let Err(error) = on_disk(move || replace(&path, &last)).await {
             self.is_kept.store(false, Ordering::Relaxed);
             tracing::error!(
@@ -125,12 +145,19 @@ mod tests {
         let next = Name::new(folder.path()).unwrap();
         assert_eq!((next.previous, next.has_ended), (Some(first.id), true));
         assert_ne!(next.id, first.id);
-        // The server has no beat of it, so the one after it goes on after the first.
-        assert_eq!(Name::new(folder.path()).unwrap().previous, Some(first.id));
+        next.keep().await;
+        let third = Name::new(folder.path()).unwrap();
+        assert_eq!(
+            (third.previous, &*third.earlier),
+            (Some(next.id), &[first.id][..]),
+            "for a server that was restored"
+        );
+        // The server has no beat of it, so the one after it goes on after the same.
+        assert_eq!(Name::new(folder.path()).unwrap().previous, Some(next.id));
         let copy = tempfile::tempdir().unwrap();
         fs::copy(folder.path().join("id.json"), copy.path().join("id.json")).unwrap();
         let copied = Name::new(copy.path()).unwrap();
-        assert_eq!((copied.previous, copied.has_ended), (Some(first.id), false));
+        assert_eq!((copied.previous, copied.has_ended), (Some(next.id), false));
     }
 
     #[tokio::test]

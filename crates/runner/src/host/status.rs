@@ -76,8 +76,20 @@ pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::
 /// # Errors
 /// [`Code::LeaseLost`]: another one does.
 pub(crate) async fn claim(host: &Host, session: SessionId) -> Result<(), Error> {
-    let update = UpdateSession { heartbeat: Some(beat(host, None)), ..UpdateSession::default() };
-    host.client.update_session(session, &update).await?;
+    let claim = async |previous| {
+        let heartbeat = SessionHeartbeat { previous_host_id: previous, ..beat(host, None) };
+        let update = UpdateSession { heartbeat: Some(heartbeat), ..UpdateSession::default() };
+        host.client.update_session(session, &update).await.map(drop)
+    };
+    let mut claimed = claim(host.name.previous).await;
+    // A server whose data was restored knows an earlier process of this folder.
+    for earlier in &host.name.earlier {
+        match &claimed {
+            Err(error) if error.is(Code::LeaseLost) => claimed = claim(Some(*earlier)).await,
+            _ => break,
+        }
+    }
+    claimed?;
     host.name.keep().await;
     Ok(())
 }
