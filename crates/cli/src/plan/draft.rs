@@ -108,6 +108,7 @@ pub(crate) fn read(
             called: &step.called,
             depends_on: &step.depends_on,
             prompt: &step.prompt,
+            is_session: step.is_session,
         })
         .collect();
     let order = order::sort(&keys).map_err(failed)?;
@@ -173,7 +174,7 @@ fn step(
         (Some(_), Some(_)) => return Err("it has both a prompt and a promptFile".to_owned()),
     };
     let odd = doubtful(&prompt).take(MOST_ODD).map(|odd| format!("task {called}: {odd} {ODD}")).collect();
-    let prompt = variables.fill(&prompt)?;
+    let prompt = variables.fill_prompt(&prompt)?;
     let title = task.title.map(|title| variables.fill(&title)).transpose()?;
     let directory = task.working_directory.as_ref().or(defaults.working_directory.as_ref());
     let directory = directory.map(|directory| filled(directory, variables)).transpose()?;

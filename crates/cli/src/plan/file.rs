@@ -82,7 +82,7 @@ pub(super) fn parse(text: &str) -> Result<Plan, String> {
     if takes_too_long(text) {
         return Err("is not a plan: its brackets are nested too deep. Check that each [ and { is closed.".to_owned());
     }
-    serde_yaml_ng::from_str(text).map_err(|error| {
+    merged(text).map_err(|error| {
         if is_prose(text) {
             return "is not a plan but a text. To have it done as one prompt: `ensemble do \"…\"`, or `ensemble do -` to read it \
                     from standard input."
@@ -93,6 +93,16 @@ pub(super) fn parse(text: &str) -> Result<Plan, String> {
         }
         format!("is not a plan: {error}. {EXAMPLE}")
     })
+}
+
+/// A plan with merge keys (`<<: *base`). Without them errors have lines and columns, which a value does not know.
+fn merged(text: &str) -> Result<Plan, serde_yaml_ng::Error> {
+    if !text.contains("<<:") {
+        return serde_yaml_ng::from_str(text);
+    }
+    let mut value: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
+    value.apply_merge()?;
+    serde_yaml_ng::from_value(value)
 }
 
 const EXAMPLE: &str = "`ensemble plan schema` prints all fields. A small plan:\n\

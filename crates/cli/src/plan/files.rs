@@ -14,6 +14,8 @@ pub(crate) const LONGEST_PLAN: u64 = 16 << 20;
 /// A prompt has at most 65,536 characters, of at most 4 bytes.
 const LONGEST_PROMPT: u64 = 256 << 10;
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The prompt files of one plan.
 #[derive(Debug)]
 pub(crate) struct PromptFiles<'a> {
@@ -61,14 +63,18 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> io::Result<String> {
     read_text(file, limit)
 }
 
-/// Reads a text of at most `limit` bytes.
+/// Reads a text of at most `limit` bytes. Some editors put a byte order mark before it, which is no part of it.
 pub(crate) fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
     let mut text = Vec::new();
     source.take(limit + 1).read_to_end(&mut text)?;
     if text.len() as u64 > limit {
         return Err(io::Error::other(format!("it is longer than {} KiB", limit >> 10)));
     }
-    String::from_utf8(text).map_err(|_| io::Error::other("it is not UTF-8"))
+    let mut text = String::from_utf8(text).map_err(|_| io::Error::other("it is not UTF-8"))?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -94,6 +100,15 @@ mod tests {
             let refused = careful.read(outside).unwrap_err();
             assert!(refused.contains("--allow-outside"), "{refused}");
             assert_eq!(PromptFiles::new(&plans, true).read(outside).unwrap(), "a secret");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        for (written, read) in
+            [("\u{feff}do it", "do it"), ("do \u{feff}it", "do \u{feff}it"), ("\u{feff}", ""), ("", "")]
+        {
+            assert_eq!(read_text(written.as_bytes(), 100).unwrap(), read);
         }
     }
 

@@ -8,6 +8,7 @@ pub(super) struct Named<'a> {
     pub(super) called: &'a str,
     pub(super) depends_on: &'a [String],
     pub(super) prompt: &'a str,
+    pub(super) is_session: bool,
 }
 
 /// The positions of the tasks, each after its dependencies.
@@ -36,6 +37,12 @@ pub(super) fn sort(tasks: &[Named<'_>]) -> Result<Vec<usize>, String> {
         if let Some(key) = outputs(task.prompt).find(|key| !is_dependency(key)) {
             return failed(format!("its prompt wants the output of {key:?}, which is not in its dependsOn"));
         }
+        let is_live = |key: &str| keys.get(key).and_then(|on| tasks.get(*on)).is_some_and(|task| task.is_session);
+        if let Some(key) = outputs(task.prompt).find(|key| is_live(key)) {
+            return failed(format!(
+                "its prompt wants the output of {key:?}, which is a live session and has none: what it says stays in the session"
+            ));
+        }
         if let Some(open) = open.get_mut(at) {
             *open = found.len();
         }
@@ -63,7 +70,7 @@ pub(super) fn sort(tasks: &[Named<'_>]) -> Result<Vec<usize>, String> {
 }
 
 /// The keys in `{{tasks.<key>.output}}`.
-fn outputs(prompt: &str) -> impl Iterator<Item = &str> {
+pub(super) fn outputs(prompt: &str) -> impl Iterator<Item = &str> {
     let begins =
         prompt.match_indices("{{").filter(|(at, _)| !prompt.get(..*at).is_some_and(|text| text.ends_with('\\')));
     let inside =
@@ -84,6 +91,7 @@ mod tests {
             called: key,
             depends_on: names,
             prompt,
+            is_session: key.starts_with("live"),
         });
         sort(&named.collect::<Vec<_>>())
     }
@@ -108,6 +116,10 @@ mod tests {
             (&[("a", &[], ""), ("b", &["a", "0"], "")], "task b: it names \"0\" twice"),
             (&[("a", &[], ""), ("a", &[], "")], "two tasks have the key a"),
             (&[("a", &[], ""), ("b", &[], "{{tasks.a.output}}")], "task b: its prompt wants the output of \"a\""),
+            (
+                &[("live", &[], ""), ("b", &["live"], "{{tasks.live.output}}")],
+                "task b: its prompt wants the output of \"live\", which is a live session",
+            ),
         ] {
             let error = order(tasks).unwrap_err();
             assert!(error.contains(said), "{error}");

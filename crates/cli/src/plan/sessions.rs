@@ -8,6 +8,7 @@ use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, Signed,
 use ensemble_types::text::Text;
 
 use super::draft::Step;
+use super::order::outputs;
 use crate::context::now;
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -34,7 +35,7 @@ pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
     if let Some((field, _)) = refused.into_iter().find(|(_, is_there)| *is_there) {
         return Err(format!("a task with `session: true` cannot have {field}"));
     }
-    if step.prompt.contains("{{tasks.") && !step.prompt.contains("\\{{tasks.") {
+    if outputs(&step.prompt).next().is_some() {
         return Err("the prompt of a task with `session: true` is sealed, so the server cannot put outputs of other tasks into it".to_owned());
     }
     Ok(())

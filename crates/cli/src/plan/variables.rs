@@ -30,6 +30,15 @@ impl Variables {
 
     /// The text with values in place of variables. Values are not searched for variables again.
     pub(crate) fn fill(&self, text: &str) -> Result<String, String> {
+        self.filled(text, str::to_owned)
+    }
+
+    /// The same for a prompt, in which the server looks for placeholders: those in a value are text, which may be of other people.
+    pub(crate) fn fill_prompt(&self, text: &str) -> Result<String, String> {
+        self.filled(text, |value| value.replace(BEGIN, "\\{{"))
+    }
+
+    fn filled(&self, text: &str, written: impl Fn(&str) -> String) -> Result<String, String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -44,7 +53,7 @@ impl Variables {
             };
             let value = self.values.get(name).ok_or_else(|| self.unknown(name))?;
             self.used.borrow_mut().insert(name.to_owned());
-            out.push_str(value);
+            out.push_str(&written(value));
             rest = behind;
         }
         Ok(out + rest)
@@ -86,6 +95,11 @@ mod tests {
         assert_eq!(variables.fill("{{ vars.b }}").unwrap(), "2");
         assert!(variables.unused().is_empty());
         assert_eq!(variables.fill("\\{{vars.c}}").unwrap(), "\\{{vars.c}}");
+        assert_eq!(
+            variables.fill_prompt("{{vars.a}} {{tasks.x.output}}").unwrap(),
+            "1 \\{{vars.b}} {{tasks.x.output}}",
+            "braces of a value are text"
+        );
         assert!(variables.fill("{{vars.c}}").unwrap_err().contains("--var c="));
         assert!(assignment("a").is_err() && assignment("a b=c").is_err() && assignment("a=").is_ok());
     }

@@ -255,6 +255,14 @@ impl Progress {
     }
 
     fn waits(&self, line: &Line) -> String {
+        if line.waiting_for == Some(WaitingFor::Dependencies) {
+            let open = line.depends_on.iter().filter_map(|id| self.tasks.get(*self.at.get(id)?));
+            let open: Vec<&str> =
+                open.filter(|line| line.status != TaskStatus::Completed).map(|line| line.name.as_str()).collect();
+            if !open.is_empty() {
+                return after(&open);
+            }
+        }
         match (&line.waiting_reason, line.waiting_for) {
             (Some(reason), _) => self.machines.explain(reason),
             (None, Some(WaitingFor::Machine)) => "for a machine; start `ensemble runner` on one".to_owned(),
@@ -290,6 +298,15 @@ impl Progress {
             _ => String::new(),
         }
     }
+}
+
+/// What a task begins after.
+fn after(names: &[&str]) -> String {
+    const MOST: usize = 3;
+    let named: Vec<String> = names.iter().take(MOST).map(|name| short(name, LONGEST_NAME)).collect();
+    let more = names.len().saturating_sub(MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("after {}{more}", named.join(", "))
 }
 
 /// A task's name for people: its title, its key or its number.

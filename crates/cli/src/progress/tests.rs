@@ -130,3 +130,15 @@ fn a_failure_is_named_before_what_it_caused() {
     assert_eq!(why_not_begun(&last, &[between.clone(), broke]), "it waited for broke, which failed");
     assert_eq!(why_not_begun(&last, &[between]), "it waited for between, which could not begin");
 }
+
+#[test]
+fn a_task_that_waits_for_others_names_them() {
+    let mut first: Vec<_> = ["one", "two", "three", "four", "five"].map(task).to_vec();
+    first.iter_mut().for_each(|task| task.status = TaskStatus::Running);
+    first[0].status = TaskStatus::Completed;
+    let mut last = queued("last", WaitingFor::Dependencies, "It depends on 4 tasks that have not completed.");
+    last.depends_on = first.iter().map(|task| task.id).collect();
+    first.push(last);
+    let lines = drawn(&first, 120, 20);
+    assert!(lines[5].ends_with("after two, three, four and 1 more"), "{lines:?}");
+}

@@ -208,3 +208,27 @@ fn brackets_in_prompts_are_no_nesting() {
     let tasks = "- {provider: claude, prompt: \"from 0 to [1, 2, 3) { : ? \"}\n".repeat(1_000);
     assert_eq!(plan(&format!("tasks:\n{tasks}")).unwrap().tasks.len(), 1_000);
 }
+
+#[test]
+fn a_value_is_text_and_no_placeholder() {
+    let text = "tasks: [{key: a, provider: codex, prompt: 'Answer: {{vars.body}}'}]";
+    let body = "my template says {{tasks.build.output}} is empty, and {{ tasks.a.output }} too";
+    let draft = draft(text, Overrides::default(), &[("body", body)]).unwrap();
+    assert_eq!(*draft.steps[0].prompt, *format!("Answer: {}", body.replace("{{", "\\{{")));
+    let live = "tasks: [{key: a, provider: codex, session: true, prompt: '{{vars.body}}'}]";
+    let draft = self::draft(live, Overrides::default(), &[("body", body)]).unwrap();
+    let created = draft.create(None, &Clear("m".parse().unwrap())).unwrap();
+    let sealed = created.tasks[0].sealed.as_ref().unwrap().to_string();
+    assert!(sealed.contains("says {{tasks.build.output}} is empty"), "{sealed}");
+}
+
+#[test]
+fn merge_keys_are_merged() {
+    let text = "defaults: &base {provider: claude, model: m}\n\
+                tasks:\n- &first {key: a, prompt: one, permission: plan}\n- {<<: *first, key: b, prompt: two}\n";
+    let draft = draft(text, Overrides::default(), &[]).unwrap();
+    assert_eq!(draft.steps[1].permission, Some(Permission::Plan));
+    assert_eq!((&*draft.steps[1].prompt, draft.steps[1].key.as_deref()), ("two", Some("b")));
+    let wrong = self::draft("tasks: [{<<: 1, key: b, prompt: two}]", Overrides::default(), &[]).unwrap_err();
+    assert!(wrong.to_string().contains("is not a plan"), "{wrong}");
+}
