@@ -17,11 +17,10 @@ use tokio::sync::mpsc;
 
 use super::core::{Event, Opening, Wanted};
 use super::process::Which;
-use super::rpc::{Error, INTERNAL, NOT_FOUND, SIGN_IN};
-use crate::commands::agent::title;
-use crate::commands::session::titled;
+use super::rpc::{Error, INTERNAL, NOT_FOUND, PARAMS, SIGN_IN};
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
+use crate::live::names::title;
 use crate::live::{Live, Watch, Watched, host};
 
 /// Messages of the past that an editor gets.
@@ -31,6 +30,8 @@ const MOST_REPLAYED: i64 = 6_000;
 pub(super) enum Report {
     Opened(Result<Opening, Error>),
     Event(SessionId, Event),
+    /// The server has the command with this `localId`.
+    Stored(SessionId, String),
     /// The command with this `localId` was not sent.
     Failed(SessionId, String, String),
 }
@@ -83,7 +84,7 @@ pub(super) async fn follow(
     };
     // Refs are remembered for the shell; a session can be worked in without.
     let _unremembered = context.home.remember_session(me.client.origin(), &live.session, 1);
-    let (sender, failed) = (live.sender(), reports.clone());
+    let (sender, said) = (live.sender(), reports.clone());
     let (mut wants_title, session) = (is_new && live.given_title().is_none(), live.session.clone());
     let sending = async {
         while let Some(command) = commands.recv().await {
@@ -95,13 +96,13 @@ pub(super) async fn follow(
                 _ => None,
             };
             if let Err(failure) = sender.send_as(local_id.clone(), *content).await {
-                failed.say(Report::Failed(id, local_id, failure.to_string())).await;
-            } else if let Some(title) = title {
+                said.say(Report::Failed(id, local_id, failure.to_string())).await;
+                continue;
+            }
+            said.say(Report::Stored(id, local_id)).await;
+            if let Some(title) = title {
                 wants_title = false;
-                // A session can be worked in without.
-                if give_title(context, &me, id, title.clone()).await.is_ok() {
-                    failed.say(Report::Event(id, Event::Titled(title))).await;
-                }
+                said.say(Report::Event(id, Event::Titled(title))).await;
             }
         }
     };
@@ -114,13 +115,6 @@ pub(super) async fn follow(
         () = sending => {}
         () = reading => {}
     }
-}
-
-/// Lists show a session by the beginning of its first prompt.
-async fn give_title(context: &Context, me: &Me, id: SessionId, title: String) -> Result<()> {
-    let update = titled(context, me, id, title).await?;
-    me.client.update_session(id, &update).await?;
-    Ok(())
 }
 
 /// Signs in, or says that a person has to.
@@ -147,6 +141,9 @@ async fn open(context: &Context, me: Me, which: &Which, wanted: Wanted) -> Resul
         }
         (Wanted::New(cwd), None) => cwd,
     };
+    if which.machine.is_none() && which.directory.is_none() && !cwd.is_dir() {
+        return Err(Error::new(PARAMS, format!("`cwd` is a directory of this computer; {} is none.", cwd.display())));
+    }
     let id = begin(context, &me, which, cwd).await.map_err(|failure| error_of(&failure))?;
     // This machine may have become one of the account's devices just now.
     let me = context.me().await.map_err(|failure| error_of(&failure))?;

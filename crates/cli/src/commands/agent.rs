@@ -22,6 +22,7 @@ use super::submit::max_cost;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::{Live, host};
+use crate::live::names::title;
 use crate::print;
 use crate::vault::Card;
 
@@ -193,9 +194,4 @@ impl Choice {
             Self::Bypass => Permission::Bypass,
         }
     }
-}
-
-/// The beginning of the first prompt.
-pub(crate) fn title(prompt: &str) -> Option<String> {
-    Some(print::short(prompt, 60)).filter(|title| !title.is_empty())
 }

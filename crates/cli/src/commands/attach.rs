@@ -171,9 +171,11 @@ fn author_json(author: &ensemble_transcript::view::Author) -> Value {
 
 /// Shows the session: on the screen, or as text where there is no terminal.
 pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
-    if !live.context.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        let title = live.title();
-        return live::show::show(live, &title).await;
+    if live.context.json {
+        return log(live, true, false).await;
+    }
+    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        return live::show::show(live).await;
     }
     let after = live.load().await?;
     let mut interrupt = interrupts()?;

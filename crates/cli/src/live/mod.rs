@@ -4,12 +4,14 @@
 pub(crate) mod access;
 mod attachments;
 pub(crate) mod host;
+pub(crate) mod names;
 mod owner;
 pub(crate) mod show;
 pub(crate) mod text;
 mod watch;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +32,6 @@ use tokio::task::JoinSet;
 use crate::context::{Context, Me, now};
 use crate::devices::List;
 use crate::failure::{Failure, Result};
-use crate::print;
 
 pub(crate) use self::attachments::attachments;
 use self::owner::Owner;
@@ -102,10 +103,11 @@ impl<'a> Live<'a> {
         if self.session.owner_id == self.me.id { self.owner.follow() } else { JoinSet::new() }
     }
 
-    /// The session's title, or its directory.
+    /// The session's title, or the name of its directory.
     pub(crate) fn title(&self) -> String {
         let card = self.card();
-        card.title.or(card.path).unwrap_or_else(|| self.session.reference.to_string())
+        let directory = || Some(Path::new(&card.path?).file_name()?.to_string_lossy().into_owned());
+        card.title.or_else(directory).unwrap_or_else(|| self.session.reference.to_string())
     }
 
     /// The session's title, if it has one.
@@ -269,46 +271,6 @@ impl<'a> Live<'a> {
         Ok(Author::Nobody(format!("not signed by a device of {user}")))
     }
 
-    /// How a user is called. Names are only what the server says somebody is called.
-    pub(crate) async fn name(&mut self, user: UserId) -> String {
-        if user == self.me.id {
-            return "you".to_owned();
-        }
-        if let Some(name) = self.names.get(&user) {
-            return name.clone();
-        }
-        let named = self.me.client.user(user).await.ok().and_then(|user| user.display_name);
-        let short: String = user.to_string().chars().take(8).collect();
-        let name = match named.filter(|name| !name.trim().is_empty()) {
-            Some(name) => format!("{} ({short}…)", print::inline(&name)),
-            None => format!("{short}…"),
-        };
-        self.names.insert(user, name.clone());
-        name
-    }
-
-    /// The names of all who have written what is shown.
-    pub(crate) async fn learn_names(&mut self) {
-        let unknown: Vec<UserId> = self
-            .view
-            .items()
-            .filter_map(|item| match &item.author {
-                Author::Person { user, .. } if !self.names.contains_key(user) => Some(*user),
-                _ => None,
-            })
-            .collect();
-        for user in unknown {
-            self.name(user).await;
-        }
-    }
-
-    pub(crate) fn known_name(&self, user: UserId) -> String {
-        if user == self.me.id {
-            return "you".to_owned();
-        }
-        self.names.get(&user).cloned().unwrap_or_else(|| user.to_string())
-    }
-
     /// Signs and sends a command. Returns its `localId` and its `seq`.
     pub(crate) async fn send(&self, content: Content) -> Result<(String, i64)> {
         self.sender().send(content).await
@@ -373,7 +335,7 @@ impl Sender<'_> {
         let text = envelope.and_then(|envelope| envelope.write());
         let text = text.map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
         for _ in 0..TRIES {
-            let (_, ring) = self.me.writable(self.context, self.session).await?;
+            let (session, ring) = self.me.writable(self.context, self.session).await?;
             let sealed = seal::seal(&ring, Purpose::Message(self.session), &text)
                 .map_err(|error| Failure::Seal("The message".to_owned(), error))?;
             let message = AppendMessage {
@@ -383,7 +345,13 @@ impl Sender<'_> {
             };
             match self.me.client.append_message(self.session, &message).await {
                 Err(error) if error.is(Code::KeyEpochOld) => {}
-                sent => return Ok((local_id, sent?.0.seq)),
+                sent => {
+                    let seq = sent?.0.seq;
+                    if let Content::Prompt(prompt) = &said.content {
+                        names::give_title(self.me, &session, &ring, &prompt.text).await;
+                    }
+                    return Ok((local_id, seq));
+                }
             }
         }
         Err(Failure::message("The session's key changes all the time, so it was not sent. Try again."))

@@ -25,7 +25,7 @@ pub(crate) const SILENT: Duration = Duration::from_secs(65);
 type Sending<'a> = Pin<Box<dyn Future<Output = (Action, Result<()>)> + 'a>>;
 
 /// Shows the session until the person leaves. The session goes on.
-pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
+pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let unusable = |error: std::io::Error| Failure::message(format!("The terminal cannot be used: {error}."));
     let (mut terminate, mut hang_up) =
         (signal(SignalKind::terminate()).map_err(unusable)?, signal(SignalKind::hangup()).map_err(unusable)?);
@@ -49,16 +49,18 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
             (true, false) => Connection::MachineAway,
             (true, true) => Connection::Online,
         };
+        // The first prompt gives it one.
+        let title = live.title();
         let name = |user| live.known_name(user);
-        let about = About { title, connection, level, me: &me, name: &name, now: Instant::now() };
+        let about = About { title: &title, connection, level, me: &me, name: &name, now: Instant::now() };
         terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
         terminal.call(&screen.call(&live.view, &about), rings).map_err(unusable)?;
-        tokio::select! {
-            key = keys.next() => {
         let due = screen.due_at();
-                let Some(event) = key else { break };
+        tokio::select! {
             // A key that waits is there before a digit counts: the two may be a text.
             biased;
+            key = keys.next() => {
+                let Some(event) = key else { break };
                 let about = About { now: Instant::now(), ..about };
                 match screen.event(event.map_err(unusable)?, &live.view, &about) {
                     Some(Action::Leave) => break,
@@ -69,14 +71,14 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
                     screen.notice(&failure.to_string());
                 }
             }
-            watched = watch.next() => match watched? {
-                Watched::Connected => match live.refresh().await {
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {
                 let about = About { now: Instant::now(), ..about };
                 if let Some(action) = screen.due(&live.view, &about) {
                     sending.push(Box::pin(carry_out(sender.clone(), action)));
                 }
             }
+            watched = watch.next() => match watched? {
+                Watched::Connected => match live.refresh().await {
                     Err(Failure::Client(error)) if error.is_passing() => watch.lost(),
                     refreshed => {
                         refreshed?;

@@ -46,7 +46,7 @@ impl Rename {
 }
 
 /// The update that gives a session this title.
-pub(crate) async fn titled(context: &Context, me: &Me, id: SessionId, title: String) -> Result<UpdateSession> {
+async fn titled(context: &Context, me: &Me, id: SessionId, title: String) -> Result<UpdateSession> {
     let (session, ring) = me.writable(context, id).await?;
     let old = card(&ring, session.id, &session.metadata)
         .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
@@ -66,6 +66,7 @@ impl Delete {
             confirm::deletion(&format!("session {reference} with all its messages, for everyone"))?;
         }
         me.client.delete_session(id).await?;
+        context.home.forget_session(me.client.origin(), id)?;
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }

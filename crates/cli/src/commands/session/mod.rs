@@ -10,7 +10,6 @@ mod start;
 use clap::{Args, Subcommand};
 use ensemble_types::sessions::SessionStatus;
 
-pub(crate) use self::change::titled;
 pub(crate) use self::named::Named;
 pub(crate) use self::start::Start;
 use super::DONE;

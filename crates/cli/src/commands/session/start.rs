@@ -11,18 +11,21 @@ use ensemble_types::ids::{MachineId, RunId, SessionId};
 use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
 use ensemble_types::text::Text;
 
-use crate::commands::agent::{Choice, begun, first_prompt, title};
+use crate::commands::agent::{Choice, begun, first_prompt};
 use crate::commands::run::here;
 use crate::commands::submit::{max_cost, provider};
 use crate::complete;
 use crate::context::{Context, Me, interrupts, now};
 use crate::failure::{Failure, Result};
 use crate::live::Live;
+use crate::live::names::title;
 use crate::machines::Machines;
 use crate::plan::Seal;
 use crate::print;
 use crate::sealing::Sealing;
 
+/// The title of the run that starts a session.
+pub(crate) const START_TITLE: &str = "Start of a session";
 /// A machine that is away for longer does not begin it any more.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// A program may be closed while it waits, and nobody wants its session then. Clocks may differ by some minutes.
@@ -147,7 +150,7 @@ fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRu
         ..CreateTask::of(task.provider)
     };
     // The server knows that it is one; the session's own title is sealed.
-    CreateRun { tasks: vec![task], title: Text::new("Start of a session").ok(), ..CreateRun::default() }
+    CreateRun { tasks: vec![task], title: Text::new(START_TITLE).ok(), ..CreateRun::default() }
 }
 
 /// Waits until the machine has begun the session. Ctrl-C takes the task back, and so does the end of `within`.
