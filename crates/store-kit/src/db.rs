@@ -1,5 +1,6 @@
 //! The database of a service: the three ways to run a job on it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,8 +45,8 @@ struct Inner {
     runtime: Handle,
     reach: Arc<Reach>,
     metrics: DbMetrics,
-    /// Held as long as the database is open.
-    _lock: Option<std::fs::File>,
+    /// The file of SQLite, and its lock, which is held as long as the database is open.
+    file: Option<(PathBuf, std::fs::File)>,
 }
 
 impl Db {
@@ -77,7 +78,7 @@ impl Db {
         turns: impl Fn(usize) -> TakeTurn,
     ) -> Result<Self, OpenError> {
         let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
-        let (readers, writers, reach, lock) = match &config.url {
+        let (readers, writers, reach, file) = match &config.url {
             DatabaseUrl::Postgres(url) => {
                 let target = Target::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
                 let reach = Arc::new(Reach::new(config.timeout, AWAY_TIMEOUT));
@@ -93,7 +94,7 @@ impl Db {
                 let (writer, reader) = (Target::SqliteWriter(path.clone()), Target::SqliteReader(path.clone()));
                 let writers = Pool::new(writer, 1, SQLITE_WRITER_WAIT, &turns, &reach);
                 let readers = Pool::new(reader, config.pool_size, config.pool_wait, &turns, &reach);
-                (readers, writers, reach, Some(lock))
+                (readers, writers, reach, Some((path.clone(), lock)))
             }
         };
         Self::prepare(config, migrations, &writers).await?;
@@ -104,7 +105,7 @@ impl Db {
         notifier.first_connection().await;
         let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
         let runtime = Handle::current();
-        let inner = Inner { readers, writers, notifier, runtime, reach, metrics, _lock: lock };
+        let inner = Inner { readers, writers, notifier, runtime, reach, metrics, file };
         let db = Self { inner: Arc::new(inner), batch: Deadlines::default() };
         tokio::spawn(forget_old_keys(Arc::downgrade(&db.inner)));
         Ok(db)
@@ -218,9 +219,14 @@ impl Db {
         self.inner.metrics.register(registry, pools, self.inner.notifier.clone())
     }
 
-    /// Whether the database answers; for readiness.
+    /// Whether the database answers, and a SQLite database can grow; for readiness.
     pub async fn ready(&self) -> Result<(), String> {
-        self.read("readiness", |c| c.now()).await.map(|_| ()).map_err(|e: StoreError| e.to_string())
+        self.read("readiness", |c| c.now()).await.map(|_| ()).map_err(|e: StoreError| e.to_string())?;
+        // PostgreSQL has a disk of its own, and answers readers while that is full.
+        match &self.inner.file {
+            Some((path, _)) if file::has_no_room(path) => Err("the disk of the server is full".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     async fn run<T, E, F>(

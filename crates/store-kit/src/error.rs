@@ -33,6 +33,14 @@ impl StoreError {
     }
 }
 
+/// How PostgreSQL and SQLite say that there is no room left.
+const FULL: [&str; 2] = ["No space left", "disk is full"];
+
+/// Whether this is the reason why a database is not available.
+pub(crate) fn is_full(reason: &str) -> bool {
+    FULL.iter().any(|part| reason.contains(part))
+}
+
 /// What an error says about the connection it came over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnState {
@@ -85,7 +93,8 @@ pub(crate) fn classify(operation: &'static str, error: DieselError) -> (StoreErr
     } else if has_any(&["statement timeout"]) {
         (unavailable(message), ConnState::Healthy)
     } else if has_any(&["terminating connection", "server closed the connection", "no connection to"])
-        || has_any(&["No space left", "disk is full", "disk I/O error", "out of memory"])
+        || is_full(message)
+        || has_any(&["disk I/O error", "out of memory"])
     {
         (unavailable(message), ConnState::Broken)
     } else {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
+use rustix::fs::statvfs;
 use tokio::time::Instant;
 
 /// SQLite writes these files beside a database (sqlite.org/tempfiles.html), and plays them back when it opens one.
@@ -31,6 +32,13 @@ pub(crate) async fn claim(path: &Path) -> Result<File, Unusable> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path).map(|()| lock),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the disk of a database is full: a file that cannot grow by this much takes no writes soon. A disk that does not say counts as
+/// one with room.
+pub(crate) fn has_no_room(path: &Path) -> bool {
+    const LEAST: u64 = 1 << 20;
+    statvfs(path).is_ok_and(|disk| disk.f_blocks > 0 && disk.f_frsize.saturating_mul(disk.f_bavail) < LEAST)
 }
 
 /// Why a file cannot be used.

@@ -5,11 +5,20 @@ use ensemble_types::problem::{Code, Problem};
 
 use crate::StoreError;
 use crate::cursor::InvalidCursor;
+use crate::error::is_full;
 
 impl StoreError {
     /// The problem for the caller. What the caller must not see is logged here.
     pub fn into_problem(self) -> Problem {
         match &self {
+            Self::Unavailable { reason, .. } if is_full(reason) => {
+                tracing::error!(error = %self, "The disk of the database is full");
+                Problem::new(
+                    Code::Unavailable,
+                    "The disk of the server is full, so nothing can be stored. Its operator has to make room.",
+                )
+                .with_retry_after(10)
+            }
             Self::Unavailable { .. } => {
                 tracing::warn!(error = %self, "The database is not available");
                 Problem::new(Code::Unavailable, "The database is not available at the moment. Try again shortly.")
