@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     acp, agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
@@ -19,7 +19,7 @@ const WRONG_USAGE: u8 = 2;
 
 /// Work together with coding agents on your own machines.
 #[derive(Debug, Parser)]
-#[command(name = "ensemble", version, propagate_version = true, after_help = AFTER)]
+#[command(name = "ensemble", version, propagate_version = true, after_help = AFTER, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -135,6 +135,36 @@ pub(crate) enum Command {
     Completions(completions::Completions),
 }
 
+/// The commands as people look for them.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Start", &["up", "login", "doctor", "status", "open", "phone"]),
+    (
+        "Agents",
+        &[
+            "claude",
+            "codex",
+            "gemini",
+            "agent",
+            "acp",
+            "sessions",
+            "attach",
+            "prompt",
+            "answer",
+            "interrupt",
+            "stop",
+            "log",
+            "talk",
+        ],
+    ),
+    (
+        "Runs",
+        &["do", "run", "plan", "runs", "show", "output", "diff", "apply", "discard", "cancel", "retry", "say", "usage"],
+    ),
+    ("Sessions of people, and sharing", &["session", "share"]),
+    ("Machines and devices", &["machine", "runner", "devices", "link", "recovery", "whoami", "logout"]),
+    ("Server and settings", &["config", "token", "web", "completions"]),
+];
+
 /// Words that people try, and the command that does this. Similar words get a tip from the parser itself.
 const OTHER_WORDS: &[(&str, &str)] = &[
     ("check", "doctor` or `ensemble plan check"),
@@ -159,12 +189,17 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("merge", "apply"),
     ("docs", "open"),
     ("settings", "config"),
+    ("opencode", "agent opencode"),
+    ("approve", "answer"),
+    ("allow", "answer"),
+    ("deny", "answer"),
 ];
 
 impl Arguments {
     /// The arguments of this process. Mistakes end it with a message, which is JSON if the arguments ask for it.
     pub(crate) fn read() -> Result<Self, ExitCode> {
-        Self::try_parse().map_err(|error| {
+        let parsed = grouped(Self::command()).try_get_matches().and_then(|found| Self::from_arg_matches(&found));
+        parsed.map_err(|error| {
             let error = with_tip(error);
             let wants_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
             if !error.use_stderr() || !wants_json {
@@ -179,6 +214,22 @@ impl Arguments {
     }
 }
 
+/// The command with a help that has its subcommands in groups.
+fn grouped(command: clap::Command) -> clap::Command {
+    let about = |name: &str| {
+        let found = command.get_subcommands().find(|one| one.get_name() == name).and_then(|one| one.get_about());
+        found.map(ToString::to_string).unwrap_or_default()
+    };
+    let mut groups = String::new();
+    for (group, names) in GROUPS {
+        groups.push_str(&format!("{group}:\n"));
+        names.iter().for_each(|name| groups.push_str(&format!("  {name:11}  {}\n", about(name))));
+        groups.push('\n');
+    }
+    let template = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}";
+    command.before_help(groups).help_template(template)
+}
+
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let word = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => word.clone(),
@@ -191,4 +242,52 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
         return error.with_cmd(&Arguments::command());
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One speaks a protocol of its own, one the language of a shell, and one shows a code for a camera.
+    const WITHOUT_JSON: &[&str] = &["acp", "completions", "phone"];
+
+    fn names(command: &clap::Command, before: &str, names: &mut Vec<String>) {
+        for one in command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help") {
+            let name = format!("{before}{}", one.get_name());
+            self::names(one, &format!("{name} "), names);
+            if !one.is_subcommand_required_set() {
+                names.push(name);
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_is_in_one_group_of_the_help() {
+        let grouped_names: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let command = Arguments::command();
+        let mut all: Vec<&str> =
+            command.get_subcommands().map(|one| one.get_name()).filter(|name| *name != "help").collect();
+        let mut sorted = grouped_names.clone();
+        sorted.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(sorted, all);
+        let help = grouped(Arguments::command()).render_help().to_string();
+        let up = help.find("\nStart:\n  up           Start all services").unwrap();
+        let runs = help.find("\nRuns:\n  do           Let an agent").unwrap();
+        assert!(up < runs && runs < help.find("\nOptions:\n").unwrap(), "{help}");
+        assert!(help.contains("Exit codes: 0 done"), "{help}");
+    }
+
+    #[test]
+    fn what_each_command_prints_for_programs_is_documented() {
+        let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/JSON.md")).unwrap();
+        let rows: Vec<&str> = document.lines().filter(|line| line.starts_with("| `")).collect();
+        let mut all = Vec::new();
+        names(&Arguments::command(), "", &mut all);
+        assert!(all.len() > 60, "{all:?}");
+        for name in all.iter().filter(|name| !WITHOUT_JSON.contains(&name.as_str())) {
+            let has = |row: &str| row.contains(&format!("`{name}`")) || row.contains(&format!("`{name} --"));
+            assert!(rows.iter().any(|row| has(row)), "docs/JSON.md does not say what `ensemble {name} --json` prints");
+        }
+    }
 }
