@@ -65,6 +65,15 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     format!("{}…", cut.trim_end())
 }
 
+/// A path with `~` for the home directory of this computer.
+pub(crate) fn below_home(path: &str) -> String {
+    let home = std::env::var_os("HOME").and_then(|home| home.into_string().ok()).unwrap_or_default();
+    match path.strip_prefix(home.trim_end_matches('/')) {
+        Some(below) if home.len() > 1 && (below.is_empty() || below.starts_with('/')) => format!("~{below}"),
+        _ => path.to_owned(),
+    }
+}
+
 /// Removes control characters other than line feed and tab, and characters that change the direction of a line, so that
 /// text from others cannot control the terminal.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {

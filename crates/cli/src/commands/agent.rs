@@ -1,5 +1,6 @@
 //! `ensemble claude`, `codex`, `gemini` and `agent NAME`: a live session with an agent in this directory.
 
+use std::io::{IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
@@ -16,13 +17,13 @@ use futures_util::{StreamExt, TryStreamExt};
 use super::DONE;
 use super::attach;
 use super::run::here;
-use super::sessions::card;
+use super::sessions::{card, opened};
 use super::share::With;
 use super::submit::max_cost;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
-use crate::live::{Live, host};
 use crate::live::names::title;
+use crate::live::{Live, host};
 use crate::print;
 use crate::vault::Card;
 
@@ -35,7 +36,7 @@ pub(crate) struct Agent {
     /// What to do first
     prompt: Vec<String>,
     /// The directory [default: the current one]
-    #[arg(long, short = 'C', value_name = "DIR")]
+    #[arg(long, short = 'C', alias = "directory", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The model [default: the agent's own]
     #[arg(long)]
@@ -94,6 +95,11 @@ impl Named {
 impl Agent {
     pub(crate) async fn run(self, context: &Context, name: &str) -> Result {
         let text = first_prompt(&self.prompt)?;
+        // Where nothing can be typed, a session without a prompt would only be looked at.
+        let text = match text.is_empty() && !self.detach && !self.continues && !has_terminal() {
+            true => prompt_of_a_pipe(name)?,
+            false => text,
+        };
         let me = context.me().await?;
         let directory = here()?.join(self.dir.as_deref().unwrap_or(".".as_ref()));
         if self.continues {
@@ -164,6 +170,26 @@ pub(super) fn first_prompt(words: &[String]) -> Result<String> {
     Ok(text)
 }
 
+fn has_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// The first prompt from standard input.
+fn prompt_of_a_pipe(agent: &str) -> Result<String> {
+    let mut text = String::new();
+    if !std::io::stdin().is_terminal() {
+        print::note("Reading the prompt from standard input.");
+        std::io::stdin().read_to_string(&mut text)?;
+    }
+    match text.trim() {
+        "" => Err(Failure::message(format!(
+            "There is no terminal to type in, and no prompt. Give one: `ensemble {agent} \"…\"`. With --detach the session begins \
+             without one."
+        ))),
+        text => Ok(text.to_owned()),
+    }
+}
+
 /// Sends the first prompt of a new session, and shows the session or prints its ref.
 pub(super) async fn begun(live: Live<'_>, text: String, detach: bool) -> Result {
     live.context.home.remember_session(live.me.client.origin(), &live.session, 1)?;
@@ -172,7 +198,7 @@ pub(super) async fn begun(live: Live<'_>, text: String, detach: bool) -> Result 
     }
     if detach {
         if live.context.json {
-            print::json(&serde_json::json!({ "session": live.session }), false)?;
+            print::json(&opened(&live.session, &card(live.me, &live.session)), false)?;
         } else {
             print::line(live.session.reference.to_string())?;
             print::note(format!(

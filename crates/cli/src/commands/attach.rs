@@ -4,17 +4,20 @@ use std::io::{IsTerminal, Write as _};
 use std::pin::pin;
 
 use clap::Args;
-use ensemble_client::SessionEvent;
+use ensemble_client::{SessionEvent, SessionFilter};
 use ensemble_transcript::body::Content;
 use ensemble_transcript::view::Shown;
-use futures_util::StreamExt;
+use ensemble_types::ids::SessionId;
+use ensemble_types::messages::Message;
+use ensemble_types::sessions::Session;
+use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use super::DONE;
 use super::session::Named;
 use super::sessions::Sessions;
 use crate::complete;
-use crate::context::{Context, interrupts};
+use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::live::{self, Live, Opened, text};
 use crate::print;
@@ -22,7 +25,7 @@ use crate::print;
 /// Shows a live session of yours, or one that was shared with you.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// The session's ref or id, or `last` [default: shows the live sessions and asks]
+    /// The session's ref or id, or `last` [default: the only live session; of several one that you choose]
     #[arg(add = complete::sessions())]
     session: Option<Named>,
 }
@@ -43,15 +46,28 @@ pub(crate) struct Log {
 
 impl Attach {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        let session = match self.session {
-            Some(session) => session,
-            None => chosen(context).await?,
-        };
         let me = context.me().await?;
-        let id = session.find(&me).await?;
+        let id = match self.session {
+            Some(session) => session.find(&me).await?,
+            None => match only(&me).await? {
+                Some(only) => only,
+                None => chosen(context).await?.find(&me).await?,
+            },
+        };
         show(Live::open(context, &me, id).await?).await?;
         Ok(DONE)
     }
+}
+
+/// The live session of this person, if there is exactly one.
+async fn only(me: &Me) -> Result<Option<SessionId>> {
+    let filter = SessionFilter { active_only: true, shared: true };
+    let live = me.client.sessions(filter).try_filter(|session| std::future::ready(session.hosted)).take(2);
+    let live: Vec<Session> = live.try_collect().await?;
+    Ok(match live.as_slice() {
+        [only] => Some(only.id),
+        _ => None,
+    })
 }
 
 /// Shows the live sessions and asks which one is meant.
@@ -72,36 +88,50 @@ impl Log {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let id = self.session.find(&me).await?;
-        let mut live = Live::open(context, &me, id).await?;
-        let mut interrupt = interrupts()?;
-        let mut printed = Printed { json: context.json, next: 0, follows: self.follow, approvals: self.approvals };
-        let mut after = 0;
-        {
-            let mut messages = pin!(me.client.messages_after(id, 0));
-            while let Some(message) = messages.next().await {
-                let message = message?;
-                after = message.seq;
-                printed.message(&mut live, &message).await?;
-            }
-        }
-        if !self.follow {
-            printed.rest(&mut live).await?;
-            return Ok(DONE);
-        }
-        let mut events = pin!(me.client.follow_session(id, Some(after)));
-        loop {
-            let event = tokio::select! {
-                event = events.next() => event,
-                _ = interrupt.recv() => return Ok(DONE),
-            };
-            match event {
-                Some(Ok(SessionEvent::Message(message))) => printed.message(&mut live, &message).await?,
-                Some(Ok(_)) => {}
-                Some(Err(error)) => return Err(error.into()),
-                None => return Ok(DONE),
-            }
+        log(Live::open(context, &me, id).await?, self.follow, self.approvals).await?;
+        Ok(DONE)
+    }
+}
+
+/// Prints the transcript, and with `follow` what comes until the person ends it.
+async fn log(mut live: Live<'_>, follow: bool, approvals: bool) -> Result<()> {
+    let (client, id) = (live.me.client.clone(), live.session.id);
+    let mut interrupt = interrupts()?;
+    let mut printed = Printed { json: live.context.json, next: 0, follows: follow, approvals };
+    let mut after = 0;
+    {
+        let mut messages = pin!(client.messages_after(id, 0));
+        while let Some(message) = messages.next().await {
+            let message = message?;
+            after = message.seq;
+            printed.message(&mut live, &message).await?;
         }
     }
+    if !follow {
+        return printed.rest(&mut live).await;
+    }
+    let mut events = pin!(client.follow_session(id, Some(after)));
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            _ = interrupt.recv() => return Ok(()),
+        };
+        match event {
+            Some(Ok(SessionEvent::Message(message))) => printed.message(&mut live, &message).await?,
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(error.into()),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Prints these messages of a live session as a transcript.
+pub(super) async fn print(context: &Context, me: &Me, id: SessionId, messages: &[Message]) -> Result<()> {
+    let mut live = Live::open(context, me, id).await?;
+    for message in messages {
+        live.take(message).await?;
+    }
+    Printed { json: false, next: 0, follows: false, approvals: false }.rest(&mut live).await
 }
 
 /// What of the view is on the terminal.
@@ -118,7 +148,7 @@ struct Printed {
 const MAY_CHANGE: usize = 500;
 
 impl Printed {
-    async fn message(&mut self, live: &mut Live<'_>, message: &ensemble_types::messages::Message) -> Result<()> {
+    async fn message(&mut self, live: &mut Live<'_>, message: &Message) -> Result<()> {
         if self.json {
             let Opened { seq, author, body, message, .. } = live.opened(message).await?;
             let is_meant = message.is_ok_and(|message| is_approval(&message.content));
@@ -169,7 +199,7 @@ fn author_json(author: &ensemble_transcript::view::Author) -> Value {
     }
 }
 
-/// Shows the session: on the screen, or as text where there is no terminal.
+/// Shows the session: on the screen, or where there is no terminal its newest messages and what comes.
 pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     if live.context.json {
         return log(live, true, false).await;
@@ -177,9 +207,10 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         return live::show::show(live).await;
     }
+    print::note(format!("There is no terminal for a screen: what session {} says is printed.", live.session.reference));
     let after = live.load().await?;
     let mut interrupt = interrupts()?;
-    let mut printed = Printed { json: live.context.json, next: 0, follows: true, approvals: false };
+    let mut printed = Printed { json: false, next: 0, follows: true, approvals: false };
     printed.rest(&mut live).await?;
     let mut events = pin!(live.me.client.follow_session(live.session.id, Some(after)));
     loop {

@@ -6,7 +6,7 @@ use ensemble_client::seal::{self, Purpose};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use futures_util::{StreamExt, TryStreamExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::DONE;
 use crate::context::{Context, Me};
@@ -42,8 +42,7 @@ impl Sessions {
         let sessions: Vec<Session> = sessions.try_collect().await?;
         let cards: Vec<Card> = sessions.iter().map(|session| card(&me, session)).collect();
         if context.json {
-            let rows =
-                sessions.iter().zip(&cards).map(|(session, card)| json!({ "session": session, "metadata": card }));
+            let rows = sessions.iter().zip(&cards).map(|(session, card)| opened(session, card));
             print::json(&json!({ "sessions": rows.collect::<Vec<_>>() }), false)?;
             return Ok(DONE);
         }
@@ -68,7 +67,8 @@ impl Sessions {
         for (session, card) in sessions.iter().zip(&cards) {
             let of_machine = session.machine_id.as_ref().and_then(|id| machines.name(id)).map(str::to_owned);
             let agent = card.more.get("agent").and_then(|agent| agent.as_str()).unwrap_or_default();
-            let title = card.title.clone().or_else(|| card.path.clone()).unwrap_or_default();
+            let path = card.path.as_deref().map(print::below_home);
+            let title = card.title.clone().or(path).unwrap_or_default();
             let tone = if session.attention.kind == AttentionKind::None { Tone::Plain } else { Tone::Strong };
             table.row(
                 [
@@ -86,6 +86,16 @@ impl Sessions {
         table.print()?;
         Ok(DONE)
     }
+}
+
+/// A session as JSON with its card, and without what is sealed: keys and ciphertext are of no use to who reads it here.
+pub(super) fn opened(session: &Session, card: &Card) -> Value {
+    const SEALED: [&str; 5] = ["metadata", "encryptionKey", "encryptedKey", "hostKey", "agentState"];
+    let mut record = json!(session);
+    if let Some(fields) = record.as_object_mut() {
+        fields.retain(|name, _| !SEALED.contains(&name.as_str()));
+    }
+    json!({ "session": record, "metadata": card })
 }
 
 /// The title of a session, as far as it opens.

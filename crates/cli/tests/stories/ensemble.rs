@@ -170,7 +170,11 @@ impl Running {
 
     /// The same with its log in a file.
     pub(crate) fn logging(user: &User, arguments: &[&str], log: impl Into<Stdio>) -> Self {
-        let mut child = user.command(arguments).stderr(log).spawn().unwrap();
+        Self::out_of(user.command(arguments).stderr(log).spawn().unwrap())
+    }
+
+    /// A command that was started with its output in a pipe.
+    pub(crate) fn out_of(mut child: Child) -> Self {
         let out = BufReader::new(child.stdout.take().unwrap());
         Self(Some(child), out)
     }

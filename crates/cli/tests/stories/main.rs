@@ -52,6 +52,8 @@ mod page;
 #[cfg(feature = "up")]
 mod phone;
 #[cfg(feature = "up")]
+mod piped;
+#[cfg(feature = "up")]
 mod place;
 mod plans;
 #[cfg(feature = "up")]

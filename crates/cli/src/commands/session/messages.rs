@@ -11,10 +11,11 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::{AppendMessage, Message};
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::text::Text;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
 use super::Named;
+use crate::commands::attach;
 use crate::commands::share::people::described;
 use crate::complete;
 use crate::context::{Context, Me, interrupts};
@@ -114,6 +115,12 @@ impl Read {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let session = me.session(context, id).await?;
+        // What a machine and its people have signed is a transcript.
+        let is_transcript = session.hosted && !context.json;
+        if is_transcript && self.all {
+            let messages = me.client.messages_after(id, self.after.unwrap_or_default());
+            return attach::print(context, me, id, &messages.try_collect::<Vec<_>>().await?).await;
+        }
         let mut reader = Reader::new(context, me, session).await?;
         if self.all {
             let mut messages = pin!(me.client.messages_after(id, self.after.unwrap_or_default()));
@@ -126,6 +133,9 @@ impl Read {
         let mut page = me.client.message_page(id, window).await?;
         // The last part of a history arrives newest first. People read it oldest first.
         page.messages.sort_by_key(|message| message.seq);
+        if is_transcript {
+            return attach::print(context, me, id, &page.messages).await;
+        }
         for message in &page.messages {
             reader.print(me, message).await?;
         }
@@ -141,6 +151,12 @@ impl Follow {
         let id = self.session.find(me).await?;
         let mut interrupt = interrupts()?;
         let session = me.session(context, id).await?;
+        if session.hosted && !context.json {
+            return Err(Failure::message(format!(
+                "An agent works in session {0}. `ensemble log --follow {0}` prints its transcript and goes on with it.",
+                session.reference
+            )));
+        }
         let after = self.after.unwrap_or(session.last_seq);
         let mut reader = Reader::new(context, me, session).await?;
         let mut events = pin!(me.client.follow_session(id, Some(after)));

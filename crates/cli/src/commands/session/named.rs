@@ -4,13 +4,17 @@ use ensemble_client::SessionFilter;
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
 
+use crate::commands::share::people::described;
 use crate::context::Me;
 use crate::failure::{Failure, Result};
+use crate::print;
 
-/// One's own sessions. Anybody can share a session at any time, so `last` must not be one of those.
+/// One's own sessions. Anybody can share a session at any time, so `last` must not be one of those while there is another.
 const OWN: SessionFilter = SessionFilter { active_only: true, shared: false };
+const ALL: SessionFilter = SessionFilter { active_only: true, shared: true };
 
-/// A session, given as its ref, its id, or as `last` for the first one of `ensemble session list --own`.
+/// A session, given as its ref, its id, or as `last` for the first one of `ensemble session list --own`. A guest without one means the
+/// only session that is shared with them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named {
     Is(IdOrRef<SessionId>),
@@ -35,13 +39,24 @@ impl Named {
             Self::Is(IdOrRef::Ref(reference)) => Ok(me.client.find_session(reference).await?),
             Self::Last => {
                 let page = me.client.session_page(OWN, Some(1), None).await?;
-                let newest = page.sessions.first().map(|session| session.id);
-                newest.ok_or_else(|| {
-                    Failure::message(
+                if let Some(newest) = page.sessions.first() {
+                    return Ok(newest.id);
+                }
+                match me.client.session_page(ALL, Some(2), None).await?.sessions.as_slice() {
+                    [] => Err(Failure::message(
                         "You have no active session. `ensemble claude` starts one with an agent, `ensemble session create` one of \
                          people; `ensemble session list --all` shows those that have ended.",
-                    )
-                })
+                    )),
+                    [only] => {
+                        let owner = described(me, only.owner_id).await;
+                        print::note(format!("`last` is session {}, which {owner} shares with you.", only.reference));
+                        Ok(only.id)
+                    }
+                    _ => Err(Failure::message(
+                        "You have no active session, and several are shared with you. Say which one: `ensemble session list --shared` \
+                         shows them.",
+                    )),
+                }
             }
         }
     }
