@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) removed_shares: BTreeMap<String, BTreeMap<SessionId, BTreeSet<UserId>>>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
+    /// The name that a user had when something was shared with them first, in lower case, by server origin. Another user does not get it.
+    pub(crate) known_names: BTreeMap<String, BTreeMap<String, UserId>>,
 }
 
 /// A data directory of `ensemble up`.

@@ -59,7 +59,9 @@ fn a_session_is_shared_and_the_share_removed() {
     assert_eq!(friend.run(&["session", "rename", session, "Mine"]).code, 1);
     assert_eq!(friend.run(&["share", "list", session]).code, 1);
     assert!(
-        owner.fail(&["share", "change", session, "Nobody", "--level", "admin"]).contains("Nobody known here is called")
+        owner
+            .fail(&["share", "change", session, "Nobody", "--level", "admin"])
+            .contains("Nobody with whom something was shared from this computer is called")
     );
     let changed = owner.succeed(&["share", "change", session, "a friend", "--level", "admin"]);
     assert!(changed.starts_with("A friend ("), "{changed}");
@@ -88,6 +90,30 @@ fn a_session_is_shared_and_the_share_removed() {
     assert_eq!(owner.run(&["session", "delete", session]).code, 1, "without a terminal it needs --yes");
     owner.succeed(&["session", "delete", session, "--yes"]);
     assert_eq!(friend.run(&["session", "show", session]).code, 1);
+}
+
+#[test]
+fn a_name_is_that_of_the_person_with_whom_something_was_shared_first() {
+    let owner = User::new(None);
+    let (_up, url) = up(&owner, &["--no-runner"]);
+    let [first, second] = [User::new(Some(&url)), User::new(Some(&url))];
+    let ids = [&first, &second].map(|user| text(&user.json(&["login", "--name", "Bob"]), "/id").to_owned());
+    let [one, other] = ["One", "Other"]
+        .map(|title| text(&owner.json(&["session", "create", "--title", title]), "/session/ref").to_owned());
+    assert!(owner.fail(&["share", "add", &one, "Bob"]).contains("Nobody with whom"), "nothing was shared yet");
+    owner.succeed(&["share", "add", &one, &ids[0]]);
+    // A guest has one session, and no own one.
+    let read = first.run(&["session", "read", "last"]);
+    assert!(read.code == 0 && read.err.contains(&format!("`last` is session {one}")), "{}{}", read.out, read.err);
+
+    owner.succeed(&["share", "add", &one, &ids[1]]);
+    let added = owner.run(&["share", "add", &other, "bob"]);
+    assert!(added.code == 0 && added.out.contains(&ids[0]), "{}{}", added.out, added.err);
+    assert!(first.fail(&["session", "read", "last"]).contains("several are shared with you"));
+    assert_eq!(second.run(&["session", "read", &other]).code, 1);
+    owner.succeed(&["share", "change", &other, "Bob", "--level", "edit"]);
+    owner.succeed(&["share", "remove", &other, "Bob"]);
+    assert_eq!(first.run(&["session", "read", &other]).code, 1);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 
-/// A user: an id, or the name or the fingerprint of somebody who is known here.
+/// A user: an id, or the name or the fingerprint of somebody with whom something was shared from this computer.
 #[derive(Clone, Debug)]
 pub(crate) enum Who {
     Id(UserId),
@@ -29,8 +29,8 @@ impl std::str::FromStr for Who {
 }
 
 impl Who {
-    /// The user who is to get a session. A name is only what the server says somebody is called, so a person has to look at the
-    /// fingerprint.
+    /// The user who is to get a session. A name that is not remembered here is only what the server says somebody is called, so a person
+    /// has to look at the fingerprint.
     ///
     /// The fingerprint that was given or looked at comes with the user, because the key that is used in the end must have it.
     pub(super) async fn chosen(&self, context: &Context, me: &Me) -> Result<(UserId, Option<String>)> {
@@ -38,6 +38,10 @@ impl Who {
             Self::Id(id) => return Ok((*id, None)),
             Self::Called(called) => called,
         };
+        // The name that was remembered with the key is not one that the server can give to somebody else.
+        if let Some(known) = remembered(context, me, called)? {
+            return Ok((known, None));
+        }
         let user = only(known_here(context, me, BTreeSet::new(), called).await?, called)?;
         let key = fingerprint(&user.public_key).map_err(|error| Failure::Seal("The user's key".to_owned(), error))?;
         if is_key(&user, called) || confirm::change(&format!("Share with {called}, whose fingerprint is {key}"))? {
@@ -56,11 +60,34 @@ impl Who {
             Self::Id(id) => return Ok(*id),
             Self::Called(called) => called,
         };
+        if let Some(known) = remembered(context, me, called)? {
+            return Ok(known);
+        }
         // Not everybody who may see a session may see who else may.
         let shares: Vec<Share> = me.client.shares(session).try_collect().await.unwrap_or_default();
         let members = shares.iter().map(|share| share.user_id).collect();
         only(known_here(context, me, members, called).await?, called).map(|user| user.id)
     }
+}
+
+fn remembered(context: &Context, me: &Me, called: &str) -> Result<Option<UserId>> {
+    let names = context.home.settings()?.known_names.remove(me.client.origin()).unwrap_or_default();
+    Ok(names.get(&called.trim().to_lowercase()).copied())
+}
+
+/// Remembers the name of a user with whom something was shared, unless it is that of another one. Later commands find the user by it.
+pub(super) async fn remember(context: &Context, me: &Me, user: UserId) -> Result<()> {
+    let named = me.client.user(user).await.ok().and_then(|user| user.display_name);
+    let Some(name) = named.map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()) else {
+        return Ok(());
+    };
+    let settings = context.home.settings()?;
+    if settings.known_names.get(me.client.origin()).is_some_and(|names| names.contains_key(&name)) {
+        return Ok(());
+    }
+    context.home.change_settings(|settings| {
+        settings.known_names.entry(me.client.origin().to_owned()).or_default().entry(name).or_insert(user);
+    })
 }
 
 /// Who is called so: of those whose keys this computer has seen, and of these others.
@@ -78,8 +105,8 @@ fn only(mut found: Vec<PublicUser>, called: &str) -> Result<PublicUser> {
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
         (None, _) => Err(Failure::message(format!(
-            "Nobody known here is called {called:?}. Give the id that `ensemble whoami` shows them. When something was shared with \
-             them once, their name and their fingerprint work too."
+            "Nobody with whom something was shared from this computer is called {called:?}. Give the id that `ensemble whoami` shows \
+             them; after that their name and their fingerprint work too."
         ))),
         (Some(one), false) => {
             found.push(one);

@@ -14,7 +14,7 @@ use futures_util::TryStreamExt;
 use serde_json::json;
 
 use super::Level;
-use super::people::{Who, described};
+use super::people::{Who, described, remember};
 use crate::commands::session::Named;
 use crate::complete;
 use crate::context::{Context, Me};
@@ -140,6 +140,7 @@ async fn share_with(
     }
     let (session, share) = shared(context, me, id, (user_id, level)).await?;
     access::grant(context, me, &session, user_id, may(level, approve), true).await?;
+    remember(context, me, user_id).await?;
     Ok((session, share, fingerprint))
 }
 
