@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ensemble_client::seal::{self, Binding, Purpose};
+use ensemble_types::devices::Device;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
@@ -92,6 +93,8 @@ pub(crate) struct Known {
 pub(crate) struct Machines {
     all: Vec<Known>,
     this: Option<MachineId>,
+    /// What the devices are called that are on the computers of machines.
+    devices: Vec<(String, MachineId)>,
     /// The configuration of the runner of this machine.
     runner_file: Option<PathBuf>,
 }
@@ -99,10 +102,15 @@ pub(crate) struct Machines {
 impl Machines {
     pub(crate) async fn load(context: &Context, me: &Me) -> Result<Self> {
         let this = context.home.settings()?.machines.remove(me.client.origin());
-        let machines: Vec<Machine> = me.client.machines().try_collect().await?;
-        let all = machines.into_iter().map(|machine| Known { card: open(me, &machine).ok(), machine });
+        let (machines, devices) = tokio::join!(me.client.machines().try_collect::<Vec<Machine>>(), me.client.devices());
+        let all = machines?.into_iter().map(|machine| Known { card: open(me, &machine).ok(), machine });
+        let all: Vec<Known> = all.collect();
+        // Without them machines have their own names.
+        let devices = devices.map(|devices| devices.devices).unwrap_or_default();
+        let listed = devices.iter().filter(|device| me.own.list.device(&device.public_key).is_some());
+        let devices = listed.filter_map(|device| Some((device.name.clone()?, machine_of(device, &all)?))).collect();
         let runner_file = Some(context.home.path().join("runner.yaml"));
-        Ok(Self { all: all.collect(), this, runner_file })
+        Ok(Self { all, this, devices, runner_file })
     }
 
     /// The same for views that are useful without names.
@@ -140,7 +148,7 @@ impl Machines {
         }
     }
 
-    /// The machine with this id or ref, or the only one with this name.
+    /// The machine with this id or ref, or the only one with this name, or else the one on whose computer a device has it.
     pub(crate) fn find(&self, named: &str) -> Result<&MachineId> {
         let by_id = self.all.iter().find(|known| known.machine.id.as_str() == named);
         let by_ref = || self.all.iter().find(|known| known.machine.reference.as_str() == named);
@@ -148,7 +156,15 @@ impl Machines {
             return Ok(&known.machine.id);
         }
         let host = |known: &&Known| known.card.as_ref().is_some_and(|card| card.host.eq_ignore_ascii_case(named));
-        let found: Vec<_> = self.all.iter().filter(host).collect();
+        let mut found: Vec<_> = self.all.iter().filter(host).collect();
+        if found.is_empty() {
+            let is_meant = |known: &&Known| {
+                let of_it =
+                    |(name, id): &(String, MachineId)| *id == known.machine.id && name.eq_ignore_ascii_case(named);
+                self.devices.iter().any(of_it)
+            };
+            found = self.all.iter().filter(is_meant).collect();
+        }
         match found.as_slice() {
             [only] => Ok(&only.machine.id),
             [] if self.all.is_empty() => Err(Failure::message(format!(
@@ -174,6 +190,14 @@ impl Machines {
     pub(crate) fn name(&self, id: &MachineId) -> Option<&str> {
         let host = &self.get(id)?.card.as_ref()?.host;
         (!host.is_empty()).then_some(host.as_str())
+    }
+
+    /// The name of a machine, with its ref where another machine has the same name.
+    pub(crate) fn told_apart(&self, id: &MachineId) -> Option<String> {
+        let name = self.name(id)?;
+        let is_shared =
+            self.all.iter().any(|other| other.machine.id != *id && self.name(&other.machine.id) == Some(name));
+        Some(if is_shared { self.called(id) } else { name.to_owned() })
     }
 
     /// How people call a machine: its name and its ref. One that was deleted: its id, shortened if it is long.
@@ -244,6 +268,14 @@ impl Machines {
     }
 }
 
+/// The machine that a device is, or the one that it has registered on its own computer.
+fn machine_of(device: &Device, all: &[Known]) -> Option<MachineId> {
+    let has_registered =
+        |known: &&Known| known.card.as_ref().and_then(|card| card.by.as_ref()) == Some(&device.public_key);
+    let registered = || all.iter().find(has_registered).map(|known| known.machine.id.clone());
+    device.machine_id.clone().or_else(registered)
+}
+
 /// A time at the beginning of a text, and what follows.
 fn time(text: &str) -> Option<(Timestamp, &str)> {
     const LENGTH: usize = "2026-11-23T14:05:00.000Z".len();
@@ -301,6 +333,7 @@ pub(crate) mod tests {
         Machines {
             all: named.iter().map(known).collect(),
             this: named.first().map(|(id, _)| id.parse().unwrap()),
+            devices: vec![("Box".to_owned(), "b".parse().unwrap()), ("laptop".to_owned(), "c".parse().unwrap())],
             runner_file: Some("/me/runner.yaml".into()),
         }
     }
@@ -334,9 +367,12 @@ pub(crate) mod tests {
         let machines = machines(&[("a", "desk"), ("b", "laptop"), ("c", "desk")]);
         assert_eq!(machines.find("LAPTOP").unwrap().as_str(), "b");
         assert_eq!(machines.find("c").unwrap().as_str(), "c");
+        assert_eq!(machines.find("box").unwrap().as_str(), "b", "the name of its device");
         assert_eq!(machines.find("c0000000").unwrap().as_str(), "c");
         let several = machines.find("desk").unwrap_err().to_string();
         assert!(several.contains("desk (a0000000), desk (c0000000)"), "{several}");
+        let apart = |id: &str| machines.told_apart(&id.parse().unwrap()).unwrap();
+        assert_eq!([apart("a"), apart("b"), apart("c")], ["desk (a0000000)", "laptop", "desk (c0000000)"]);
         assert!(machines.find("nowhere").unwrap_err().to_string().contains("laptop (b0000000)"));
     }
 }

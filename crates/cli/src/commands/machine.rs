@@ -7,7 +7,7 @@ use ensemble_client::Credential;
 use ensemble_client::seal::{Binding, KeyRing, Purpose};
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
-use ensemble_types::machines::{Machine as Record, RegisterMachine};
+use ensemble_types::machines::{Machine as Record, RegisterMachine, UpdateMachine};
 
 use super::DONE;
 use super::devices::{begin_removal, finish_removal};
@@ -26,6 +26,9 @@ use crate::table::{Column, Table};
 use crate::vault::{seal_json, seal_ring};
 use crate::when;
 
+/// The characters of a name.
+const MOST_NAME: usize = 64;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Machine {
     /// Register this machine and store a token for its runner
@@ -38,6 +41,14 @@ pub(crate) enum Machine {
         /// The machine's ref, id or name
         #[arg(add = complete::machines())]
         machine: String,
+    },
+    /// Name a machine. Only your own devices and it see the name
+    Rename {
+        /// The machine's ref, id or name
+        #[arg(add = complete::machines())]
+        machine: String,
+        /// The new name
+        name: String,
     },
     /// Delete a machine: its runner loses access, and tasks that only it may do fail
     #[command(visible_alias = "rm")]
@@ -75,6 +86,7 @@ impl Machine {
             }
             Self::List => list(context, &me).await?,
             Self::Show { machine } => show(context, &me, &machine).await?,
+            Self::Rename { machine, name } => rename(context, &me, &machine, &name).await?,
             Self::Delete { machine, yes } => {
                 let known = find(context, &me, &machine).await?;
                 let busy = runner(&known.machine).map_or(0, |runner| runner.running);
@@ -282,6 +294,28 @@ async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
         print::line(format!("last seen  {}", when::both(at)))?;
     }
     print::line(format!("created    {}", when::both(machine.created_at)))
+}
+
+/// Gives a machine another name than that of its host.
+async fn rename(context: &Context, me: &Me, named: &str, name: &str) -> Result<()> {
+    let name = print::short(name, MOST_NAME);
+    if name.is_empty() {
+        return Err(Failure::message("The name is empty."));
+    }
+    let Known { machine, card } = find(context, me, named).await?;
+    let card = Card { host: name, ..card.unwrap_or_default() };
+    let closed = |error| Failure::Seal(format!("The metadata of machine {}", machine.id), error);
+    let ring = me.open_ring(&machine.encryption_key, Binding::Machine { machine: &machine.id }).map_err(closed)?;
+    let update = UpdateMachine {
+        metadata: Some(seal_json(&ring, Purpose::MachineMetadata(&machine.id), "metadata", &card)?),
+        expected_metadata_version: Some(machine.metadata_version),
+        ..UpdateMachine::default()
+    };
+    let machine = me.client.update_machine(&machine.id, &update).await?;
+    if context.json {
+        return print::json(&opened(&Known { card: Some(card), machine }), false);
+    }
+    print::line(format!("The machine {} is called {}.", machine.reference, print::inline(&card.host)))
 }
 
 /// A machine for programs: what the server knows, and the decrypted metadata.

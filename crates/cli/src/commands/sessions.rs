@@ -65,7 +65,7 @@ impl Sessions {
             Column::text("TITLE", 1, 12),
         ]);
         for (session, card) in sessions.iter().zip(&cards) {
-            let of_machine = session.machine_id.as_ref().and_then(|id| machines.name(id)).map(str::to_owned);
+            let of_machine = session.machine_id.as_ref().and_then(|id| machines.told_apart(id));
             let agent = card.more.get("agent").and_then(|agent| agent.as_str()).unwrap_or_default();
             let path = card.path.as_deref().map(print::below_home);
             let title = card.title.clone().or(path).unwrap_or_default();
