@@ -54,13 +54,21 @@ struct Finding {
     advice: Option<String>,
 }
 
-/// All findings so far.
-#[derive(Debug, Default)]
-struct Findings(Vec<Finding>);
+/// All findings so far. Each is printed as soon as it is there, because some checks take long.
+#[derive(Debug)]
+struct Findings {
+    all: Vec<Finding>,
+    json: bool,
+}
 
 impl Findings {
     fn add(&mut self, check: &str, verdict: Verdict, found: impl Into<String>, advice: Option<String>) {
-        self.0.push(Finding { check: check.to_owned(), verdict, found: found.into(), advice });
+        let finding = Finding { check: check.to_owned(), verdict, found: found.into(), advice };
+        if !self.json {
+            // Where nothing can be printed, the exit code still says how it is.
+            let _unprintable = finding.print();
+        }
+        self.all.push(finding);
     }
 
     fn ok(&mut self, check: &str, found: impl Into<String>) {
@@ -74,15 +82,15 @@ impl Findings {
 
 impl Doctor {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        let mut findings = Findings::default();
+        let mut findings = Findings { all: Vec::new(), json: context.json };
         // A machine that was linked has no account key, and needs none.
         if let Some(linked) = context.linked_machine()? {
             linked_machine(context, &linked, &mut findings).await;
             if let Ok(config) = self.runner.for_check(context) {
-                providers(&config, None, &mut findings).await;
                 directory(context, &config, None, &mut findings)?;
+                providers(&config, None, &mut findings).await;
             }
-            return show(context, &findings);
+            return end(&findings);
         }
         key(context, &mut findings).await;
         let me = account(context, &mut findings).await;
@@ -96,13 +104,13 @@ impl Doctor {
         }
         match self.runner.for_check(context) {
             Ok(config) => {
-                providers(&config, runner.as_ref(), &mut findings).await;
                 let started = me.as_ref().filter(|_| runner.is_some()).map(|me| me.client.origin());
                 directory(context, &config, started, &mut findings)?;
+                providers(&config, runner.as_ref(), &mut findings).await;
             }
             Err(failure) => findings.wrong("runner", failure.to_string(), "correct it"),
         }
-        show(context, &findings)
+        end(&findings)
     }
 }
 
@@ -358,29 +366,33 @@ fn directory(context: &Context, config: &Config, started: Option<&str>, findings
     Ok(())
 }
 
-fn show(context: &Context, findings: &Findings) -> Result {
-    let is_well = findings.0.iter().all(|finding| finding.verdict != Verdict::Wrong);
-    if context.json {
-        print::json(&json!({ "ok": is_well, "checks": findings.0 }), false)?;
-        return Ok(if is_well { DONE } else { ExitCode::FAILURE });
-    }
-    let coloured = is_coloured();
-    for finding in &findings.0 {
-        let (tone, mark) = match finding.verdict {
+impl Finding {
+    fn print(&self) -> Result<()> {
+        let (tone, mark) = match self.verdict {
             Verdict::Ok => (Tone::Good, "✓"),
             Verdict::Note => (Tone::Dim, "·"),
             Verdict::Wrong => (Tone::Bad, "✗"),
         };
-        let line = Styled::new(tone, mark).with(Tone::Strong, &format!(" {:10}", finding.check));
-        print::styled(&line.with(Tone::Plain, &format!(" {}", finding.found)), coloured)?;
-        if let Some(advice) = &finding.advice {
-            print::styled(&Styled::new(tone, "             → ").with(Tone::Plain, advice), coloured)?;
+        let coloured = is_coloured();
+        let line = Styled::new(tone, mark).with(Tone::Strong, &format!(" {:10}", self.check));
+        print::styled(&line.with(Tone::Plain, &format!(" {}", self.found)), coloured)?;
+        match &self.advice {
+            Some(advice) => print::styled(&Styled::new(tone, "             → ").with(Tone::Plain, advice), coloured),
+            None => Ok(()),
         }
     }
-    print::line(if is_well {
-        "\nEverything that a run needs is there."
+}
+
+fn end(findings: &Findings) -> Result {
+    let is_well = findings.all.iter().all(|finding| finding.verdict != Verdict::Wrong);
+    if findings.json {
+        print::json(&json!({ "ok": is_well, "checks": findings.all }), false)?;
     } else {
-        "\nSomething is wrong; see ✗ above."
-    })?;
+        print::line(if is_well {
+            "\nEverything that a run needs is there."
+        } else {
+            "\nSomething is wrong; see ✗ above."
+        })?;
+    }
     Ok(if is_well { DONE } else { ExitCode::FAILURE })
 }

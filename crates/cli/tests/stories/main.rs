@@ -18,6 +18,8 @@ mod crowd;
 mod data;
 #[cfg(feature = "up")]
 mod devices;
+#[cfg(feature = "up")]
+mod doctor;
 mod ensemble;
 #[cfg(feature = "up")]
 mod going_on;
