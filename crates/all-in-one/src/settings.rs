@@ -26,7 +26,7 @@ struct Inner {
     /// Defaults.
     defaults: HashMap<&'static str, String>,
     /// The addresses at which people on this machine reach the services.
-    origins: [String; 2],
+    origins: Vec<String>,
     /// The addresses at which people on other machines do, unless a public address is given.
     for_others: Vec<String>,
 }
@@ -66,7 +66,7 @@ impl Settings {
             // One machine runs six services, so two threads for each are enough.
             ("WORKERS", "2".to_owned()),
         ]);
-        let origins = [url.clone(), format!("http://localhost:{}", at.port())];
+        let origins = local(at, &url);
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
         Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, origins, for_others })))
     }
@@ -114,7 +114,7 @@ impl Inner {
 
     /// Accept sign-ins at the local address, and at the public address. Where none is given: at the machine's addresses.
     fn origins(&self, service: &str, env: Env<'_>) -> String {
-        let mut origins = self.origins.to_vec();
+        let mut origins = self.origins.clone();
         if self.operators("PUBLIC_BASE_URL", env).is_none() {
             origins.extend(self.for_others.iter().filter(|other| !self.origins.contains(*other)).cloned());
         }
@@ -130,6 +130,16 @@ impl Inner {
 /// The address to dial when a server listens on all interfaces.
 pub fn dialled(at: SocketAddr) -> SocketAddr {
     if at.ip().is_unspecified() { ([127, 0, 0, 1], at.port()).into() } else { at }
+}
+
+/// The addresses at which people on this machine reach a server that listens at `at`.
+fn local(at: SocketAddr, url: &str) -> Vec<String> {
+    let mut origins = vec![url.to_owned(), format!("http://localhost:{}", at.port())];
+    if at.is_ipv6() && at.ip().is_unspecified() {
+        // It takes connections of both families.
+        origins.push(format!("http://[::1]:{}", at.port()));
+    }
+    origins
 }
 
 /// The addresses for other machines of a server that listens at `at`.
@@ -196,6 +206,18 @@ mod tests {
         let public = [("PUBLIC_BASE_URL", "https://api.example.com/ensemble")];
         assert_eq!(origins(&public), format!("{own},{local},https://api.example.com"));
         assert_eq!(origins(&[("PUBLIC_ORIGINS", "https://a")]), "https://a");
+    }
+
+    #[test]
+    fn people_on_this_machine_reach_it_by_both_families() {
+        let at = |at: &str| {
+            let at = at.parse().unwrap();
+            local(at, &format!("http://{}", dialled(at)))
+        };
+        assert_eq!(at("127.0.0.1:80"), ["http://127.0.0.1:80", "http://localhost:80"]);
+        assert_eq!(at("0.0.0.0:80"), ["http://127.0.0.1:80", "http://localhost:80"]);
+        assert_eq!(at("[::1]:80"), ["http://[::1]:80", "http://localhost:80"]);
+        assert_eq!(at("[::]:80"), ["http://127.0.0.1:80", "http://localhost:80", "http://[::1]:80"]);
     }
 
     #[test]

@@ -94,6 +94,20 @@ impl Context {
         Self { home: self.home.clone(), json: self.json, server, is_option: self.is_option }
     }
 
+    /// A failure, or what is wrong with the address that the server was called by: people copy that of a page.
+    pub(crate) async fn explained(&self, failure: Failure) -> Failure {
+        let Ok((server, _)) = self.server() else { return failure };
+        let Ok(client) = anonymous(server.clone()) else { return failure };
+        let is_page = !client.base().path().trim_matches('/').is_empty();
+        let origin = client.origin();
+        if !matches!(failure, Failure::Client(_)) || !is_page || answers(&server).await || !answers(origin).await {
+            return failure;
+        }
+        Failure::message(format!(
+            "There is no Ensemble at {server}, but there is one at {origin}. Use that: --server {origin}."
+        ))
+    }
+
     /// How to type a command for the server of this invocation: `ensemble login`, or with --server.
     pub(crate) fn typed(&self, command: &str) -> String {
         match &self.server {

@@ -61,7 +61,12 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result {
         .enable_all()
         .build()
         .map_err(|error| Failure::message(format!("The runtime could not start: {error}.")))?;
-    let code = runtime.block_on(execute(&context, command));
+    let code = runtime.block_on(async {
+        match execute(&context, command).await {
+            Ok(code) => Ok(code),
+            Err(failure) => Err(context.explained(failure).await),
+        }
+    });
     // A pending read of standard input must not delay the end of the program.
     runtime.shutdown_background();
     code

@@ -85,7 +85,7 @@ mod services {
     use super::{Context, DONE, Failure, Result, Up};
     use crate::account::Wanted;
     use crate::commands::runner::{Options, chain, environment, for_machine, log};
-    use crate::context::{ChosenBy, anonymous, answers};
+    use crate::context::{ChosenBy, anonymous, answers, hang_ups};
     use crate::print;
 
     /// How long handing back may take: TERM, KILL, and the last reports.
@@ -363,19 +363,31 @@ mod services {
     struct Signals {
         interrupt: Signal,
         terminate: Signal,
+        hang_up: Option<Signal>,
     }
 
     impl Signals {
         fn listen() -> Result<Self> {
             let listen =
                 |kind| signal(kind).map_err(|error| Failure::message(format!("Cannot listen for signals: {error}.")));
-            Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+            Ok(Self {
+                interrupt: listen(SignalKind::interrupt())?,
+                terminate: listen(SignalKind::terminate())?,
+                hang_up: hang_ups()?,
+            })
         }
 
         async fn next(&mut self) {
+            let hung_up = async {
+                match &mut self.hang_up {
+                    Some(hang_up) => hang_up.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 _ = self.interrupt.recv() => {}
                 _ = self.terminate.recv() => {}
+                _ = hung_up => {}
             }
         }
     }

@@ -94,6 +94,59 @@ fn a_sign_in_at_another_address_names_the_addresses_of_the_server() {
 }
 
 #[test]
+fn the_address_of_a_page_names_the_one_of_the_server() {
+    let (owner, friend) = (User::new(None), User::new(None));
+    let (_up, url) = up(&owner, &["--no-runner"]);
+    let page = format!("{url}/docs");
+    let error = friend.fail(&["--server", &page, "login"]);
+    assert!(
+        error.contains(&format!("There is no Ensemble at {page}")) && error.contains(&format!("--server {url}")),
+        "{error}"
+    );
+    friend.succeed(&["--server", &format!("{url}/"), "login"]);
+    // A failure of another kind stays as it is.
+    assert!(friend.fail(&["--server", &url, "session", "show", "aaaaaaaa"]).contains("Nothing with this id or ref"));
+}
+
+#[test]
+fn a_server_on_both_families_takes_sign_ins_on_both() {
+    let (owner, friend) = (User::new(None), User::new(None));
+    let (_up, printed) = up_at(&owner, &["up", "--no-runner", "--json", "--listen", "[::]:0"]);
+    let url = printed["url"].as_str().unwrap();
+    for address in [url.to_owned(), url.replace("127.0.0.1", "[::1]"), url.replace("127.0.0.1", "localhost")] {
+        friend.succeed(&["--server", &address, "login"]);
+    }
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_a_server_as_a_signal_does() {
+    let hang_up = |pid: u32| {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+    };
+    let owner = User::new(None);
+    let (running, _url) = up(&owner, &["--no-runner"]);
+    hang_up(running.pid());
+    assert_eq!(running.ended(), 0, "it has drained");
+
+    // One that was started to outlive its terminal does.
+    let up = owner.command(&["up", "--no-runner", "--json", "--listen", "127.0.0.1:0"]);
+    let mut command = std::process::Command::new("nohup");
+    command.arg(up.get_program()).args(up.get_args()).current_dir(owner.home());
+    for (name, value) in up.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let running = Running::of(command);
+    hang_up(running.pid());
+    owner.succeed(&["status"]);
+    assert_eq!(running.interrupt(), 0);
+}
+
+#[test]
 fn a_server_for_others_is_reached_at_the_addresses_of_its_machine() {
     let (owner, friend) = (User::new(None), User::new(None));
     let (running, printed) = up_at(&owner, &["up", "--no-runner", "--json", "--listen", "0.0.0.0:0"]);
