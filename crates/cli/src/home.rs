@@ -14,6 +14,7 @@ use ensemble_types::ids::{MachineId, UserId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::devices::REMOVAL_LOCK;
 use crate::failure::{Failure, Result};
 
 /// The directory. Nothing is read from it yet.
@@ -33,7 +34,7 @@ pub(crate) struct Lock {
 }
 
 /// A change of keys sends a request to each person with a share, and each has a deadline.
-const KEYS_WITHIN: Duration = Duration::from_secs(120);
+const REQUESTS_WITHIN: Duration = Duration::from_secs(120);
 
 impl Home {
     /// `chosen`, or the default directory of the system.
@@ -132,11 +133,20 @@ impl Home {
 
     /// Waits until no other command, and nothing else in this one, gives a session new keys. The holder of the lock sends requests.
     pub(crate) async fn lock_keys(&self) -> Result<Lock> {
-        let locked = tokio::time::timeout(KEYS_WITHIN, self.lock_on_a_thread("rekey.lock")).await;
+        self.lock_within("rekey.lock", "changing the keys of sessions").await
+    }
+
+    /// Waits until no other command removes a device. The holder of the lock sends requests.
+    pub(crate) async fn lock_removal(&self) -> Result<Lock> {
+        self.lock_within(REMOVAL_LOCK, "removing a device").await
+    }
+
+    async fn lock_within(&self, name: &'static str, what: &str) -> Result<Lock> {
+        let locked = tokio::time::timeout(REQUESTS_WITHIN, self.lock_on_a_thread(name)).await;
         locked.unwrap_or_else(|_| {
-            Err(Failure::message(
-                "Another program of yours has been changing the keys of sessions for two minutes. End it, or try again later.",
-            ))
+            Err(Failure::message(format!(
+                "Another program of yours has been {what} for two minutes. End it, or try again later."
+            )))
         })
     }
 

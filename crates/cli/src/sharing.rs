@@ -1,6 +1,7 @@
 //! Who gets the key of a session. The server names users; signatures say whom the owner, or an admin of the session, has chosen.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ensemble_client::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing, fingerprint};
 use ensemble_types::epochs::ContentEpoch;
@@ -9,7 +10,6 @@ use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{Share, ShareLevel, UpdateShare};
 use ensemble_types::text::Blob;
 use futures_util::TryStreamExt;
-use tokio::sync::Mutex;
 
 use crate::context::{Context, Me};
 use crate::devices::{self, List};
@@ -53,21 +53,31 @@ impl Members {
 #[derive(Default)]
 pub(crate) struct People(Mutex<HashMap<UserId, List>>);
 
+impl People {
+    fn get(&self, user: UserId) -> Option<List> {
+        self.lock().get(&user).cloned()
+    }
+
+    /// Never held while a request is on its way: a screen does not go on with a command that it sends while it waits for what is shown.
+    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, List>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Me {
     /// The newest device list of a user. The account key that was first seen is remembered, and another one later is refused.
     pub(crate) async fn list_of(&self, context: &Context, user: UserId) -> Result<List> {
         if user == self.id {
             return Ok(self.own.list.clone());
         }
-        let mut known = self.people.0.lock().await;
-        if let Some(list) = known.get(&user) {
-            return Ok(list.clone());
+        if let Some(list) = self.people.get(user) {
+            return Ok(list);
         }
         let account = self.account_of(context, user).await?;
         let list = devices::of_user(context, &self.client, user, &account).await?.ok_or_else(|| {
             Failure::message(format!("{user} has no devices yet: nobody has signed in with a client that makes them."))
         })?;
-        known.insert(user, list.clone());
+        self.people.lock().insert(user, list.clone());
         Ok(list)
     }
 

@@ -15,7 +15,7 @@ use super::link::{check_primary, described};
 use super::recovery::begin_epoch;
 use crate::confirm;
 use crate::context::{Context, Me, now};
-use crate::devices::{Own, REMOVAL_LOCK, change, signed};
+use crate::devices::{Own, change, signed};
 use crate::failure::{Failure, Result};
 use crate::machines::{Known, Machines};
 use crate::pins::Shared;
@@ -191,7 +191,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         print::note(format!("{failure} It is begun anew."));
         Shared::default()
     });
-    let _lock = context.home.lock(REMOVAL_LOCK)?;
+    let _lock = context.home.lock_removal().await?;
     begin_removal(context, &me.client, list.version())?;
     me.client.change_devices(&change(&list, &contents, [])?).await?;
     context.home.remember_list(me.client.origin(), me.id, &list)?;
