@@ -27,7 +27,7 @@ pub(crate) struct Acp {
     #[arg(long, value_name = "NAME", add = complete::machines())]
     machine: Option<String>,
     /// The directory of new sessions [default: that of the editor]
-    #[arg(long, short = 'C', value_name = "DIR")]
+    #[arg(long, short = 'C', alias = "directory", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The agent: claude, codex, gemini, or on this computer one of runner.yaml
     #[arg(long, visible_alias = "agent", value_name = "NAME", default_value = "claude", add = complete::words(&["claude", "codex", "gemini"]))]

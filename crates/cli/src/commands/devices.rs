@@ -109,11 +109,19 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
             (Tone::Plain, device.public_key.chars().take(8).collect()),
             (Tone::Plain, device.kind.as_str().to_owned()),
             (Tone::Plain, when::ago(device.created_at)),
-            (Tone::Plain, device.last_seen_at.map(when::ago).unwrap_or_default()),
+            (Tone::Plain, last_seen(device)),
             (Tone::Dim, if device.current { "this device" } else { "" }.to_owned()),
         ]);
     }
     table.print()
+}
+
+/// When a device was there last. The server notes it to the minute, so it may be before the device was added; and this one is here.
+fn last_seen(device: &Device) -> String {
+    if device.current {
+        return "now".to_owned();
+    }
+    device.last_seen_at.map(|at| when::ago(at.max(device.created_at))).unwrap_or_default()
 }
 
 /// The devices that the checked list has. What the server says beside it is shown, and not relied on.

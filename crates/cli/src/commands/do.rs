@@ -27,7 +27,7 @@ pub(crate) struct Do {
     #[arg(required = true)]
     prompt: Vec<String>,
     /// The directory [default: the current one]
-    #[arg(long, short = 'C', value_name = "DIR")]
+    #[arg(long, short = 'C', alias = "dir", value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Work in a git worktree and on a branch of its own. `ensemble apply` brings the changes in
     #[arg(long, short)]

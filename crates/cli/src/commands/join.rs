@@ -179,7 +179,7 @@ fn typed_code() -> Result<LinkCode> {
     let typed = if stdin.is_terminal() {
         write!(
             io::stderr(),
-            "The address that `ensemble link`, or Add a device in the web app, shows (it is not shown here): "
+            "The address that `ensemble link`, or Add a device in the web app, shows (what you type is not shown): "
         )?;
         let typed = without_echo()?;
         writeln!(io::stderr())?;

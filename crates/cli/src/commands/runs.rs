@@ -10,6 +10,7 @@ use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::DONE;
+use super::session::START_TITLE;
 use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
@@ -85,7 +86,9 @@ impl Runs {
             return Ok(DONE);
         }
         let status = self.status.and_then(|status| status.to_possible_value()).map(|value| value.get_name().to_owned());
-        let runs: Vec<Run> = me.client.runs(status).take(self.limit).try_collect().await?;
+        // The start of a session is no work of its own: the session is in the list of sessions.
+        let is_work = |run: &Run| std::future::ready(context.json || run.title.as_deref() != Some(START_TITLE));
+        let runs: Vec<Run> = me.client.runs(status).try_filter(is_work).take(self.limit).try_collect().await?;
         if context.json {
             let machines = Machines::if_available(context, &me).await;
             return print_all(&me, &runs, &machines).await;

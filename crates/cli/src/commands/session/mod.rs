@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use ensemble_types::sessions::SessionStatus;
 
 pub(crate) use self::named::Named;
-pub(crate) use self::start::Start;
+pub(crate) use self::start::{START_TITLE, Start};
 use super::DONE;
 use crate::complete;
 use crate::context::Context;

@@ -43,7 +43,7 @@ pub(crate) struct Start {
     #[arg(long, value_name = "NAME", add = complete::machines())]
     machine: String,
     /// The directory there: an absolute path
-    #[arg(long, short = 'C', value_name = "DIR")]
+    #[arg(long, short = 'C', alias = "directory", value_name = "DIR")]
     dir: PathBuf,
     /// The agent: claude, codex or gemini
     #[arg(long, value_parser = provider, add = complete::words(&["claude", "codex", "gemini"]))]
