@@ -16,6 +16,7 @@ const ID: &str = "id";
 pub(crate) struct Secrets {
     pub(crate) key_encryption_key: PathBuf,
     pub(crate) internal_token: String,
+    pub(crate) data_id: String,
 }
 
 /// Creates the folder (0700) and the missing files in it (0400).
@@ -29,7 +30,8 @@ pub(crate) fn prepare(data: &Path) -> io::Result<Secrets> {
     once(&data.join(ID))?;
     // identity checks the other file when it reads it.
     private(&token)?;
-    Ok(Secrets { key_encryption_key, internal_token: fs::read_to_string(token)?.trim().to_owned() })
+    let data_id = fs::read_to_string(data.join(ID))?.trim().to_owned();
+    Ok(Secrets { key_encryption_key, internal_token: fs::read_to_string(token)?.trim().to_owned(), data_id })
 }
 
 /// The id of a data directory: base64 of 32 random bytes. `None`: it was never used, or by an earlier version only.

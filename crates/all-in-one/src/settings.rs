@@ -61,6 +61,8 @@ impl Settings {
         let defaults = HashMap::from([
             ("KEY_ENCRYPTION_KEY_FILE", secrets.key_encryption_key.display().to_string()),
             ("PUBLIC_BASE_URL", public_base_url),
+            ("DATA_ID", secrets.data_id),
+            ("DATA_FOLDER", config.data.display().to_string()),
             // No load balancer has to notice that the services stop.
             ("DRAIN_DELAY_MS", "0".to_owned()),
             // One machine runs six services, so two threads for each are enough.
@@ -161,7 +163,11 @@ mod tests {
     fn settings(vars: &[(&str, &str)]) -> Settings {
         let mut config = Config::new("/data", ([127, 0, 0, 1], 0).into());
         config.vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let secrets = Secrets { key_encryption_key: "/data/key".into(), internal_token: "made".to_owned() };
+        let secrets = Secrets {
+            key_encryption_key: "/data/key".into(),
+            internal_token: "made".to_owned(),
+            data_id: "id".to_owned(),
+        };
         let listeners = || Listeners::loopback().unwrap();
         let [a, b, c, d, e, edge] = [listeners(), listeners(), listeners(), listeners(), listeners(), listeners()];
         Settings::new(&config, secrets, &[&a, &b, &c, &d, &e], &edge, &[]).unwrap()

@@ -16,6 +16,9 @@ pub struct Version {
     pub commit: Option<String>,
     /// Path prefixes, such as `v1`.
     pub api: Vec<String>,
+    /// Another one for other data of a server at this address, where it has one.
+    #[serde(default)]
+    pub data_id: Option<String>,
 }
 
 impl Client {

@@ -1,5 +1,6 @@
 //! Every variable of the edge.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,10 @@ pub struct Config {
     pub public_base_url: String,
     /// The security policy of the web app.
     pub page_policy: String,
+    /// What tells the data of this server from other data.
+    pub data_id: Option<String>,
+    /// Where the databases of the services are, if they are on the disk of this machine.
+    pub data_folder: Option<PathBuf>,
 }
 
 /// How long the edge waits for services, and how it keeps its connections to them.
@@ -93,6 +98,9 @@ impl Config {
             cors: cors(vars, &public_base_url),
             public_base_url,
             page_policy: crate::pages::web::configured_policy(vars),
+            data_id: vars
+                .optional("DATA_ID", "what tells the data of this server from other data, for `GET /v1/version`"),
+            data_folder: vars.optional("DATA_FOLDER", "where the databases are, if on this machine").map(PathBuf::from),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Which build answers, and which versions of the interface.
 
-use ensemble_chassis::{HandlerResult, Json};
+use ensemble_chassis::{HandlerResult, Json, State};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::EdgeProxy;
 
 /// The build and the interface.
 #[derive(Debug, Serialize, ToSchema)]
@@ -16,13 +18,16 @@ pub(crate) struct Version {
     pub commit: Option<&'static str>,
     /// The versions of the interface that are served, as path prefixes.
     pub api: [&'static str; 3],
+    /// Random, made with the data of the server, and another one for other data. `ensemble up` has one, other servers as configured.
+    pub data_id: Option<String>,
 }
 
-pub(crate) async fn version() -> HandlerResult<Json<Version>> {
+pub(crate) async fn version(edge: State<EdgeProxy>) -> HandlerResult<Json<Version>> {
     Ok(Json(Version {
         name: "ensemble",
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("BUILD_COMMIT"),
         api: ["v1", "v2", "v3"],
+        data_id: edge.config.data_id.clone(),
     }))
 }

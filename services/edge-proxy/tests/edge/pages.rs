@@ -10,6 +10,13 @@ use crate::Edge;
 use crate::stub::Stub;
 
 #[tokio::test]
+async fn the_version_names_the_data_of_the_server() {
+    let edge = Edge::at("http://127.0.0.1:9", &[("DATA_ID", "one"), ("DATA_FOLDER", "/")]).await;
+    assert_eq!(edge.get("/v1/version").await.json()["dataId"], "one");
+    assert_eq!(edge.get("/readyz").await.status, 200, "its disk has room");
+}
+
+#[tokio::test]
 async fn health_version_and_document_need_no_service() {
     let stub = Stub::echo().await;
     let edge = Edge::at("http://127.0.0.1:9", &[]).await;
@@ -18,6 +25,7 @@ async fn health_version_and_document_need_no_service() {
     }
     let version = edge.get("/v1/version").await.json();
     assert_eq!((version["name"].as_str(), &version["api"]), (Some("ensemble"), &serde_json::json!(["v1", "v2", "v3"])));
+    assert_eq!(version["dataId"], serde_json::Value::Null);
     let document = edge.get("/openapi.json").await;
     assert_eq!(document.header("content-type"), Some("application/json"));
     assert!(document.json()["openapi"].as_str().unwrap().starts_with("3.1"));
