@@ -66,6 +66,14 @@ impl Home {
         self.write_json(SESSIONS, &all)
     }
 
+    /// Forgets a session that was deleted.
+    pub(crate) fn forget_session(&self, origin: &str, session: SessionId) -> Result<()> {
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        let found = all.get_mut(origin).and_then(|sessions| sessions.remove(&session));
+        if found.is_some() { self.write_json(SESSIONS, &all) } else { Ok(()) }
+    }
+
     /// Notes that a key was made of which the machine that hosts the session knows nothing (`true`), or which it was given. The session
     /// is remembered already.
     pub(crate) fn note_host(&self, origin: &str, session: SessionId, epoch: u32, is_hostless: bool) -> Result<()> {

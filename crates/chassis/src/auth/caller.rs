@@ -2,6 +2,7 @@
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web};
@@ -19,6 +20,8 @@ use crate::http::ApiError;
 const LEEWAY_SECONDS: i64 = 30;
 /// How many verified tokens are cached, so that a signature is checked once and not with every request.
 const CACHED_TOKENS: u64 = 20_000;
+/// A token that nobody has used for so long is verified again.
+const CACHED_FOR: Duration = Duration::from_secs(900);
 
 /// The account that a verified token stands for, and its machine if it is a machine token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +87,12 @@ struct CachedToken {
 impl AuthContext {
     pub fn new(keys: Arc<dyn KeySource>, gate: Option<Arc<dyn Gate>>, clock: Clock) -> Self {
         jwt::install_provider();
-        Self { keys, gate, clock, cached: Cache::new(CACHED_TOKENS) }
+        Self {
+            keys,
+            gate,
+            clock,
+            cached: Cache::builder().max_capacity(CACHED_TOKENS).time_to_idle(CACHED_FOR).build(),
+        }
     }
 
     /// The caller of a request with a valid bearer token: 401 without one, 503 when the keys are not available.

@@ -5,6 +5,7 @@
 //! it and comes back (WHATWG HTML, section 9.2.6).
 
 use std::hash::Hash;
+use std::time::Duration;
 
 use bytes::Bytes;
 use moka::policy::EvictionPolicy;
@@ -16,6 +17,8 @@ use super::Event;
 pub const PIECE: usize = 16 << 10;
 /// The most bytes of long events that are kept.
 const KEPT_BYTES: u64 = 16 << 20;
+/// An event that no stream has sent for so long is forgotten: it may be of a session that was deleted.
+const KEPT_FOR: Duration = Duration::from_secs(600);
 /// A longer event would displace all others, or would not be kept at all. Its stream holds it.
 const LONGEST_KEPT: usize = 4 << 20;
 
@@ -42,7 +45,8 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for LongEvents<K> {
     fn default() -> Self {
         let weight = |_: &K, bytes: &Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let policy = EvictionPolicy::lru();
-        Self(Cache::builder().max_capacity(KEPT_BYTES).weigher(weight).eviction_policy(policy).build())
+        let cache = Cache::builder().max_capacity(KEPT_BYTES).weigher(weight).eviction_policy(policy);
+        Self(cache.time_to_idle(KEPT_FOR).build())
     }
 }
 
@@ -103,6 +107,7 @@ mod tests {
         events.0.run_pending_tasks();
         assert!(events.0.weighted_size() <= KEPT_BYTES);
         assert!(events.0.entry_count() > 0);
+        assert_eq!(events.0.policy().time_to_idle(), Some(KEPT_FOR), "deleted sessions leave the memory");
     }
 
     #[test]

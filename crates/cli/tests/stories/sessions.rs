@@ -88,7 +88,10 @@ fn a_session_is_shared_and_the_share_removed() {
     assert!(!owner.succeed(&["session", "list"]).contains(session));
     assert!(owner.succeed(&["session", "list", "--all"]).contains("ended"));
     assert_eq!(owner.run(&["session", "delete", session]).code, 1, "without a terminal it needs --yes");
+    let known = || std::fs::read_to_string(owner.files().join("sessions.json")).unwrap();
+    assert!(known().contains(id));
     owner.succeed(&["session", "delete", session, "--yes"]);
+    assert!(!known().contains(id), "a session that is gone is not remembered");
     assert_eq!(friend.run(&["session", "show", session]).code, 1);
 }
 
