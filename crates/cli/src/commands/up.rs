@@ -341,8 +341,9 @@ mod services {
     async fn drain((drain, mut task): Running, signals: &mut Signals) -> Result<()> {
         drain.begin();
         print::note(
-            "Stopping when the running tasks and the turns of live sessions have ended, within two minutes. Press Ctrl-C again to interrupt \
-             them; tasks go on with the next start, sessions with the next prompt.",
+            "Stopping when the running tasks and the turns of live sessions have ended, within two minutes. A turn that waits for your answer is \
+             interrupted now, unless its agent keeps the request (codex). Press Ctrl-C again to interrupt all of them; tasks go on with the \
+             next start, sessions with the next prompt.",
         );
         tokio::select! {
             _ = &mut task => return Ok(()),
