@@ -214,13 +214,13 @@ impl Remove {
 
 pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Result<()> {
     let shares: Vec<Share> = me.client.shares(session).try_collect().await?;
-    if context.json {
     let link = match me.client.link_state(session).await {
         Ok(link) => Some(link),
         // A server of an older version does not have the call.
         Err(error) if error.is(Code::LinkNotFound) || error.is(Code::MethodNotAllowed) => None,
         Err(error) => return Err(error.into()),
     };
+    if context.json {
         return print::json(&json!({ "shares": shares, "link": link }), false);
     }
     if let Some(link) = link {
@@ -248,7 +248,6 @@ pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Resu
     table.print()
 }
 
-/// What a share of a live session lets a person do with its agent.
 /// How a public link stands, in a sentence.
 fn stands(LinkState { expires_at, max_uses, uses, .. }: &LinkState) -> String {
     let opened =
@@ -257,6 +256,7 @@ fn stands(LinkState { expires_at, max_uses, uses, .. }: &LinkState) -> String {
     format!("Public link: {opened}, {end}.")
 }
 
+/// What a share of a live session lets a person do with its agent.
 fn may(level: ShareLevel, approve: bool) -> May {
     match level {
         _ if approve => May::Approve,
