@@ -1,6 +1,6 @@
 //! The process around the core: lines in, lines out, and the sessions in between. Standard output carries nothing but the protocol.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -34,6 +34,8 @@ const MOST_REPORTS: usize = 256;
 const MOST_COMMANDS: usize = 64;
 /// An editor that reads nothing for so long is gone.
 const READS_WITHIN: Duration = Duration::from_secs(600);
+/// After its end of input an editor is gone. What it has sent is finished in this time.
+const FINISHES_WITHIN: Duration = Duration::from_secs(5);
 /// Sessions on a page.
 const PAGE: u32 = 50;
 /// A directory that an editor lists must answer in this time.
@@ -82,6 +84,8 @@ struct Process<'a> {
     opening: HashMap<u64, mpsc::Sender<Command>>,
     /// Open sessions, with the tickets that opened them.
     open: HashMap<SessionId, (u64, mpsc::Sender<Command>)>,
+    /// Commands of which nobody knows yet whether the server has them, by their `localId`.
+    unsent: HashSet<String>,
 }
 
 /// Serves the editor until it closes the input or the output. The sessions go on.
@@ -99,6 +103,7 @@ pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
         tasks: FuturesUnordered::new(),
         opening: HashMap::new(),
         open: HashMap::new(),
+        unsent: HashSet::new(),
     };
     let (mut input, mut lines) = (tokio::io::stdin(), Lines::default());
     let mut buffer = vec![0; 64 << 10];
@@ -118,7 +123,7 @@ pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
                 match read {
                     Ok(0) | Err(_) => {
                         lines.finish(|line| core.line(&line, now));
-                        return process.carry_out().await;
+                        break;
                     }
                     Ok(length) => {
                         lines.feed(buffer.get(..length).unwrap_or_default(), |line| core.line(&line, now));
@@ -136,9 +141,30 @@ pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
             _ = interrupt.recv() => return Ok(()),
         }
     }
+    // The editor may have closed its output as well.
+    let unread = process.carry_out().await;
+    tokio::select! {
+        _late = tokio::time::timeout(FINISHES_WITHIN, process.finish(&mut reports)) => unread,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
 }
 
 impl Process<'_> {
+    /// Goes on until the server has what was sent, above all what interrupts a turn.
+    async fn finish(&mut self, reports: &mut mpsc::Receiver<(u64, Report)>) {
+        while !self.unsent.is_empty() || self.core.owes_interrupt() {
+            tokio::select! {
+                Some((ticket, report)) = reports.recv() => self.report(ticket, report),
+                Some(_) = self.tasks.next() => {}
+                else => return,
+            }
+            for order in self.core.take() {
+                self.order(order);
+            }
+        }
+    }
+
     async fn carry_out(&mut self) -> Result<()> {
         let mut text = Vec::new();
         loop {
@@ -206,7 +232,9 @@ impl Process<'_> {
                     .open
                     .get(&session)
                     .map(|(_, commands)| commands.try_send(Command::Send(local_id.clone(), content)).is_ok());
-                if sent != Some(true) {
+                if sent == Some(true) {
+                    self.unsent.insert(local_id);
+                } else {
                     let why = "It was not sent: too many commands wait for the server.";
                     self.core.failed(session, &local_id, why, Instant::now());
                 }
@@ -224,6 +252,9 @@ impl Process<'_> {
 
     fn report(&mut self, ticket: u64, report: Report) {
         let now = Instant::now();
+        if let Report::Stored(_, local_id) | Report::Failed(_, local_id, _) = &report {
+            self.unsent.remove(local_id);
+        }
         let is_of = |session: &SessionId| self.open.get(session).is_some_and(|(opened, _)| *opened == ticket);
         match report {
             Report::Opened(opened) => {
@@ -235,10 +266,10 @@ impl Process<'_> {
             }
             // What comes from before the session was opened anew is dropped.
             Report::Event(session, event) if is_of(&session) => self.core.event(session, event, now),
-            Report::Failed(session, local_id, why) if is_of(&session) => {
-                self.core.failed(session, &local_id, &why, now);
-            }
-            Report::Event(..) | Report::Failed(..) => {}
+            Report::Event(..) => {}
+            // The session may have been opened anew since: what was sent before is known by its id.
+            Report::Failed(session, local_id, why) => self.core.failed(session, &local_id, &why, now),
+            Report::Stored(session, local_id) => self.core.stored(session, &local_id, now),
         }
     }
 }

@@ -73,12 +73,13 @@ impl Editor {
         });
         let (updates, permissions) = (validator("SessionNotification"), validator("RequestPermissionRequest"));
         let mut editor = Self { child, commands, events, tag: 0, updates, permissions, seen: Vec::new() };
-        let greeting = editor.done("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {}}));
+        let client = json!({"name": "editor", "version": "1"});
+        let greeting = editor.done("initialize", &json!({"protocolVersion": 1, "clientInfo": client}));
         assert_eq!(greeting["protocolVersion"], 1);
         editor
     }
 
-    fn tell(&mut self, what: &Value) {
+    pub(crate) fn tell(&mut self, what: &Value) {
         writeln!(self.commands.as_mut().unwrap(), "{what}").unwrap();
     }
 
@@ -139,7 +140,7 @@ impl Editor {
 
     /// Opens a new session. Returns its id.
     #[track_caller]
-    fn begin(&mut self, directory: &Path) -> String {
+    pub(crate) fn begin(&mut self, directory: &Path) -> String {
         let opened = self.done("session/new", &json!({"cwd": directory, "mcpServers": []}));
         opened["sessionId"].as_str().unwrap().to_owned()
     }
@@ -170,7 +171,7 @@ impl Editor {
     }
 
     #[track_caller]
-    fn sees(&mut self, kind: &str, text: &str) {
+    pub(crate) fn sees(&mut self, kind: &str, text: &str) {
         self.finds(text, |update| {
             update["sessionUpdate"] == kind
                 && update["content"]["text"].as_str().is_some_and(|said| said.contains(text))
@@ -184,7 +185,7 @@ impl Editor {
     }
 
     /// The editor is closed. Its agent must end well.
-    fn close(mut self) {
+    pub(crate) fn close(mut self) {
         drop(self.commands.take());
         self.until("the end", |event| event.get("exit").map(|code| assert_eq!(*code, 0)));
     }

@@ -6,6 +6,8 @@ mod accounts;
 #[cfg(feature = "up")]
 mod acp;
 #[cfg(feature = "up")]
+mod acp_quits;
+#[cfg(feature = "up")]
 mod acted_room;
 mod alone;
 #[cfg(feature = "up")]

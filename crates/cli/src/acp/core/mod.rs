@@ -31,6 +31,11 @@ const MOST_SESSIONS: usize = 32;
 /// Requests that wait for the server.
 const MOST_WAITING: usize = 64;
 
+/// The only way to sign in.
+const LOGIN: &str = "login";
+/// Only editors of later versions of the protocol send these.
+const LATER: [&str; 4] = ["session/list", "session/resume", "session/close", "session/set_config_option"];
+
 /// The conversation with one editor.
 pub(super) struct Core {
     out: Out,
@@ -47,6 +52,8 @@ struct Ticket {
     request: Value,
     /// How a session is to be opened; nothing for other requests.
     how: Option<How>,
+    /// The editor has MCP servers for it.
+    has_servers: bool,
 }
 
 impl Core {
@@ -104,7 +111,15 @@ impl Core {
         if !self.is_initialized {
             return self.out.answer(&id, Err(Error::new(INVALID, "The first request is `initialize`.")));
         }
+        if LATER.contains(&method) {
+            self.out.editor.is_later = true;
+        }
         match method {
+            "authenticate" if text(params, "/methodId") != LOGIN => {
+                let text =
+                    format!("There is no way to sign in called {:?}. It has `{LOGIN}`.", text(params, "/methodId"));
+                self.out.answer(&id, Err(Error::new(PARAMS, text)));
+            }
             "authenticate" => {
                 if let Some(ticket) = self.ticket(id, None) {
                     self.out.orders.push(Order::SignedIn { ticket });
@@ -142,11 +157,10 @@ impl Core {
             }
             "session/close" => {
                 if let Some((session, out)) = self.session(&id, params) {
-                    let (session, waits) = (session.id, session.close(out));
+                    let (session, waits) = (session.id, session.close(Some(id), out));
                     if !waits {
                         self.leave(session);
                     }
-                    self.out.answer(&id, Ok(json!({})));
                 }
             }
             _ => {
@@ -157,15 +171,29 @@ impl Core {
     }
 
     fn initialize(&mut self, id: &Value, params: &Value) {
+        if self.is_initialized {
+            return self.out.answer(id, Err(Error::new(INVALID, "`initialize` was answered already.")));
+        }
+        // What an editor speaks beyond this version it says itself; the answer names the version that is spoken.
+        if params.get("protocolVersion").and_then(Value::as_u64).is_none_or(|version| version > u64::from(u16::MAX)) {
+            return self.out.answer(id, Err(Error::new(PARAMS, "`protocolVersion` is a number from 0 to 65535.")));
+        }
         let can = |pointer: &str| params.pointer(pointer).is_some_and(Value::is_object);
+        let newer = [
+            "/clientInfo",
+            "/clientCapabilities/session",
+            "/clientCapabilities/auth",
+            "/clientCapabilities/elicitation",
+        ];
         self.out.editor = Editor {
             forms: can("/clientCapabilities/elicitation/form"),
             notices: can("/clientCapabilities/session/notices"),
+            is_later: newer.into_iter().any(can),
         };
         self.is_initialized = true;
         let in_terminal = params.pointer("/clientCapabilities/auth/terminal").and_then(Value::as_bool) == Some(true);
         let mut login = json!({
-            "id": "login", "name": "Sign in to Ensemble",
+            "id": LOGIN, "name": "Sign in to Ensemble",
             "description": "Run `ensemble login` in a terminal, once on each computer.",
         });
         if let Some(fields) = login.as_object_mut().filter(|_| in_terminal) {
@@ -196,6 +224,7 @@ impl Core {
                 }
             }
             "$/cancel_request" => {
+                self.out.editor.is_later = true;
                 let request = params.get("requestId").unwrap_or(&Value::Null);
                 if let Some(session) = self.sessions.values_mut().find(|session| session.is_prompt(request)) {
                     session.cancel(&mut self.out);
@@ -215,13 +244,14 @@ impl Core {
         }
     }
 
-    fn ticket(&mut self, request: Value, how: Option<How>) -> Option<u64> {
+    fn ticket(&mut self, request: Value, how: Option<(How, bool)>) -> Option<u64> {
         if self.tickets.len() >= MOST_WAITING {
             self.out.answer(&request, Err(Error::new(INVALID, "Too many requests wait for the server.")));
             return None;
         }
         self.next_ticket += 1;
-        self.tickets.insert(self.next_ticket, Ticket { request, how });
+        let (how, has_servers) = how.map_or((None, false), |(how, has_servers)| (Some(how), has_servers));
+        self.tickets.insert(self.next_ticket, Ticket { request, how, has_servers });
         Some(self.next_ticket)
     }
 
@@ -230,17 +260,14 @@ impl Core {
         if !directory.is_absolute() {
             return self.out.answer(&id, Err(Error::new(PARAMS, "`cwd` is an absolute path.")));
         }
-        if params.pointer("/mcpServers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty()) {
-            self.out.log("The MCP servers of the editor are not passed on: the agent has those of its own machine.");
-        }
-        self.begin(id, How::New, Wanted::New(directory.to_owned()));
+        self.begin(id, (How::New, has_servers(params)), Wanted::New(directory.to_owned()));
     }
 
     fn open(&mut self, id: Value, params: &Value, how: How) {
-        let named = text(params, "/sessionId");
+        let Some(named) = self.named(&id, params) else { return };
         // The updates name the session as the editor does.
         match named.parse().ok().filter(|known: &SessionId| known.to_string() == named) {
-            Some(known) => self.begin(id, how, Wanted::This(known)),
+            Some(known) => self.begin(id, (how, has_servers(params)), Wanted::This(known)),
             None => {
                 let text = format!("There is no session {named:?}: the id of one is a UUID in lower case.");
                 self.out.answer(&id, Err(Error::new(NOT_FOUND, text)));
@@ -248,7 +275,7 @@ impl Core {
         }
     }
 
-    fn begin(&mut self, id: Value, how: How, wanted: Wanted) {
+    fn begin(&mut self, id: Value, how: (How, bool), wanted: Wanted) {
         let opening = self.tickets.values().filter(|ticket| ticket.how.is_some()).count();
         if self.sessions.len() + opening >= MOST_SESSIONS {
             let text = format!("{MOST_SESSIONS} sessions are open. Close one first.");
@@ -261,8 +288,8 @@ impl Core {
 
     /// The session that a request names, or an error for the editor.
     fn session(&mut self, id: &Value, params: &Value) -> Option<(&mut Session, &mut Out)> {
+        let named = self.named(id, params)?;
         let Self { sessions, out, .. } = self;
-        let named = text(params, "/sessionId");
         let known = named.parse().ok().and_then(|named: SessionId| sessions.get_mut(&named));
         match known.filter(|session| session.is_open()) {
             Some(session) => Some((session, out)),
@@ -274,6 +301,15 @@ impl Core {
         }
     }
 
+    /// The `sessionId` of a request, or an error for the editor.
+    fn named<'p>(&mut self, id: &Value, params: &'p Value) -> Option<&'p str> {
+        let named = params.get("sessionId").and_then(Value::as_str);
+        if named.is_none() {
+            self.out.answer(id, Err(Error::new(PARAMS, "`sessionId` is the id of a session.")));
+        }
+        named
+    }
+
     fn choose(&mut self, id: Value, params: &Value, chosen: Chosen, wants_options: bool) {
         if let Some((session, out)) = self.session(&id, params) {
             session.choose(id, chosen, wants_options, out);
@@ -283,11 +319,11 @@ impl Core {
     /// A session was opened, or was not. Its messages follow, then [`Event::CaughtUp`].
     pub(super) fn opened(&mut self, ticket: u64, opened: Result<Opening, Error>, now: Instant) {
         self.out.now = now;
-        let Some(Ticket { request, how: Some(how) }) = self.tickets.remove(&ticket) else { return };
+        let Some(Ticket { request, how: Some(how), has_servers }) = self.tickets.remove(&ticket) else { return };
         match opened {
             Ok(opening) => {
                 let id = opening.id;
-                let mut session = Session::new(opening, how, request);
+                let mut session = Session::new(opening, how, request, has_servers);
                 // The one that was open is shown no longer. The process has left it.
                 if let Some(mut before) = self.sessions.remove(&id) {
                     before.replaced(&mut self.out);
@@ -315,12 +351,27 @@ impl Core {
         }
     }
 
+    /// The server has a command.
+    pub(super) fn stored(&mut self, session: SessionId, local_id: &str, now: Instant) {
+        self.sent(session, local_id, Ok(()), now);
+    }
+
     /// A command was not sent.
     pub(super) fn failed(&mut self, session: SessionId, local_id: &str, why: &str, now: Instant) {
+        self.sent(session, local_id, Err(why), now);
+    }
+
+    fn sent(&mut self, id: SessionId, local_id: &str, result: Result<(), &str>, now: Instant) {
         self.out.now = now;
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.failed(local_id, why, &mut self.out);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if !session.sent(local_id, result, &mut self.out) {
+            self.leave(id);
         }
+    }
+
+    /// Whether a prompt that the editor has cancelled is still to be interrupted, once its machine says that it has it.
+    pub(super) fn owes_interrupt(&self) -> bool {
+        self.sessions.values().any(Session::owes_interrupt)
     }
 
     fn leave(&mut self, session: SessionId) {
@@ -328,4 +379,8 @@ impl Core {
         self.out.forget(session);
         self.out.orders.push(Order::Leave(session));
     }
+}
+
+fn has_servers(params: &Value) -> bool {
+    params.get("mcpServers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty())
 }

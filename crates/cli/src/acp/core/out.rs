@@ -33,7 +33,7 @@ pub(in crate::acp) enum Order {
     SignedIn {
         ticket: u64,
     },
-    /// Sign and send a command. `Core::failed` says that it was not sent.
+    /// Sign and send a command. `Core::stored` says that the server has it, `Core::failed` that it was not sent.
     Send {
         session: SessionId,
         local_id: String,
@@ -60,6 +60,8 @@ pub(in crate::acp) enum Wanted {
 pub(super) struct Editor {
     pub(super) forms: bool,
     pub(super) notices: bool,
+    /// It knows what was added to the protocol later: updates of titles, options and usage, and that a request can be cancelled.
+    pub(super) is_later: bool,
 }
 
 /// A request to the editor.
@@ -100,6 +102,13 @@ impl Out {
         self.orders.push(Order::Write(rpc::note("session/update", &params)));
     }
 
+    /// An update that an old editor would take for an error.
+    pub(super) fn later_update(&mut self, session: SessionId, update: &Value) {
+        if self.editor.is_later {
+            self.update(session, update);
+        }
+    }
+
     /// Signs and sends a command. Returns its `localId`.
     pub(super) fn send(&mut self, session: SessionId, content: Content) -> String {
         let local_id = (self.ids)();
@@ -125,7 +134,9 @@ impl Out {
     pub(super) fn withdraw(&mut self, call: u64, why: &str) {
         if let Some(called) = self.calls.get_mut(&call) {
             called.closed = Some(why.to_owned());
-            self.orders.push(Order::Write(rpc::note("$/cancel_request", &json!({"requestId": call}))));
+            if self.editor.is_later {
+                self.orders.push(Order::Write(rpc::note("$/cancel_request", &json!({"requestId": call}))));
+            }
         }
     }
 

@@ -114,10 +114,21 @@ pub(super) struct Session {
     waiting: BTreeMap<String, Waiting>,
     /// The commands of this process.
     own: VecDeque<String>,
+    /// What is answered when the server has the interrupt of a session that was closed: its `localId`, and the requests.
+    closing: Option<Closing>,
+    /// The editor has MCP servers for the agent, and nobody has said what becomes of them.
+    has_servers: bool,
+}
+
+#[derive(Debug)]
+struct Closing {
+    interrupt: String,
+    prompt: Option<Value>,
+    close: Option<Value>,
 }
 
 impl Session {
-    pub(super) fn new(opening: Opening, how: How, request: Value) -> Self {
+    pub(super) fn new(opening: Opening, how: How, request: Value, has_servers: bool) -> Self {
         Self {
             id: opening.id,
             told: Told::of(!opening.online),
@@ -137,6 +148,8 @@ impl Session {
             choices: VecDeque::new(),
             waiting: BTreeMap::new(),
             own: VecDeque::new(),
+            closing: None,
+            has_servers,
         }
     }
 
@@ -157,7 +170,10 @@ impl Session {
                     Stage::Closed => return self.closed(&changed, out),
                 }
             }
-            Event::Gone(_) if matches!(self.stage, Stage::Closed) => return false,
+            Event::Gone(why) if matches!(self.stage, Stage::Closed) => {
+                self.close_now(Err(&why), out);
+                return false;
+            }
             _ if matches!(self.stage, Stage::Closed) => {}
             Event::CaughtUp => self.caught_up(out),
             Event::Frame(frame) => self.frame(frame, out),
@@ -230,6 +246,9 @@ impl Session {
         if self.told.is_away {
             self.note(out, "The machine of this session is away. What you send waits until it is back.");
         }
+        if std::mem::take(&mut self.has_servers) {
+            self.note(out, "The MCP servers of the editor are not passed on: the agent has those of its own machine.");
+        }
         self.requests(out);
     }
 
@@ -266,24 +285,49 @@ impl Session {
             out.answer(&request, Err(Error::new(INTERNAL, "The session was opened anew.")));
         }
         self.finish(out, Err(Error::new(INTERNAL, "The session was opened anew. The prompt is being done.")));
-        self.close(out);
+        self.close(None, out);
     }
 
-    /// The editor closes it: its turn is cancelled, and the session goes on elsewhere. True: a prompt that is cancelled has not begun,
-    /// so the session is to be followed until it does.
-    pub(super) fn close(&mut self, out: &mut Out) -> bool {
-        self.cancel_prompt(out);
+    /// The editor closes it: its turn is cancelled, and the session goes on elsewhere. True: the interrupt is not stored yet, or a prompt
+    /// that is cancelled has not begun, so the session is to be followed.
+    pub(super) fn close(&mut self, request: Option<Value>, out: &mut Out) -> bool {
+        let interrupt = self.cancel_prompt(out);
         self.stage = Stage::Closed;
         self.fail_controls(&Error::new(INTERNAL, "The session was closed."), out);
         for call in std::mem::take(&mut self.asked).into_values().flatten() {
             out.withdraw(call, "The session was closed.");
         }
-        !self.cancelled.is_empty()
+        // An editor that quits closes its sessions: what it is told is done has to be done.
+        if let Some(interrupt) = interrupt {
+            let prompt = self.prompt.take().map(|prompt| prompt.request);
+            self.closing = Some(Closing { interrupt, prompt, close: request });
+        } else if let Some(request) = request {
+            out.answer(&request, Ok(json!({})));
+        }
+        self.is_followed()
+    }
+
+    /// Whether there is something left to be done in a session that is closed.
+    fn is_followed(&self) -> bool {
+        !self.cancelled.is_empty() || self.closing.is_some()
+    }
+
+    /// Answers for a session that was closed.
+    fn close_now(&mut self, result: Result<(), &str>, out: &mut Out) {
+        let Some(Closing { prompt, close, .. }) = self.closing.take() else { return };
+        let error = |why: &str| Error::new(INTERNAL, format!("The turn was not interrupted, and may go on: {why}"));
+        if let Some(prompt) = prompt {
+            out.answer(&prompt, result.map(|()| json!({"stopReason": "cancelled"})).map_err(error));
+        }
+        if let Some(close) = close {
+            out.answer(&close, result.map(|()| json!({})).map_err(error));
+        }
     }
 
     /// Goes on with what was cancelled in the one that was open before.
     pub(super) fn cancels(&mut self, before: Self) {
         self.cancelled = before.cancelled;
+        self.closing = before.closing;
     }
 
     /// The earliest time at which something is late.
@@ -312,8 +356,19 @@ impl Session {
         local_id
     }
 
-    /// A command was not sent.
-    pub(super) fn failed(&mut self, local_id: &str, why: &str, out: &mut Out) {
+    /// The server has a command, or it was not sent. False: the session is over for the editor.
+    pub(super) fn sent(&mut self, local_id: &str, result: Result<(), &str>, out: &mut Out) -> bool {
+        if self.closing.as_ref().is_some_and(|closing| closing.interrupt == local_id) {
+            self.close_now(result, out);
+            return self.is_open() || self.request.is_some() || self.is_followed();
+        }
+        if let Err(why) = result {
+            self.failed(local_id, why, out);
+        }
+        true
+    }
+
+    fn failed(&mut self, local_id: &str, why: &str, out: &mut Out) {
         let error = Error::new(INTERNAL, why);
         if self.prompt.as_ref().is_some_and(|prompt| prompt.local_id == local_id) {
             self.finish(out, Err(error));

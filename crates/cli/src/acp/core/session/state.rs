@@ -28,7 +28,7 @@ impl Told {
 
 impl Session {
     pub(super) fn titled(&self, title: &str, out: &mut Out) {
-        out.update(self.id, &json!({"sessionUpdate": "session_info_update", "title": title}));
+        out.later_update(self.id, &json!({"sessionUpdate": "session_info_update", "title": title}));
     }
 
     pub(super) fn plan(&self, out: &mut Out) {
@@ -51,7 +51,9 @@ impl Session {
             let cost = state.cost_usd.map(|usd| json!({"amount": usd, "currency": "USD"}));
             let usage =
                 json!({"sessionUpdate": "usage_update", "used": context.used, "size": context.size, "cost": cost});
-            self.tell(out, usage, |told| &mut told.usage, true);
+            if out.editor.is_later {
+                self.tell(out, usage, |told| &mut told.usage, true);
+            }
         }
         let has_ended = state.phase == Phase::Ended;
         if has_ended && !self.told.has_ended {
@@ -64,7 +66,7 @@ impl Session {
     fn options(&mut self, state: &State, out: &mut Out) {
         let options = blocks::options(state, None, None);
         if options != self.told.options && options != json!([]) {
-            out.update(self.id, &json!({"sessionUpdate": "config_option_update", "configOptions": options}));
+            out.later_update(self.id, &json!({"sessionUpdate": "config_option_update", "configOptions": options}));
             self.told.options = options;
         }
     }

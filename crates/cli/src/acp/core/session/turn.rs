@@ -25,7 +25,7 @@ const MOST_CANCELLED: usize = 1_000;
 /// A prompt of the editor.
 #[derive(Debug)]
 pub(in crate::acp::core) struct Running {
-    request: Value,
+    pub(super) request: Value,
     pub(super) local_id: String,
     step: Step,
     /// When it is said that the machine has not taken it.
@@ -78,6 +78,11 @@ impl Session {
         self.prompt.as_ref().is_some_and(|prompt| prompt.cancelled.is_some())
     }
 
+    /// Its prompt was cancelled, and can be interrupted when the machine says that it has it.
+    pub(in crate::acp::core) fn owes_interrupt(&self) -> bool {
+        self.prompt.as_ref().is_some_and(|prompt| prompt.cancelled.is_some() && prompt.step == Step::Sent)
+    }
+
     /// The person does not want the turn any more.
     pub(in crate::acp::core) fn cancel(&mut self, out: &mut Out) {
         let works = self.view.state().is_some_and(|state| matches!(state.phase, Phase::Working | Phase::Waiting));
@@ -98,13 +103,15 @@ impl Session {
     }
 
     /// The editor closes the session, so nobody waits for its prompt any more. One that has not begun is interrupted when it does.
-    pub(super) fn cancel_prompt(&mut self, out: &mut Out) {
+    /// Returns the `localId` of the interrupt of a turn, whose prompt is still to be answered.
+    pub(super) fn cancel_prompt(&mut self, out: &mut Out) -> Option<String> {
         match self.prompt.as_ref().map(|prompt| (&prompt.step, &prompt.cancelled)) {
-            Some((Step::Turn(_), None)) => drop(self.send(Content::Control(Control::Interrupt), out)),
+            Some((Step::Turn(_), None)) => return Some(self.send(Content::Control(Control::Interrupt), out)),
             Some((Step::Sent | Step::Queued, _)) => self.interrupt_later(),
             Some((Step::Turn(_), Some(_))) | None => {}
         }
         self.finish(out, Ok("cancelled"));
+        None
     }
 
     fn interrupt_later(&mut self) {
@@ -127,7 +134,7 @@ impl Session {
             }
         }
         let has_ended = self.view.state().is_some_and(|state| state.phase == Phase::Ended);
-        !self.cancelled.is_empty() && !has_ended
+        self.closing.is_some() || (!self.cancelled.is_empty() && !has_ended)
     }
 
     /// Whether the turn is that of a prompt that was cancelled before it began. Says so once.

@@ -61,7 +61,8 @@ impl Editor {
         let now = Instant::now();
         let core = Core::new(now, Box::new(ids));
         let mut editor = Self { core, now, request: 0, seq: 0, n: 0, written: Vec::new(), done: Vec::new() };
-        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
+        let client = json!({"name": "test", "version": "1"});
+        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": client});
         editor.request("initialize", &params);
         editor
     }
@@ -220,6 +221,16 @@ impl Editor {
         let (calls, rest) = written.into_iter().partition(is_call);
         self.written = rest;
         calls
+    }
+
+    /// The server has the newest command.
+    fn stored(&mut self) {
+        let sent = self.done.iter().rev().find_map(|order| match order {
+            Order::Send { local_id, .. } => Some(local_id.clone()),
+            _ => None,
+        });
+        self.core.stored(session(), &sent.unwrap(), self.now);
+        self.collect();
     }
 
     /// The commands that were sent since the last call.

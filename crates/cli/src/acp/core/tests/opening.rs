@@ -89,8 +89,6 @@ fn a_session_that_cannot_be_opened_is_an_error() {
     let request = editor.request("session/load", &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": []}));
     editor.not_opened(Error::new(SIGN_IN, "Run `ensemble login`."));
     assert_eq!(code(editor.answer(request)), SIGN_IN);
-    let named = editor.request("session/load", &json!({"cwd": "/", "mcpServers": []}));
-    assert_eq!(code(editor.answer(named)), NOT_FOUND);
     // The editor would not know whose updates they are.
     let other = SESSION.to_uppercase();
     let named = editor.request("session/load", &json!({"sessionId": other, "cwd": "/", "mcpServers": []}));
@@ -137,6 +135,7 @@ fn a_session_that_is_closed_is_followed_no_longer() {
     let mut editor = Editor::open(&json!({}));
     let (prompt, _) = editor.begins("work");
     let closed = editor.request("session/close", &json!({"sessionId": SESSION}));
+    editor.stored();
     assert_eq!(editor.answer(prompt).unwrap()["result"]["stopReason"], "cancelled");
     assert!(editor.answer(closed).unwrap().get("result").is_some());
     assert!(editor.done.contains(&Order::Leave(session())));
@@ -161,4 +160,81 @@ fn only_so_many_sessions_are_open() {
         (0..40).map(|_| editor.request("session/new", &json!({"cwd": "/", "mcpServers": []}))).collect();
     let refused = requests.iter().filter(|request| editor.answer(**request).is_some()).count();
     assert_eq!(refused, 8);
+}
+
+#[test]
+fn what_a_request_lacks_is_a_matter_of_its_parameters() {
+    let mut editor = Editor::new(&json!({}));
+    let again = editor.request("initialize", &json!({"protocolVersion": 1}));
+    assert_eq!(code(editor.answer(again)), INVALID);
+    for version in [json!("1"), json!(null), json!(-1), json!(65_536)] {
+        editor.core.is_initialized = false;
+        let odd = editor.request("initialize", &json!({"protocolVersion": version}));
+        assert_eq!(code(editor.answer(odd)), PARAMS, "{version}");
+    }
+    let newer = editor.request("initialize", &json!({"protocolVersion": 2}));
+    assert_eq!(editor.answer(newer).unwrap()["result"]["protocolVersion"], 1);
+    for (method, params) in [
+        ("authenticate", json!({})),
+        ("authenticate", json!({"methodId": "magic"})),
+        ("session/prompt", json!({"prompt": []})),
+        ("session/load", json!({"cwd": "/", "mcpServers": []})),
+        ("session/resume", json!({"sessionId": 7})),
+        ("session/close", json!({})),
+        ("session/set_mode", json!({"modeId": "ask"})),
+    ] {
+        let odd = editor.request(method, &params);
+        assert_eq!(code(editor.answer(odd)), PARAMS, "{method} {params}");
+    }
+    editor.request("authenticate", &json!({"methodId": "login"}));
+    assert_eq!(editor.done, [Order::SignedIn { ticket: 1 }]);
+}
+
+#[test]
+fn servers_of_the_editor_that_are_not_passed_on_are_said_once_in_the_conversation() {
+    for servers in [json!([]), json!([{"name": "x", "command": "/x", "args": [], "env": []}])] {
+        let mut editor = Editor::new(&json!({}));
+        editor.request("session/load", &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": servers}));
+        editor.opened(false);
+        editor.state(Phase::Idle);
+        editor.event(Event::CaughtUp);
+        editor.state(Phase::Idle);
+        let said = editor.texts().iter().filter(|text| text.contains("MCP servers")).count();
+        assert_eq!(said, servers.as_array().unwrap().len());
+    }
+}
+
+#[test]
+fn an_old_editor_gets_nothing_that_it_does_not_know() {
+    let kinds = |editor: &mut Editor| -> Vec<String> {
+        editor.updates().iter().map(|update| update["sessionUpdate"].as_str().unwrap().to_owned()).collect()
+    };
+    let later = ["session_info_update", "usage_update", "config_option_update"];
+    let mut editor = Editor::new(&json!({}));
+    editor.core.is_initialized = false;
+    editor.request("initialize", &json!({"protocolVersion": 1, "clientCapabilities": {"fs": {}}}));
+    editor.forget();
+    editor.request("session/load", &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": []}));
+    editor.opened(false);
+    editor.state(Phase::Idle);
+    editor.event(Event::CaughtUp);
+    editor.event(Event::Titled("A title".to_owned()));
+    editor.host(state(Phase::Idle, Mode::Plan));
+    let old = kinds(&mut editor);
+    assert!(old.contains(&"current_mode_update".to_owned()), "{old:?}");
+    assert!(!old.iter().any(|kind| later.contains(&kind.as_str())), "{old:?}");
+    editor.host(permission("r1"));
+    editor.host(resolved("r1", BEN));
+    let calls: Vec<Value> = editor.calls().iter().map(|call| call["method"].clone()).collect();
+    assert_eq!(calls, ["session/request_permission"], "it does not know that a request can be cancelled");
+
+    // One that uses what is newer knows the rest of it.
+    editor.request("session/set_config_option", &json!({"sessionId": SESSION, "configId": "x", "value": "y"}));
+    editor.event(Event::Titled("Another title".to_owned()));
+    editor.host(state(Phase::Idle, Mode::Ask));
+    let new = kinds(&mut editor);
+    assert!(later.iter().all(|kind| new.iter().any(|told| told == kind)), "{new:?}");
+    editor.host(permission("r2"));
+    editor.host(resolved("r2", BEN));
+    assert!(editor.calls().iter().any(|call| call["method"] == "$/cancel_request"));
 }

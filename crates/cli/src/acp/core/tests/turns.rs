@@ -260,3 +260,53 @@ fn what_others_do_is_shown_with_their_names() {
     editor.state(Phase::Ended);
     assert!(editor.texts()[0].contains("has ended"));
 }
+
+#[test]
+fn a_session_that_is_closed_in_its_turn_is_interrupted_before_the_editor_is_told() {
+    for is_sent in [true, false] {
+        let mut editor = Editor::open(&json!({}));
+        let (request, _) = editor.begins("hang");
+        editor.done.clear();
+        let close = editor.request("session/close", &json!({"sessionId": SESSION}));
+        assert_eq!((editor.answer(request), editor.answer(close)), (None, None), "the server does not have it yet");
+        assert!(!editor.done.contains(&Order::Leave(session())));
+        if is_sent {
+            editor.stored();
+            assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "cancelled");
+            assert_eq!(editor.answer(close).unwrap()["result"], json!({}));
+        } else {
+            editor.core.failed(session(), "c2", "The server cannot be reached.", editor.now);
+            editor.collect();
+            assert!(editor.answer(request).unwrap()["error"]["message"].as_str().unwrap().contains("may go on"));
+            assert_eq!(code(editor.answer(close)), INTERNAL);
+        }
+        assert!(editor.done.contains(&Order::Leave(session())));
+        assert_eq!(editor.sent(), [Content::Control(Control::Interrupt)]);
+    }
+}
+
+#[test]
+fn a_session_that_is_closed_and_opened_again_is_told_what_became_of_its_interrupt() {
+    let mut editor = Editor::open(&json!({}));
+    let (request, _) = editor.begins("hang");
+    let close = editor.request("session/close", &json!({"sessionId": SESSION}));
+    editor.request("session/load", &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": []}));
+    editor.opened(false);
+    editor.stored();
+    assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "cancelled");
+    assert_eq!(editor.answer(close).unwrap()["result"], json!({}));
+    assert!(!editor.done.contains(&Order::Leave(session())), "it is open");
+}
+
+#[test]
+fn what_is_cancelled_before_the_machine_has_it_still_owes_an_interrupt() {
+    let mut editor = Editor::open(&json!({}));
+    editor.prompt("hang");
+    assert!(!editor.core.owes_interrupt());
+    editor.cancel();
+    assert!(editor.core.owes_interrupt());
+    let local_id = editor.receipt(ReceiptOutcome::Done, None);
+    editor.host(turn(TurnState::Started, Some(&local_id), None));
+    assert!(!editor.core.owes_interrupt());
+    assert!(editor.sent().contains(&Content::Control(Control::Interrupt)));
+}
