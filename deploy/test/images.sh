@@ -58,7 +58,14 @@ for service in $services; do
     [ "$service" != runner ] || continue
     [ "$beyond" -le "$limit_mib" ] || wrong "$service is more than $limit_mib MiB beyond its base"
     [ "$(inspect '{{json .Config.Healthcheck.Test}}')" = "[\"CMD\",\"ensemble-$service\",\"healthcheck\"]" ] || wrong "$service has no health check"
-    [ "$service" = edge-proxy ] || within 'ldd /usr/lib/*/libpq.so.5 | grep -q libssl' || wrong "the libpq of $service speaks no TLS"
+    if [ "$service" = edge-proxy ]; then
+        within "grep -aqE 'assets/[A-Za-z0-9_-]+[.]js[.]br' \$(command -v ensemble-edge-proxy)" || wrong "the edge has no web app"
+        continue
+    fi
+    # The program is asked: it can hold a libpq of its own beside the one of the image.
+    said=$(within "INTERNAL_TOKEN=$(printf '0%.0s' {1..40}) DATABASE_URL='postgres://u@127.0.0.1:1/d?sslmode=require' \
+        DATABASE_START_TIMEOUT_MS=1 KEY_ENCRYPTION_KEY_FILE=/nowhere ensemble-$service migrate 2>&1" || true)
+    [[ $said == *127.0.0.1* && $said != *"compiled in"* ]] || wrong "the libpq of $service speaks no TLS: $said"
 done
 image=${prefix}voice-agent:$version
 if has_image python:3.12-slim-bookworm; then
