@@ -304,3 +304,22 @@ fn a_guest_does_not_take_all_the_places_of_prompts() {
     assert_eq!(outcomes[MOST_OF_GUEST], ReceiptOutcome::Rejected);
     assert_eq!(room.prompt("two").outcome, ReceiptOutcome::Queued, "the owner still has places");
 }
+
+#[test]
+fn a_command_of_an_early_clock_is_told_by_how_much() {
+    let mut room = room();
+    room.begin();
+    let at = room.now.plus(Duration::from_secs(600));
+    let list = KnownList { version: 1, digest: "d".into() };
+    let message = Message { local_id: "early".to_owned(), at, list, n: None, content: prompt("now") };
+    let signer = room.signer(room.owner, Role::Primary);
+    room.core.command(Command { message, signer, epoch: 1, list_is_withheld: false });
+    room.settle();
+    let receipt = room.said.iter().find_map(|said| match &said.content {
+        Content::Receipt(receipt) if receipt.command_id == "early" => Some(receipt.clone()),
+        _ => None,
+    });
+    let receipt = receipt.unwrap();
+    rejected(&receipt, ReceiptCode::Stale);
+    assert!(receipt.text.as_deref().unwrap().contains("10 min in the future"), "{receipt:?}");
+}
