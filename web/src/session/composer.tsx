@@ -103,7 +103,7 @@ export function Composer(props: Props) {
   const placeholder = !props.isHosted ? "Write to the others" : isBusy ? "Add to the queue" : state?.phase === "ended" ? "The session has ended" : `Ask ${oneLine(state?.agent ?? "the agent", 40)}`;
 
   return (
-    <form className="composer" onSubmit={submitted} aria-label={props.isHosted ? "Write to the agent" : "Write to the others"}
+    <form className="composer" onSubmit={submitted} aria-label={props.label !== undefined ? "Start a session" : props.isHosted ? "Write to the agent" : "Write to the others"}
       onDragOver={(event) => event.preventDefault()} onDrop={(event) => taken(event, event.dataTransfer)}>
       {props.attachments.length > 0 && <Attached all={props.attachments} onChange={props.onAttachments} />}
       {error !== undefined && (
