@@ -50,7 +50,7 @@ export function PublicLink({ row, isBusy, onBusy }: Props) {
         </label>
       </div>
       <div className="row">
-        <button type="button" className="button" disabled={isBusy} onClick={make}>{link ? "Make a new link" : "Make a link"}</button>
+        <button type="button" className="button" disabled={isBusy} onClick={make}>Make a link</button>
         {link !== null && <button type="button" className="button plain" disabled={isBusy} onClick={remove}>End the link</button>}
       </div>
       {said && <p className="muted" role="status">{said}</p>}
