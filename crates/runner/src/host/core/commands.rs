@@ -9,12 +9,11 @@ use ensemble_transcript::body::{
 use ensemble_transcript::rules::{Decision, Right, Signer, Situation};
 use ensemble_transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
-use ensemble_types::time::Timestamp;
 
 use super::prompts::queued;
 use super::{About, Asked, Core, MOST_OF_GUEST, MOST_QUEUED};
 use crate::host::kept::{Change, Queued, TakenCommand};
-use crate::host::tasks::minutes;
+use crate::host::tasks::early;
 
 /// A message of a person whose signature is good.
 #[derive(Clone, Debug)]
@@ -71,18 +70,6 @@ impl Core {
         self.judge_command(command, false);
     }
 
-    /// What a person reads whose command is from the future, by the clock of this machine.
-    fn early(&self, at: Timestamp) -> Option<String> {
-        let by = at.since(self.now);
-        (by > Duration::ZERO).then(|| {
-            format!(
-                "By the clock of the machine it was sent {} in the future: that clock is behind, or the clock of the device that sent it is \
-                 ahead. Set it, and send it again.",
-                minutes(by.as_secs())
-            )
-        })
-    }
-
     fn judge_command(&mut self, command: Command, comes_again: bool) {
         let Command { message, signer, epoch, list_is_withheld } = command;
         let open = match &message.content {
@@ -133,7 +120,9 @@ impl Core {
                     "The session has ended. Its owner goes on with it by /resume in `ensemble attach`.".to_owned();
                 Done::Rejected(ReceiptCode::Superseded, Some(text))
             }
-            (Decision::Reject(ReceiptCode::Stale), _) => Done::Rejected(ReceiptCode::Stale, self.early(message.at)),
+            (Decision::Reject(ReceiptCode::Stale), _) => {
+                Done::Rejected(ReceiptCode::Stale, early(message.at, self.now))
+            }
             (Decision::Reject(code), _) => Done::Rejected(code, None),
             (Decision::AskOwner, Content::Prompt(prompt)) => match queued(prompt, message.local_id.clone(), &signer) {
                 Ok((prompt, _)) => self.ask_owner(prompt),

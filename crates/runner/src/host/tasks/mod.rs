@@ -23,7 +23,7 @@ use ensemble_types::leases::Lease;
 use super::local::Start;
 use super::{Host, NotBegun};
 pub(crate) use check::Refused;
-pub(super) use check::minutes;
+pub(super) use check::early;
 pub(super) use nonces::Nonces;
 use nonces::Once;
 pub(crate) use turn::TaskTurn;
