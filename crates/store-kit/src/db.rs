@@ -223,10 +223,8 @@ impl Db {
     pub async fn ready(&self) -> Result<(), String> {
         self.read("readiness", |c| c.now()).await.map(|_| ()).map_err(|e: StoreError| e.to_string())?;
         // PostgreSQL has a disk of its own, and answers readers while that is full.
-        match &self.inner.file {
-            Some((path, _)) if file::has_no_room(path) => Err("the disk of the server is full".to_owned()),
-            _ => Ok(()),
-        }
+        let is_full = self.inner.file.as_ref().is_some_and(|(path, _)| file::has_no_room(path));
+        if is_full { Err("the disk of the server is full".to_owned()) } else { Ok(()) }
     }
 
     async fn run<T, E, F>(
