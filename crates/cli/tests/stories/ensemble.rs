@@ -41,6 +41,14 @@ impl User {
         }
     }
 
+    /// With a home that is not below `/dev`, as the folder for temporary files of the tests can be. The sandbox in which codex runs
+    /// commands has a `/dev` of its own, without the home and what codex keeps there.
+    #[cfg(feature = "up")]
+    pub(crate) fn at_home_outside_of_dev(mut self) -> Self {
+        self.home = tempfile::tempdir_in("/tmp").unwrap();
+        self
+    }
+
     /// Programs in this directory are found before all others.
     #[cfg(feature = "up")]
     pub(crate) fn with_programs(mut self, path: &Path) -> Self {

@@ -51,7 +51,12 @@ impl Fixture {
         permission: Permission,
         change: impl FnOnce(&mut ProviderConfig),
     ) -> Self {
-        let (server, model, home) = (Orchestrator::start(), StandIn::start().unwrap(), tempfile::tempdir().unwrap());
+        let (server, model) = (Orchestrator::start(), StandIn::start().unwrap());
+        // The sandbox of codex has a `/dev` of its own, and the folder for temporary files of the tests can be below it.
+        let home = match provider {
+            Provider::Codex => tempfile::tempdir_in("/tmp").unwrap(),
+            _ => tempfile::tempdir().unwrap(),
+        };
         // The script agent is only a placeholder and is replaced.
         let mut config = config(&server, &ScriptAgent::new(), home.path());
         set_up(&mut config, provider, permission, &model.url(), home.path());
