@@ -8,18 +8,24 @@ import type { components } from "./openapi.js";
 
 type Schemas = components["schemas"];
 /** An event of a session's stream. */
-export type SessionEvent = Known<Schemas["SessionEvent"]>;
+export type SessionEvent =
+  | { event: "message"; data: Schemas["Message"] }
+  | { event: "session"; data: Schemas["Session"] }
+  | { event: "live"; data: Schemas["LiveFrame"] };
 /** An event of the stream behind a public link. */
-export type PublicSessionEvent = Known<Schemas["PublicSessionEvent"]>;
+export type PublicSessionEvent =
+  | { event: "message"; data: Schemas["PublicMessage"] }
+  | { event: "session"; data: Schemas["PublicSession"] }
+  | { event: "live"; data: Schemas["LiveFrame"] };
 /** An event of a run's stream. */
-export type RunEvent = Known<Schemas["RunEvent"]>;
+export type RunEvent = { event: "change"; data: Schemas["Pended"] };
 /** An event of a conversation by voice: its status, what was said, and what its agent read. */
-export type VoiceSessionEvent = Known<Schemas["VoiceSessionEvent"]>;
+export type VoiceSessionEvent =
+  | { event: "status"; data: Schemas["VoiceStatus"] }
+  | { event: "utterance"; data: Schemas["VoiceUtterance"] }
+  | { event: "tool"; data: Schemas["VoiceToolCall"] };
 /** What has changed in the account. `all`: anything may have; it comes first, and after each new connection. */
 export type Hint = Schemas["Hint"];
-
-/** Streams give no `end`: they go on, or their iterator ends. */
-type Known<E extends { event: string }> = Exclude<E, { event: "end" }>;
 
 /** How a stream is: it waits for a connection since `since` (as `performance.now()`), or has one. */
 export type StreamState = { state: "connecting"; since: number; error?: unknown } | { state: "open" };
@@ -145,6 +151,8 @@ async function* follow(
     try {
       const headers = { accept: "text/event-stream", ...source.headers, ...(last !== undefined && { "last-event-id": last }) };
       const response = await client.open(source.path, headers, connection.signal);
+      // What the stream is about is over, and its last event is known.
+      if (response.status === 204) return;
       const type = response.headers.get("content-type") ?? "";
       if (!type.startsWith("text/event-stream")) throw new NoAnswer("foreign", FOREIGN, false);
       onState?.({ state: "open" });

@@ -1,6 +1,6 @@
 //! The OpenAPI document of all services, built from their route tables.
 
-use ensemble_chassis::{Service, openapi};
+use ensemble_chassis::{Routes, Service, openapi};
 use ensemble_edge_proxy::EdgeProxy;
 use ensemble_identity::Identity;
 use ensemble_machine_registry::MachineRegistry;
@@ -11,19 +11,26 @@ use utoipa::openapi::OpenApi;
 
 const ABOUT: &str = "Sessions, sharing, machines, runs of coding agents, and voice. Times are RFC 3339 in UTC, ids are \
     opaque, errors are RFC 9457 problems whose `code` programs match on. Sign in with `POST /v1/auth/challenge` and \
-    `POST /v1/auth`.";
+    `POST /v1/auth`. Members of a body and parameters of a query that a call does not know are refused where one may have been \
+    meant as a limit, a right or an expiry; elsewhere they are ignored, and the header `Ignored-Members` names them. Streams are \
+    Server-Sent Events; their schema is that of what stands after `data:`. Who connects again with the id of the last event of \
+    what is over gets 204, and nothing more will come.";
 
-/// Every route that is reachable from outside.
-pub fn document() -> OpenApi {
-    let tables = [
+/// Every route that is reachable from outside, by service.
+pub fn tables() -> [Routes; 6] {
+    [
         Identity::routes(),
         MachineRegistry::routes(),
         SessionStore::routes(),
         Orchestrator::routes(),
         VoiceGateway::routes(),
         EdgeProxy::routes(),
-    ];
-    openapi::document("Ensemble", ABOUT, "1", &tables)
+    ]
+}
+
+/// The document of these routes.
+pub fn document() -> OpenApi {
+    openapi::document("Ensemble", ABOUT, "1", &tables())
 }
 
 /// The document as it is stored in `docs/openapi.json`.

@@ -1,14 +1,15 @@
 //! Builds the OpenAPI 3.1 document from the route tables, so that it has exactly the routes of the tables.
 
 mod exact;
+mod schema_ref;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::schema::{AdditionalProperties, SchemaType};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
@@ -18,7 +19,9 @@ use utoipa::openapi::{
 };
 
 use crate::auth::Access;
-use crate::routes::{Routes, Row, SchemaRef};
+use crate::routes::{Routes, Row};
+
+pub use schema_ref::SchemaRef;
 
 /// One document for several tables.
 pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]) -> OpenApi {
@@ -35,6 +38,7 @@ pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]
             exact::bound(schemas.entry(name.clone()).or_insert_with(|| schema.clone()));
         }
     }
+    close(&mut schemas, tables);
     for row in tables.iter().flat_map(Routes::rows) {
         if let Some(method) = method(row) {
             let item = PathItem::new(method, operation(row));
@@ -56,6 +60,24 @@ pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]
         .build();
     let info = InfoBuilder::new().title(title).description(Some(description)).version(version).build();
     OpenApiBuilder::new().info(info).paths(paths).components(Some(components)).build()
+}
+
+/// Closes the schemas that only the bodies of closed routes have. Those of answers stay open, because answers get new members.
+fn close(schemas: &mut BTreeMap<String, RefOr<Schema>>, tables: &[Routes]) {
+    let rows = || tables.iter().flat_map(Routes::rows);
+    let open_bodies = rows().filter(|row| !row.closed).filter_map(|row| row.doc.body.as_ref());
+    let answers = rows().flat_map(|row| row.doc.answers.iter().filter_map(|(_, _, schema)| schema.as_ref()));
+    let stay_open: BTreeSet<&str> =
+        open_bodies.chain(answers).flat_map(|of| of.schemas.iter().map(|(name, _)| name.as_str())).collect();
+    let closed_bodies = rows().filter(|row| row.closed).filter_map(|row| row.doc.body.as_ref());
+    for (name, _) in closed_bodies.flat_map(|body| &body.schemas) {
+        if !stay_open.contains(name.as_str())
+            && let Some(RefOr::T(Schema::Object(object))) = schemas.get_mut(name)
+            && !object.properties.is_empty()
+        {
+            object.additional_properties.get_or_insert_with(|| Box::new(AdditionalProperties::FreeForm(false)));
+        }
+    }
 }
 
 fn add(schemas: &mut BTreeMap<String, RefOr<Schema>>, found: &SchemaRef) {
@@ -117,7 +139,7 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
     }
     for (status, contents) in answers(row) {
         let mut response = ResponseBuilder::new().description("Success");
-        for (media_type, names) in contents {
+        for (media_type, names) in contents.into_iter().filter(|(media_type, _)| !media_type.is_empty()) {
             response = response.content(media_type, Content::new(one_of(&names)));
         }
         operation = operation.response(status.to_string(), response.build());

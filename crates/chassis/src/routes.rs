@@ -13,14 +13,18 @@ use actix_web::{
 };
 use ensemble_types::problem::{Code, Problem};
 use futures_util::future::LocalBoxFuture;
-use utoipa::openapi::path::{Parameter, ParameterIn};
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{IntoParams, PartialSchema, ToSchema};
+pub use utoipa::openapi::Required;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{ObjectBuilder, Type};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Access, AuthContext};
+use crate::http::members::{Known, Members, name_ignored};
 use crate::http::{
     ApiError, LargeAnswer, MaxBody, Sender, absent, count_block, problem_response, request_id, stream_for, work_for,
 };
+use crate::openapi::SchemaRef;
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -39,6 +43,8 @@ pub struct Row {
     pub max_body: usize,
     /// Callers take turns; see [`RowBuilder::in_turn`].
     pub in_turn: bool,
+    /// What is not known in a request is refused; see [`RowBuilder::closed`].
+    pub closed: bool,
     run: Run,
 }
 
@@ -50,15 +56,11 @@ pub struct RowDoc {
     pub parameters: Vec<Parameter>,
     pub body: Option<SchemaRef>,
     pub body_optional: bool,
+    /// Other names of members of the body.
+    pub aliases: Vec<&'static str>,
     pub idempotent: bool,
     pub answers: Vec<(u16, &'static str, Option<SchemaRef>)>,
     pub errors: Vec<Code>,
-}
-
-/// A schema, its name and the schemas that it refers to.
-pub struct SchemaRef {
-    pub name: String,
-    pub schemas: Vec<(String, RefOr<Schema>)>,
 }
 
 type Run = Arc<dyn Fn(HttpRequest, Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync>;
@@ -71,6 +73,7 @@ pub struct RowBuilder {
     doc: RowDoc,
     max_body: usize,
     in_turn: bool,
+    closed: bool,
 }
 
 /// The largest body of a route that says nothing else.
@@ -122,7 +125,15 @@ impl Routes {
 
 impl RowBuilder {
     fn new(method: Method, path: &'static str) -> Self {
-        Self { method, path, access: Access::User, doc: RowDoc::default(), max_body: MAX_BODY, in_turn: false }
+        Self {
+            method,
+            path,
+            access: Access::User,
+            doc: RowDoc::default(),
+            max_body: MAX_BODY,
+            in_turn: false,
+            closed: false,
+        }
     }
 
     #[must_use]
@@ -165,6 +176,21 @@ impl RowBuilder {
         self
     }
 
+    /// Members of the body and parameters of the query that are not known are refused, because one of them may have been meant
+    /// as a limit, a right or an expiry. Without this they are ignored, and the answer names them in `Ignored-Members`.
+    #[must_use]
+    pub fn closed(mut self) -> Self {
+        self.closed = true;
+        self
+    }
+
+    /// Another name of a member of the body, which the type knows as a `serde(alias)`.
+    #[must_use]
+    pub fn alias(mut self, name: &'static str) -> Self {
+        self.doc.aliases.push(name);
+        self
+    }
+
     /// The body may be left out.
     #[must_use]
     pub fn optional_body<B: ToSchema>(mut self) -> Self {
@@ -185,10 +211,33 @@ impl RowBuilder {
         self
     }
 
-    /// A stream of events (Server-Sent Events). The schema is that of one event, with its name in `event` and its JSON in `data`.
+    /// 204, when there is nothing to say and nothing to wait for.
+    #[must_use]
+    pub fn no_content(mut self) -> Self {
+        self.doc.answers.push((204, "", None));
+        self
+    }
+
+    /// A stream of events (Server-Sent Events). `E` has the name of an event in `event` and its JSON in `data`. The document has
+    /// the schema of what stands after `data:`.
     #[must_use]
     pub fn events<E: ToSchema>(mut self) -> Self {
-        self.doc.answers.push((200, "text/event-stream", Some(SchemaRef::of::<E>())));
+        self.doc.answers.push((200, "text/event-stream", Some(SchemaRef::of::<E>().of_data())));
+        self
+    }
+
+    /// Readers may send the id of the last event that they know. A reader that knows the last of what is over gets 204.
+    #[must_use]
+    pub fn last_event_id(self) -> Self {
+        self.header("Last-Event-ID", Required::False, "The id of the last event that you know. Empty is as absent.")
+    }
+
+    /// A header field that the route reads.
+    #[must_use]
+    pub fn header(mut self, name: &str, required: Required, description: &str) -> Self {
+        let schema = ObjectBuilder::new().schema_type(SchemaType::Type(Type::String));
+        let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).required(required);
+        self.doc.parameters.push(parameter.description(Some(description)).schema(Some(schema)).build());
         self
     }
 
@@ -213,23 +262,28 @@ impl RowBuilder {
         R: Responder + 'static,
     {
         let (access, max_body, in_turn) = (self.access, self.max_body, self.in_turn);
+        let known = Arc::new(Known::of_row(&self.doc, self.closed));
         let run: Run = Arc::new(move |request, mut payload| {
             let handler = handler.clone();
             request.extensions_mut().insert(MaxBody(max_body));
+            request.extensions_mut().insert(Arc::clone(&known));
+            let known = Arc::clone(&known);
             Box::pin(async move {
-                let answered = answer(handler, (access, in_turn), &request, &mut payload).await;
-                answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)))
+                let answered = answer(handler, (access, in_turn), &known, &request, &mut payload).await;
+                let mut response = answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)));
+                name_ignored(&request, response.headers_mut());
+                response
             })
         });
-        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, in_turn, run }
+        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, in_turn, closed: self.closed, run }
     }
 }
 
-impl SchemaRef {
-    pub fn of<T: ToSchema + PartialSchema>() -> Self {
-        let mut schemas = vec![(T::name().into_owned(), T::schema())];
-        T::schemas(&mut schemas);
-        Self { name: T::name().into_owned(), schemas }
+impl Row {
+    /// The members that the body may have.
+    #[doc(hidden)]
+    pub fn members(&self) -> Members {
+        Known::of_row(&self.doc, self.closed).body().clone()
     }
 }
 
@@ -237,6 +291,7 @@ impl SchemaRef {
 async fn answer<H, Args, R>(
     handler: H,
     (access, in_turn): (Access, bool),
+    known: &Known,
     request: &HttpRequest,
     payload: &mut Payload,
 ) -> Result<HttpResponse, Problem>
@@ -250,6 +305,7 @@ where
     {
         request.extensions_mut().insert(caller);
     }
+    known.check_query(request)?;
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
     let _turn = if in_turn { Some(LargeAnswer::of(request).turn().await?) } else { None };
     // Behind these is a service that calls for many.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ensemble_types::problem::Code;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use reqwest::StatusCode;
 use reqwest::header::HeaderName;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
@@ -92,7 +93,9 @@ impl Follower {
             }
             match &mut self.body {
                 None => {
-                    self.connect().await?;
+                    if !self.connect().await? {
+                        return Ok(None);
+                    }
                     if self.source.marks_connections {
                         return Ok(Some(Event { name: CONNECTED.to_owned(), id: None, data: String::new() }));
                     }
@@ -122,7 +125,8 @@ impl Follower {
         false
     }
 
-    async fn connect(&mut self) -> Result<()> {
+    /// Returns `false` when there is nothing more to follow.
+    async fn connect(&mut self) -> Result<bool> {
         if self.connects > 0 {
             let pause = self.client.0.retry.pause(self.connects, self.reader.reconnect);
             tokio::time::sleep(pause).await;
@@ -133,8 +137,9 @@ impl Follower {
         loop {
             let error = match self.open().await {
                 Ok(body) => {
-                    self.body = Some(body);
-                    return Ok(());
+                    let is_open = body.is_some();
+                    self.body = body;
+                    return Ok(is_open);
                 }
                 Err(error) => error,
             };
@@ -151,7 +156,8 @@ impl Follower {
         }
     }
 
-    fn open(&self) -> impl Future<Output = Result<BoxStream<'static, reqwest::Result<Bytes>>>> + Send + '_ {
+    /// The body of a stream; `None` when what it is about is over, and its last event is known.
+    fn open(&self) -> impl Future<Output = Result<Option<BoxStream<'static, reqwest::Result<Bytes>>>>> + Send + '_ {
         let path: Vec<&str> = self.source.path.iter().map(String::as_str).collect();
         let mut call = self.client.get(&path).header(reqwest::header::ACCEPT, Some("text/event-stream"));
         for (name, value) in &self.source.query {
@@ -164,6 +170,10 @@ impl Follower {
         if self.source.anonymous {
             call = call.anonymous();
         }
-        async move { Ok(call.send_open().await?.bytes_stream().boxed()) }
+        async move {
+            let response = call.send_open().await?;
+            let is_over = response.status() == StatusCode::NO_CONTENT;
+            Ok((!is_over).then(|| response.bytes_stream().boxed()))
+        }
     }
 }

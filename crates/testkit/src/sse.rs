@@ -10,6 +10,8 @@ pub struct SseEvent {
     pub id: Option<String>,
     pub name: String,
     pub data: String,
+    /// When a reader should connect again, in milliseconds.
+    pub retry: Option<String>,
 }
 
 /// An open stream.
@@ -68,6 +70,7 @@ fn read(frame: &str) -> SseEvent {
         match line.split_once(": ") {
             Some(("id", value)) => event.id = Some(value.to_owned()),
             Some(("event", value)) => value.clone_into(&mut event.name),
+            Some(("retry", value)) => event.retry = Some(value.to_owned()),
             Some(("data", value)) => event.data.push_str(value),
             _ => {}
         }

@@ -17,9 +17,49 @@ use crate::voice_history::{VoiceToolCall, VoiceUtterance};
 /// The data of the last event, `end`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StreamEnd {
-    /// `terminal`: nothing more will come. `draining`, `unavailable`: connect again. `token_expired`, `token_revoked`,
-    /// `unauthenticated`: sign in and connect again. Otherwise the next connection says what is wrong.
-    pub reason: String,
+    /// `terminal`, `deleted`, `session_deleted`, `link_ended`: nothing more will come, and the event has no `retry`. `draining`,
+    /// `unavailable`: connect again. `token_expired`, `token_revoked`, `unauthenticated`: sign in and connect again.
+    /// `access_revoked`: the next connection says what is wrong.
+    pub reason: EndReason,
+}
+
+/// Why a stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    Terminal,
+    Deleted,
+    SessionDeleted,
+    LinkEnded,
+    AccessRevoked,
+    Draining,
+    Unavailable,
+    TokenExpired,
+    TokenRevoked,
+    Unauthenticated,
+}
+
+impl EndReason {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminal => "terminal",
+            Self::Deleted => "deleted",
+            Self::SessionDeleted => "session_deleted",
+            Self::LinkEnded => "link_ended",
+            Self::AccessRevoked => "access_revoked",
+            Self::Draining => "draining",
+            Self::Unavailable => "unavailable",
+            Self::TokenExpired => "token_expired",
+            Self::TokenRevoked => "token_revoked",
+            Self::Unauthenticated => "unauthenticated",
+        }
+    }
+
+    /// Nothing more can come.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Terminal | Self::Deleted | Self::SessionDeleted | Self::LinkEnded)
+    }
 }
 
 /// An event of a session's stream. The id of a `message` is its `seq`; the others have none.
@@ -60,7 +100,8 @@ pub enum RunEvent {
     End(StreamEnd),
 }
 
-/// An event of a voice session's stream. The id is `<seq of the newest utterance>.<seq of the newest tool call>`.
+/// An event of a voice session's stream. The id is `<seq of the newest utterance>.<seq of the newest tool call>`, with `.end` after
+/// it when the session is over.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "event", content = "data", rename_all = "lowercase")]
 pub enum VoiceSessionEvent {

@@ -138,7 +138,12 @@ impl Problem {
 
     /// 400 INVALID_ARGUMENT for one field.
     pub fn field(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::new(Code::InvalidArgument, "See `errors` for the fields to correct.").with_field(pointer, detail)
+        Self::refused_fields().with_field(pointer, detail)
+    }
+
+    /// 400 INVALID_ARGUMENT for fields that are to be added.
+    pub fn refused_fields() -> Self {
+        Self::new(Code::InvalidArgument, "See `errors` for the fields to correct.")
     }
 
     pub fn with_field(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {

@@ -79,6 +79,7 @@ fn accounts(routes: Routes) -> Routes {
                 .body::<CreateMachineToken>()
                 .response::<CreatedMachineToken>(201)
                 .errors(&[Conflict])
+                .closed()
                 .handler(tokens::create),
         )
         .row(
@@ -88,6 +89,7 @@ fn accounts(routes: Routes) -> Routes {
                 .query::<PageQuery>()
                 .response::<MachineTokenPage>(200)
                 .errors(&[InvalidCursor])
+                .closed()
                 .handler(tokens::list),
         )
         .row(
@@ -96,6 +98,7 @@ fn accounts(routes: Routes) -> Routes {
                 .summary(TAG, "Revokes a machine token, or the token that the call is made with.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound])
+                .closed()
                 .handler(tokens::revoke),
         )
         .row(
@@ -119,6 +122,7 @@ fn devices_of(routes: Routes) -> Routes {
                 .summary(TAG, "Reads your signed device list, and the names of your devices.")
                 .response::<Devices>(200)
                 .errors(&[NotFound])
+                .closed()
                 .handler(devices::list),
         )
         .row(
@@ -134,6 +138,7 @@ fn devices_of(routes: Routes) -> Routes {
                 .response::<Devices>(201)
                 .response::<Devices>(200)
                 .errors(&[NotFound, Conflict, DeviceListConflict, QuotaExceeded])
+                .closed()
                 .handler(devices::change),
         )
         .row(
@@ -155,6 +160,7 @@ fn devices_of(routes: Routes) -> Routes {
                 .max_body(4 << 10)
                 .response::<Device>(200)
                 .errors(&[NotFound])
+                .closed()
                 .handler(devices::update),
         )
         .row(
@@ -189,6 +195,7 @@ fn links(routes: Routes) -> Routes {
                 .max_body(4 << 10)
                 .response::<CreatedDeviceLink>(201)
                 .errors(&[Conflict])
+                .closed()
                 .handler(device_links::create),
         )
         .row(
@@ -211,6 +218,7 @@ fn links(routes: Routes) -> Routes {
                 .max_body(4 << 10)
                 .response::<DeviceLink>(200)
                 .errors(&[NotFound, Conflict])
+                .closed()
                 .handler(device_links::ask),
         )
         .row(

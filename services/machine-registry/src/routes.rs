@@ -23,6 +23,7 @@ pub(crate) fn table() -> Routes {
                 .response::<Machine>(201)
                 .response::<Machine>(200)
                 .errors(&[IdempotencyMismatch, QuotaExceeded])
+                .closed()
                 .handler(machines::register),
         )
         .row(

@@ -1,6 +1,6 @@
 //! The table of the public routes.
 
-use ensemble_chassis::{Access, Routes, delete, get, post};
+use ensemble_chassis::{Access, Required, Routes, delete, get, post};
 use ensemble_types::changes::{LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::events::RunEvent;
@@ -41,6 +41,7 @@ fn runs(routes: Routes) -> Routes {
                     Conflict,
                     QuotaExceeded,
                 ])
+                .closed()
                 .handler(handlers::runs::create),
         )
         .row(
@@ -51,6 +52,7 @@ fn runs(routes: Routes) -> Routes {
                 .response::<RunPage>(200)
                 .errors(&[InvalidCursor])
                 .in_turn()
+                .closed()
                 .handler(handlers::runs::list),
         )
         .row(
@@ -60,6 +62,7 @@ fn runs(routes: Routes) -> Routes {
                 .response::<WholeRun>(200)
                 .errors(&[NotFound])
                 .in_turn()
+                .closed()
                 .handler(handlers::runs::read),
         )
         .row(
@@ -70,6 +73,7 @@ fn runs(routes: Routes) -> Routes {
                 .response::<WholeRun>(200)
                 .errors(&[NotFound])
                 .in_turn()
+                .closed()
                 .handler(handlers::runs::cancel),
         )
         .row(
@@ -79,6 +83,7 @@ fn runs(routes: Routes) -> Routes {
                 .response::<WholeRun>(200)
                 .errors(&[NotFound, Conflict, QuotaExceeded])
                 .in_turn()
+                .closed()
                 .handler(handlers::runs::retry),
         );
     changes(deletion(routes))
@@ -97,6 +102,7 @@ fn follow_ups(routes: Routes) -> Routes {
             .response::<Task>(200)
             .errors(&[NotFound, Conflict, QuotaExceeded])
             .in_turn()
+            .closed()
             .handler(handlers::follow_ups::say),
     )
 }
@@ -108,6 +114,7 @@ fn usage(routes: Routes) -> Routes {
             .summary("Runs", "Adds up tokens and costs of your tasks, by day, machine or provider.")
             .query::<handlers::usage::UsageQuery>()
             .response::<UsageReport>(200)
+            .closed()
             .handler(handlers::usage::report),
     )
 }
@@ -120,6 +127,7 @@ fn deletion(routes: Routes) -> Routes {
             .response::<Deleted>(200)
             .errors(&[NotFound, Conflict])
             .in_turn()
+            .closed()
             .handler(handlers::runs::remove),
     )
 }
@@ -136,6 +144,7 @@ fn changes(routes: Routes) -> Routes {
                 .optional_body::<Pend>()
                 .response::<Pended>(200)
                 .errors(&[NotFound, InvalidCursor])
+                .closed()
                 .handler(handlers::runs::pend),
         )
         .row(
@@ -145,6 +154,7 @@ fn changes(routes: Routes) -> Routes {
                 .query::<handlers::runs::PendQuery>()
                 .response::<Pended>(200)
                 .errors(&[NotFound, InvalidCursor])
+                .closed()
                 .handler(handlers::runs::pend),
         )
         .row(
@@ -153,6 +163,8 @@ fn changes(routes: Routes) -> Routes {
                 .summary(TAG, "Streams the run's changes until it has ended; an event's id is the run's version.")
                 .query::<handlers::events::EventQuery>()
                 .events::<RunEvent>()
+                .no_content()
+                .last_event_id()
                 .errors(&[NotFound, InvalidCursor])
                 .handler(handlers::events::stream),
         )
@@ -163,6 +175,7 @@ fn changes(routes: Routes) -> Routes {
                 .query::<handlers::outputs::OutputQuery>()
                 .response_as(200, "text/plain")
                 .response_as(206, "text/plain")
+                .header("Range", Required::False, "One range of bytes (RFC 9110, section 14.2).")
                 .errors(&[NotFound, RangeNotSatisfiable])
                 .handler(handlers::outputs::read),
         )
@@ -234,6 +247,7 @@ fn task_changes(routes: Routes) -> Routes {
                 .max_body(16 << 10)
                 .response::<Task>(200)
                 .errors(&[NotFound, Conflict])
+                .closed()
                 .handler(handlers::changes::apply),
         )
         .row(
@@ -245,6 +259,7 @@ fn task_changes(routes: Routes) -> Routes {
                 .max_body(16 << 10)
                 .response::<Task>(200)
                 .errors(&[NotFound, Conflict])
+                .closed()
                 .handler(handlers::changes::discard),
         )
 }

@@ -1,6 +1,6 @@
 //! The table of the public routes.
 
-use ensemble_chassis::{Access, Routes, delete, get, patch, post};
+use ensemble_chassis::{Access, Required, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::events::{AccountEvent, PublicSessionEvent, SessionEvent};
 use ensemble_types::links::{CreateLink, Link, LinkState, PublicView};
@@ -136,6 +136,7 @@ fn message_routes(routes: Routes) -> Routes {
                 .summary(TAG, "Follows the session live, as Server-Sent Events.")
                 .query::<stream::StreamQuery>()
                 .events::<SessionEvent>()
+                .last_event_id()
                 .errors(&[NotFound])
                 .handler(stream::open),
         )
@@ -166,6 +167,7 @@ fn share_routes(routes: Routes) -> Routes {
                 .response::<SharePage>(200)
                 .errors(&[NotFound, Forbidden, InvalidCursor])
                 .in_turn()
+                .closed()
                 .handler(shares::list),
         )
         .row(
@@ -176,6 +178,7 @@ fn share_routes(routes: Routes) -> Routes {
                 .response::<Share>(201)
                 .response::<Share>(200)
                 .errors(&[NotFound, Forbidden, UserNotFound, Conflict, Unavailable])
+                .closed()
                 .handler(shares::create),
         )
         .row(
@@ -185,6 +188,7 @@ fn share_routes(routes: Routes) -> Routes {
                 .body::<UpdateShare>()
                 .response::<Share>(200)
                 .errors(&[NotFound, Forbidden])
+                .closed()
                 .handler(shares::update),
         )
         .row(
@@ -193,6 +197,7 @@ fn share_routes(routes: Routes) -> Routes {
                 .summary(TAG, "Ends a user's access.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
+                .closed()
                 .handler(shares::remove),
         )
 }
@@ -201,22 +206,24 @@ fn public_link_routes(routes: Routes) -> Routes {
     const TAG: &str = "Public sharing";
     routes
         .row(
-            post("/v1/sessions/{id}/public-share")
-                .access(Access::UserOrMachine)
-                .summary(TAG, "Creates the session's public link. An existing link is replaced and stops working.")
-                .optional_body::<CreateLink>()
-        .row(
             get("/v1/sessions/{id}/public-share")
                 .access(Access::UserOrMachine)
                 .summary(TAG, "How the session's public link stands, without its token. For the owner and admins.")
                 .response::<LinkState>(200)
                 .errors(&[NotFound, Forbidden, LinkNotFound])
                 .in_turn()
+                .closed()
                 .handler(public_links::state),
         )
+        .row(
+            post("/v1/sessions/{id}/public-share")
+                .access(Access::UserOrMachine)
+                .summary(TAG, "Creates the session's public link. An existing link is replaced and stops working.")
+                .optional_body::<CreateLink>()
                 .response::<Link>(201)
                 .response::<Link>(200)
                 .errors(&[NotFound, Forbidden])
+                .closed()
                 .handler(public_links::create),
         )
         .row(
@@ -225,6 +232,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .summary(TAG, "Removes the public link and ends every viewing through it.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
+                .closed()
                 .handler(public_links::remove),
         )
         .row(
@@ -235,6 +243,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                     "Reads a publicly shared session. Costs one use, or none with the X-View-Token of an earlier response.",
                 )
                 .query::<messages::WindowQuery>()
+                .header("X-View-Token", Required::False, "The `viewToken` of an earlier answer, which costs no further use.")
                 .response::<PublicView>(200)
                 .errors(&[Forbidden, LinkNotFound])
                 .in_turn()
@@ -245,7 +254,9 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .access(Access::Public)
                 .summary(TAG, "Follows a publicly shared session live, with an X-View-Token.")
                 .query::<stream::StreamQuery>()
+                .header("X-View-Token", Required::True, "The `viewToken` of an answer of the link.")
                 .events::<PublicSessionEvent>()
+                .last_event_id()
                 .errors(&[LinkNotFound])
                 .handler(public_links::watch),
         )

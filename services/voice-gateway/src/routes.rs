@@ -72,6 +72,8 @@ pub(crate) fn table() -> Routes {
                      session's user beside the voice key.",
                 )
                 .events::<VoiceSessionEvent>()
+                .no_content()
+                .last_event_id()
                 .errors(&[Code::NotFound])
                 .handler(events::stream),
         )
@@ -100,6 +102,7 @@ pub(crate) fn table() -> Routes {
                      (VOICE_QUEUE_MAX), the next one is 429 with Retry-After.",
                 )
                 .body::<SendVoiceText>()
+                .alias("message")
                 .response::<VoiceText>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
                 .handler(injections::text),

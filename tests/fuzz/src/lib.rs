@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use actix_web::test::TestRequest;
 use ed25519_dalek::SigningKey;
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
+use ensemble_chassis::http::members::Members;
 use ensemble_chassis::http::strict_json;
 use ensemble_chassis::{Access, Clock, KeySet};
 use ensemble_edge_proxy::domain::request_rules;
@@ -66,7 +67,7 @@ pub fn request_target(data: &[u8]) {
 
 /// Strict JSON is JSON without repeated keys.
 pub fn json(data: &[u8]) {
-    if strict_json::check(data).is_ok() {
+    if strict_json::check(data, &Members::free()).is_ok() {
         let value: serde_json::Value = serde_json::from_slice(data).unwrap_or_else(|error| {
             panic!("strict JSON that is not JSON ({error}): {}", String::from_utf8_lossy(data));
         });

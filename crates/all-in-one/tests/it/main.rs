@@ -2,5 +2,6 @@
 
 #![cfg(test)]
 
+mod members;
 mod migrate;
 mod stack;

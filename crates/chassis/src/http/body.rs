@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::budget::{BodyBudget, Reservation, Sender};
 use super::large_work::{BodyLength, Heavy};
+use super::members::{self, Known, Unknown};
 use super::{ApiError, strict_json};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -113,7 +114,7 @@ impl<T: DeserializeOwned + Default + Send + 'static> FromRequest for OptionalJso
         let (request, payload) = (request.clone(), payload.take());
         Box::pin(async move {
             let bytes = read_body(&request, payload).await?;
-            if bytes.is_empty() || bytes.trim_ascii() == b"null" {
+            if bytes.is_empty() {
                 return Ok(Self(T::default()));
             }
             wants_json(&request)?;
@@ -131,12 +132,15 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest for IdempotentJson<T> {
         Box::pin(async move {
             let name = idempotency_key(&request)?;
             let bytes = read_json(&request, payload).await?;
+            let known = Known::of(&request);
             let read = move || {
-                let body = strict_json::parse(&bytes)?;
+                let (body, unknown) = read_known(&bytes, &known)?;
                 let key = name.map(|key| IdempotencyKey { key, body_hash: Sha256::digest(&bytes).into() });
-                Ok::<_, Problem>(Self { body, key })
+                Ok::<_, Problem>((Self { body, key }, unknown))
             };
-            Ok(Heavy::of(&request).run(read).await??)
+            let (read, unknown) = Heavy::of(&request).run(read).await??;
+            members::remember(&request, &unknown);
+            Ok(read)
         })
     }
 }
@@ -269,7 +273,17 @@ pub(super) struct Held(pub(super) Reservation);
 
 /// Reads JSON into a type, a large one elsewhere than on this thread.
 async fn parse<T: DeserializeOwned + Send + 'static>(request: &HttpRequest, bytes: Bytes) -> Result<T, Problem> {
-    Heavy::of(request).run(move || strict_json::parse(&bytes)).await?
+    let known = Known::of(request);
+    let (body, unknown) = Heavy::of(request).run(move || read_known(&bytes, &known)).await??;
+    members::remember(request, &unknown);
+    Ok(body)
+}
+
+/// The body, and the members of it that are ignored.
+fn read_known<T: DeserializeOwned>(bytes: &[u8], known: &Known) -> Result<(T, Vec<Unknown>), Problem> {
+    let unknown = strict_json::check(bytes, known.body())?;
+    known.refuse(&unknown)?;
+    Ok((strict_json::parse(bytes)?, unknown))
 }
 
 async fn read_json(request: &HttpRequest, payload: Payload) -> Result<Bytes, Problem> {

@@ -8,6 +8,7 @@ mod error;
 mod keeping;
 mod large_answer;
 mod large_work;
+pub mod members;
 pub(crate) mod observe;
 mod params;
 mod response;

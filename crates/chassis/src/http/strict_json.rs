@@ -11,6 +11,8 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Map
 
 use ensemble_types::problem::{Code, Problem};
 
+use super::members::{Found, Members, Unknown, cut};
+
 /// The deepest nesting of arrays and objects.
 pub const MAX_DEPTH: u32 = 32;
 
@@ -19,7 +21,6 @@ pub const MAX_MEMBERS: usize = 10_000;
 
 /// Reads an object into a type. The problem has a JSON Pointer to the mistake.
 pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    check(text)?;
     if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(Problem::field("", "must be an object"));
     }
@@ -30,11 +31,36 @@ pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// Refuses text that is not strict JSON.
-pub fn check(text: &[u8]) -> Result<(), Problem> {
+/// Refuses text that is not strict JSON, and finds the members that are not among those of its schema.
+pub fn check(text: &[u8], known: &Members) -> Result<Vec<Unknown>, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
-    let checked = Strict { depth: 0 }.deserialize(&mut json).and_then(|()| json.end());
-    checked.map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
+    let found = Found::default();
+    let whole = Strict { depth: 0, known, place: &Place::Whole, found: &found };
+    let checked = whole.deserialize(&mut json).and_then(|()| json.end());
+    checked.map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))?;
+    Ok(found.into_inner())
+}
+
+/// Where a value stands.
+enum Place<'a> {
+    Whole,
+    Member(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    /// Its JSON Pointer (RFC 6901). Long names are cut.
+    fn pointer(&self) -> String {
+        match self {
+            Self::Whole => String::new(),
+            Self::Member(of, name) => format!("{}/{}", of.pointer(), escaped(&cut(name))),
+            Self::Item(of, index) => format!("{}/{index}", of.pointer()),
+        }
+    }
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 fn invalid_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
@@ -43,7 +69,7 @@ fn invalid_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Probl
         match segment {
             serde_path_to_error::Segment::Map { key } => {
                 pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                pointer.push_str(&escaped(key));
             }
             serde_path_to_error::Segment::Seq { index } => {
                 pointer.push('/');
@@ -62,27 +88,30 @@ fn invalid_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Probl
 }
 
 #[derive(Clone, Copy)]
-struct Strict {
+struct Strict<'a> {
     depth: u32,
+    known: &'a Members,
+    place: &'a Place<'a>,
+    found: &'a Found,
 }
 
-impl Strict {
-    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+impl Strict<'_> {
+    fn deeper<E: serde::de::Error>(self) -> Result<u32, E> {
         if self.depth >= MAX_DEPTH {
             return Err(E::custom(format_args!("nested more than {MAX_DEPTH} levels deep")));
         }
-        Ok(Self { depth: self.depth + 1 })
+        Ok(self.depth + 1)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,13 +139,20 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let inner = self.deeper()?;
-        while items.next_element_seed(inner)?.is_some() {}
+        let depth = self.deeper()?;
+        for index in 0.. {
+            let place = Place::Item(self.place, index);
+            let item = Strict { depth, known: self.known.item(), place: &place, found: self.found };
+            if items.next_element_seed(item)?.is_none() {
+                break;
+            }
+        }
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let inner = self.deeper()?;
+        const FREE: &Members = &Members::free();
+        let depth = self.deeper()?;
         let mut seen = HashSet::new();
         while let Some(key) = members.next_key::<std::borrow::Cow<'de, str>>()? {
             no_nul(&key)?;
@@ -126,8 +162,18 @@ impl<'de> Visitor<'de> for Strict {
             if seen.len() == MAX_MEMBERS {
                 return Err(A::Error::custom(format_args!("an object has more than {MAX_MEMBERS} members")));
             }
+            let place = Place::Member(self.place, &key);
+            let known = self.known.member(&key);
+            if known.is_none() && !self.found.is_full() {
+                self.found.add(&place.pointer(), &key, self.known);
+            }
+            members.next_value_seed(Strict {
+                depth,
+                known: known.unwrap_or(FREE),
+                place: &place,
+                found: self.found,
+            })?;
             seen.insert(key);
-            members.next_value_seed(inner)?;
         }
         Ok(())
     }
@@ -142,6 +188,10 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+
+    fn strict(text: &[u8]) -> Result<Vec<Unknown>, Problem> {
+        check(text, &Members::free())
+    }
 
     #[test]
     fn refuses_what_two_parsers_could_read_differently() {
@@ -161,16 +211,16 @@ mod tests {
             "nul",
             &deep,
         ] {
-            assert_eq!(check(bad.as_bytes()).unwrap_err().code, Code::InvalidJson, "{bad:.40}");
+            assert_eq!(strict(bad.as_bytes()).unwrap_err().code, Code::InvalidJson, "{bad:.40}");
         }
-        assert!(check(b"\"\xff\"").is_err());
+        assert!(strict(b"\"\xff\"").is_err());
         let members = |count: usize| {
             let members: Vec<String> = (0..count).map(|at| format!("\"{at}\":0")).collect();
             format!("{{{}}}", members.join(","))
         };
-        assert!(check(members(MAX_MEMBERS).as_bytes()).is_ok());
-        assert!(check(members(MAX_MEMBERS + 1).as_bytes()).is_err());
-        assert!(check(br#"{"a":[1,{"b":"\ud83d\ude00 \\u0000"}],"c":1e3}"#).is_ok());
+        assert!(strict(members(MAX_MEMBERS).as_bytes()).is_ok());
+        assert!(strict(members(MAX_MEMBERS + 1).as_bytes()).is_err());
+        assert!(strict(br#"{"a":[1,{"b":"\ud83d\ude00 \\u0000"}],"c":1e3}"#).is_ok());
     }
 
     #[derive(Debug, Deserialize)]

@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
+use ensemble_types::events::EndReason;
 use futures_util::stream::{self, Stream, StreamExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
@@ -44,9 +45,16 @@ impl Event {
         Self::from_bytes(frame.into())
     }
 
-    /// The last event: the reason why the stream ends, and when a client should connect again.
-    pub fn end(reason: &str) -> Self {
-        Self::from_bytes(format!("event: end\nretry: 500\ndata: {{\"reason\":\"{reason}\"}}\n\n").into())
+    /// The last event: the reason why the stream ends, and when a client should connect again, if there can be more.
+    pub fn end(reason: EndReason) -> Self {
+        let retry = if reason.is_final() { "" } else { "retry: 500\n" };
+        Self::from_bytes(format!("event: end\n{retry}data: {{\"reason\":\"{}\"}}\n\n", reason.as_str()).into())
+    }
+
+    /// The last event with an id, by which a reader that connects again shows that it knows the end.
+    pub fn end_with_id(reason: EndReason, id: &str) -> Self {
+        let end = Self::end(reason).bytes;
+        Self::from_bytes([format!("id: {id}\n").as_bytes(), &end].concat().into())
     }
 
     /// A short form of what is sent, to tell events apart.
@@ -77,9 +85,20 @@ pub fn sse(events: impl Stream<Item = Event> + 'static, drain: &Drain) -> HttpRe
     let body = hello.chain(stream::unfold(state, Sse::next));
     HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/event-stream")))
-        .insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")))
+        .insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")))
         .insert_header((HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")))
         .streaming(body)
+}
+
+/// The id of the last event that the reader knows. A reader that knows none may send an empty one (WHATWG HTML, section 9.2.3).
+pub fn last_event_id(request: &HttpRequest) -> Option<&str> {
+    let id = request.headers().get("last-event-id")?.to_str().unwrap_or("?");
+    Some(id).filter(|id| !id.is_empty())
+}
+
+/// The answer to a reader that knows the last event of what is over: it does not connect again (WHATWG HTML, section 9.2.2).
+pub fn over() -> HttpResponse {
+    HttpResponse::NoContent().insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store"))).finish()
 }
 
 struct Sse<S, C> {
@@ -100,7 +119,7 @@ impl<S: Stream<Item = Event>, C: Future<Output = ()>> Sse<S, C> {
             event = self.events.next() => event?,
             () = &mut self.closing, if !self.is_inside_event => {
                 self.ended = true;
-                Event::end("draining")
+                Event::end(EndReason::Draining)
             }
             _ = self.tick.tick(), if !self.is_inside_event => {
                 Event::from_bytes(Bytes::from_static(b": still here\n\n"))

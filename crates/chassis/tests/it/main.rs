@@ -4,5 +4,6 @@
 
 mod bodies;
 mod connections;
+mod members;
 mod service;
 mod tls;

@@ -2,9 +2,10 @@
 //! reader that reconnects misses no final state. It may miss states that did not last.
 
 use actix_web::{HttpRequest, HttpResponse};
-use ensemble_chassis::live::{Event, Outgoing, Sending, sse};
+use ensemble_chassis::live::{Event, Outgoing, Sending, last_event_id, over, sse};
 use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
+use ensemble_types::events::EndReason;
 use ensemble_types::ids::RunId;
 use ensemble_types::refs::IdOrRef;
 use futures_util::stream;
@@ -34,10 +35,13 @@ pub(crate) async fn stream(
     Query(query): Query<EventQuery>,
 ) -> HandlerResult<HttpResponse> {
     let id = refs::run(&service.db, caller.user, id).await?;
-    let last = http.headers().get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let last = last_event_id(&http).map(str::to_owned);
     let since = last.or(query.after).map(|text| parse_version(&text)).transpose()?.unwrap_or(0);
     let changes = service.db.notifier().subscribe(run_changed(id));
-    runs::read_summary(&service.db, caller.user, id).await?;
+    let run = runs::read_summary(&service.db, caller.user, id).await?;
+    if run.status.is_terminal() && since >= run.version {
+        return Ok(over());
+    }
     let drain = service.drain.clone();
     let token = TokenWatch::new(&service, caller.clone());
     let reader = Reader { service, caller, id, since, changes, token, stage: Stage::Reading, sending: None };
@@ -49,7 +53,7 @@ enum Stage {
     Reading,
     Waiting,
     /// The next event is the last one and has this reason.
-    Ending(&'static str),
+    Ending(EndReason),
     Ended,
 }
 
@@ -93,10 +97,10 @@ impl Reader {
                     Ok(Some(Outgoing::Short(event))) => return Some((event, self)),
                     Ok(Some(Outgoing::Long(sending))) => self.sending = Some(sending),
                     Ok(None) => {}
-                    Err(Error::Unauthenticated) => self.stage = Stage::Ending("unauthenticated"),
-                    Err(Error::NotFound) => self.stage = Stage::Ending("deleted"),
+                    Err(Error::Unauthenticated) => self.stage = Stage::Ending(EndReason::Unauthenticated),
+                    Err(Error::NotFound) => self.stage = Stage::Ending(EndReason::Deleted),
                     // The reader reconnects and continues from its last event.
-                    Err(_) => self.stage = Stage::Ending("unavailable"),
+                    Err(_) => self.stage = Stage::Ending(EndReason::Unavailable),
                 },
             }
         }
@@ -110,7 +114,7 @@ impl Reader {
         let changes = runs::changes(db, owner, self.id, self.since, CHANGED_TASKS).await?;
         let changed = changes.run.version != self.since;
         self.stage = match (changes.run.status.is_terminal(), changed) {
-            (true, _) => Stage::Ending("terminal"),
+            (true, _) => Stage::Ending(EndReason::Terminal),
             (false, true) => Stage::Reading,
             (false, false) => Stage::Waiting,
         };

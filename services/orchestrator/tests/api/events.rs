@@ -28,6 +28,7 @@ on_both_databases! {
         assert_eq!((&data(&last)["terminal"], last.id.as_deref()), (&json!(true), Some("4")));
         let end = events.expect().await;
         assert_eq!((end.name.as_str(), end.data.as_str()), ("end", r#"{"reason":"terminal"}"#));
+        assert_eq!(end.retry, None, "nothing more will come");
         assert_eq!(events.next_within(std::time::Duration::from_secs(5)).await, Ok(None));
     }
 
@@ -71,9 +72,16 @@ on_both_databases! {
             }
         };
         assert!(cancelled == 699 || !has_all, "{cancelled} tasks were in events");
-        let after = fixture.api.request("GET", &path(&run, &format!("/events?after={last}")));
-        let after = Events::open(after).await.expect().await;
-        assert_eq!(after.name, "end");
+        // Who knows the end of a run that is over does not come back.
+        let stream = path(&run, "/events");
+        for request in [
+            fixture.api.request("GET", &format!("{stream}?after={last}")),
+            fixture.api.request("GET", &stream).header("Last-Event-ID", &last),
+        ] {
+            assert_eq!(Events::open(request).await.status, 204);
+        }
+        let empty = fixture.api.request("GET", &format!("{stream}?after={last}")).header("Last-Event-ID", "");
+        assert_eq!(Events::open(empty).await.status, 204, "an empty id is as absent");
         let bad = ensemble_testkit::Api::send(fixture.api.request("GET", &path(&run, "/events?after=x"))).await;
         bad.problem(400, "INVALID_CURSOR");
     }

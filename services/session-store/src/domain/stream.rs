@@ -57,20 +57,3 @@ pub(crate) enum LongEvent {
         digest: u64,
     },
 }
-
-/// Why the service ends a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndReason {
-    AccessRevoked,
-    SessionDeleted,
-}
-
-impl EndReason {
-    /// As it appears in the `end` event.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::AccessRevoked => "access_revoked",
-            Self::SessionDeleted => "session_deleted",
-        }
-    }
-}

@@ -90,7 +90,10 @@ pub(crate) async fn watch(service: State<SessionStore>, request: HttpRequest) ->
         let query = query::<StreamQuery>(&request).await?;
         let after = stream::start(&request, &query)?;
         let PublicReader { link, view_token, .. } = reader(&request)?;
-        let view_token = view_token.ok_or(Error::LinkNotFound)?;
+        let Some(view_token) = view_token else {
+            let detail = "Read the link first, and send the `viewToken` of that answer as the header `X-View-Token`.";
+            return Err(Problem::new(Code::InvalidArgument, detail).into());
+        };
         let (session, until) = operations::public_links::find_viewing(&service, link, view_token.clone()).await?;
         let credentials = Credentials::ViewToken(until, service.clock.clone());
         let audience = Audience::Public { link, view_token };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::live::{self, Event, LongEvents, Outgoing, PIECE, Sending};
 use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
+use ensemble_types::events::EndReason;
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
 use ensemble_types::time::Timestamp;
@@ -46,9 +47,9 @@ pub(crate) async fn open(
 /// Where a stream starts (WHATWG HTML, section 9.2.4 for the header).
 pub(crate) fn start(request: &HttpRequest, query: &StreamQuery) -> Result<Option<i64>, Error> {
     let number = |seq: u64| i64::try_from(seq).unwrap_or(i64::MAX);
-    match request.headers().get("last-event-id") {
+    match live::last_event_id(request) {
         None => Ok(query.after.map(number)),
-        Some(value) => match value.to_str().ok().and_then(|text| text.parse().ok()) {
+        Some(id) => match id.parse().ok() {
             Some(seq) => Ok(Some(number(seq))),
             None => Err(Invalid::new("Last-Event-ID", "must be the id of an event of this stream").into()),
         },
@@ -133,10 +134,10 @@ impl Feed {
                     self.next = if more { Next::Read } else { Next::Wait };
                     self.items = events.iter().map(|event| self.item(event)).collect();
                 }
-                Ok(Step::End(reason)) => return Some(self.end(reason.as_str())),
+                Ok(Step::End(reason)) => return Some(self.end(reason)),
                 Err(error) => {
                     tracing::warn!(?error, "Could not read a stream");
-                    return Some(self.end("unavailable"));
+                    return Some(self.end(EndReason::Unavailable));
                 }
             }
         }
@@ -186,7 +187,7 @@ impl Feed {
         piece
     }
 
-    fn end(&mut self, reason: &str) -> Event {
+    fn end(&mut self, reason: EndReason) -> Event {
         self.next = Next::Stop;
         Event::end(reason)
     }
@@ -208,7 +209,7 @@ pub(super) fn json_event(name: &str, seq: Option<i64>, data: &impl Serialize) ->
         Ok(data) => Event::new(name, id.as_deref(), &data),
         Err(error) => {
             tracing::error!(%error, "Could not write an event as JSON");
-            Event::end("unavailable")
+            Event::end(EndReason::Unavailable)
         }
     }
 }
@@ -243,15 +244,15 @@ impl Credentials {
     }
 
     /// Fails with the reason for the `end` event.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
+    pub(super) fn check(&self) -> Result<(), EndReason> {
         match self {
-            Self::ViewToken(expiry, clock) if clock.now() >= *expiry => Err("token_expired"),
+            Self::ViewToken(expiry, clock) if clock.now() >= *expiry => Err(EndReason::TokenExpired),
             Self::ViewToken(..) => Ok(()),
             Self::Caller { caller, keys, clock, .. } => {
-                let keys = keys.current().map_err(|_| "unavailable")?;
-                caller
-                    .check(&keys, clock.now())
-                    .map_err(|reason| if reason.is_expiry() { "token_expired" } else { "token_revoked" })
+                let keys = keys.current().map_err(|_| EndReason::Unavailable)?;
+                caller.check(&keys, clock.now()).map_err(|reason| {
+                    if reason.is_expiry() { EndReason::TokenExpired } else { EndReason::TokenRevoked }
+                })
             }
         }
     }

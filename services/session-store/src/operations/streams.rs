@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use ensemble_store_kit::{Conn, Subscription};
+use ensemble_types::events::EndReason;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::{PublicMessage, PublicSession};
 use ensemble_types::messages::Message;
@@ -17,7 +18,7 @@ use super::{read_session, session_topic, sessions};
 use crate::SessionStore;
 use crate::domain::access::Refusal;
 use crate::domain::history::Window;
-use crate::domain::stream::{Audience, EndReason, Position};
+use crate::domain::stream::{Audience, Position};
 use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
@@ -113,7 +114,7 @@ impl SessionStream {
             let window = window_after(position.seq);
             let messages = store::messages::page(c, session, window)?;
             let row = match check(c, session, &audience) {
-                Err(Error::Refused(_) | Error::LinkNotFound) => return Ok(Err(end_reason(c, session)?)),
+                Err(Error::Refused(_) | Error::LinkNotFound) => return Ok(Err(end_reason(c, session, &audience)?)),
                 row => row?,
             };
             let mut events = Vec::with_capacity(messages.len() + 1);
@@ -205,7 +206,11 @@ fn check(c: &mut Conn, session: SessionId, audience: &Audience) -> Result<Sessio
     }
 }
 
-fn end_reason(c: &mut Conn, session: SessionId) -> Result<EndReason, Error> {
+fn end_reason(c: &mut Conn, session: SessionId, audience: &Audience) -> Result<EndReason, Error> {
     let exists = store::sessions::find(c, session)?.is_some();
-    Ok(if exists { EndReason::AccessRevoked } else { EndReason::SessionDeleted })
+    Ok(match audience {
+        _ if !exists => EndReason::SessionDeleted,
+        Audience::Member(_) => EndReason::AccessRevoked,
+        Audience::Public { .. } => EndReason::LinkEnded,
+    })
 }

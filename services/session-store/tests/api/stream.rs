@@ -39,6 +39,8 @@ on_both_databases! {
         for events in [&mut events, &mut resumed, &mut fresh] {
             assert_eq!(data(&events.expect().await), sent);
         }
+        let empty = owner.api.request("GET", &format!("{}/stream?after=449", messages(&id))).header("Last-Event-ID", "");
+        assert_eq!(Events::open(empty).await.expect().await.id.as_deref(), Some("450"), "an empty id is as absent");
         let bad = owner.api.request("GET", &format!("{}/stream", messages(&id))).header("Last-Event-ID", "x");
         assert_eq!(ensemble_testkit::Api::send(bad).await.bad_fields().len(), 1);
     }
@@ -134,6 +136,7 @@ on_both_databases! {
             };
             let last = events.expect().await;
             assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": reason })));
+            assert_eq!(last.retry.is_none(), end == "session", "{reason}");
             assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
             assert_eq!(events.next_within(Duration::from_secs(2)).await, Ok(None));
         }
@@ -170,7 +173,8 @@ on_both_databases! {
             owner.api.post(&format!("/v1/sessions/{id}/public-share"), &json!({ "maxUses": 1 })).await.expect(201);
         let path = format!("/v1/public-sessions/{}", link["token"].as_str().unwrap());
         let anonymous = fixture.anonymous();
-        anonymous.get(&format!("{path}/stream")).await.problem(404, "LINK_NOT_FOUND");
+        let without = anonymous.get(&format!("{path}/stream")).await.problem(400, "INVALID_ARGUMENT");
+        assert!(without["detail"].as_str().unwrap().contains("`X-View-Token`"), "{without}");
         let token = anonymous.get(&path).await.expect(200)["viewToken"].as_str().unwrap().to_owned();
         let mut events =
             Events::open(anonymous.request("GET", &format!("{path}/stream?after=0")).header("X-View-Token", &token))
@@ -184,6 +188,7 @@ on_both_databases! {
         let session = events.expect().await;
         assert_eq!((session.name.as_str(), &data(&session)["metadata"]), ("session", &json!("m2")));
         owner.api.delete(&format!("/v1/sessions/{id}/public-share")).await.expect(200);
-        assert_eq!(data(&events.expect().await), json!({ "reason": "access_revoked" }));
+        let last = events.expect().await;
+        assert_eq!((data(&last), last.retry), (json!({ "reason": "link_ended" }), None));
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::auth::caller_of;
-use ensemble_chassis::live::{Event, sse};
+use ensemble_chassis::live::{Event, last_event_id, over, sse};
 use ensemble_chassis::{Caller, HandlerResult, KeySource, Path, State};
 use ensemble_store_kit::Subscription;
+use ensemble_types::events::EndReason;
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::VoiceStatus;
 use futures_util::stream;
@@ -30,16 +31,22 @@ pub(crate) async fn stream(
     Path(id): Path<GatewaySessionId>,
 ) -> HandlerResult<HttpResponse> {
     let caller = caller_of(&http)?;
-    let last = http.headers().get("last-event-id").and_then(|value| value.to_str().ok());
-    let read = last.and_then(parse).unwrap_or_default();
+    let last = last_event_id(&http).unwrap_or_default();
+    let (knows_end, read) = (last.ends_with(END), parse(last.trim_end_matches(END)).unwrap_or_default());
     let changes = service.changes_of(id);
     // Refuses before the stream begins.
-    service.news(caller.user, id, read).await?;
+    let news = service.news(caller.user, id, read).await?;
+    if knows_end && news.is_over && news.utterances.is_empty() && news.tool_calls.is_empty() {
+        return Ok(over());
+    }
     let (drain, keys) = (service.drain.clone(), service.keys.changes());
     let stage = Stage::Reading;
     let reader = Reader { service, caller, id, read, status: None, ready: VecDeque::new(), changes, keys, stage };
     Ok(sse(stream::unfold(reader, Reader::next), &drain))
 }
+
+/// What follows the id of the last event of a session that is over. The numbers alone do not say that its last status is known.
+const END: &str = ".end";
 
 /// `<utterance>.<tool call>`, the newest that the reader knows.
 fn parse(text: &str) -> Option<Read> {
@@ -53,7 +60,7 @@ enum Stage {
     Reading,
     Waiting,
     /// The next event is the last one and has this reason.
-    Ending(&'static str),
+    Ending(EndReason),
     Ended,
 }
 
@@ -80,7 +87,12 @@ impl Reader {
                 Stage::Ended => return None,
                 Stage::Ending(reason) => {
                     self.stage = Stage::Ended;
-                    return Some((Event::end(reason), self));
+                    let end = if reason.is_final() {
+                        Event::end_with_id(reason, &format!("{}{END}", self.position()))
+                    } else {
+                        Event::end(reason)
+                    };
+                    return Some((end, self));
                 }
                 Stage::Waiting => {
                     self.wait().await;
@@ -89,10 +101,10 @@ impl Reader {
                 Stage::Reading => {
                     self.stage = match self.check_and_read().await {
                         Ok(stage) => stage,
-                        Err(Error::Unauthenticated) => Stage::Ending("unauthenticated"),
-                        Err(Error::Unknown(_)) => Stage::Ending("deleted"),
+                        Err(Error::Unauthenticated) => Stage::Ending(EndReason::Unauthenticated),
+                        Err(Error::Unknown(_)) => Stage::Ending(EndReason::Deleted),
                         // The reader reconnects and continues from its last event.
-                        Err(_) => Stage::Ending("unavailable"),
+                        Err(_) => Stage::Ending(EndReason::Unavailable),
                     }
                 }
             }
@@ -134,13 +146,18 @@ impl Reader {
         }
         Ok(match (more, is_over) {
             (true, _) => Stage::Reading,
-            (false, true) => Stage::Ending("terminal"),
+            (false, true) => Stage::Ending(EndReason::Terminal),
             (false, false) => Stage::Waiting,
         })
     }
 
+    /// The id of an event that is sent now.
+    fn position(&self) -> String {
+        format!("{}.{}", self.read.utterance, self.read.tool_call)
+    }
+
     fn push(&mut self, name: &str, data: &impl Serialize) {
-        let id = format!("{}.{}", self.read.utterance, self.read.tool_call);
+        let id = self.position();
         self.ready.push_back(Event::new(name, Some(&id), &serde_json::to_string(data).unwrap_or_default()));
     }
 }

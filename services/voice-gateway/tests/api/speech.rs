@@ -127,14 +127,18 @@ on_both_databases! {
                 }
             }
         }
-        loop {
+        let last = loop {
             let (event, data) = next(&mut again).await.expect("the last event says why");
             if event.name == "end" {
-                assert_eq!(data["reason"], "terminal");
-                break;
+                assert_eq!((&data["reason"], event.retry), (&json!("terminal"), None));
+                break event.id.expect("the end has an id");
             }
-        }
+        };
         assert!(next(&mut again).await.is_none());
+        // The numbers alone do not say that the last status is known.
+        let mut without_end = alice.events(&started, last.strip_suffix(".end")).await;
+        assert_eq!(next_of(&mut without_end, "status").await.1["state"], "stopped");
+        assert_eq!(alice.events(&started, Some(&last)).await.status, 204, "a reader that knows the end does not come back");
     }
 
     async fn a_stream_is_its_users_and_ends_with_their_token(on: Backend) {
