@@ -14,7 +14,7 @@ import { phase, signUp, steps } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
-const DAY = 24 * 3_600_000;
+const HOURS = 23 * 3_600_000;
 const MANY = 10_000;
 const lineOf = (number) => `line ${number}`;
 
@@ -159,10 +159,10 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     checked();
   });
 
-  step("a clock that is wrong by a day is said: all is read, links last as long as was chosen, and what the machine refuses says why", async () => {
+  step("a clock that is wrong by hours is said: all is read, prompts are taken, and links last as long as was chosen", async () => {
     const { context, checked } = me;
     runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
-    for (const [wrong, said] of [[DAY, /24 h 0 min ahead of the server/], [-DAY, /24 h 0 min behind the server/]]) {
+    for (const [wrong, said] of [[HOURS, /23 h 0 min ahead of the server/], [-HOURS, /23 h 0 min behind the server/]]) {
       const page = await context.newPage();
       await page.addInitScript((by) => {
         const Real = Date;
@@ -182,9 +182,8 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
       await page.getByLabel("Prompt").fill(`[[say ${words}]]`);
       await page.getByRole("button", { name: "Send" }).click();
       const log = page.getByRole("log");
-      // A machine takes a prompt that is a day old, and none from the future: a server could have kept it back.
-      if (wrong > 0) await log.locator(".prompt", { hasText: words }).getByText(/not done: It came too late/).waitFor();
-      else await log.getByText(words, { exact: true }).waitFor();
+      // It is signed with the time of the server, which is followed within a day.
+      await log.getByText(words, { exact: true }).waitFor();
       // A link lasts as long as was chosen, by the clock of the server that ends it.
       await page.getByRole("button", { name: "Share" }).click();
       const dialog = page.getByRole("dialog", { name: "Share this session" });
