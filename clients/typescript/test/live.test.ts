@@ -104,7 +104,6 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   const said = await live.prompt("[[say Plums are ripe]]");
   await until(live, () => ended(live) === 1);
   assert.deepEqual([texts(live), live.taken(said.localId)?.is], [["Plums are ripe"], "done"]);
-  assert.ok(frames > 0);
   assert.ok(live.view.items.every(({ author }) => author.kind === "host" || (author.kind === "person" && author.key === owner.keys.publicKey)));
 
   await live.prompt("[[run touch made]]");
@@ -137,6 +136,9 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   const last = shown(live).findLast((one) => one.type === "turn");
   assert.ok(last?.type === "turn" && last.turn.stopReason === "cancelled");
   assert.deepEqual([live.taken(interrupt.localId)?.is, live.view.growing()], ["done", []]);
+
+  // Single frames may be lost, those of three turns are not.
+  assert.ok(frames > 0);
 
   const log = await server.ensemble("up", "log", session.id);
   assert.match(log, /Plums are ripe/, "the command line shows the same");

@@ -84,7 +84,7 @@ test("a silent connection is given up, and characters may be cut anywhere", asyn
   ];
   await connections(steps, async (client, seen) => {
     const texts: string[] = [];
-    for await (const one of followSession(client, "s", { silence: 200, signal: AbortSignal.timeout(20_000) })) {
+    for await (const one of followSession(client, "s", { silence: 2_000, signal: AbortSignal.timeout(60_000) })) {
       if (one.event === "message") texts.push(one.data.content);
       if (texts.length === 2) break;
     }
