@@ -113,8 +113,8 @@ fn rows() -> Vec<Row> {
         row("POST", LINK, LINK, |_| json!({}), members(200, 403, 403, 403)),
         row("DELETE", LINK, LINK, NO_BODY, members(200, 403, 403, 403)),
         row("GET", "/v1/public-sessions/{token}", "/v1/public-sessions/{link}", NO_BODY, EVERYONE),
-        // A public stream requires a view token.
-        row("GET", "/v1/public-sessions/{token}/stream", "/v1/public-sessions/{link}/stream", NO_BODY, [404; 11]),
+        // A public stream requires a view token, and says so.
+        row("GET", "/v1/public-sessions/{token}/stream", "/v1/public-sessions/{link}/stream", NO_BODY, [400; 11]),
     ]
 }
 
