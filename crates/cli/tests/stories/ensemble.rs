@@ -41,11 +41,11 @@ impl User {
         }
     }
 
-    /// With a home that is not below `/dev`, as the folder for temporary files of the tests can be. The sandbox in which codex runs
-    /// commands has a `/dev` of its own, without the home and what codex keeps there.
+    /// With a home where codex can work. The sandbox in which it runs commands has a `/dev` of its own, and the folder for temporary
+    /// files of the tests can be there. In a folder for temporary files codex makes no programs for its sandbox.
     #[cfg(feature = "up")]
-    pub(crate) fn at_home_outside_of_dev(mut self) -> Self {
-        self.home = tempfile::tempdir_in("/tmp").unwrap();
+    pub(crate) fn at_home_for_codex(mut self) -> Self {
+        self.home = tempfile::tempdir_in("/var/tmp").unwrap();
         self
     }
 

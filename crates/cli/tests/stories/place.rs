@@ -55,10 +55,8 @@ impl Place {
         let options = json!({"baseURL": format!("{url}/v1"), "apiKey": "stand-in"});
         let provider = json!({"stub": {"npm": "@ai-sdk/anthropic", "options": options, "models": models}});
         let opencode = json!({"model": "stub/stub-model", "small_model": "stub/stub-model", "provider": provider});
-        let user = match wanted.iter().any(|(name, _)| *name == "codex") {
-            true => User::new(None).at_home_outside_of_dev(),
-            false => User::new(None),
-        };
+        let has_codex = wanted.iter().any(|(name, _)| *name == "codex");
+        let user = if has_codex { User::new(None).at_home_for_codex() } else { User::new(None) };
         let user = variables.iter().fold(user, |user, (name, value)| user.with_variable(name, value));
         let user = user
             .with_programs(programs.path())

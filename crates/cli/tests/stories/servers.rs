@@ -125,22 +125,26 @@ fn a_terminal_that_is_closed_ends_a_server_as_a_signal_does() {
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
     };
     let owner = User::new(None);
-    let (running, _url) = up(&owner, &["--no-runner"]);
+    let started_by = |program: &str, arguments: &[&str]| {
+        let up = owner.command(&["up", "--no-runner", "--json", "--listen", "127.0.0.1:0"]);
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).arg(up.get_program()).args(up.get_args()).current_dir(owner.home());
+        for (name, value) in up.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+        Running::of(command)
+    };
+    // The tests themselves may have been started to outlive their terminal.
+    let running = started_by("env", &["--default-signal=HUP"]);
     hang_up(running.pid());
     assert_eq!(running.ended(), 0, "it has drained");
 
     // One that was started to outlive its terminal does.
-    let up = owner.command(&["up", "--no-runner", "--json", "--listen", "127.0.0.1:0"]);
-    let mut command = std::process::Command::new("nohup");
-    command.arg(up.get_program()).args(up.get_args()).current_dir(owner.home());
-    for (name, value) in up.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
-    let running = Running::of(command);
+    let running = started_by("nohup", &[]);
     hang_up(running.pid());
     owner.succeed(&["status"]);
     assert_eq!(running.interrupt(), 0);

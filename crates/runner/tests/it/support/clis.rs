@@ -52,9 +52,10 @@ impl Fixture {
         change: impl FnOnce(&mut ProviderConfig),
     ) -> Self {
         let (server, model) = (Orchestrator::start(), StandIn::start().unwrap());
-        // The sandbox of codex has a `/dev` of its own, and the folder for temporary files of the tests can be below it.
+        // The sandbox of codex has a `/dev` of its own, where the folder for temporary files of the tests can be, and codex makes no
+        // programs for it in such a folder.
         let home = match provider {
-            Provider::Codex => tempfile::tempdir_in("/tmp").unwrap(),
+            Provider::Codex => tempfile::tempdir_in("/var/tmp").unwrap(),
             _ => tempfile::tempdir().unwrap(),
         };
         // The script agent is only a placeholder and is replaced.
