@@ -41,9 +41,9 @@ impl Events {
         tokio::time::timeout(timeout, self.next()).await.map_err(|_| "no event in time")
     }
 
-    /// The next event. Panics when none arrives within five seconds or the stream has ended.
+    /// The next event. Panics when none arrives within a minute or the stream has ended.
     pub async fn expect(&mut self) -> SseEvent {
-        match self.next_within(Duration::from_secs(5)).await {
+        match self.next_within(Duration::from_secs(60)).await {
             Ok(Some(event)) => event,
             other => panic!("an event was expected: {other:?}"),
         }

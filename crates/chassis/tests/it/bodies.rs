@@ -14,7 +14,7 @@ use ensemble_chassis::{
 use serde_json::{Value, json};
 
 /// Nothing in these tests takes longer.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const MAX: usize = 1 << 20;
 /// More than the buffers of two sockets hold.
 const PAGE: usize = 12 << 20;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 /// Nothing in these tests takes longer.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 struct Waits(Drain);
 

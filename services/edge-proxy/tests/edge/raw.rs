@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Nothing in these tests takes longer.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Client, Fixture, messages, seqs};
 
-const SOON: std::time::Duration = std::time::Duration::from_secs(20);
+const SOON: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// An owner with a machine, and a session that the machine hosts.
 struct Host {
