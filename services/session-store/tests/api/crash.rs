@@ -122,6 +122,9 @@ fn a_killed_database_keeps_acknowledged_messages() {
         for restart in 1..=3 {
             eventually(Duration::from_secs(30), async || done.load(Ordering::SeqCst) >= restart * 80).await;
             cluster.kill().unwrap();
+            // Connections that were open serve on until they notice that the server is gone.
+            let is_refused = async || owner.api.get("/v1/sessions").await.status == 503;
+            eventually(Duration::from_secs(30), is_refused).await;
             let refused = owner.api.get("/v1/sessions").await;
             refused.problem(503, "UNAVAILABLE");
             assert!(refused.header("retry-after").is_some());
