@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::{HttpMessage, HttpRequest};
@@ -19,7 +19,7 @@ use crate::routes::RowDoc;
 /// The members that were ignored, as JSON Pointers without the first slash, or `?name` for query parameters.
 pub const IGNORED_MEMBERS: HeaderName = HeaderName::from_static("ignored-members");
 
-/// So many unknown members are named. The rest counts as one of them.
+/// So many unknown members are named, and no more.
 const MOST_NAMED: usize = 10;
 /// A longer name is cut.
 const LONGEST_NAME: usize = 64;
@@ -251,30 +251,27 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<St
 }
 
 /// The names that the answer to a request has in `Ignored-Members`.
-#[derive(Default)]
-struct Ignored(Mutex<Vec<String>>);
+struct Ignored(Vec<String>);
 
 /// Names these members in the answer.
 pub(super) fn remember(request: &HttpRequest, unknown: &[Unknown]) {
     if unknown.is_empty() {
         return;
     }
-    let mut extensions = request.extensions_mut();
-    if !extensions.contains::<Ignored>() {
-        extensions.insert(Ignored::default());
-    }
-    let Some(ignored) = extensions.get::<Ignored>() else { return };
     let visible = |pointer: &str| pointer.chars().filter(|c| c.is_ascii_graphic() && *c != ',').collect::<String>();
     let names = unknown.iter().map(|member| visible(member.pointer.trim_start_matches('/')));
-    ignored.0.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    let mut extensions = request.extensions_mut();
+    // The query has been looked at before the body.
+    let of_query = extensions.remove::<Ignored>().map(|ignored| ignored.0).unwrap_or_default();
+    extensions.insert(Ignored(of_query.into_iter().chain(names).collect()));
 }
 
 /// Adds `Ignored-Members` to the answer of a request of which something was ignored.
 pub(crate) fn name_ignored(request: &HttpRequest, headers: &mut HeaderMap) {
     let extensions = request.extensions();
     let Some(ignored) = extensions.get::<Ignored>() else { return };
-    let names = ignored.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.is_empty()).take(MOST_NAMED).collect();
+    let names: Vec<&str> =
+        ignored.0.iter().map(String::as_str).filter(|name| !name.is_empty()).take(MOST_NAMED).collect();
     if let Ok(value) = HeaderValue::from_str(&names.join(", ")) {
         headers.insert(IGNORED_MEMBERS, value);
     }

@@ -10,7 +10,7 @@ pub const ALLOWED_HEADERS: &str =
 /// What pages may call.
 pub const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
 /// What pages may read beside the body.
-pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit";
+pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit, Ignored-Members";
 /// Seconds for which a browser may keep the answer to a preflight.
 pub const MAX_AGE: &str = "600";
 

@@ -60,7 +60,10 @@ async fn answers_and_refusals_may_be_read_by_allowed_pages_only() {
     let (stub, edge) = edge().await;
     let answer = edge.ask(&from("https://app.example.com", "GET /v1/sessions", "")).await;
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example.com"));
-    assert_eq!(answer.header("access-control-expose-headers"), Some("X-Request-Id, Retry-After, RateLimit"));
+    assert_eq!(
+        answer.header("access-control-expose-headers"),
+        Some("X-Request-Id, Retry-After, RateLimit, Ignored-Members")
+    );
     let vary: Vec<&str> =
         answer.headers.iter().filter(|(name, _)| name == "vary").map(|(_, value)| value.as_str()).collect();
     assert_eq!(vary, ["Accept", "Origin"]);
