@@ -1,13 +1,13 @@
 //! The OpenAPI document of all services, built from their route tables.
 
-use ensemble_chassis::{Routes, Service, openapi};
+use ensemble_chassis::openapi::{self, Document};
+use ensemble_chassis::{Routes, Service};
 use ensemble_edge_proxy::EdgeProxy;
 use ensemble_identity::Identity;
 use ensemble_machine_registry::MachineRegistry;
 use ensemble_orchestrator::Orchestrator;
 use ensemble_session_store::SessionStore;
 use ensemble_voice_gateway::VoiceGateway;
-use utoipa::openapi::OpenApi;
 
 const ABOUT: &str = "Sessions, sharing, machines, runs of coding agents, and voice. Times are RFC 3339 in UTC, ids are \
     opaque, errors are RFC 9457 problems whose `code` programs match on. Sign in with `POST /v1/auth/challenge` and \
@@ -29,11 +29,11 @@ pub fn tables() -> [Routes; 6] {
 }
 
 /// The document of these routes.
-pub fn document() -> OpenApi {
+pub fn document() -> serde_json::Result<Document> {
     openapi::document("Ensemble", ABOUT, "1", &tables())
 }
 
 /// The document as it is stored in `docs/openapi.json`.
-pub fn as_text() -> anyhow::Result<String> {
-    Ok(document().to_pretty_json()? + "\n")
+pub fn as_text() -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&document()?)? + "\n")
 }

@@ -1,18 +1,19 @@
 //! Adds to derived schemas what callers have to know: the range of numbers, and that parameters are never `null`.
 
+use serde_json::{Value, json};
 use utoipa::Number;
 use utoipa::openapi::path::Parameter;
 use utoipa::openapi::schema::{ArrayItems, SchemaType};
-use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
+use utoipa::openapi::{KnownFormat, Object, RefOr, Schema, SchemaFormat, Type};
 
 /// Ids and tokens: opaque text that needs no percent-encoding.
 const SEGMENT: &str = "^[A-Za-z0-9_-]{1,64}$";
 const FILE: &str = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$";
 
-/// The schema of a path's parameter.
-pub(super) fn segment(name: &str) -> RefOr<Schema> {
+/// A parameter of a path.
+pub(super) fn segment(name: &str) -> Value {
     let pattern = if name == "file" { FILE } else { SEGMENT };
-    ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).pattern(Some(pattern)).into()
+    json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "pattern": pattern } })
 }
 
 /// The schema of a query parameter. An optional field would allow `null`, which a query cannot express.

@@ -43,7 +43,7 @@ async fn every_route_refuses_a_body_above_its_bound() {
     stack.machine(&owner, "m").await.unwrap();
     let made = stack.must(&owner.token, "POST", "/v1/auth/tokens", json!({ "machineId": "m" })).await.unwrap();
     let machine = text(&made, "token").unwrap();
-    let document = serde_json::to_value(api::document()).unwrap();
+    let document = serde_json::to_value(api::document().unwrap()).unwrap();
     let (mut seen, mut wrong) = (0, Vec::new());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

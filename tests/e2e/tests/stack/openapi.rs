@@ -28,6 +28,41 @@ async fn the_edge_serves_the_document_and_its_page() {
     assert!(stack.services.stop().await);
 }
 
+/// Each operation of the document, with its name for messages.
+fn operations(document: &Value) -> Vec<(String, &Value)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    paths
+        .flat_map(|(path, item)| {
+            let methods = item.as_object().unwrap().iter();
+            methods.map(move |(method, operation)| (format!("{} {path}", method.to_uppercase()), operation))
+        })
+        .collect()
+}
+
+#[test]
+fn problems_stand_once_and_each_code_of_an_operation_has_its_response() {
+    let document = serde_json::to_value(api::document().unwrap()).unwrap();
+    let mut codes = BTreeSet::new();
+    for (name, operation) in operations(&document) {
+        let responses = operation["responses"].as_object().unwrap();
+        let problems = responses.iter().filter(|(status, _)| !status.starts_with(['2', '3']));
+        assert!(problems.clone().all(|(_, response)| response["$ref"].is_string()), "{name}");
+        let mut expected = BTreeSet::from(["default".to_owned()]);
+        for code in operation["x-codes"].as_array().unwrap() {
+            let code = Code::ALL.iter().find(|known| known.as_str() == code).expect("a known code");
+            expected.insert(code.status().to_string());
+            codes.insert(code.as_str());
+        }
+        assert_eq!(problems.map(|(status, _)| status.clone()).collect::<BTreeSet<_>>(), expected, "{name}");
+    }
+    let others = document.pointer("/components/responses/OtherProblem/description").unwrap().as_str().unwrap();
+    codes.extend(others.split([' ', ',', '.']).filter(|word| word.contains(char::is_uppercase)));
+    // It is of the path and not of an operation.
+    for code in Code::ALL.iter().filter(|code| **code != Code::MethodNotAllowed) {
+        assert!(codes.contains(code.as_str()), "no operation can answer {}", code.as_str());
+    }
+}
+
 #[test]
 fn every_operation_has_an_id_of_its_own_and_every_stream_a_schema() {
     let document: Value = serde_json::from_str(&api::as_text().unwrap()).unwrap();
