@@ -5,12 +5,13 @@
 use reqwest::Url;
 
 /// What pages may send.
-pub const ALLOWED_HEADERS: &str =
-    "Authorization, Content-Type, Idempotency-Key, X-View-Token, X-Voice-Key, X-Request-Id, Last-Event-ID";
+pub const ALLOWED_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, X-View-Token, X-Voice-Key, X-Request-Id, \
+    Last-Event-ID, Range, If-None-Match, Traceparent, Tracestate";
 /// What pages may call.
 pub const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
 /// What pages may read beside the body.
-pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit, Ignored-Members";
+pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Content-Range, X-Context-Version, \
+    WWW-Authenticate, Location, ETag, Ignored-Members";
 /// Seconds for which a browser may keep the answer to a preflight.
 pub const MAX_AGE: &str = "600";
 
