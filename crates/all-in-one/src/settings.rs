@@ -25,6 +25,8 @@ struct Inner {
     wire: HashMap<&'static str, String>,
     /// Defaults.
     defaults: HashMap<&'static str, String>,
+    /// Whether it listens for this machine only.
+    is_loopback: bool,
     /// The addresses at which people on this machine reach the services.
     origins: Vec<String>,
     /// The addresses at which people on other machines do, unless a public address is given.
@@ -70,7 +72,8 @@ impl Settings {
         ]);
         let origins = local(at, &url);
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
-        Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, origins, for_others })))
+        let is_loopback = at.ip().is_loopback() && config.tls.is_none();
+        Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, is_loopback, origins, for_others })))
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -106,12 +109,21 @@ impl Inner {
             .or_else(|| self.wire.get(name).cloned())
             .or_else(|| env(name))
             .or_else(|| self.defaults.get(name).cloned())
-            .or_else(|| (name == "PUBLIC_ORIGINS").then(|| self.origins(service, env)))
+            .or_else(|| match name {
+                "PUBLIC_ORIGINS" => Some(self.origins(service, env)),
+                "ONLY_HERE" => Some(self.is_only_here(env).to_string()),
+                _ => None,
+            })
     }
 
     /// The value that the caller or the environment of this process gives to all services.
     fn operators(&self, name: &str, env: Env<'_>) -> Option<String> {
         self.given.get(name).cloned().or_else(|| env(name))
+    }
+
+    /// Whether no other computer is meant to reach the server, neither by itself nor by a proxy that has a public address.
+    fn is_only_here(&self, env: Env<'_>) -> bool {
+        self.is_loopback && self.operators("PUBLIC_BASE_URL", env).is_none()
     }
 
     /// Accept sign-ins at the local address, and at the public address. Where none is given: at the machine's addresses.
@@ -161,7 +173,11 @@ mod tests {
     use super::*;
 
     fn settings(vars: &[(&str, &str)]) -> Settings {
-        let mut config = Config::new("/data", ([127, 0, 0, 1], 0).into());
+        listening_at("127.0.0.1:0", vars)
+    }
+
+    fn listening_at(listen: &str, vars: &[(&str, &str)]) -> Settings {
+        let mut config = Config::new("/data", listen.parse().unwrap());
         config.vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let secrets = Secrets {
             key_encryption_key: "/data/key".into(),
@@ -169,7 +185,8 @@ mod tests {
             data_id: "id".to_owned(),
         };
         let listeners = || Listeners::loopback().unwrap();
-        let [a, b, c, d, e, edge] = [listeners(), listeners(), listeners(), listeners(), listeners(), listeners()];
+        let [a, b, c, d, e] = [listeners(), listeners(), listeners(), listeners(), listeners()];
+        let edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into()).unwrap();
         Settings::new(&config, secrets, &[&a, &b, &c, &d, &e], &edge, &[]).unwrap()
     }
 
@@ -212,6 +229,18 @@ mod tests {
         let public = [("PUBLIC_BASE_URL", "https://api.example.com/ensemble")];
         assert_eq!(origins(&public), format!("{own},{local},https://api.example.com"));
         assert_eq!(origins(&[("PUBLIC_ORIGINS", "https://a")]), "https://a");
+    }
+
+    #[test]
+    fn a_server_is_only_here_when_it_listens_here_and_has_no_public_address() {
+        let only_here = |listen: &str, vars: &[(&str, &str)], env: &[(&str, &str)]| {
+            value(&listening_at(listen, vars), "edge-proxy", "ONLY_HERE", env).unwrap()
+        };
+        let public = [("PUBLIC_BASE_URL", "https://api.example.com")];
+        assert_eq!(only_here("127.0.0.1:0", &[], &[]), "true");
+        assert_eq!(only_here("127.0.0.1:0", &public, &[]), "false");
+        assert_eq!(only_here("127.0.0.1:0", &[], &public), "false");
+        assert_eq!(only_here("0.0.0.0:0", &[], &[]), "false");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::http::RateLimit;
 use crate::shares::limit_address;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -15,6 +16,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The places of all addresses.
 #[derive(Debug)]
 pub struct Places {
+    /// When all are taken, but for how long.
+    none: RateLimit,
     /// How long until one that is taken is there again. Zero: there is no limit.
     refill: Duration,
     /// When all places of an address are there again.
@@ -22,21 +25,26 @@ pub struct Places {
 }
 
 impl Places {
-    /// So many of each address; 0: no limit.
-    pub fn per_hour(most: u32) -> Self {
-        Self { refill: HOUR.checked_div(most).unwrap_or_default(), full_at: Mutex::default() }
+    /// So many of each address; 0: no limit. `policy` names the limit, and `counted` says what is counted, in the plural.
+    pub fn per_hour(most: u32, policy: &'static str, counted: &'static str) -> Self {
+        let none = RateLimit { policy, most, window: Some(HOUR), left: 0, counted, refused_for: None };
+        Self { none, refill: HOUR.checked_div(most).unwrap_or_default(), full_at: Mutex::default() }
     }
 
-    /// Takes a place. False: there is none.
-    pub fn take(&self, address: IpAddr) -> bool {
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// There is none, and when the next one is there.
+    pub fn take(&self, address: IpAddr) -> Result<(), RateLimit> {
         let (now, mut full_at) = (Instant::now(), self.lock());
         let at = full_at.entry(limit_address(address)).or_insert(now);
         let after = (*at).max(now) + self.refill;
-        let is_free = after <= now + HOUR;
-        if is_free {
-            *at = after;
+        let wait = after.saturating_duration_since(now + HOUR);
+        if !wait.is_zero() {
+            return Err(RateLimit { refused_for: Some(wait), ..self.none });
         }
-        is_free
+        *at = after;
+        Ok(())
     }
 
     pub fn give_back(&self, address: IpAddr) {
@@ -61,35 +69,47 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
+    fn places(most: u32) -> Places {
+        Places::per_hour(most, "things", "things from one address")
+    }
+
+    fn takes(places: &Places, last: u8) -> bool {
+        places.take(ip(last)).is_ok()
+    }
+
     #[test]
     fn each_address_has_so_many_and_no_more() {
-        let places = Places::per_hour(2);
-        assert!(places.take(ip(1)) && places.take(ip(1)) && !places.take(ip(1)));
-        assert!(places.take(ip(2)));
+        let places = places(2);
+        assert!(takes(&places, 1) && takes(&places, 1) && !takes(&places, 1));
+        assert!(takes(&places, 2));
         places.sweep();
-        assert!(!places.take(ip(1)), "its hour is not over");
+        assert!(!takes(&places, 1), "its hour is not over");
     }
 
     #[test]
     fn one_that_is_given_back_is_there_again() {
-        let places = Places::per_hour(3);
-        assert!((0..3).all(|_| places.take(ip(1))) && !places.take(ip(1)));
+        let places = places(3);
+        assert!((0..3).all(|_| takes(&places, 1)) && !takes(&places, 1));
         places.give_back(ip(1));
-        assert!(places.take(ip(1)) && !places.take(ip(1)));
+        assert!(takes(&places, 1) && !takes(&places, 1));
     }
 
     #[test]
     fn one_that_is_taken_is_there_again_after_its_part_of_the_hour() {
-        let places = Places::per_hour(2);
-        assert!(places.take(ip(1)) && places.take(ip(1)) && !places.take(ip(1)));
+        let places = places(2);
+        assert!(takes(&places, 1) && takes(&places, 1) && !takes(&places, 1));
+        let none = places.take(ip(1)).unwrap_err();
+        let wait = none.refused_for.unwrap();
+        assert!(wait <= HOUR / 2 && wait > HOUR / 3, "{wait:?}");
+        assert_eq!(none.policy(), "\"things\";q=2;w=3600");
         places.lock().entry(ip(1)).and_modify(|at| *at -= HOUR / 2);
-        assert!(places.take(ip(1)) && !places.take(ip(1)));
+        assert!(takes(&places, 1) && !takes(&places, 1));
     }
 
     #[test]
     fn none_is_no_limit_and_addresses_are_forgotten() {
-        let places = Places::per_hour(0);
-        assert!((0..100).all(|_| places.take(ip(1))));
+        let places = places(0);
+        assert!((0..100).all(|_| takes(&places, 1)));
         places.sweep();
         assert!(places.lock().is_empty());
     }

@@ -40,6 +40,8 @@ pub struct Config {
     pub page_policy: String,
     /// What tells the data of this server from other data.
     pub data_id: Option<String>,
+    /// Whether only this computer can reach the server.
+    pub only_here: bool,
     /// Where the databases of the services are, if they are on the disk of this machine.
     pub data_folder: Option<PathBuf>,
 }
@@ -100,6 +102,7 @@ impl Config {
             page_policy: crate::pages::web::configured_policy(vars),
             data_id: vars
                 .optional("DATA_ID", "what tells the data of this server from other data, for `GET /v1/version`"),
+            only_here: vars.flag("ONLY_HERE", "only this computer reaches it: its new accounts do not count", false),
             data_folder: vars.optional("DATA_FOLDER", "where the databases are, if on this machine").map(PathBuf::from),
         }
     }

@@ -1,4 +1,4 @@
-//! How many requests a caller may send, and the fields that say so (RateLimit header fields for HTTP, draft 11).
+//! How many requests a caller may send.
 //!
 //! GCRA, by the key that knows most of the caller: the machine token, the account, or the address. Counters live in this
 //! process and are forgotten when they are full again.
@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use ensemble_chassis::http::RateLimit;
 use ensemble_chassis::places::Places;
 use ensemble_chassis::shares::limit_address;
 use ensemble_chassis::{Caller, Vars};
@@ -20,14 +21,14 @@ use crate::domain::route_table::Class;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The policies: name in the header fields, variable, default, window, and meaning of the variable.
-const POLICIES: [(&str, &str, u32, Duration, &str); 6] = [
-    ("account", "LIMIT_ACCOUNT", 600, MINUTE, "requests per minute of one account (0: no limit, as for all of these)"),
-    ("address", "LIMIT_ADDRESS", 3_000, MINUTE, "requests per minute of one address without a valid token"),
-    ("machine", "LIMIT_MACHINE", 6_000, MINUTE, "requests per minute of one machine token"),
-    ("sign-in", "LIMIT_SIGN_IN", 60, MINUTE, "sign-in calls per minute of one address"),
-    ("public-link", "LIMIT_PUBLIC_LINK", 60, MINUTE, "readings of public links per minute of one address"),
-    ("device-link", "LIMIT_DEVICE_LINK", 3, MINUTE, "requests of new devices to be linked per minute from one address"),
+/// The policies: name in the header fields, variable, default, and what is counted in a minute.
+const POLICIES: [(&str, &str, u32, &str); 6] = [
+    ("account", "LIMIT_ACCOUNT", 600, "requests of one account"),
+    ("address", "LIMIT_ADDRESS", 3_000, "requests without a valid token from one address"),
+    ("machine", "LIMIT_MACHINE", 6_000, "requests of one machine token"),
+    ("sign-in", "LIMIT_SIGN_IN", 60, "sign-in calls from one address"),
+    ("public-link", "LIMIT_PUBLIC_LINK", 60, "readings of public links from one address"),
+    ("device-link", "LIMIT_DEVICE_LINK", 3, "requests to link a device from one address"),
 ];
 
 /// Counts requests. Shared by all threads.
@@ -36,17 +37,6 @@ pub struct Limiter {
     policies: [Policy; 6],
     /// Taken by a sign-in that may make an account. Only identity knows which one does; its answer says so.
     pub(crate) new_accounts: Places,
-}
-
-/// What a limiter decided about one request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QuotaStatus {
-    policy: &'static str,
-    quota: u32,
-    window: Duration,
-    remaining: u32,
-    /// Set when there is nothing left: how long until there is.
-    pub refused_for: Option<Duration>,
 }
 
 /// What a request is counted by.
@@ -69,15 +59,16 @@ impl LimitKey {
 
 impl Limiter {
     pub fn read(vars: &mut Vars) -> Self {
-        let policies = POLICIES.map(|(name, variable, default, window, meaning)| {
-            Policy::new(name, vars.parse(variable, meaning, default), window)
+        let policies = POLICIES.map(|(name, variable, default, counted)| {
+            Policy::new(name, vars.parse(variable, &format!("{counted} in a minute (0: no limit)"), default), counted)
         });
         let accounts = vars.parse("LIMIT_NEW_ACCOUNTS", "new accounts per hour from one address", 10);
-        Self { policies, new_accounts: Places::per_hour(accounts) }
+        let new_accounts = Places::per_hour(accounts, "new-accounts", "new accounts from one address");
+        Self { policies, new_accounts }
     }
 
     /// Counts one request; `None` where there is no limit.
-    pub(crate) fn count(&self, class: Class, limit_key: LimitKey, address: IpAddr) -> Option<QuotaStatus> {
+    pub(crate) fn count(&self, class: Class, limit_key: LimitKey, address: IpAddr) -> Option<RateLimit> {
         let [of_account, of_address, of_machine, sign_in, public_link, device_link] = &self.policies;
         let by_address = LimitKey::Address(limit_address(address));
         match (class, limit_key) {
@@ -86,7 +77,7 @@ impl Limiter {
             (Class::PublicLink, _) => public_link.count(by_address),
             (Class::DeviceLink, _) => device_link.count(by_address),
             (Class::NeverThrottled, LimitKey::Machine(_)) => {
-                of_machine.count(limit_key).map(|quota| QuotaStatus { refused_for: None, ..quota })
+                of_machine.count(limit_key).map(|quota| RateLimit { refused_for: None, ..quota })
             }
             (_, LimitKey::Machine(_)) => of_machine.count(limit_key),
             (_, LimitKey::Account(_)) => of_account.count(limit_key),
@@ -104,42 +95,29 @@ impl Limiter {
     }
 }
 
-impl QuotaStatus {
-    /// `"account";r=599;t=1`: what is left, and the seconds until all of it is there again.
-    pub(crate) fn rate_limit(&self) -> String {
-        let spent = u64::from(self.quota.saturating_sub(self.remaining));
-        let refill = (spent * self.window.as_secs()).div_ceil(u64::from(self.quota.max(1)));
-        format!("\"{}\";r={};t={refill}", self.policy, self.remaining)
-    }
-
-    /// `"account";q=600;w=60`
-    pub(crate) fn policy(&self) -> String {
-        format!("\"{}\";q={};w={}", self.policy, self.quota, self.window.as_secs())
-    }
-}
-
 struct Policy {
     name: &'static str,
     quota: u32,
-    window: Duration,
+    counted: &'static str,
     limiter: Option<RateLimiter<LimitKey, DashMapStateStore<LimitKey>, DefaultClock, StateInformationMiddleware>>,
 }
 
 impl Policy {
-    fn new(name: &'static str, quota: u32, window: Duration) -> Self {
+    fn new(name: &'static str, quota: u32, counted: &'static str) -> Self {
         let limiter = NonZeroU32::new(quota)
-            .and_then(|burst| Some(Quota::with_period(window / quota)?.allow_burst(burst)))
+            .and_then(|burst| Some(Quota::with_period(MINUTE / quota)?.allow_burst(burst)))
             .map(|quota| RateLimiter::dashmap(quota).with_middleware());
-        Self { name, quota, window, limiter }
+        Self { name, quota, counted, limiter }
     }
 
-    fn count(&self, key: LimitKey) -> Option<QuotaStatus> {
+    fn count(&self, key: LimitKey) -> Option<RateLimit> {
         let limiter = self.limiter.as_ref()?;
-        let (remaining, refused_for) = match limiter.check_key(&key) {
+        let (left, refused_for) = match limiter.check_key(&key) {
             Ok(state) => (state.remaining_burst_capacity(), None),
             Err(not_yet) => (0, Some(not_yet.wait_time_from(limiter.clock().now()))),
         };
-        Some(QuotaStatus { policy: self.name, quota: self.quota, window: self.window, remaining, refused_for })
+        let Self { name: policy, quota: most, counted, .. } = *self;
+        Some(RateLimit { policy, most, window: Some(MINUTE), left, counted, refused_for })
     }
 }
 
@@ -215,6 +193,43 @@ mod tests {
         assert!(count(Class::SignIn).refused_for.is_some());
         assert!(count(Class::PublicLink).refused_for.is_none(), "another share");
         assert!(limiter.count(Class::Exempt, LimitKey::Address(ip("3.3.3.3")), ip("3.3.3.3")).is_none());
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_counted_and_when_it_ends() {
+        let limiter = limiter();
+        let address = ip("5.5.5.5");
+        for (class, key, detail) in [
+            (
+                Class::Ordinary,
+                LimitKey::Account(UserId::generate()),
+                "At most 3 requests of one account are allowed in a minute.",
+            ),
+            (
+                Class::Ordinary,
+                LimitKey::Address(address),
+                "At most 2 requests without a valid token from one address are",
+            ),
+            (Class::Ordinary, LimitKey::Machine(TokenId::generate()), "At most 1 requests of one machine token are"),
+            (Class::SignIn, LimitKey::Address(address), "At most 1 sign-in calls from one address are"),
+            (Class::PublicLink, LimitKey::Address(address), "At most 1 readings of public links from one address are"),
+            (Class::DeviceLink, LimitKey::Address(address), "At most 1 requests to link a device from one address are"),
+        ] {
+            let mut quota = limiter.count(class, key, address).expect("a limit");
+            assert!(quota.refused_for.is_none());
+            while quota.refused_for.is_none() {
+                quota = limiter.count(class, key, address).expect("a limit");
+            }
+            let problem = quota.problem();
+            let seconds = problem.retry_after.expect("an end");
+            assert!((1..=60).contains(&seconds), "{seconds}");
+            assert!(problem.detail.starts_with(detail), "{}", problem.detail);
+            assert!(
+                problem.detail.ends_with(&format!(" The next one is allowed in {seconds} s.")),
+                "{}",
+                problem.detail
+            );
+        }
     }
 
     #[test]

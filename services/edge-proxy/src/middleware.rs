@@ -1,15 +1,15 @@
 //! What happens to every request before a page or a service answers it, and to every answer after it.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY};
-use actix_web::http::{ConnectionType, Method, Version};
+use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage, HttpResponse, web};
-use ensemble_chassis::http::{problem_response, request_id};
+use ensemble_chassis::http::{RateLimit, problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
 
 use crate::EdgeProxy;
@@ -17,7 +17,6 @@ use crate::connections::Connection;
 use crate::domain::cors;
 use crate::domain::request_rules::{self, Head, METHODS};
 use crate::domain::route_table::Class;
-use crate::limits::QuotaStatus;
 use crate::request_context::RequestContext;
 
 pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse, actix_web::Error> {
@@ -34,6 +33,9 @@ pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Resu
     };
 
     let status = response.status();
+    let refused = response.request().extensions().get::<RateLimit>().copied();
+    // A service that refuses has a limit of its own. What is left of another one says nothing of it.
+    let quota = refused.or(quota.filter(|_| status != StatusCode::TOO_MANY_REQUESTS));
     let headers = response.headers_mut();
     if let Some(quota) = &quota {
         set(headers, "ratelimit", &quota.rate_limit());
@@ -54,7 +56,7 @@ fn decide(
     request: &ServiceRequest,
     edge: &EdgeProxy,
     context: &RequestContext,
-) -> (Option<HttpResponse>, Option<QuotaStatus>) {
+) -> (Option<HttpResponse>, Option<RateLimit>) {
     if let Some(refused) = refuse(request, edge) {
         let mut response = problem_response(refused, &request_id(request.request()));
         if response.status().as_u16() == 405 {
@@ -74,7 +76,7 @@ fn decide(
         return (Some(response.finish()), None);
     }
     let quota = edge.config.limiter.count(context.class, context.limit_key, context.client);
-    let refused = quota.and_then(|quota| quota.refused_for).map(too_many);
+    let refused = quota.filter(|quota| quota.refused_for.is_some()).map(|quota| quota.refuse(request));
     (refused.map(|problem| problem_response(problem, &request_id(request.request()))), quota)
 }
 
@@ -84,8 +86,8 @@ fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
         return Some(Problem::new(Code::InvalidArgument, "A request before this one was refused. Connect again."));
     }
     if connection.is_some_and(|connection| !connection.is_admitted) {
-        let problem = Problem::new(Code::RateLimited, "There are too many connections from your address. Close some.");
-        return Some(problem.with_retry_after(5));
+        let most = edge.config.connections_per_address;
+        return Some(RateLimit::all_open("connections", most, "connections from one address").refuse(request));
     }
     let uri = request.uri();
     let fields: Vec<(&str, &[u8])> =
@@ -108,11 +110,6 @@ fn preflight_origin(request: &ServiceRequest) -> Option<&str> {
     let headers = request.headers();
     let asks = *request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     headers.get(ORIGIN).filter(|_| asks)?.to_str().ok()
-}
-
-fn too_many(wait: Duration) -> Problem {
-    let seconds = u32::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX).max(1);
-    Problem::new(Code::RateLimited, format!("Slow down: try again in {seconds} s.")).with_retry_after(seconds)
 }
 
 /// What makes an answer harmless in a browser, wherever the service did not say otherwise.

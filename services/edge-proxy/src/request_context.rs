@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;
+use actix_web::http::header::{HOST, HeaderMap};
 use ensemble_chassis::auth::bearer;
 
 use crate::EdgeProxy;
@@ -17,6 +18,8 @@ use crate::limits::LimitKey;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     pub(crate) client: IpAddr,
+    /// From this computer to a server that only this computer can reach. A proxy would say whom it carries, or name another host.
+    pub(crate) is_local: bool,
     pub(crate) is_https: bool,
     /// The service that answers, and the prefix of its paths; none for the edge's own pages and for paths that do not exist.
     pub(crate) route: Option<(&'static str, Upstream)>,
@@ -45,8 +48,10 @@ impl RequestContext {
         // actix has decoded letters and digits that were percent-encoded without need, as it does in the services, so that
         // the edge classifies the path by which they route.
         let path = request.match_info().as_str();
+        let is_local = edge.config.only_here && client.is_loopback() && !is_proxied(headers);
         Self {
             client,
+            is_local,
             is_https,
             route: route_table::route(path),
             is_long_poll: route_table::is_long_poll(path),
@@ -55,4 +60,10 @@ impl RequestContext {
             limit_key: LimitKey::new(caller.as_ref(), client),
         }
     }
+}
+
+fn is_proxied(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    !matches!(host.rsplit_once(':').map_or(host, |(name, _)| name), "127.0.0.1" | "localhost" | "[::1]")
+        || ["forwarded", "via", "x-forwarded-for", "x-forwarded-host"].iter().any(|name| headers.contains_key(*name))
 }

@@ -11,9 +11,6 @@ use crate::domain::{
 };
 use crate::keys::RingError;
 
-/// A tenth of an hour. The edge allows ten new accounts an hour, so the next one is allowed after about this.
-const NEXT_ACCOUNT_SECONDS: u32 = 360;
-
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("there is no such account")]
@@ -121,10 +118,14 @@ impl IntoProblem for Error {
                 Code::Unauthenticated,
                 "The sign-in was not accepted. Ask for a new challenge, and sign it for the origin that you called.",
             ),
-            Self::NoAccount(Registration::Limited) => {
-                Problem::new(Code::RateLimited, "Too many accounts were made from your address. Try again later.")
-                    .with_retry_after(NEXT_ACCOUNT_SECONDS)
-            }
+            Self::NoAccount(Registration::Limited(seconds)) => Problem::new(
+                Code::RateLimited,
+                format!(
+                    "As many new accounts as one address may make in an hour were made from yours. The next one is allowed in \
+                     {seconds} s. The operator of the server sets this limit (LIMIT_NEW_ACCOUNTS)."
+                ),
+            )
+            .with_retry_after(seconds),
             Self::NoAccount(_) => {
                 Problem::new(Code::RegistrationClosed, "This server makes no new accounts. Ask its operator for one.")
             }

@@ -73,7 +73,7 @@ impl IdentityMetrics {
             Outcome::Refused => "refused",
             Outcome::DeviceRemoved => "device_removed",
             Outcome::Unknown => "unknown",
-            Outcome::NoAccount(Registration::Limited) => "too_many_accounts",
+            Outcome::NoAccount(Registration::Limited(_)) => "too_many_accounts",
             Outcome::NoAccount(_) => "registration_closed",
         };
         self.sign_ins.with_label_values(&[outcome]).inc();

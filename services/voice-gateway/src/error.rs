@@ -39,7 +39,7 @@ pub(crate) enum Error {
     #[error("the queue of the voice session is full")]
     QueueFull,
     #[error("too many requests")]
-    TooMany { retry_after: u32 },
+    TooMany { counted: &'static str, retry_after: u32 },
     #[error("the agent has called its tools too often")]
     ToolCallsUsedUp,
     #[error("the room of this session is still being created")]
@@ -91,14 +91,15 @@ impl IntoProblem for Error {
             }
             Self::NotLive => Problem::new(Code::SessionNotActive, "The voice session has ended. Start another one.")
                 .with("accepted", false),
-            Self::QueueFull => {
-                Problem::new(Code::RateLimited, "Too many texts wait for the agent. Send this one again later.")
-                    .with("accepted", false)
-                    .with_retry_after(2)
-            }
-            Self::TooMany { retry_after } => Problem::new(
+            Self::QueueFull => Problem::new(
                 Code::RateLimited,
-                "Too many requests for this voice session. Wait for the seconds in `Retry-After`.",
+                "Too many texts wait for the agent. Send this one when the agent has taken one.",
+            )
+            .with("accepted", false)
+            .with_retry_after(2),
+            Self::TooMany { counted, retry_after } => Problem::new(
+                Code::RateLimited,
+                format!("There were too many {counted}. The next one is allowed in {retry_after} s."),
             )
             .with_retry_after(retry_after),
             Self::ToolCallsUsedUp => Problem::new(

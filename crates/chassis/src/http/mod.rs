@@ -11,6 +11,7 @@ mod large_work;
 pub mod members;
 pub(crate) mod observe;
 mod params;
+mod rate_limit;
 mod response;
 pub mod strict_json;
 mod turns;
@@ -32,6 +33,7 @@ pub use large_work::Heavy;
 pub(crate) use large_work::LargeWork;
 pub use observe::{InFlight, InFlightGuard, RequestId, Route, request_id};
 pub use params::{Path, Query};
+pub use rate_limit::RateLimit;
 pub use response::{Created, Upserted};
 
 /// The service itself, shared by all its handlers.

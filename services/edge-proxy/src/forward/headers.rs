@@ -2,7 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{CONNECTION, HOST, HeaderMap as ServerHeaders};
-use ensemble_chassis::http::request_id;
+use ensemble_chassis::http::{RateLimit, request_id};
 use ensemble_chassis::process::telemetry::{self, TRACEPARENT};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use tracing::Span;
@@ -16,7 +16,7 @@ pub(super) fn request(
     context: &RequestContext,
     authority: &str,
     length: Option<usize>,
-    may_make_account: bool,
+    no_new_account: Option<RateLimit>,
 ) -> HeaderMap {
     let fields = request.headers();
     let options = connection_options(fields.get_all(CONNECTION).filter_map(|value| value.to_str().ok()));
@@ -35,8 +35,9 @@ pub(super) fn request(
     if let Some(parent) = parent {
         append(&mut headers, TRACEPARENT.as_str(), parent.as_bytes());
     }
-    if !may_make_account {
-        append(&mut headers, "x-internal-no-new-account", b"1");
+    if let Some(wait) = no_new_account.and_then(|limit| limit.refused_for) {
+        // The seconds until the address may make the next one.
+        append(&mut headers, "x-internal-no-new-account", (wait.as_secs() + 1).to_string().as_bytes());
     }
     if let Some(host) = fields.get(HOST) {
         append(&mut headers, "x-forwarded-host", host.as_bytes());

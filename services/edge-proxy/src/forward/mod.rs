@@ -9,7 +9,7 @@ use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::web::Payload;
 use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use ensemble_chassis::State;
-use ensemble_chassis::http::{BodyLimits, BoundedBody, Route, absent, problem_response, request_id};
+use ensemble_chassis::http::{BodyLimits, BoundedBody, RateLimit, Route, absent, problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
 use hyper::Response;
 use hyper::body::Incoming;
@@ -66,7 +66,7 @@ async fn exchange(
     payload: Payload,
     upstream: Upstream,
 ) -> Result<HttpResponse, Failure> {
-    let permit = if context.is_long_poll { Some(permit(edge, context)?) } else { None };
+    let permit = if context.is_long_poll { Some(permit(edge, request, context)?) } else { None };
     let body = BoundedBody::new(request, payload.into_inner(), BodyLimits::of(request))?;
     let is_coded = request.headers().contains_key(TRANSFER_ENCODING);
     let has_body = body.announced().map_or(is_coded, |length| length > 0);
@@ -82,11 +82,12 @@ async fn exchange(
     let upload = Upload::begin(body, has_body, place).await?;
     let accounts = &edge.config.limiter.new_accounts;
     let is_sign_in = context.class == Class::SignIn && *request.method() == Method::POST;
-    let may_make_account = !is_sign_in || accounts.take(context.client);
+    let place = (is_sign_in && !context.is_local).then(|| accounts.take(context.client));
+    let no_new_account = place.and_then(Result::err);
     let (replicas, host) = (edge.replicas.of(upstream), edge.config.upstreams.of(upstream).host());
     let outgoing = Outgoing {
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
-        headers: headers::request(request, context, host, length, may_make_account),
+        headers: headers::request(request, context, host, length, no_new_account),
         is_repeatable: !has_body && context.is_repeatable,
         is_long_poll: context.is_long_poll,
         method: hyper::Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default(),
@@ -95,10 +96,13 @@ async fn exchange(
     let answer = outgoing.send(edge, replicas).await;
     // The place stays taken where the client has gone meanwhile, because an account may have been made.
     let has_made_one = answer.as_ref().is_ok_and(|answer| answer.headers().contains_key(NEW_ACCOUNT));
-    if is_sign_in && may_make_account && !has_made_one {
+    if place == Some(Ok(())) && !has_made_one {
         accounts.give_back(context.client);
     }
     let answer = answer?;
+    if let Some(limit) = no_new_account.filter(|_| answer.status() == hyper::StatusCode::TOO_MANY_REQUESTS) {
+        request.extensions_mut().insert(limit);
+    }
     pass_on(edge, request, context, answer, permit)
 }
 
@@ -116,7 +120,7 @@ fn pass_on(
     let is_live =
         is_events || (length.is_none() && fields.get(ACCEL_BUFFERING).is_some_and(|value| value.as_bytes() == b"no"));
     let permit = match permit {
-        None if is_events => Some(self::permit(edge, context)?),
+        None if is_events => Some(self::permit(edge, request, context)?),
         held => held,
     };
     let status = StatusCode::from_u16(answer.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -141,9 +145,8 @@ fn pass_on(
     Ok(response.set_body(relay(answer.into_body(), end, permit)))
 }
 
-fn permit(edge: &EdgeProxy, context: &RequestContext) -> Result<Share<LimitKey>, Failure> {
-    edge.streams.take(context.limit_key).ok_or_else(|| {
-        let detail = "You hold too many streams and long-polls. End some first.";
-        Failure::Client(Problem::new(Code::RateLimited, detail).with_retry_after(5))
-    })
+fn permit(edge: &EdgeProxy, request: &HttpRequest, context: &RequestContext) -> Result<Share<LimitKey>, Failure> {
+    let (most, counted) = (edge.config.streams_per_caller, "streams and long-polls of one caller");
+    let place = edge.streams.take(context.limit_key);
+    place.ok_or_else(|| Failure::Client(RateLimit::all_open("streams", most, counted).refuse(request)))
 }

@@ -74,6 +74,7 @@ async fn an_account_has_its_share_whatever_its_tokens() {
     }
     let refused = with(&edge, "GET /v1/sessions", &token(one, None, &signing_key())).await;
     assert_eq!((refused.status, refused.code()), (429, "RATE_LIMITED".to_owned()));
+    assert!(refused.text().contains("At most 3 requests of one account are allowed in a minute."), "{refused:?}");
     let wait: u32 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=20).contains(&wait), "{wait}");
     assert!(refused.header("ratelimit").unwrap().starts_with("\"account\";r=0;t="));
@@ -164,6 +165,7 @@ async fn connections_are_bounded_for_each_address() {
         (refused.status, refused.code(), refused.header("connection")),
         (429, "RATE_LIMITED".to_owned(), Some("close"))
     );
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"connections\";q=2;qu=\"concurrent-requests\""));
     assert_eq!(stub.count(), 2);
     drop(third);
     held.pop();
@@ -178,19 +180,65 @@ async fn connections_are_bounded_for_each_address() {
     }
 }
 
+const SIGN_IN: &str =
+    "POST /v1/auth HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Internal-No-New-Account: 1\r\nContent-Length: 2\r\n\r\n{}";
+
+/// As identity: it makes an account unless it must not.
+async fn identity() -> Stub {
+    Stub::start(|arrived| {
+        let answer: &[u8] = if arrived.header("x-internal-no-new-account").is_some() {
+            b"HTTP/1.1 429 Too Many Requests\r\nRateLimit: \"of the service\";r=1\r\ncontent-length: 2\r\n\r\n{}"
+        } else {
+            b"HTTP/1.1 200 OK\r\nx-internal-new-account: 1\r\ncontent-length: 2\r\n\r\n{}"
+        };
+        Reaction::Say(answer.to_vec())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn an_address_that_has_made_enough_accounts_is_told_to_identity() {
-    let stub = Stub::start(|_| {
-        Reaction::Say(b"HTTP/1.1 200 OK\r\nx-internal-new-account: 1\r\ncontent-length: 2\r\n\r\n{}".to_vec())
-    })
-    .await;
+    let stub = identity().await;
     let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "2")]).await;
-    let sign_in = "POST /v1/auth HTTP/1.1\r\nHost: edge\r\nX-Internal-No-New-Account: 1\r\nContent-Length: 2\r\n\r\n{}";
-    for expected in [None, None, Some("1")] {
-        let answer = edge.ask(sign_in).await;
-        assert_eq!((answer.status, answer.header("x-internal-new-account")), (200, None));
-        assert_eq!(stub.last().header("x-internal-no-new-account"), expected, "the edge's field and not the client's");
+    for status in [200, 200, 429] {
+        let answer = edge.ask(SIGN_IN).await;
+        assert_eq!((answer.status, answer.header("x-internal-new-account")), (status, None));
+        let wait = stub.last().header("x-internal-no-new-account").map(|wait| wait.parse::<u32>().unwrap());
+        if status == 200 {
+            assert_eq!(wait, None, "the edge's field and not the client's");
+            assert_eq!(answer.header("ratelimit-policy"), Some("\"sign-in\";q=60;w=60"));
+        } else {
+            assert!(wait.is_some_and(|wait| (1_700..=1_801).contains(&wait)), "{wait:?}");
+            assert_eq!(answer.header("ratelimit-policy"), Some("\"new-accounts\";q=2;w=3600"));
+            assert_eq!(answer.header("ratelimit"), Some("\"new-accounts\";r=0;t=3600"));
+        }
     }
+}
+
+#[tokio::test]
+async fn new_accounts_of_the_only_computer_that_reaches_the_server_are_not_counted() {
+    let stub = identity().await;
+    let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "1"), ("ONLY_HERE", "true")]).await;
+    for _ in 0..3 {
+        assert_eq!(edge.ask(SIGN_IN).await.status, 200);
+    }
+    // A tunnel or a page of another name ends on loopback, too.
+    let carried = SIGN_IN.replace("Content-Length", "X-Forwarded-For: 192.0.2.1\r\nContent-Length");
+    let renamed = SIGN_IN.replace("127.0.0.1", "ensemble.example.com");
+    assert_eq!(edge.ask(&carried).await.status, 200);
+    for request in [&carried, &renamed] {
+        assert_eq!(edge.ask(request).await.status, 429, "{request}");
+    }
+    assert_eq!(edge.ask(SIGN_IN).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_service_does_not_name_another_limit() {
+    let stub =
+        Stub::start(|_| Reaction::Say(b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n\r\n{}".to_vec())).await;
+    let edge = Edge::before(&stub).await;
+    let answer = edge.get("/v1/orchestrator/runs").await;
+    assert_eq!((answer.status, answer.header("ratelimit"), answer.header("ratelimit-policy")), (429, None, None));
 }
 
 #[tokio::test]

@@ -136,6 +136,8 @@ async fn streams_and_long_polls_are_bounded_for_each_caller() {
     for request in [STREAM, "GET /v1/orchestrator/runs/x/pend HTTP/1.1\r\nHost: edge\r\n\r\n"] {
         let answer = edge.ask(request).await;
         assert_eq!((answer.status, answer.code()), (429, "RATE_LIMITED".to_owned()));
+        assert!(answer.text().contains("At most 2 streams and long-polls of one caller may be open"), "{answer:?}");
+        assert_eq!(answer.header("ratelimit-policy"), Some("\"streams\";q=2;qu=\"concurrent-requests\""));
     }
     drop(poll);
     let deadline = Instant::now() + SOON;

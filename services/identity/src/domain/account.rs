@@ -38,8 +38,8 @@ pub(crate) enum Registration {
     Open,
     /// This server makes no new accounts.
     Closed,
-    /// The address has made too many accounts lately.
-    Limited,
+    /// The address has made too many accounts lately. It may make the next one after so many seconds.
+    Limited(u32),
 }
 
 /// An update that changes something. The content key's signature is not checked yet.

@@ -11,8 +11,8 @@ use crate::operations::sign_in;
 
 /// Set on the response for the edge, which counts new accounts by address and removes the header.
 const NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-new-account");
-/// Set by the edge when the caller's address has made as many accounts as it may. A client that sets it itself only
-/// refuses itself an account.
+/// Set by the edge when the caller's address has made as many accounts as it may: the seconds until it may make the next one. A client
+/// that sets it itself only refuses itself an account.
 const NO_NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-no-new-account");
 
 pub(crate) async fn challenge(service: State<Identity>) -> HandlerResult<Json<Challenge>> {
@@ -26,8 +26,9 @@ pub(crate) async fn sign_in(
     request: HttpRequest,
     Json(body): Json<SignIn>,
 ) -> HandlerResult<HttpResponse> {
-    let is_limited = request.headers().contains_key(NO_NEW_ACCOUNT);
-    let registration = if is_limited { Registration::Limited } else { service.rules.registration };
+    let limited = request.headers().get(NO_NEW_ACCOUNT);
+    let seconds = limited.map(|value| value.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(1));
+    let registration = seconds.map_or(service.rules.registration, Registration::Limited);
     let signed_in = sign_in::sign_in(&service, Proof::new(&body)?, registration).await?;
     let mut response = HttpResponse::Ok();
     response.insert_header((CACHE_CONTROL, "no-store"));

@@ -33,13 +33,14 @@ on_both_databases! {
         let (key, _, user) = fixture.account().await;
         let sign_in = async |key: &ed25519_dalek::SigningKey| {
             let body = signed(key, ORIGIN, &fixture.challenge().await);
-            let request = fixture.api.request("POST", "/v1/auth").header("x-internal-no-new-account", "1");
+            let request = fixture.api.request("POST", "/v1/auth").header("x-internal-no-new-account", "360");
             Api::send(request.json(&body)).await
         };
         assert_eq!(sign_in(&key).await.expect(200)["userId"], user.as_str(), "an existing account signs in");
         let refused = sign_in(&new_key()).await;
-        refused.problem(429, "RATE_LIMITED");
-        assert!(refused.header("retry-after").is_some());
+        let problem = refused.problem(429, "RATE_LIMITED");
+        assert!(problem["detail"].as_str().unwrap().contains("The next one is allowed in 360 s."), "{problem}");
+        assert_eq!(refused.header("retry-after"), Some("360"));
         assert!(refused.header("x-internal-new-account").is_none());
     }
 }

@@ -57,6 +57,6 @@ async fn authenticate(
         Err(Error::Unauthenticated) => service.rates.wrong_key(address(request)),
         Err(_) => Ok(()),
     };
-    allowed.map_err(|retry_after| Error::TooMany { retry_after })?;
+    allowed.map_err(|retry_after| Error::TooMany { counted: "calls of this voice session's agent", retry_after })?;
     caller
 }

@@ -166,8 +166,10 @@ impl Gate for VoiceKeys {
             return if self.needs_user(&credentials) { Err(needs_user()) } else { Ok(()) };
         }
         if let Err(retry_after) = self.rates.wrong_key(address(request)) {
-            return Err(Problem::new(Code::RateLimited, "Too many requests with a wrong voice key. Try again later.")
-                .with_retry_after(retry_after));
+            let detail = format!(
+                "There were too many requests with a wrong voice key from your address. The next one is allowed in {retry_after} s."
+            );
+            return Err(Problem::new(Code::RateLimited, detail).with_retry_after(retry_after));
         }
         Err(Problem::new(
             Code::Unauthenticated,

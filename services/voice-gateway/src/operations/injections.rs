@@ -85,7 +85,8 @@ impl VoiceGateway {
 
     async fn session_to_address(&self, caller: &VoiceCaller, id: &str) -> Result<GatewaySessionId, Error> {
         let found = self.find_visible(caller, id).await?.ok_or(Error::Unknown("accepted"))?;
-        self.rates.injection(found.session.id).map_err(|retry_after| Error::TooMany { retry_after })?;
+        let counted = "texts and contexts for this voice session";
+        self.rates.injection(found.session.id).map_err(|retry_after| Error::TooMany { counted, retry_after })?;
         Ok(found.session.id)
     }
 

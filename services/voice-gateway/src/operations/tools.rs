@@ -52,7 +52,10 @@ impl VoiceGateway {
                 if !stored.session.may_read_for(user, &keys) {
                     return Err(Error::Unauthenticated);
                 }
-                rates.tool_call(id).map_err(|retry_after| Error::TooMany { retry_after })?;
+                rates.tool_call(id).map_err(|retry_after| Error::TooMany {
+                    counted: "tool calls of this voice session",
+                    retry_after,
+                })?;
                 if stored.session.tool_calls >= MOST_CALLS {
                     return Err(Error::ToolCallsUsedUp);
                 }
