@@ -34,7 +34,7 @@ pub(crate) use large_work::LargeWork;
 pub use observe::{InFlight, InFlightGuard, RequestId, Route, request_id};
 pub use params::{Path, Query};
 pub use rate_limit::RateLimit;
-pub use response::{Created, Upserted};
+pub use response::{Created, Upserted, located};
 
 /// The service itself, shared by all its handlers.
 pub type State<S> = actix_web::web::Data<S>;

@@ -30,7 +30,8 @@ struct Note {
 }
 
 async fn write(caller: Caller, Json(note): Json<Note>) -> HandlerResult<Created<Value>> {
-    Ok(Created(json!({ "by": caller.user, "text": note.text, "count": note.count })))
+    let body = json!({ "by": caller.user, "text": note.text, "count": note.count });
+    Ok(Created { location: "/notes".to_owned(), body })
 }
 
 async fn read(Path(id): Path<SessionId>) -> HandlerResult<Json<Value>> {

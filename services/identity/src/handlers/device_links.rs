@@ -33,7 +33,8 @@ pub(crate) struct WaitQuery {
 pub(crate) async fn create(service: State<Identity>, caller: Caller) -> HandlerResult<Created<CreatedDeviceLink>> {
     let link = device_links::create(&service, &caller).await?;
     let id = Blob::new(encode(&link.id)).map_err(|_| Error::LinkNotFound)?;
-    Ok(Created(CreatedDeviceLink { id, expires_at: link.expires_at }))
+    let location = format!("/v1/auth/links/{}", &*id);
+    Ok(Created { location, body: CreatedDeviceLink { id, expires_at: link.expires_at } })
 }
 
 pub(crate) async fn ask(

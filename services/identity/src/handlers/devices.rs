@@ -32,7 +32,7 @@ pub(crate) async fn change(
     Json(body): Json<ChangeDevices>,
 ) -> HandlerResult<Upserted<Devices>> {
     let changed = devices::change(&service, &caller, body).await?;
-    Ok(Upserted { created: changed.is_new, body: changed.devices })
+    Ok(Upserted { created: changed.is_new, location: "/v1/devices".to_owned(), body: changed.devices })
 }
 
 pub(crate) async fn content_ring(service: State<Identity>, caller: Caller) -> HandlerResult<Json<DeviceContentRing>> {

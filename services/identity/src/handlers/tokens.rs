@@ -31,7 +31,8 @@ pub(crate) async fn create(
 ) -> HandlerResult<Created<CreatedMachineToken>> {
     let (record, token) = tokens::create(&service, &caller, body.machine_id, body.expires_in_seconds).await?;
     let (machine_id, expires_at) = (record.machine, record.expires_at);
-    Ok(Created(CreatedMachineToken { id: record.id, token, machine_id, expires_at }))
+    let body = CreatedMachineToken { id: record.id, token, machine_id, expires_at };
+    Ok(Created { location: "/v1/auth/tokens".to_owned(), body })
 }
 
 pub(crate) async fn list(

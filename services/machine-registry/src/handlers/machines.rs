@@ -39,7 +39,8 @@ pub(crate) async fn register(
         body_hash: key.body_hash,
     });
     let registered = machines::register(&service, caller.user, Draft::from(request.body), idempotency).await?;
-    Ok(Upserted { created: registered.is_new, body: registered.machine.into() })
+    let machine = Machine::from(registered.machine);
+    Ok(Upserted { created: registered.is_new, location: format!("/v1/machines/{}", machine.id), body: machine })
 }
 
 pub(crate) async fn list(

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
+use ensemble_chassis::http::located;
 use ensemble_chassis::process::telemetry;
 use ensemble_chassis::{
     Caller, HandlerResult, Heavy, IdempotentJson, Json, LargeAnswer, OptionalJson, Path, Query, State,
@@ -88,7 +89,8 @@ pub(crate) async fn create(
     let (machines, quota) = (&service.machines, &service.run_bytes);
     let submitted = runs::submit(&service.db, machines, service.limits.max_unfinished, quota, new).await?;
     let status = if submitted.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(respond(&service, submitted.run, status)?)
+    let location = format!("/v1/orchestrator/runs/{}", submitted.run.0.run.id);
+    Ok(located(respond(&service, submitted.run, status)?, &location))
 }
 
 /// Version, trace, span and flags in hexadecimal (W3C Trace Context, version 00).

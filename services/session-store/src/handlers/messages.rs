@@ -48,6 +48,7 @@ pub(crate) async fn append(
     let drafts = Drafts::new(body).map_err(Error::from)?;
     let batch = drafts.batch;
     let Appended { mut messages, created } = service.appender.append(id, actor(&caller), drafts).await?;
+    let location = location(id, &messages);
     let body = match messages.pop() {
         Some(message) if !batch => AppendResponse::One(Box::new(message)),
         last => {
@@ -55,7 +56,14 @@ pub(crate) async fn append(
             AppendResponse::Several(AppendedMessages { messages })
         }
     };
-    Ok(Upserted { created, body })
+    Ok(Upserted { created, location, body })
+}
+
+/// The page of the history that begins with the first of these.
+fn location(session: SessionId, messages: &[Message]) -> String {
+    let first = messages.iter().map(|message| message.seq).min().unwrap_or(1);
+    let (after, count) = (first - 1, messages.len());
+    format!("/v3/sessions/{session}/messages?after={after}&limit={count}")
 }
 
 pub(crate) async fn page(

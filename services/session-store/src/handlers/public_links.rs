@@ -42,7 +42,7 @@ pub(crate) async fn create(
         uses: 0,
         created_at,
     };
-    Ok(Upserted { created: is_new, body: link })
+    Ok(Upserted { created: is_new, location: format!("/v1/sessions/{id}/public-share"), body: link })
 }
 
 pub(crate) async fn state(

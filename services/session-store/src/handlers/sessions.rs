@@ -57,7 +57,7 @@ pub(crate) async fn create(
     });
     let draft = Draft::new(body).map_err(Error::from)?;
     let Created { session, is_new } = operations::sessions::create(&service, actor(&caller), draft, request).await?;
-    Ok(Upserted { created: is_new, body: session })
+    Ok(Upserted { created: is_new, location: format!("/v1/sessions/{}", session.id), body: session })
 }
 
 pub(crate) async fn list(

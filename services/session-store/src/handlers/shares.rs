@@ -51,7 +51,7 @@ pub(crate) async fn create(
         shared_by: caller.user,
     };
     let (share, created) = operations::shares::create(&service, actor(&caller), new).await?;
-    Ok(Upserted { created, body: share })
+    Ok(Upserted { created, location: format!("/v1/sessions/{id}/shares"), body: share })
 }
 
 pub(crate) async fn update(

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod answers;
 mod bounds;
 mod first_steps;
 mod matrix;
