@@ -2,16 +2,14 @@
 //!
 //! The rows produce the routing, the 401 and 403 of credentials, the 405, the OpenAPI document and the access-matrix test.
 
+mod serve;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actix_web::body::MessageBody;
 use actix_web::http::Method;
-use actix_web::http::header::{ALLOW, HeaderValue};
-use actix_web::{
-    FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, Route, dev::Payload, web,
-};
-use ensemble_types::problem::{Code, Problem};
+use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Responder, Route, dev::Payload, web};
+use ensemble_types::problem::Code;
 use futures_util::future::LocalBoxFuture;
 pub use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -19,12 +17,13 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::auth::{Access, AuthContext};
+use crate::auth::Access;
 use crate::http::members::{Known, Members, name_ignored};
-use crate::http::{
-    ApiError, LargeAnswer, MaxBody, Sender, absent, count_block, problem_response, request_id, stream_for, work_for,
-};
+use crate::http::{ApiError, MaxBody, expect_tag, problem_response, request_id};
 use crate::openapi::SchemaRef;
+
+pub(crate) use serve::no_such_route;
+use serve::{answer, forbid_transforming, resource};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -45,6 +44,10 @@ pub struct Row {
     pub in_turn: bool,
     /// What is not known in a request is refused; see [`RowBuilder::closed`].
     pub closed: bool,
+    /// See [`RowBuilder::secret`].
+    pub secret: bool,
+    /// See [`RowBuilder::etag`].
+    pub etag: bool,
     run: Run,
 }
 
@@ -74,6 +77,8 @@ pub struct RowBuilder {
     max_body: usize,
     in_turn: bool,
     closed: bool,
+    secret: bool,
+    etag: bool,
 }
 
 /// The largest body of a route that says nothing else.
@@ -133,6 +138,8 @@ impl RowBuilder {
             max_body: MAX_BODY,
             in_turn: false,
             closed: false,
+            secret: false,
+            etag: false,
         }
     }
 
@@ -182,6 +189,25 @@ impl RowBuilder {
     pub fn closed(mut self) -> Self {
         self.closed = true;
         self
+    }
+
+    /// The answer to GET holds a secret, so it is never compressed: the length would tell who can put a text beside the secret how well
+    /// it guessed (BREACH). Answers to other methods are not compressed in any case.
+    #[must_use]
+    pub fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    /// The answer has a strong `ETag`, and is 304 for a caller that has it already. One that is sent in parts has none.
+    #[must_use]
+    pub fn etag(mut self) -> Self {
+        self.etag = true;
+        self.header(
+            "If-None-Match",
+            Required::False,
+            "The `ETag` of an answer that you have. While it is current: 304 without a body.",
+        )
     }
 
     /// Another name of a member of the body, which the type knows as a `serde(alias)`.
@@ -261,21 +287,29 @@ impl RowBuilder {
         Args: FromRequest + 'static,
         R: Responder + 'static,
     {
-        let (access, max_body, in_turn) = (self.access, self.max_body, self.in_turn);
+        let (access, max_body, in_turn, etag) = (self.access, self.max_body, self.in_turn, self.etag);
+        let may_be_compressed = self.method == Method::GET && !self.secret;
         let known = Arc::new(Known::of_row(&self.doc, self.closed));
         let run: Run = Arc::new(move |request, mut payload| {
             let handler = handler.clone();
             request.extensions_mut().insert(MaxBody(max_body));
             request.extensions_mut().insert(Arc::clone(&known));
+            if etag {
+                expect_tag(&request);
+            }
             let known = Arc::clone(&known);
             Box::pin(async move {
                 let answered = answer(handler, (access, in_turn), &known, &request, &mut payload).await;
                 let mut response = answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)));
+                if !may_be_compressed {
+                    forbid_transforming(response.headers_mut());
+                }
                 name_ignored(&request, response.headers_mut());
                 response
             })
         });
-        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, in_turn, closed: self.closed, run }
+        let Self { method, path, doc, closed, secret, .. } = self;
+        Row { method, path, access, doc, max_body, in_turn, closed, secret, etag, run }
     }
 }
 
@@ -285,85 +319,4 @@ impl Row {
     pub fn members(&self) -> Members {
         Known::of_row(&self.doc, self.closed).body().clone()
     }
-}
-
-/// Checks credentials before the body is read, then reads the arguments, then calls the handler.
-async fn answer<H, Args, R>(
-    handler: H,
-    (access, in_turn): (Access, bool),
-    known: &Known,
-    request: &HttpRequest,
-    payload: &mut Payload,
-) -> Result<HttpResponse, Problem>
-where
-    H: Handler<Args, Output = Result<R, ApiError>>,
-    Args: FromRequest,
-    R: Responder + 'static,
-{
-    if let Some(context) = request.app_data::<web::Data<AuthContext>>()
-        && let Some(caller) = context.admit(access, request)?
-    {
-        request.extensions_mut().insert(caller);
-    }
-    known.check_query(request)?;
-    let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
-    let _turn = if in_turn { Some(LargeAnswer::of(request).turn().await?) } else { None };
-    // Behind these is a service that calls for many.
-    let is_for_many = matches!(access, Access::VoiceKey | Access::SignedRequest);
-    let caller = (!is_for_many).then(|| Sender::of(request));
-    match work_for(caller.clone(), handler.call(args)).await {
-        Ok(reply) => {
-            let response = reply.respond_to(request).map_into_boxed_body();
-            count_block(request, response.map_body(|_, body| stream_for(caller, body)))
-        }
-        Err(fail) => Err(fail.into_inner()),
-    }
-}
-
-fn problem_of(error: &actix_web::Error) -> Problem {
-    match error.as_error::<ApiError>() {
-        Some(fail) => fail.problem().clone(),
-        None => {
-            tracing::error!(%error, "A handler's arguments could not be made");
-            Problem::new(
-                Code::Internal,
-                "Something went wrong in the service. Quote the request id when you report it.",
-            )
-        }
-    }
-}
-
-fn resource(path: &str, rows: &[&Row]) -> Resource {
-    let mut allowed: Vec<&str> = rows.iter().map(|row| row.method.as_str()).collect();
-    let mut resource = web::resource(path);
-    for row in rows {
-        let run = Arc::clone(&row.run);
-        let call = move |request: HttpRequest, payload: web::Payload| run(request, payload.into_inner());
-        resource = resource.route(web::method(row.method.clone()).to(call));
-        if row.method == Method::GET {
-            // HEAD is GET without the body (RFC 9110, section 9.3.2). A route that counts its readers checks the method.
-            let run = Arc::clone(&row.run);
-            let call = move |request: HttpRequest, payload: web::Payload| {
-                let answer = run(request, payload.into_inner());
-                async move { answer.await.map_body(|_, body| absent(body.size())) }
-            };
-            resource = resource.route(web::head().to(call));
-            allowed.push("HEAD");
-        }
-    }
-    let allow = HeaderValue::from_str(&allowed.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""));
-    resource.default_service(web::to(move |request: HttpRequest| {
-        let allow = allow.clone();
-        async move {
-            let problem = Problem::new(Code::MethodNotAllowed, "See the header `Allow` for the methods of this path.");
-            let mut response = problem_response(problem, &request_id(&request));
-            response.headers_mut().insert(ALLOW, allow);
-            response
-        }
-    }))
-}
-
-pub(crate) async fn no_such_route(request: HttpRequest) -> HttpResponse {
-    let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
-    problem_response(problem, &request_id(&request))
 }

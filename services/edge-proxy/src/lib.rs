@@ -54,6 +54,7 @@ pub struct EdgeProxy {
     auth: AuthContext,
     streams: Arc<Shares<LimitKey>>,
     uploads: Arc<Shares<LimitKey>>,
+    compressing: Arc<Shares<LimitKey>>,
     connections: Arc<Shares<IpAddr>>,
     tls: Option<TlsFront>,
     metrics: EdgeMetrics,
@@ -90,6 +91,8 @@ impl Service for EdgeProxy {
             streams: Shares::new(config.streams_per_caller, usize::MAX),
             connections: Shares::new(config.connections_per_address, usize::MAX),
             uploads: Shares::new(config.uploads_per_caller, config.uploads),
+            // What is beyond goes out as it is.
+            compressing: Shares::new(8, 64),
             tls: config.tls.clone().map(|tls| TlsFront::bind(tls, connections::of_https(&config))).transpose()?,
             share_page: SharePage::new(&config.public_base_url),
             client: upstream::send::client(config.upstream),

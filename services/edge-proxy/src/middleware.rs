@@ -9,7 +9,7 @@ use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderMap, H
 use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage, HttpResponse, web};
-use ensemble_chassis::http::{RateLimit, problem_response, request_id};
+use ensemble_chassis::http::{RateLimit, compress, problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
 
 use crate::EdgeProxy;
@@ -48,7 +48,7 @@ pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Resu
     }
     add_safety(headers, &context);
     edge.metrics.record(context.route.map(|(_, upstream)| upstream), status, started.elapsed());
-    Ok(response)
+    Ok(compress(response, || edge.compressing.take(context.limit_key)))
 }
 
 /// The answer, where the edge need not ask anyone: to what it refuses, and to preflights.

@@ -147,6 +147,7 @@ fn devices_of(routes: Routes) -> Routes {
                 .summary(TAG, "Reads the content ring that is sealed to the calling device.")
                 .response::<DeviceContentRing>(200)
                 .errors(&[NotFound])
+                .secret()
                 .handler(devices::content_ring),
         )
         .row(
@@ -208,6 +209,7 @@ fn links(routes: Routes) -> Routes {
                 .query::<WaitQuery>()
                 .response::<DeviceLink>(200)
                 .errors(&[NotFound])
+                .secret()
                 .handler(device_links::read),
         )
         .row(

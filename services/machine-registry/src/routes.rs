@@ -42,6 +42,7 @@ pub(crate) fn table() -> Routes {
                 .summary(TAG, "Reads a machine.")
                 .response::<Machine>(200)
                 .errors(&[NotFound])
+                .etag()
                 .handler(machines::read),
         )
         .row(

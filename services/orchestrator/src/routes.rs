@@ -63,6 +63,7 @@ fn runs(routes: Routes) -> Routes {
                 .errors(&[NotFound])
                 .in_turn()
                 .closed()
+                .etag()
                 .handler(handlers::runs::read),
         )
         .row(

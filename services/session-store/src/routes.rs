@@ -67,6 +67,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .response::<Session>(200)
                 .errors(&[NotFound])
                 .in_turn()
+                .etag()
                 .handler(sessions::read),
         )
         .row(
@@ -247,6 +248,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .response::<PublicView>(200)
                 .errors(&[Forbidden, LinkNotFound])
                 .in_turn()
+                .secret()
                 .handler(public_links::view),
         )
         .row(

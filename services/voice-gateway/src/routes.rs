@@ -91,6 +91,7 @@ pub(crate) fn table() -> Routes {
                 .summary(VOICE, "The voice key of this server's own page and program. 404: the server has no voice.")
                 .response::<VoiceKey>(200)
                 .errors(&[Code::NotFound])
+                .secret()
                 .handler(sessions::key),
         )
         .row(

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::ApiError;
 use super::body::Held;
 use super::budget::{BodyBudget, FREE, Reservation, Sender};
+use super::etag;
 use super::turns::{Turn, Turns};
 
 /// The server copies each piece before it writes it, so pieces are short.
@@ -143,6 +144,7 @@ pub(super) fn json(request: &HttpRequest, value: &impl Serialize) -> Result<BoxB
         Problem::new(Code::Internal, "The answer could not be written.")
     })?;
     let last = Bytes::from(std::mem::take(&mut pieces.last));
+    etag::digest(request, pieces.full.iter().chain([&last]));
     if pieces.full.is_empty() {
         return Ok(BoxBody::new(last));
     }

@@ -1,9 +1,12 @@
 //! The OpenAPI document of all services, and the page to read and try it. Both are built in: nothing is fetched when they
 //! are shown, neither from the services nor from the internet.
 
+use std::sync::LazyLock;
+
 use actix_web::HttpResponse;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, LOCATION};
 use bytes::Bytes;
+use ensemble_chassis::http::etag_of;
 use ensemble_chassis::{HandlerResult, Path};
 use ensemble_types::problem::Problem;
 
@@ -35,7 +38,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
 
 pub(crate) async fn document() -> HandlerResult<HttpResponse> {
     let mut answer = HttpResponse::Ok();
-    answer.content_type("application/json").insert_header((CACHE_CONTROL, "no-cache"));
+    static TAG: LazyLock<String> = LazyLock::new(|| etag_of(DOCUMENT));
+    answer
+        .content_type("application/json")
+        .insert_header((CACHE_CONTROL, "no-cache"))
+        .insert_header((ETAG, TAG.as_str()));
     Ok(answer.body(Bytes::from_static(DOCUMENT)))
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn routes() -> Routes {
                 .access(Access::Public)
                 .summary("edge", "This document.")
                 .response_as(200, "application/json")
+                .etag()
                 .handler(docs::document),
         )
         .row(

@@ -1,10 +1,11 @@
 //! The web app: its page at every address that it has a screen for, and its files. Programs that ask without wanting HTML get what
 //! they got before.
 
-use actix_web::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue, IF_NONE_MATCH, VARY};
+use actix_web::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue, VARY};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
+use ensemble_chassis::http::known_etag;
 use ensemble_chassis::{HandlerResult, State, Vars};
 use ensemble_types::problem::Problem;
 use ensemble_web::File;
@@ -64,9 +65,7 @@ pub(crate) fn other(edge: &EdgeProxy, request: &HttpRequest) -> Option<HttpRespo
 }
 
 fn send(edge: &EdgeProxy, request: &HttpRequest, file: File) -> HttpResponse {
-    // The comparison is weak (RFC 9110, section 13.1.2): a proxy that packs an answer makes its tag weak.
-    let known = field(request, IF_NONE_MATCH);
-    let is_known = known.split(',').any(|tag| [file.etag.as_str(), "*"].contains(&tag.trim().trim_start_matches("W/")));
+    let is_known = known_etag(request, &file.etag).is_some();
     let mut answer = HttpResponse::build(if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });
     for (name, value) in file.fields(&edge.config.page_policy) {
         // Those of the body go with a body.

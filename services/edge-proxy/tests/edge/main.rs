@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod answers;
+mod compression;
 mod cors;
 mod deadlines;
 mod drain;

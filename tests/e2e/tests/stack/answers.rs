@@ -114,3 +114,126 @@ async fn each_201_says_where_what_was_made_is_read() {
     assert_eq!(covered, documented, "each 201 of the document has a row here");
     assert!(stack.services.stop().await);
 }
+
+/// The status, the tag and the text of an answer to a caller that has what these tags name.
+async fn read(stack: &Stack, token: &str, path: &str, known: Option<&str>) -> (u16, Option<String>, String) {
+    let mut request = stack.http.get(format!("{}{path}", stack.url())).bearer_auth(token);
+    if let Some(known) = known {
+        request = request.header("if-none-match", known);
+    }
+    let answer = request.send().await.unwrap();
+    let tag = answer.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned());
+    (answer.status().as_u16(), tag, answer.text().await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_a_tag_is_not_sent_to_who_has_it() {
+    let stack = Stack::start(Backend::Sqlite, &[]).await.unwrap();
+    let (owner, friend) = (stack.user().await.unwrap(), stack.user().await.unwrap());
+    let (mine, friends) = (owner.token.as_str(), friend.token.as_str());
+    stack.machine(&owner, "m").await.unwrap();
+    let session = format!("/v1/sessions/{}", stack.session(&owner, "m").await.unwrap());
+    let share = json!({ "userId": friend.id, "accessLevel": "admin", "encryptedKey": "sealed for a friend" });
+    stack.must(mine, "POST", &format!("{session}/shares"), share).await.unwrap();
+    let run = json!({ "tasks": [{ "prompt": "p".repeat(40_000), "provider": "claude", "dependsOn": [] }] });
+    let run = stack.must(mine, "POST", "/v1/orchestrator/runs", run).await.unwrap();
+    let run = format!("/v1/orchestrator/runs/{}", run["id"].as_str().unwrap());
+    let cancel = format!("{run}/cancel");
+    // A long one is made in pieces.
+    let long = json!({ "metadata": "x".repeat(60_000), "expectedMetadataVersion": 1 });
+    let mut tagged = BTreeSet::new();
+    for (template, path, change) in [
+        ("/openapi.json", "/openapi.json", None),
+        ("/v1/sessions/{id}", session.as_str(), Some(("PATCH", session.as_str(), json!({ "metadata": "new" })))),
+        ("/v1/machines/{id}", "/v1/machines/m", Some(("PATCH", "/v1/machines/m", long))),
+        ("/v1/orchestrator/runs/{id}", run.as_str(), Some(("POST", cancel.as_str(), json!({})))),
+    ] {
+        tagged.insert(template);
+        let mut before = None;
+        for change in [None, change] {
+            if let Some((method, at, body)) = &change {
+                stack.must(mine, method, at, body.clone()).await.unwrap();
+            }
+            let (status, tag, text) = read(&stack, mine, path, None).await;
+            let tag = tag.unwrap_or_else(|| panic!("{path} has no tag"));
+            assert!(status == 200 && tag.starts_with('"') && !text.is_empty(), "{path}: {status} {tag}");
+            for known in [tag.clone(), format!("\"other\", {tag}"), format!("W/{tag}")] {
+                let told = if known.starts_with("W/") { &known } else { &tag };
+                let same = (304, Some(told.clone()), String::new());
+                assert_eq!(read(&stack, mine, path, Some(&known)).await, same, "{path}: {known}");
+            }
+            if let Some(before) = before.replace(tag.clone()).filter(|_| change.is_some()) {
+                assert_ne!(before, tag, "{path}");
+                assert_eq!(read(&stack, mine, path, Some(&before)).await.0, 200, "{path}");
+            }
+        }
+    }
+    let with_tag: BTreeSet<&str> =
+        api::tables().iter().flat_map(|table| table.rows().iter().filter(|row| row.etag).map(|row| row.path)).collect();
+    assert_eq!(tagged, with_tag);
+    // A friend gets another key, so the tag of the owner is not current.
+    let owners = read(&stack, mine, &session, None).await.1.unwrap();
+    assert_eq!(read(&stack, friends, &session, Some(&owners)).await.0, 200);
+    assert_eq!(read(&stack, "", &session, Some(&owners)).await.0, 401);
+    assert!(stack.services.stop().await);
+}
+
+/// The names of the members of what a schema refers to.
+fn members<'a>(document: &'a Value, schema: &'a Value, found: &mut BTreeSet<&'a str>) {
+    match schema {
+        Value::Object(of) => {
+            if let Some(to) = of.get("$ref").and_then(Value::as_str) {
+                members(document, document.pointer(&to[1..]).unwrap(), found);
+            }
+            if let Some(Value::Object(named)) = of.get("properties") {
+                for (name, schema) in named {
+                    if found.insert(name) {
+                        members(document, schema, found);
+                    }
+                }
+            }
+            of.iter().filter(|(name, _)| *name != "properties").for_each(|(_, inner)| members(document, inner, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| members(document, item, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_get_reads_and_holds_no_secret_is_compressed() {
+    let document: Value = serde_json::from_str(&api::as_text().unwrap()).unwrap();
+    let tables = api::tables();
+    let rows = || tables.iter().flat_map(|table| table.rows());
+    let secret: BTreeSet<&str> = rows().filter(|row| row.secret).map(|row| row.path).collect();
+    let expected = ["/v1/auth/links/{id}", "/v1/devices/content-ring", "/v1/public-sessions/{token}", "/v1/voice/key"];
+    assert_eq!(secret, BTreeSet::from(expected));
+    for row in rows().filter(|row| row.method == "GET" && !row.secret) {
+        let mut names = BTreeSet::new();
+        members(&document, &document["paths"][row.path]["get"]["responses"]["200"]["content"], &mut names);
+        let secrets = ["token", "viewToken", "secret", "password", "privateKey", "admission"];
+        let found: Vec<_> = secrets.iter().filter(|name| names.contains(*name)).collect();
+        assert!(found.is_empty(), "{} may be compressed and has {found:?}", row.path);
+    }
+
+    let stack = Stack::start(Backend::Sqlite, &[]).await.unwrap();
+    let owner = stack.user().await.unwrap();
+    for number in 0..8 {
+        stack.machine(&owner, &format!("machine-{number}")).await.unwrap();
+    }
+    for (method, path, coding, kept) in [
+        ("GET", "/v1/machines", Some("br"), "no-store"),
+        ("GET", "/v1/account", None, "no-store"),
+        ("POST", "/v1/auth/challenge", None, "no-store, no-transform"),
+        ("POST", "/v1/auth/links", None, "no-store, no-transform"),
+        ("GET", "/v1/voice/key", None, "no-store, no-transform"),
+        ("GET", "/v1/events", None, "no-store, no-transform"),
+    ] {
+        let request = stack.http.request(method.parse().unwrap(), format!("{}{path}", stack.url()));
+        let request = request.bearer_auth(&owner.token).header("accept-encoding", "gzip, deflate, br, zstd");
+        let answer = request.send().await.unwrap();
+        let field = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap());
+        assert!(answer.status().is_success(), "{path}");
+        assert_eq!((field("content-encoding"), field("cache-control")), (coding, Some(kept)), "{method} {path}");
+    }
+    assert!(stack.services.stop().await);
+}
