@@ -24,6 +24,8 @@ mod devices;
 mod doctor;
 mod ensemble;
 #[cfg(feature = "up")]
+mod first_client;
+#[cfg(feature = "up")]
 mod going_on;
 #[cfg(feature = "up")]
 mod interruptions;
