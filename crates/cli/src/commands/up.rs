@@ -38,6 +38,9 @@ pub(crate) struct Up {
     /// Start no runner
     #[arg(long)]
     no_runner: bool,
+    /// Do not open the page in a browser at the first start
+    #[arg(long)]
+    no_open: bool,
     /// Begin a new account when the key of the one that was used here is lost
     #[arg(long)]
     new_account: bool,
@@ -61,6 +64,7 @@ impl Up {
             self.data,
             self.other_data,
             self.no_runner,
+            self.no_open,
             self.new_account,
             self.runner,
             DONE,
@@ -83,7 +87,8 @@ mod services {
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
     use super::{Context, DONE, Failure, Result, Up};
-    use crate::account::Wanted;
+    use crate::account::{Begun, Wanted};
+    use crate::commands::open;
     use crate::commands::runner::{Options, chain, environment, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers, hang_ups};
     use crate::print;
@@ -133,7 +138,7 @@ mod services {
                 () = signals.next() => return Ok(DONE),
             };
             let ready = tokio::select! {
-                ready = set_up(context, (&stack, &data), wanted, options.map(|options| (options, unsigned))) => Some(ready),
+                ready = set_up(context, (&stack, &data), wanted, options.map(|options| (options, unsigned)), self.no_open) => Some(ready),
                 () = signals.next() => None,
             };
             let runner = match ready {
@@ -193,9 +198,10 @@ mod services {
         (stack, data): (&Stack, &Path),
         wanted: Wanted,
         options: Option<(Options, Accept)>,
+        no_open: bool,
     ) -> Result<Option<Running>> {
         let server = stack.url();
-        let me = context.begin(anonymous(server.to_owned())?, wanted).await?.me;
+        let Begun { me, is_new_key } = context.begin(anonymous(server.to_owned())?, wanted).await?;
         crate::data::remember(context, &me, data)?;
         let (runner, agents) = match options {
             Some((options, unsigned)) => {
@@ -226,6 +232,9 @@ mod services {
             return Ok(runner);
         }
         banner((stack, data), &default, agents)?;
+        if is_new_key && !no_open {
+            open::show(server);
+        }
         Ok(runner)
     }
 
@@ -255,11 +264,9 @@ mod services {
             Agents::Work => format!(
                 "  {ensemble} do \"What is this project?\"         # done by an agent in the directory where you type it"
             ),
-            Agents::NoneWorks => {
-                format!(
-                    "  {ensemble} doctor                              # no agent works here yet: says what is missing"
-                )
-            }
+            Agents::NoneWorks => format!(
+                "  {ensemble} doctor                              # no agent works here yet: says what is missing"
+            ),
             Agents::NoRunner => {
                 format!("  {ensemble} runner                              # lets agents work on this machine")
             }
@@ -301,10 +308,8 @@ mod services {
 
     /// Whether both addresses lead to the same server on this machine.
     fn is_same(a: &str, b: &str) -> bool {
-        let local = |address: &str| {
-            let origin = anonymous(address.to_owned()).ok()?.origin().replace("://localhost", "://127.0.0.1");
-            Some(origin)
-        };
+        let origin = |address: &str| anonymous(address.to_owned()).ok().map(|client| client.origin().to_owned());
+        let local = |address: &str| origin(address).map(|origin| origin.replace("://localhost", "://127.0.0.1"));
         local(a).is_some_and(|a| Some(a) == local(b))
     }
 

@@ -1,10 +1,8 @@
 //! `ensemble web`: the page from a person's own program, at work with a server elsewhere, and closed to everybody else.
 
-use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use serde_json::Value;
 
 use crate::ensemble::{Running, User, up};
 use crate::live::until;
+use crate::runs::program;
 use crate::terminal::Terminal;
 
 /// Starts `ensemble web` on a free port. Its address.
@@ -94,28 +93,56 @@ fn only_the_printed_address_is_answered_and_only_reading() {
     assert!(taken.contains("--port"), "{taken}");
 }
 
+/// A desktop's `xdg-open` that stays as long as the browser, and writes what it was given and its process into the returned file.
+fn desktop(person: &User) -> (String, PathBuf) {
+    let (bin, shown) = (person.home().join("bin"), person.home().join("shown"));
+    std::fs::create_dir(&bin).unwrap();
+    let line = format!("echo \"$1 $$\" > {0}.new; mv {0}.new {0}", shown.display());
+    program(&bin, "xdg-open", &format!("#!/bin/sh\n{line}\nexec tail -f /dev/null\n"));
+    (format!("DISPLAY=:9 PATH={}:$PATH", bin.display()), shown)
+}
+
 /// Some desktops' `xdg-open` ends with the browser only.
 #[test]
 fn a_browser_that_stays_open_does_not_hold_up_the_page() {
     let person = User::new(None);
-    let bin = person.home().join("bin");
-    let shown = person.home().join("shown");
-    std::fs::create_dir(&bin).unwrap();
-    let program =
-        format!("#!/bin/sh\necho \"$1 $$\" > {0}.new; mv {0}.new {0}\nexec tail -f /dev/null\n", shown.display());
-    std::fs::write(bin.join("xdg-open"), program).unwrap();
-    std::fs::set_permissions(bin.join("xdg-open"), Permissions::from_mode(0o755)).unwrap();
+    let (variables, shown) = desktop(&person);
     let terminal = Terminal::open(&person, 100, 20);
-    let variables = format!("DISPLAY=:9 PATH={}:$PATH", bin.display());
     terminal.ensemble(&variables, "--server http://127.0.0.1:9 web --port 0 --open");
     let text = until("the browser", || std::fs::read_to_string(&shown).ok());
     let (address, browser) = text.trim().split_once(' ').unwrap();
     let page = ask(address, &["GET / HTTP/1.1", &format!("Host: {}", address.trim_start_matches("http://"))]);
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("<!doctype html>"), "{page}");
     terminal.key("C-c");
-    terminal.until("the shell", |lines| {
-        lines.iter().rfind(|line| !line.is_empty()).is_some_and(|line| line.ends_with("ready$"))
-    });
+    terminal.until("the shell", is_ready);
     // The person's windows stay.
     kill(Pid::from_raw(browser.parse().unwrap()), Signal::SIGKILL).expect("the browser is gone");
+}
+
+#[test]
+fn the_first_start_opens_the_page() {
+    let person = User::new(None);
+    let (variables, shown) = desktop(&person);
+    let terminal = Terminal::open(&person, 100, 30);
+    let up = "up --listen 127.0.0.1:0 --no-runner";
+    terminal.ensemble(&variables, up);
+    let text = until("the browser", || std::fs::read_to_string(&shown).ok());
+    let (address, browser) = text.trim().split_once(' ').unwrap();
+    terminal.sees(&format!("its page: {address}"));
+    kill(Pid::from_raw(browser.parse().unwrap()), Signal::SIGKILL).expect("the browser is gone");
+    // It is the account's first start only: the page is in the browser's history then.
+    std::fs::remove_file(&shown).unwrap();
+    terminal.key("C-c");
+    terminal.until("the shell", is_ready);
+    terminal.line("clear");
+    terminal.until("an empty screen", |lines| !lines.iter().any(|line| line.contains("its page")));
+    terminal.ensemble(&variables, up);
+    terminal.sees("Ctrl-C stops it.");
+    terminal.key("C-c");
+    terminal.until("the shell", is_ready);
+    assert!(!shown.exists());
+}
+
+fn is_ready(lines: &[String]) -> bool {
+    lines.iter().rfind(|line| !line.is_empty()).is_some_and(|line| line.ends_with("ready$"))
 }
