@@ -18,7 +18,7 @@ use crate::SessionStore;
 use crate::domain::access::Actor;
 use crate::error::Error;
 use crate::operations::hints;
-use crate::operations::sessions::{self, ListRequest};
+use crate::operations::session_list::{self, ListRequest};
 
 /// The most hints of one call.
 const MOST: usize = 1_000;
@@ -74,7 +74,7 @@ impl SessionReader for Briefs {
                 limit: usize::try_from(request.limit).unwrap_or(1),
                 cursor: None,
             };
-            let page = sessions::list(&self.0, page).await.map_err(failed)?;
+            let page = session_list::list(&self.0, page).await.map_err(failed)?;
             let more = page.next_cursor.is_some();
             Ok(ListSessionsResponse { sessions: page.sessions.into_iter().map(brief).collect(), more })
         })

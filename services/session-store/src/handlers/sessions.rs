@@ -1,6 +1,6 @@
 //! Sessions: create, list, read, update, remove.
 
-use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, Path, Query, State, Upserted};
+use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, LargeAnswer, Path, Query, State, Upserted};
 use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::SessionId;
@@ -15,7 +15,8 @@ use crate::domain::session::{Draft, SessionChange};
 use crate::error::Error;
 use crate::handlers::actor;
 use crate::operations;
-use crate::operations::sessions::{Created, ListRequest};
+use crate::operations::session_list::{ListRequest, ShortList};
+use crate::operations::sessions::Created;
 
 /// Which sessions.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -64,16 +65,28 @@ pub(crate) async fn list(
     service: State<SessionStore>,
     caller: Caller,
     Query(query): Query<ListQuery>,
+    large: LargeAnswer,
 ) -> HandlerResult<Json<SessionPage>> {
-    Ok(Json(operations::sessions::list(&service, query.request(&caller, false)).await?))
+    page(&service, query.request(&caller, false), &large).await
 }
 
 pub(crate) async fn list_active(
     service: State<SessionStore>,
     caller: Caller,
     Query(query): Query<ListQuery>,
+    large: LargeAnswer,
 ) -> HandlerResult<Json<SessionPage>> {
-    Ok(Json(operations::sessions::list(&service, query.request(&caller, true)).await?))
+    page(&service, query.request(&caller, true), &large).await
+}
+
+/// Short pages do not wait for the caller's long ones.
+async fn page(service: &SessionStore, request: ListRequest, large: &LargeAnswer) -> HandlerResult<Json<SessionPage>> {
+    let bytes = match operations::session_list::short_list(service, request.clone()).await? {
+        ShortList::Whole(page) => return Ok(Json(page)),
+        ShortList::Long { bytes } => usize::try_from(bytes).unwrap_or(usize::MAX),
+    };
+    let _turn = large.turn_for(bytes).await?;
+    Ok(Json(operations::session_list::list(service, request).await?))
 }
 
 pub(crate) async fn read(

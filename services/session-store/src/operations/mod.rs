@@ -10,6 +10,7 @@ pub(crate) mod public_links;
 pub(crate) mod purge;
 pub(crate) mod pushes;
 pub(crate) mod quotas;
+pub(crate) mod session_list;
 pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod streams;

@@ -1,14 +1,13 @@
-//! Sessions: create, read, list, update, delete.
+//! Sessions: create, read, update, delete.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::types::{DbId, IntoDb};
-use ensemble_store_kit::{Conn, Quota, StoreError, cursor};
+use ensemble_store_kit::{Conn, Quota, StoreError};
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
-use ensemble_types::sessions::{Session, SessionPage, SessionStatus};
+use ensemble_types::sessions::{Session, SessionStatus};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
@@ -19,7 +18,6 @@ use crate::domain::access::{Access, Actor, Refusal};
 use crate::domain::session::{Draft, SessionChange, Versioned};
 use crate::error::Error;
 use crate::store;
-use crate::store::session_list::{Entry, Slice};
 use crate::store::sessions::{
     ContentColumns, NO_MACHINE, NewSession, SessionColumns, SessionRow, WholeSession, status,
 };
@@ -29,21 +27,6 @@ pub(crate) struct Created {
     pub(crate) session: Session,
     pub(crate) is_new: bool,
 }
-
-/// Which page of which list.
-#[derive(Clone, Debug)]
-pub(crate) struct ListRequest {
-    pub(crate) caller: Actor,
-    pub(crate) include_shared: bool,
-    pub(crate) active_only: bool,
-    /// Only sessions that want something.
-    pub(crate) wanting: bool,
-    pub(crate) limit: usize,
-    pub(crate) cursor: Option<String>,
-}
-
-/// The most metadata and agent state that a page of sessions holds, except when its first session is larger.
-const PAGE_BYTES: i64 = 4 << 20;
 
 /// Creates a session. The same tag or the same idempotency key gives the session that exists.
 pub(crate) async fn create(
@@ -84,12 +67,6 @@ pub(crate) async fn resolve(service: &SessionStore, path: IdOrRef<SessionId>) ->
 pub(crate) async fn read(service: &SessionStore, id: SessionId, caller: Actor) -> Result<Session, Error> {
     let online_for = service.online_for;
     service.db.read("read a session", move |c| load(c, id, &caller, online_for)).await
-}
-
-/// A page of a user's sessions, the most recently changed first.
-pub(crate) async fn list(service: &SessionStore, request: ListRequest) -> Result<SessionPage, Error> {
-    let online_for = service.online_for;
-    service.db.read("list sessions", move |c| list_page(c, &request, online_for)).await
 }
 
 /// Changes a session, if the caller may make all of the change and every expected version is the current one.
@@ -192,70 +169,6 @@ fn create_or_find(
     Ok((existing, false))
 }
 
-/// Two steps: a session can hold more than a mebibyte, so the sizes are read before the sessions that fit on the page.
-fn list_page(c: &mut Conn, request: &ListRequest, online_for: Duration) -> Result<SessionPage, Error> {
-    let list = request.list_name();
-    let after: Option<(i64, Uuid)> = request.cursor.as_deref().map(|text| cursor::decode(&list, text)).transpose()?;
-    // One entry more than the page holds shows whether there is a next page.
-    let limit = i64::try_from(request.limit).unwrap_or(i64::MAX - 1) + 1;
-    let slice = Slice { active_only: request.active_only, wanting: request.wanting, limit, after };
-    let user = request.caller.user;
-    let mut entries = match &request.caller.machine {
-        Some(machine) => store::session_list::hosted(c, user, machine, slice)?,
-        None => store::session_list::owned(c, user, slice)?,
-    };
-    if request.include_shared && request.caller.machine.is_none() {
-        entries.extend(store::session_list::shared(c, user, slice)?);
-        entries.sort_by_key(|(at, id, _)| std::cmp::Reverse((*at, *id)));
-    }
-    let has_more = cut(&mut entries, request.limit);
-    let ids: Vec<SessionId> = entries.iter().map(|(_, id, _)| *id).collect();
-    let operation = c.operation();
-    let mut sessions: HashMap<SessionId, Session> = HashMap::with_capacity(ids.len());
-    for whole in store::sessions::load(c, &ids, user)? {
-        match view(operation, whole, &request.caller, online_for) {
-            Ok(session) => drop(sessions.insert(session.id, session)),
-            // The share was removed between the two steps.
-            Err(Error::Refused(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let last = entries.last().filter(|_| has_more).map(|(at, id, _)| (at.micros(), id.uuid()));
-    Ok(SessionPage {
-        sessions: ids.iter().filter_map(|id| sessions.remove(id)).collect(),
-        next_cursor: last.map(|key| cursor::encode(&list, &key)),
-    })
-}
-
-/// Shortens a list to one page. True when it was longer.
-fn cut(entries: &mut Vec<Entry>, limit: usize) -> bool {
-    let mut bytes = 0_i64;
-    let beyond = entries.iter().enumerate().position(|(index, (_, _, size))| {
-        bytes = bytes.saturating_add(*size);
-        index == limit || (index > 0 && bytes > PAGE_BYTES)
-    });
-    entries.truncate(beyond.unwrap_or(entries.len()));
-    beyond.is_some()
-}
-
-impl ListRequest {
-    /// Binds a cursor to the list that it came from.
-    fn list_name(&self) -> String {
-        let name = match (self.active_only, self.include_shared) {
-            (false, false) => "sessions",
-            (false, true) => "sessions shared",
-            (true, false) => "active",
-            (true, true) => "active shared",
-        };
-        let name = if self.wanting { format!("{name} wanting") } else { name.to_owned() };
-        let Actor { user, machine } = &self.caller;
-        match machine {
-            Some(machine) => format!("{name} {user} {machine}"),
-            None => format!("{name} {user}"),
-        }
-    }
-}
-
 fn check_versions(tx: &mut Conn, session: &SessionRow, change: &SessionChange) -> Result<(), Error> {
     let stale = |field: &Option<Versioned>, version: i64| {
         field.as_ref().and_then(|field| field.expected).is_some_and(|expected| expected != version)
@@ -346,7 +259,7 @@ fn content_columns(change: &SessionChange) -> Option<ContentColumns> {
 }
 
 /// The session as this caller may see it.
-fn view(
+pub(super) fn view(
     operation: &'static str,
     (row, content, share, read_at): WholeSession,
     caller: &Actor,
