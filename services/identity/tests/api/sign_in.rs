@@ -14,7 +14,7 @@ on_both_databases! {
         let key = new_key();
         let first = fixture.sign_in(&key).await;
         assert_eq!(first.header("x-internal-new-account"), Some("1"));
-        assert_eq!(first.header("cache-control"), Some("no-store"));
+        assert_eq!(first.header("cache-control"), Some("no-store, no-transform"));
         let first = first.expect(200);
         assert_eq!(first["success"], true);
         let again = fixture.sign_in(&key).await;

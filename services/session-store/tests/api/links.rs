@@ -34,7 +34,7 @@ async fn view_with_retries(api: &Api, path: &str, key: &str) -> Answer {
 }
 
 fn expect_privacy_headers(answer: &Answer) {
-    assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
+    assert_eq!(answer.header("cache-control"), Some("no-store, no-transform"), "{answer:?}");
     assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{answer:?}");
 }
 
