@@ -1,11 +1,11 @@
 //! A client that can send any request, also a malformed one, and returns the exact response.
 
-use std::time::Duration;
-
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::SOON;
 
 /// A caller of a service. Cheap to clone.
 #[derive(Clone)]
@@ -30,7 +30,8 @@ impl Api {
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(Duration::from_secs(60))
+            // Long-polls wait for a minute themselves.
+            .timeout(2 * SOON)
             .build()
             .unwrap_or_else(|error| panic!("no HTTP client: {error}"));
         Self { http, base: base.trim_end_matches('/').to_owned(), bearer: None }

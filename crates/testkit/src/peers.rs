@@ -26,7 +26,7 @@ use ensemble_rpc::{Channel, Peer, RpcError};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 use futures_util::future::BoxFuture;
 
-use crate::Issuer;
+use crate::{Issuer, SOON};
 
 /// The token that services and these peers share.
 pub const INTERNAL_TOKEN: &str = "internal-token-of-the-tests";
@@ -191,7 +191,7 @@ impl AccountHints for Inner {
 /// A channel to the internal listener of a service under test: `AccountsClient::new(channel_to(&url))`.
 pub fn channel_to(internal_url: &str) -> Channel {
     ensemble_chassis::process::install_providers();
-    let peer = Peer { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
+    let peer = Peer { url: internal_url.to_owned(), deadline: SOON };
     let http = http_client().unwrap_or_else(|error| panic!("no HTTP client: {error}"));
     Channel::with(http, INTERNAL_TOKEN.to_owned().into(), &peer)
 }

@@ -1,7 +1,6 @@
 //! Private PostgreSQL clusters: started as a non-root user in a temporary folder, removed when their owner ends.
 
 use std::fs::{self, File, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,8 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, User};
+
+use crate::{SOON, free_port};
 
 /// The variable that names a running server for the tests.
 pub const TEST_DATABASE_URL: &str = "TEST_DATABASE_URL";
@@ -69,7 +70,7 @@ impl Cluster {
         let dir = tempfile::Builder::new().prefix("ensemble-pg-").tempdir_in(parent(durability))?.keep();
         let made = Self {
             dir,
-            port: free_port()?,
+            port: free_port(),
             durability,
             settings: settings.iter().map(|s| (*s).to_owned()).collect(),
             guard: None,
@@ -88,7 +89,7 @@ impl Cluster {
 
     /// Starts it again on the same port after [`Cluster::kill`] or [`Cluster::stop`].
     pub fn up(&mut self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + SOON;
         loop {
             let log_before =
                 fs::metadata(self.dir.join("log")).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0));
@@ -281,8 +282,4 @@ fn as_owner(mut command: Command, owner: Option<(u32, u32)>) -> Command {
         command.uid(uid).gid(gid);
     }
     command
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

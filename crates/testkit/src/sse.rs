@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use reqwest::RequestBuilder;
 
+use crate::SOON;
+
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
@@ -43,7 +45,7 @@ impl Events {
 
     /// The next event. Panics when none arrives within a minute or the stream has ended.
     pub async fn expect(&mut self) -> SseEvent {
-        match self.next_within(Duration::from_secs(60)).await {
+        match self.next_within(SOON).await {
             Ok(Some(event)) => event,
             other => panic!("an event was expected: {other:?}"),
         }
