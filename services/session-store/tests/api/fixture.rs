@@ -1,12 +1,13 @@
 //! What every test starts with: peers, a database, the service, and clients with accounts.
 
-use std::time::Duration;
-
 use ensemble_chassis::Running;
 use ensemble_session_store::SessionStore;
-use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, sql, start_service};
+use ensemble_testkit::{Api, Backend, Peers, SOON, TestDatabase, eventually, sql, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
+
+/// Only notifications tell a service of changes.
+pub(crate) const NO_SWEEP: [(&str, &str); 1] = [("SWEEP_MS", "86400000")];
 
 pub(crate) struct Fixture {
     pub(crate) peers: Peers,
@@ -35,12 +36,7 @@ impl Fixture {
         Self { peers, database, service }
     }
 
-    /// Another replica on the same database.
-    pub(crate) async fn replica(&self) -> Running {
-        self.replica_with(&[]).await
-    }
-
-    /// The same, with these variables set, too.
+    /// Another replica on the same database, with these variables set, too.
     pub(crate) async fn replica_with(&self, variables: &[(&str, &str)]) -> Running {
         start_service::<SessionStore>(vars(&self.peers, &self.database, variables)).await
     }
@@ -153,7 +149,7 @@ impl Fixture {
     pub(crate) async fn restart(self, sql: &str, variables: &[(&str, &str)]) -> Self {
         let Self { peers, database, service } = self;
         service.stop().await;
-        eventually(Duration::from_secs(20), async || lock_is_free(&database.url)).await;
+        eventually(SOON, async || lock_is_free(&database.url)).await;
         let vars = vars(&peers, &database, variables);
         sql::execute(&database.url, sql).await;
         Self { service: start_service::<SessionStore>(vars).await, peers, database }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use ensemble_rpc::RpcError;
 use ensemble_rpc::sessions::{AccountHint as WireHint, AccountHints as _, AccountHintsClient, GiveHintsRequest};
 use ensemble_testkit::peers::channel_to;
-use ensemble_testkit::{Api, Backend, Events, eventually, on_both_databases, run};
+use ensemble_testkit::{Api, Backend, Events, SOON, eventually, on_both_databases, run};
 use serde_json::{Value, json};
 
-use crate::fixture::{Client, Fixture, messages};
+use crate::fixture::{Client, Fixture, NO_SWEEP, messages};
 
 async fn follow(api: &Api) -> Events {
     let events = Events::open(api.request("GET", "/v1/events")).await;
@@ -32,7 +32,7 @@ async fn hint_within(events: &mut Events, within: Duration) -> Option<(String, S
 }
 
 async fn hint(events: &mut Events) -> (String, String, i64) {
-    hint_within(events, Duration::from_secs(60)).await.expect("a hint")
+    hint_within(events, SOON).await.expect("a hint")
 }
 
 /// The next hint about this session.
@@ -72,15 +72,20 @@ on_both_databases! {
         owner.api.patch(&format!("/v1/sessions/{one}"), &json!({ "heartbeat": {} })).await.expect(200);
         assert!(is_quiet(&mut of_guest).await, "no hint of a session that is not shared, nor of a heartbeat");
         // Several changes within a second are one hint, which has the newest revision.
-        let mut last = 0;
+        let (begun, mut last) = (Instant::now(), 0);
         for n in 0..4 {
             owner.append(&one, &format!("more {n}"), "x").await;
             change(&owner, &one).await;
             last += 2;
         }
-        assert_eq!(session_hint(&mut of_guest, &one).await, first + last);
-        assert!(is_quiet(&mut of_guest).await);
-        assert_eq!(session_hint(&mut of_owner, &one).await, first + last);
+        for events in [&mut of_guest, &mut of_owner] {
+            let mut hints = 1;
+            while session_hint(events, &one).await < first + last {
+                hints += 1;
+            }
+            assert!(is_quiet(events).await);
+            assert!(hints <= 1 + begun.elapsed().as_secs(), "{hints} hints in {:?}", begun.elapsed());
+        }
         owner.api.delete(&format!("/v1/sessions/{one}")).await.expect(200);
         assert!(session_hint(&mut of_guest, &one).await > first + last, "a deletion is a change");
         assert!(is_quiet(&mut of_stranger).await);
@@ -181,29 +186,27 @@ on_both_databases! {
         fixture.peers.issuer().revoke(id);
         let last = events.expect().await;
         assert_eq!((last.name.as_str(), last.data.as_str()), ("end", r#"{"reason":"token_revoked"}"#));
-        assert_eq!(events.next_within(Duration::from_secs(2)).await, Ok(None));
+        assert_eq!(events.next_within(SOON).await, Ok(None));
     }
 }
 
 #[test]
 fn hints_reach_readers_at_another_replica() {
     run(async {
-        let fixture = Fixture::start_with(Backend::Postgres, &[("SWEEP_MS", "60000")]).await;
-        let there = fixture.replica().await;
+        let fixture = Fixture::start_with(Backend::Postgres, &NO_SWEEP).await;
+        let there = fixture.replica_with(&NO_SWEEP).await;
         let owner = fixture.client();
         let session = owner.session().await;
         let mut events = follow(&owner.api.at(&there.public_url())).await;
         // The replica may have to connect before it is notified. Then it gives a hint that anything may have changed.
-        eventually(Duration::from_secs(10), async || {
+        eventually(SOON, async || {
             change(&owner, &session).await;
             matches!(events.next_within(Duration::from_millis(300)).await, Ok(Some(event)) if event.data.contains("session"))
         })
         .await;
         // What was changed meanwhile.
         while events.next_within(Duration::from_millis(1_500)).await.is_ok() {}
-        let begun = Instant::now();
         change(&owner, &session).await;
         session_hint(&mut events, &session).await;
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_chassis::Clock;
-use ensemble_testkit::{Answer, Api, eventually, on_both_databases};
+use ensemble_testkit::{Answer, Api, SOON, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Client, Fixture, seqs};
@@ -170,7 +170,7 @@ on_both_databases! {
         let soon = Clock::system().now().plus(Duration::from_millis(700)).to_string();
         let (expiring, _) = link(&owner, &id, json!({ "expiresAt": soon })).await;
         let token = anonymous.get(&expiring).await.expect(200)["viewToken"].as_str().unwrap().to_owned();
-        eventually(Duration::from_secs(5), async || anonymous.get(&expiring).await.status == 404).await;
+        eventually(SOON, async || anonymous.get(&expiring).await.status == 404).await;
         let mut bodies =
             vec![anonymous.get(&expiring).await, with_header(&anonymous, &expiring, "X-View-Token", &token).await];
         let (rotated, _) = link(&owner, &id, json!({})).await;
@@ -230,7 +230,7 @@ on_both_databases! {
         owner.api.delete(&path).await.expect(200);
         owner.api.get(&path).await.problem(404, "LINK_NOT_FOUND");
         link(&owner, &id, json!({ "expiresAt": Clock::system().now().plus(Duration::from_millis(300)) })).await;
-        eventually(Duration::from_secs(10), async || owner.api.get(&path).await.status == 404).await;
+        eventually(SOON, async || owner.api.get(&path).await.status == 404).await;
     }
 
     async fn invalid_link_terms_are_refused(on: Backend) {

@@ -1,8 +1,6 @@
 //! A caller whose requests all wait does not make others wait.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Backend, eventually, run};
+use ensemble_testkit::{Backend, SOON, eventually, run};
 use serde_json::json;
 use tokio_postgres::NoTls;
 
@@ -29,7 +27,7 @@ fn a_caller_does_not_hold_all_connections() {
         }
         let waiting =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        eventually(Duration::from_secs(20), async || fixture.number(waiting).await == 2).await;
+        eventually(SOON, async || fixture.number(waiting).await == 2).await;
         for _ in 0..5 {
             other.api.get("/v1/sessions").await.expect(200);
         }

@@ -1,12 +1,10 @@
 //! What works while a peer service is away, and how two replicas work together.
 
-use std::time::{Duration, Instant};
-
-use ensemble_testkit::{Events, on_both_databases};
+use ensemble_testkit::{Events, SOON, eventually, on_both_databases};
 use ensemble_types::ids::UserId;
 use serde_json::json;
 
-use crate::fixture::{Fixture, messages, seqs};
+use crate::fixture::{Fixture, NO_SWEEP, messages, seqs};
 
 on_both_databases! {
     async fn known_machines_work_without_machine_registry(on: Backend) {
@@ -25,24 +23,23 @@ on_both_databases! {
     }
 
     async fn known_keys_work_without_identity_until_they_expire(on: Backend) {
-        let fixture = Fixture::start_with(on, &[("KEYS_TRUSTED_MS", "1500")]).await;
+        let fixture = Fixture::start(on).await;
         let owner = fixture.client();
         let id = owner.session().await;
+        let shares = format!("/v1/sessions/{id}/shares");
         fixture.peers.identity_away(true);
         owner.append(&id, "a", "x").await;
         let share = json!({ "userId": fixture.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
-        owner.api.post(&format!("/v1/sessions/{id}/shares"), &share).await.problem(503, "UNAVAILABLE");
-        ensemble_testkit::eventually(Duration::from_secs(5), async || {
-            owner.api.get("/v1/sessions").await.status == 503
-        })
-        .await;
+        owner.api.post(&shares, &share).await.problem(503, "UNAVAILABLE");
         fixture.peers.identity_away(false);
-        ensemble_testkit::eventually(Duration::from_secs(5), async || {
-            owner.api.get("/v1/sessions").await.status == 200
-        })
-        .await;
         let unknown = json!({ "userId": UserId::generate(), "accessLevel": "view", "encryptedKey": "k" });
-        owner.api.post(&format!("/v1/sessions/{id}/shares"), &unknown).await.problem(404, "USER_NOT_FOUND");
+        owner.api.post(&shares, &unknown).await.problem(404, "USER_NOT_FOUND");
+        let fixture = fixture.restart("", &[("KEYS_TRUSTED_MS", "1500")]).await;
+        let api = owner.api.at(&fixture.service.public_url());
+        fixture.peers.identity_away(true);
+        eventually(SOON, async || api.get("/v1/sessions").await.status == 503).await;
+        fixture.peers.identity_away(false);
+        eventually(SOON, async || api.get("/v1/sessions").await.status == 200).await;
     }
 
     async fn bad_tokens_are_refused(on: Backend) {
@@ -59,10 +56,10 @@ on_both_databases! {
 }
 
 #[test]
-fn an_append_at_one_replica_reaches_a_stream_at_the_other_at_once() {
+fn an_append_at_one_replica_reaches_a_stream_at_the_other_without_a_sweep() {
     ensemble_testkit::run(async {
-        let fixture = Fixture::start_with(ensemble_testkit::Backend::Postgres, &[("SWEEP_MS", "60000")]).await;
-        let there = fixture.replica().await;
+        let fixture = Fixture::start_with(ensemble_testkit::Backend::Postgres, &NO_SWEEP).await;
+        let there = fixture.replica_with(&NO_SWEEP).await;
         let owner = fixture.client();
         let id = owner.session().await;
         let away = owner.api.at(&there.public_url());
@@ -70,14 +67,10 @@ fn an_append_at_one_replica_reaches_a_stream_at_the_other_at_once() {
         // The first message may have to wait until the replica listens for notifications.
         owner.append(&id, "first", "x").await;
         events.expect().await;
-        let mut slowest = Duration::ZERO;
         for n in 0..50 {
-            let begun = Instant::now();
             let sent = owner.append(&id, &n.to_string(), "x").await;
             assert_eq!(events.expect().await.id, Some(sent["seq"].to_string()));
-            slowest = slowest.max(begun.elapsed());
         }
-        assert!(slowest < Duration::from_secs(1), "{slowest:?}");
         // Both replicas append to one session without a gap, and a revoke at one ends streams at the other.
         let tasks = (0..40).map(|n| {
             let (api, path) = (if n % 2 == 0 { owner.api.clone() } else { away.clone() }, messages(&id));
@@ -93,9 +86,7 @@ fn an_append_at_one_replica_reaches_a_stream_at_the_other_at_once() {
         let path = format!("{}/stream", messages(&id));
         let mut watched = Events::open(guest.api.at(&there.public_url()).request("GET", &path)).await;
         owner.api.delete(&format!("/v1/sessions/{id}/shares/{}", guest.id)).await.expect(200);
-        let begun = Instant::now();
         assert_eq!(watched.expect().await.name, "end");
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     });
 }
 

@@ -1,15 +1,12 @@
 //! What identity is given of hosted sessions, to notify their owners' devices of.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Api, Backend, eventually, on_both_databases};
+use ensemble_testkit::{Api, Backend, SOON, eventually, on_both_databases};
 use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fixture::Fixture;
 
-const SOON: Duration = Duration::from_secs(60);
 const ONE: &str = "AAAAAAAAAAA";
 const TWO: &str = "BBBBBBBBBBB";
 

@@ -1,8 +1,6 @@
 //! What an account can store, and what it is told when that is used up.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Answer, Backend, eventually, on_both_databases};
+use ensemble_testkit::{Answer, Backend, SOON, eventually, on_both_databases};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -52,10 +50,10 @@ on_both_databases! {
         let fixture = fixture.restart("SELECT 1", &[("SESSION_RETENTION_DAYS", "7")]).await;
         let api = owner.api.at(&fixture.service.public_url());
         for gone in [&ended, &archived] {
-            eventually(Duration::from_secs(60), async || api.get(&path(gone)).await.status == 404).await;
+            eventually(SOON, async || api.get(&path(gone)).await.status == 404).await;
         }
         let rows = async |table: &str| fixture.number(&format!("SELECT count(*) FROM {table}")).await;
-        eventually(Duration::from_secs(60), async || rows("sessions").await == 2 && rows("messages").await == 0).await;
+        eventually(SOON, async || rows("sessions").await == 2 && rows("messages").await == 0).await;
         for kept in [&live, &recent] {
             api.get(&path(kept)).await.expect(200);
         }
@@ -187,8 +185,8 @@ on_both_databases! {
         members(&owner.api.post("/v1/sessions", &owner.draft()).await);
         let replica = fixture.replica_with(&quota).await;
         owner.api.at(&replica.public_url()).delete(&format!("/v1/sessions/{one}")).await.expect(200);
-        eventually(Duration::from_secs(20), async || send(&owner, &two, "b", 700).await.status == 201).await;
-        eventually(Duration::from_secs(20), async || owner.api.post("/v1/sessions", &owner.draft()).await.status == 201).await;
+        eventually(SOON, async || send(&owner, &two, "b", 700).await.status == 201).await;
+        eventually(SOON, async || owner.api.post("/v1/sessions", &owner.draft()).await.status == 201).await;
     }
 
     async fn zero_is_no_quota(on: Backend) {

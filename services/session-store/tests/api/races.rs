@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use ensemble_testkit::{Events, on_both_databases};
+use ensemble_testkit::{Events, SOON, on_both_databases};
 use serde_json::json;
 
 use crate::fixture::{Fixture, messages};
@@ -50,7 +49,7 @@ on_both_databases! {
             }
             // The stream ends, without a message that was stored after the revoke.
             loop {
-                match events.next_within(Duration::from_secs(2)).await.unwrap() {
+                match events.next_within(SOON).await.unwrap() {
                     None => break,
                     Some(event) => assert_ne!(event.id, Some(secret["seq"].to_string())),
                 }
@@ -152,6 +151,6 @@ on_both_databases! {
                 task.await.unwrap();
             }
         }
-        ensemble_testkit::eventually(Duration::from_secs(20), async || fixture.rows().await == 0).await;
+        ensemble_testkit::eventually(SOON, async || fixture.rows().await == 0).await;
     }
 }

@@ -1,8 +1,6 @@
 //! Sessions: create, read, list, update, delete.
 
-use std::time::Duration;
-
-use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_testkit::{SOON, eventually, on_both_databases};
 use serde_json::json;
 
 use crate::fixture::{Fixture, messages};
@@ -178,7 +176,7 @@ on_both_databases! {
             (&open["status"], &open["endedAt"], &open["archived"]),
             (&json!("active"), &json!(null), &json!(true))
         );
-        eventually(Duration::from_secs(5), async || {
+        eventually(SOON, async || {
             let now = owner.api.get(&path).await.expect(200);
             now["online"] == false && now["thinking"] == false
         })
@@ -287,7 +285,7 @@ on_both_databases! {
         let token = link["token"].as_str().unwrap();
         fixture.anonymous().get(&format!("/v1/public-sessions/{token}")).await.problem(404, "LINK_NOT_FOUND");
         assert_eq!(guest.api.get("/v1/sessions?include=shared").await.expect(200)["sessions"], json!([]));
-        eventually(Duration::from_secs(20), async || fixture.rows().await == 0).await;
+        eventually(SOON, async || fixture.rows().await == 0).await;
     }
 
     async fn a_session_needs_no_machine(on: Backend) {

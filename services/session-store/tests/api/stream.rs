@@ -1,12 +1,10 @@
 //! Streams: every message is sent, and none after access has ended.
 
-use std::time::{Duration, Instant};
-
 use ensemble_chassis::auth::DeviceKey;
-use ensemble_testkit::{Events, on_both_databases};
+use ensemble_testkit::{Events, SOON, eventually_some, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::fixture::{Client, Fixture, messages};
+use crate::fixture::{Client, Fixture, NO_SWEEP, messages};
 
 async fn follow(client: &Client, session: &str, query: &str) -> Events {
     Events::open(client.api.request("GET", &format!("{}/stream{query}", messages(session)))).await
@@ -102,7 +100,7 @@ on_both_databases! {
     }
 
     async fn a_stream_ends_when_access_ends(on: Backend) {
-        let fixture = Fixture::start(on).await;
+        let fixture = Fixture::start_with(on, &NO_SWEEP).await;
         let owner = fixture.client();
         let id = owner.session().await;
         let path = format!("/v1/sessions/{id}");
@@ -115,7 +113,6 @@ on_both_databases! {
             let mut events = follow(&guest, &id, "").await;
             owner.append(&id, &format!("before {end}"), "x").await;
             assert_eq!(events.expect().await.name, "message");
-            let begun = Instant::now();
             let reason = match end {
                 "share" => {
                     owner.api.delete(&format!("{path}/shares/{}", guest.id)).await.expect(200);
@@ -137,8 +134,7 @@ on_both_databases! {
             let last = events.expect().await;
             assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": reason })));
             assert_eq!(last.retry.is_none(), end == "session", "{reason}");
-            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-            assert_eq!(events.next_within(Duration::from_secs(2)).await, Ok(None));
+            assert_eq!(events.next_within(SOON).await, Ok(None));
         }
     }
 
@@ -146,11 +142,15 @@ on_both_databases! {
         let fixture = Fixture::start(on).await;
         let owner = fixture.client();
         let id = owner.session().await;
-        // Services accept clocks that differ by thirty seconds.
-        let token = fixture.peers.issuer().expiring(owner.id, -28);
-        let brief = Client { api: owner.api.with_token(&token), ..owner.clone() };
-        let mut events = follow(&brief, &id, "").await;
-        let last = events.next_within(Duration::from_secs(10)).await.unwrap().unwrap();
+        // On a slow machine a token may expire before it is used.
+        let mut events = eventually_some(SOON, async || {
+            // Services accept clocks that differ by thirty seconds.
+            let token = fixture.peers.issuer().expiring(owner.id, -28);
+            let brief = Client { api: owner.api.with_token(&token), ..owner.clone() };
+            Some(follow(&brief, &id, "").await).filter(|events| events.status == 200)
+        })
+        .await;
+        let last = events.expect().await;
         assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": "token_expired" })));
     }
 
