@@ -1,11 +1,9 @@
 //! Cancelling a run.
 
-use std::time::{Duration, Instant};
-
-use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_testkit::{Api, SOON, eventually, on_both_databases};
 use serde_json::json;
 
-use crate::fixture::{Fixture, LEASES, path, statuses, task};
+use crate::fixture::{Fixture, LEASES, NO_SWEEP, path, statuses, task};
 
 on_both_databases! {
     async fn queued_tasks_end_at_once_and_runners_get_the_request(on: Backend) {
@@ -28,20 +26,18 @@ on_both_databases! {
         assert!(runner.lease(8).await.is_empty());
     }
 
-    async fn an_open_request_gets_the_order_to_cancel_at_once(on: Backend) {
-        let fixture = Fixture::new(on).await;
+    async fn an_open_request_gets_the_order_to_cancel_without_a_sweep(on: Backend) {
+        let fixture = Fixture::with(on, &NO_SWEEP).await;
         let run = fixture.submit(json!([task("a")])).await;
         let runner = fixture.runner();
         let lease = runner.lease_one().await;
         runner.heartbeat(&lease).await.expect(200);
-        let orders = json!({ "machineId": runner.id, "providers": [], "capacity": 0, "waitMs": 20_000 });
+        let orders = json!({ "machineId": runner.id, "providers": [], "capacity": 0, "waitMs": 60_000 });
         let (api, body) = (runner.api.clone(), orders.clone());
-        let waiting = tokio::spawn(async move { (api.post(LEASES, &body).await.expect(200), Instant::now()) });
+        let waiting = tokio::spawn(async move { api.post(LEASES, &body).await.expect(200) });
         fixture.wait_for_requests(1).await;
-        let cancelled = Instant::now();
         fixture.api.post(&path(&run, "/cancel"), &json!({})).await.expect(200);
-        let (answer, received) = waiting.await.unwrap();
-        assert!(received.duration_since(cancelled) < Duration::from_secs(10), "the next sweep is not needed");
+        let answer = waiting.await.unwrap();
         let order = json!({ "id": lease["id"], "kind": "cancel", "runId": run["id"], "taskId": lease["taskId"],
             "leaseId": lease["id"], "fence": 1 });
         assert_eq!(answer, json!({ "leases": [], "orders": [order] }));
@@ -87,11 +83,11 @@ on_both_databases! {
         runner.heartbeat(&leases[0]).await.expect(200);
         fixture.api.post(&path(&run, "/cancel"), &json!({})).await.expect(200);
         // One runner is off, and the other one sends heartbeats without ending its attempt. The run ends anyway.
-        eventually(Duration::from_secs(15), async || {
+        eventually(SOON, async || {
             runner.heartbeat(&leases[0]).await;
             fixture.run(&run).await["tasks"][0]["status"] == "cancelled"
         }).await;
-        let done = fixture.api.post(&path(&run, "/pend"), &json!({ "waitFor": "terminal", "timeoutMs": 20_000 })).await.expect(200);
+        let done = fixture.api.post(&path(&run, "/pend"), &json!({ "waitFor": "terminal", "timeoutMs": 100_000 })).await.expect(200);
         assert_eq!(done["status"], "cancelled");
         runner.finish(&leases[0], "completed").await.problem(409, "LEASE_LOST");
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_testkit::postgres::{Cluster, Durability};
-use ensemble_testkit::{eventually, run};
+use ensemble_testkit::{SOON, eventually, run};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
 
@@ -138,7 +138,7 @@ fn an_idle_service_leaves_its_database_alone() {
         // Wait until all runners wait and a sweep or two has passed.
         let (inside, connection) = tokio_postgres::connect(&counting.cluster.url("idle"), NoTls).await.unwrap();
         tokio::spawn(connection);
-        eventually(Duration::from_secs(40), async || {
+        eventually(SOON, async || {
             let known = inside.query_one("SELECT count(*) FROM runners", &[]).await.unwrap();
             known.get::<_, i64>(0) == 100
         })

@@ -1,6 +1,6 @@
 //! The stream of a run's changes.
 
-use ensemble_testkit::{Events, SseEvent, on_both_databases};
+use ensemble_testkit::{Events, SOON, SseEvent, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, path, task};
@@ -29,7 +29,7 @@ on_both_databases! {
         let end = events.expect().await;
         assert_eq!((end.name.as_str(), end.data.as_str()), ("end", r#"{"reason":"terminal"}"#));
         assert_eq!(end.retry, None, "nothing more will come");
-        assert_eq!(events.next_within(std::time::Duration::from_secs(5)).await, Ok(None));
+        assert_eq!(events.next_within(SOON).await, Ok(None));
     }
 
     async fn an_event_has_the_beginning_of_a_long_error(on: Backend) {

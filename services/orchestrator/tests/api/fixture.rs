@@ -10,7 +10,7 @@ use ensemble_rpc::orchestrator::{
 use ensemble_rpc::{Channel, Peer};
 use ensemble_testkit::peers::INTERNAL_TOKEN;
 pub(crate) use ensemble_testkit::sql::execute;
-use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, sql, start_service};
+use ensemble_testkit::{Answer, Api, Backend, Peers, SOON, TestDatabase, eventually, sql, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
@@ -27,6 +27,9 @@ pub(crate) struct Fixture {
     pub(crate) user: UserId,
     pub(crate) api: Api,
 }
+
+/// Only notifications tell a service of changes.
+pub(crate) const NO_SWEEP: [(&str, &str); 1] = [("ORCHESTRATOR_SWEEP_MS", "86400000")];
 
 /// A machine of the account.
 #[derive(Clone)]
@@ -67,7 +70,7 @@ impl Fixture {
             // The last threads of the service close the file.
             let lock = format!("{path}.lock");
             let is_free = async || std::fs::File::open(&lock).is_ok_and(|file| file.try_lock().is_ok());
-            eventually(Duration::from_secs(20), is_free).await;
+            eventually(SOON, is_free).await;
         }
     }
 
@@ -95,7 +98,7 @@ impl Fixture {
 
     /// Calls the service as machine-registry does when a machine is deleted.
     pub(crate) async fn delete_machine(&self, runner: &Runner, deleted_at: i64) -> EndMachineLeasesResponse {
-        let peer = Peer { url: self.service().internal_url(), deadline: Duration::from_secs(10) };
+        let peer = Peer { url: self.service().internal_url(), deadline: SOON };
         let channel = Channel::with(ensemble_chassis::http_client().unwrap(), INTERNAL_TOKEN.to_owned().into(), &peer);
         let request =
             EndMachineLeasesRequest { user_id: self.user.to_string(), machine_id: runner.id.to_string(), deleted_at };
@@ -143,12 +146,12 @@ impl Fixture {
 
     /// Waits until this many requests are open at the service, for requests that wait for a change.
     pub(crate) async fn wait_for_requests(&self, count: usize) {
-        eventually(Duration::from_secs(20), async || self.service().in_flight() == count).await;
+        eventually(SOON, async || self.service().in_flight() == count).await;
     }
 
     /// Waits until the run has ended.
     pub(crate) async fn wait_for_end(&self, run: &Value) -> Value {
-        let pended = self.api.post(&path(run, "/pend"), &json!({ "waitFor": "terminal", "timeoutMs": 50_000 })).await;
+        let pended = self.api.post(&path(run, "/pend"), &json!({ "waitFor": "terminal", "timeoutMs": 100_000 })).await;
         let pended = pended.expect(200);
         assert_eq!(pended["terminal"], true, "{pended}");
         self.run(run).await
@@ -196,7 +199,7 @@ impl Runner {
 
     /// Waits for one lease.
     pub(crate) async fn lease_one(&self) -> Value {
-        let mut leases = self.wait(1, Duration::from_secs(20)).await;
+        let mut leases = self.wait(1, SOON).await;
         assert_eq!(leases.len(), 1, "no lease was granted");
         leases.remove(0)
     }

@@ -1,13 +1,9 @@
 //! Machines that are deleted.
 
-use std::time::Duration;
-
-use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_testkit::{SOON, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, path, statuses, task};
-
-const TIMEOUT: Duration = Duration::from_secs(15);
 
 on_both_databases! {
     async fn the_leases_and_pinned_tasks_of_a_deleted_machine_end(on: Backend) {
@@ -97,7 +93,7 @@ on_both_databases! {
         let (gone, other) = (fixture.runner(), fixture.runner());
         let lease = gone.lease_one().await;
         gone.heartbeat(&lease).await.expect(200);
-        eventually(TIMEOUT, async || statuses(&fixture.run(&run).await) == ["queued"]).await;
+        eventually(SOON, async || statuses(&fixture.run(&run).await) == ["queued"]).await;
         fixture.delete_machine(&gone, fixture.now().await).await;
         gone.heartbeat(&lease).await.problem(409, "LEASE_LOST");
         gone.finish(&lease, "completed").await.problem(409, "LEASE_LOST");

@@ -1,11 +1,9 @@
 //! The output of attempts, and how it is read.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Answer, Api, eventually, on_both_databases};
+use ensemble_testkit::{Answer, Api, SOON, eventually, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, path, task};
+use crate::fixture::{Fixture, NO_SWEEP, path, task};
 
 fn output_of(run: &Value, task: usize) -> String {
     path(run, &format!("/tasks/{}/output", run["tasks"][task]["id"].as_str().unwrap()))
@@ -108,7 +106,7 @@ on_both_databases! {
     }
 
     async fn a_follower_gets_live_output_from_before_the_first_attempt_to_the_end(on: Backend) {
-        let fixture = Fixture::new(on).await;
+        let fixture = Fixture::with(on, &NO_SWEEP).await;
         let run = fixture.submit(json!([task("a")])).await;
         let path = format!("{}?follow=true", output_of(&run, 0));
         let whole = tokio::spawn({ let (api, path) = (fixture.api.clone(), path.clone()); async move { api.get(&path).await } });
@@ -119,11 +117,11 @@ on_both_databases! {
         assert_eq!(live.status(), 206);
         for (offset, piece) in [(4, "two "), (8, "three")] {
             runner.output(&lease, offset, piece).await.expect(200);
-            let chunk = tokio::time::timeout(Duration::from_secs(4), live.chunk()).await.expect("at once").unwrap();
+            let chunk = tokio::time::timeout(SOON, live.chunk()).await.expect("without a sweep").unwrap();
             assert_eq!(chunk.unwrap(), piece.as_bytes());
         }
         runner.complete(&lease).await;
-        let end = tokio::time::timeout(Duration::from_secs(4), live.chunk()).await.expect("at once").unwrap();
+        let end = tokio::time::timeout(SOON, live.chunk()).await.expect("without a sweep").unwrap();
         assert_eq!(end, None);
         let whole = whole.await.unwrap();
         assert_eq!((whole.status, whole.text.as_str()), (200, "one two three"));
@@ -131,7 +129,7 @@ on_both_databases! {
     }
 
     async fn a_drain_ends_followers_after_the_stored_output(on: Backend) {
-        let mut fixture = Fixture::new(on).await;
+        let mut fixture = Fixture::with(on, &[("DRAIN_GRACE_MS", "600000")]).await;
         let run = fixture.submit(json!([task("a")])).await;
         let path = format!("{}?follow=true", output_of(&run, 0));
         let runner = fixture.runner();
@@ -141,7 +139,7 @@ on_both_databases! {
         assert_eq!(live.chunk().await.unwrap().unwrap(), "half a li");
         let running = fixture.running.take().unwrap();
         let stopping = tokio::spawn(running.stop());
-        let end = tokio::time::timeout(Duration::from_secs(20), live.chunk()).await.expect("before the grace is over");
+        let end = tokio::time::timeout(SOON, live.chunk()).await.expect("before the grace is over");
         assert_eq!(end.expect("no broken connection"), None);
         assert!(stopping.await.unwrap(), "no connection was aborted");
     }
@@ -152,7 +150,7 @@ on_both_databases! {
         let path = format!("{}?follow=true", output_of(&run, 0));
         let following = tokio::spawn({ let api = fixture.api.clone(); async move { api.get(&path).await } });
         fixture.api.post(&crate::fixture::path(&run, "/cancel"), &json!({})).await.expect(200);
-        eventually(Duration::from_secs(4), async || following.is_finished()).await;
+        eventually(SOON, async || following.is_finished()).await;
         assert_eq!(following.await.unwrap().text, "");
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ensemble_chassis::Clock;
-use ensemble_testkit::on_both_databases;
+use ensemble_testkit::{SOON, on_both_databases};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, RUNS, Runner, execute, number, path, statuses, task};
+use crate::fixture::{Fixture, NO_SWEEP, RUNS, Runner, execute, number, path, statuses, task};
 
 const HOLDS: &str = "SELECT count(*) FROM provider_holds";
 
@@ -105,9 +105,9 @@ on_both_databases! {
             false => "UPDATE provider_holds SET held_until = clock_timestamp() + interval '4 seconds'".to_owned(),
         };
         execute(&fixture.url, &soon).await;
-        fixture.start(&[("ORCHESTRATOR_SWEEP_MS", "60000"), ("ORCHESTRATOR_SWEEP_LATE_MS", "60000")]).await;
+        fixture.start(&NO_SWEEP).await;
         runner = fixture.reconnect(&runner);
-        let mut leases = runner.wait(1, Duration::from_secs(14)).await;
+        let mut leases = runner.wait(1, SOON).await;
         let next = leases.pop().expect("the request was woken");
         assert_eq!((&next["attempt"], &next["fence"], &next["resume"]), (&json!(1), &json!(2), &json!("s-1")));
         assert_eq!(number(&fixture, HOLDS).await, 0);
@@ -135,21 +135,24 @@ on_both_databases! {
         }
         assert_eq!(statuses(&fixture.run(&run).await), ["dispatching"], "nothing happened");
         // Without a time it is five minutes.
+        let begun = Clock::system().now();
         let nothing = json!({ "inputTokens": 0, "outputTokens": 0, "costUsd": 0 });
         runner.report(&lease, "finish", json!({ "status": "quota", "usage": nothing })).await.expect(200);
         assert_eq!(fixture.api.get("/v1/orchestrator/usage").await.expect(200)["total"]["attempts"], 0);
-        let wait = async || {
+        let waits_for = async |seconds: u64, begun: Timestamp| {
             let reason = waits(&fixture.run(&run).await, 0).1.to_owned();
             let at: Timestamp = reason.split("goes on at ").nth(1).unwrap().trim_end_matches('.').parse().unwrap();
-            at.since(Clock::system().now()).as_secs()
+            let after = |seconds: u64, time: Timestamp| time.plus(Duration::from_secs(seconds));
+            (after(seconds - 20, begun)..=after(seconds, Clock::system().now())).contains(&at)
         };
-        assert!((280..=300).contains(&wait().await));
+        assert!(waits_for(300, begun).await);
         // A person goes on at once. A time in the past is now, and the shortest wait a minute.
         fixture.api.post(&path(&run, "/retry"), &json!({})).await.expect(200);
         let lease = runner.lease_one().await;
+        let begun = Clock::system().now();
         let past = json!({ "status": "quota", "resumeAt": "2020-01-01T00:00:00Z" });
         runner.report(&lease, "finish", past).await.expect(200);
-        assert!((40..=60).contains(&wait().await));
+        assert!(waits_for(60, begun).await);
         assert!(runner.lease(1).await.is_empty());
     }
 
@@ -168,7 +171,7 @@ on_both_databases! {
 
         let waiting = tokio::spawn({
             let runner = runner.clone();
-            async move { runner.wait(1, Duration::from_secs(14)).await }
+            async move { runner.wait(1, SOON).await }
         });
         fixture.wait_for_requests(1).await;
         let retried = fixture.api.post(&path(&run, "/retry"), &json!({})).await.expect(200);

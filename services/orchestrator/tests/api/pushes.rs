@@ -1,13 +1,9 @@
 //! What identity is given of runs, to notify their owners' devices of.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Backend, eventually, on_both_databases};
+use ensemble_testkit::{Backend, SOON, eventually, on_both_databases};
 use serde_json::json;
 
 use crate::fixture::{Fixture, execute, task};
-
-const SOON: Duration = Duration::from_secs(60);
 
 on_both_databases! {
     async fn a_failure_is_given_and_a_short_run_is_not(on: Backend) {

@@ -1,8 +1,6 @@
 //! What the runs of an account may take, and what happens when that is used up: no new run, and no output beyond it.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Answer, Backend, eventually, on_both_databases};
+use ensemble_testkit::{Answer, Backend, SOON, eventually, on_both_databases};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -107,7 +105,7 @@ on_both_databases! {
         let lease = runner.lease_one().await;
         for (offset, piece) in [(0, "12345"), (5, "678")] {
             runner.output(&lease, offset, piece).await.expect(200);
-            eventually(Duration::from_secs(20), async || fixture.run(&run).await["tasks"][0]["status"] == "queued").await;
+            eventually(SOON, async || fixture.run(&run).await["tasks"][0]["status"] == "queued").await;
         }
         runner.complete(&lease).await;
         fixture.wait_for_end(&run).await;

@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ensemble_testkit::postgres::{Cluster, Durability};
-use ensemble_testkit::{Api, Events, Program, eventually, run};
+use ensemble_testkit::service::SHORT_WAITS;
+use ensemble_testkit::{Api, Events, Program, SOON, eventually, run};
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 use tokio_postgres::NoTls;
@@ -18,7 +19,7 @@ use crate::faults::{chain, work};
 use crate::fixture::{Fixture, RUNS, Runner, path, variables};
 
 const TASKS: usize = 240;
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = SOON.saturating_mul(2);
 
 /// Waits for the end of a run with one long-poll after the other, as long as it takes.
 async fn pend_to_the_end(api: Api, run: Value) -> Value {
@@ -41,7 +42,7 @@ async fn follow_to_the_end(api: Api, run: Value) -> (Value, HashSet<String>) {
             tokio::task::yield_now().await;
             continue;
         };
-        while let Ok(Some(event)) = events.next_within(Duration::from_secs(30)).await {
+        while let Ok(Some(event)) = events.next_within(SOON).await {
             let Some(id) = event.id.filter(|_| event.name == "change") else { continue };
             last = id;
             let response: Value = serde_json::from_str(&event.data).unwrap();
@@ -68,6 +69,7 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
             ("ORCHESTRATOR_MAX_MACHINE_LOSSES", "100"),
             ("RUST_LOG", "off"),
         ];
+        let vars = [&vars[..], &SHORT_WAITS].concat();
         let mut fixture = Fixture::at(url.clone(), &vars).await;
         fixture.stop().await;
         let program = env!("CARGO_BIN_EXE_ensemble-orchestrator");

@@ -1,8 +1,6 @@
 //! Further attempts: by the task's retry policy, and when the owner retries the run.
 
-use std::time::Duration;
-
-use ensemble_testkit::on_both_databases;
+use ensemble_testkit::{SOON, on_both_databases};
 use serde_json::json;
 
 use crate::fixture::{Fixture, path, statuses, task};
@@ -69,7 +67,7 @@ on_both_databases! {
         let again = fixture.api.post(&path(&run, "/retry"), &json!({})).await.expect(200);
         assert_eq!((&again["status"], &again["cancelReason"]), (&json!("running"), &json!(null)));
         for _ in 0..2 {
-            runner.complete(&runner.wait(1, Duration::from_secs(10)).await[0]).await;
+            runner.complete(&runner.wait(1, SOON).await[0]).await;
         }
         assert_eq!(fixture.wait_for_end(&run).await["status"], "completed");
     }

@@ -1,8 +1,6 @@
 //! Deleting runs.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Backend, Events, eventually, on_both_databases};
+use ensemble_testkit::{Backend, Events, SOON, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, execute, number, path, task};
@@ -61,7 +59,7 @@ on_both_databases! {
         fixture.api.delete(&path(&run, "")).await.problem(404, "NOT_FOUND");
         let listed = fixture.api.get(RUNS).await.expect(200);
         assert_eq!(listed["runs"].as_array().unwrap().len(), 1);
-        eventually(Duration::from_secs(20), async || rows(&fixture).await == kept_rows).await;
+        eventually(SOON, async || rows(&fixture).await == kept_rows).await;
         assert_eq!(fixture.run(&kept).await, kept);
     }
 
@@ -124,12 +122,12 @@ on_both_databases! {
         fixture.api.get(&path(&old, "")).await.expect(200);
         fixture.stop().await;
         fixture.start(&[("RUN_RETENTION_DAYS", "7")]).await;
-        eventually(Duration::from_secs(60), async || fixture.api.get(&path(&old, "")).await.status == 404).await;
+        eventually(SOON, async || fixture.api.get(&path(&old, "")).await.status == 404).await;
         for kept in [&new, &running] {
             fixture.api.get(&path(kept, "")).await.expect(200);
         }
         // With all that belonged to it.
-        eventually(Duration::from_secs(60), async || rows(&fixture).await[..3] == [2, 3, 3]).await;
+        eventually(SOON, async || rows(&fixture).await[..3] == [2, 3, 3]).await;
         fixture.stop().await;
         fixture.start(&[("RUN_RETENTION_DAYS", "1")]).await;
         assert_eq!(fixture.api.get(&path(&new, "")).await.status, 200, "it ended a moment ago");
@@ -159,7 +157,7 @@ on_both_databases! {
             }
         };
         assert!([r#"{"reason":"terminal"}"#, r#"{"reason":"deleted"}"#].contains(&last.as_str()), "{last}");
-        assert_eq!(events.next_within(Duration::from_secs(5)).await, Ok(None));
+        assert_eq!(events.next_within(SOON).await, Ok(None));
     }
 
     async fn a_large_run_is_purged_piece_by_piece_also_after_a_restart(on: Backend) {
@@ -177,6 +175,6 @@ on_both_databases! {
         execute(&fixture.url, "INSERT INTO deleted_runs SELECT id FROM runs; DELETE FROM runs;").await;
         assert_eq!(rows(&fixture).await, [0, 120, 120, 0, 0, 0, 1, 230, 1]);
         fixture.start(&[]).await;
-        eventually(Duration::from_secs(20), async || rows(&fixture).await == [0; 9]).await;
+        eventually(SOON, async || rows(&fixture).await == [0; 9]).await;
     }
 }

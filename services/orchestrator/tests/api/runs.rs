@@ -1,8 +1,6 @@
 //! Submitting, listing and reading runs, and who may do so.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_testkit::{Api, SOON, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, path, task};
@@ -28,7 +26,7 @@ on_both_databases! {
         let fixture = Fixture::new(on).await;
         let run = fixture.submit(json!([task("a")])).await;
         let hints = async |count: usize| {
-            eventually(Duration::from_secs(60), async || fixture.peers.hints(fixture.user).len() >= count).await;
+            eventually(SOON, async || fixture.peers.hints(fixture.user).len() >= count).await;
             let hints = fixture.peers.hints(fixture.user);
             assert!(hints.iter().all(|(kind, id, _)| (kind.as_str(), id) == ("run", &run["id"].as_str().unwrap().to_owned())));
             assert!(hints.is_sorted_by_key(|(_, _, revision)| *revision), "{hints:?}");

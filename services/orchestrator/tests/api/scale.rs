@@ -2,9 +2,8 @@
 //! the tasks that a run may have: `make bench ROWS="run-shapes large-runs"` takes the largest.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
-use ensemble_testkit::{on_both_databases, statements};
+use ensemble_testkit::{SOON, on_both_databases, statements};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, Runner};
@@ -23,7 +22,7 @@ fn node(depends_on: &[usize]) -> Value {
 async fn work(runner: &Runner, count: usize) -> Vec<String> {
     let mut done = Vec::new();
     while done.len() < count {
-        let leases = runner.wait(64, Duration::from_secs(20)).await;
+        let leases = runner.wait(64, SOON).await;
         assert!(!leases.is_empty(), "after {} of {count} no lease was granted", done.len());
         let reports = leases.iter().map(|lease| runner.complete(lease));
         futures_util::future::join_all(reports).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_testkit::{SOON, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, number, path, task};
@@ -45,7 +45,7 @@ on_both_databases! {
         let live = fixture.api.post(&path(&run, &more), &said).await.problem(409, "CONFLICT");
         assert!(live["detail"].as_str().unwrap().contains("live session"), "{live}");
         fixture.api.delete(&path(&run, "")).await.expect(200);
-        eventually(Duration::from_secs(20), async || number(&fixture, "SELECT count(*) FROM task_sessions").await == 0).await;
+        eventually(SOON, async || number(&fixture, "SELECT count(*) FROM task_sessions").await == 0).await;
     }
 
     async fn a_sealed_task_that_its_machine_refuses_fails_at_once(on: Backend) {
@@ -137,7 +137,7 @@ on_both_databases! {
         assert_eq!(fixture.run(&run).await["tasks"][1]["waitingFor"], "concurrency");
 
         // A runner that waits for work gets the next task as soon as the first one waits for a person.
-        let waiting = runner.wait(8, Duration::from_secs(10));
+        let waiting = runner.wait(8, SOON);
         let told = runner.report(&lease, "heartbeat", beat(json!("input")));
         let (leases, told) = tokio::join!(waiting, told);
         told.expect(200);
@@ -147,14 +147,14 @@ on_both_databases! {
         assert!(shown[0]["waitingReason"].as_str().unwrap().contains("session"), "{shown}");
         assert_eq!(shown[2]["waitingFor"], "concurrency");
         // The one after it, too, although the run is as full as before.
-        let waiting = runner.wait(8, Duration::from_secs(10));
+        let waiting = runner.wait(8, SOON);
         let (leases_after, ()) = tokio::join!(waiting, runner.complete(&leases[0]));
         assert_eq!(leases_after[0]["prompt"], "c");
 
         // Its timeout stands still for as long as the person takes.
         let shorter = Duration::from_millis(1_500);
         let began = std::time::Instant::now();
-        eventually(Duration::from_secs(20), async || {
+        eventually(SOON, async || {
             runner.report(&lease, "heartbeat", beat(json!("input"))).await.expect(200);
             began.elapsed() > shorter
         }).await;

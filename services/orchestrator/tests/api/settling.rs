@@ -1,9 +1,7 @@
 //! Changes that concern a whole run are made in small transactions. What they leave to do is done after a kill, and by the next change
 //! that needs it.
 
-use std::time::Duration;
-
-use ensemble_testkit::{Program, eventually, on_both_databases};
+use ensemble_testkit::{Program, SOON, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, Runner, number, path, task, variables};
@@ -24,10 +22,7 @@ fn node(depends_on: Option<usize>) -> Value {
 
 /// Waits until nothing is left to do. Then no transaction has changed more tasks than one may.
 async fn settled(fixture: &Fixture) {
-    eventually(Duration::from_secs(60), async || {
-        number(fixture, "SELECT count(*) FROM runs WHERE unsettled").await == 0
-    })
-    .await;
+    eventually(SOON, async || number(fixture, "SELECT count(*) FROM runs WHERE unsettled").await == 0).await;
     assert_eq!(number(fixture, "SELECT count(*) FROM ended_tasks").await, 0);
     let most =
         "SELECT max(n) FROM (SELECT count(*) AS n FROM tasks WHERE version > 1 GROUP BY run_id, version) changed";
