@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use ensemble_testkit::in_time;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,6 +15,10 @@ use crate::stub::{Reaction, Stub};
 
 #[tokio::test]
 async fn readiness_fails_first_and_connections_are_asked_to_end() {
+    in_time(Duration::from_secs(3), drain_with_a_delay).await;
+}
+
+async fn drain_with_a_delay() {
     let stub = Stub::echo().await;
     let edge = Edge::with(&stub, &[("DRAIN_DELAY_MS", "1000")]).await;
     let address = edge.running.public_addr;
@@ -71,7 +76,6 @@ async fn streams_end_between_events_with_a_hint() {
     between.head().await;
     service.say.send("data: half").unwrap();
     assert_eq!(between.chunk().await, b"data: half");
-    let started = Instant::now();
     let stopping = tokio::spawn(edge.running.stop());
     let mut byte = [0; 1];
     assert!(
@@ -82,8 +86,7 @@ async fn streams_end_between_events_with_a_hint() {
     assert_eq!(between.chunk().await, b" and half\n\n");
     assert_eq!(between.chunk().await, b"retry: 1000\n\n");
     assert_eq!(between.chunk().await, b"", "the stream ends as a stream ends");
-    assert!(stopping.await.unwrap());
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(stopping.await.unwrap(), "nothing had to be cut off");
 }
 
 #[tokio::test]
@@ -96,11 +99,9 @@ async fn text_that_goes_on_ends_as_a_body_ends() {
     raw.head().await;
     service.say.send("half a li").unwrap();
     assert_eq!(raw.chunk().await, b"half a li");
-    let started = Instant::now();
     let stopping = tokio::spawn(edge.running.stop());
     assert_eq!(raw.chunk().await, b"", "the body ends as a body ends");
     assert!(stopping.await.unwrap(), "nothing had to be cut off");
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -157,7 +158,7 @@ async fn drain_under_load(delay_ms: &str, heed: bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_the_edge_drains_under_load() {
-    drain_under_load("1000", true).await;
+    in_time(Duration::from_secs(5), async || drain_under_load("1000", true).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

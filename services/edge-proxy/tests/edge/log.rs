@@ -1,8 +1,10 @@
 //! What anybody can have the edge write to its log.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+
+use ensemble_testkit::{free_address, free_port};
 
 use crate::raw::{Raw, SOON};
 
@@ -16,16 +18,12 @@ impl Drop for Program {
     }
 }
 
-fn free_address() -> SocketAddr {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap()
-}
-
 #[tokio::test]
 async fn a_malformed_request_is_no_error_of_the_edge() {
-    let (public, internal) = (free_address(), free_address());
+    let (public, internal) = (SocketAddr::from(([127, 0, 0, 1], free_port())), free_address());
     let mut command = Command::new(env!("CARGO_BIN_EXE_ensemble-edge-proxy"));
     command.env_clear().envs([("INTERNAL_TOKEN", "internal"), ("LOG_FORMAT", "json"), ("WORKERS", "1")]);
-    command.env("PUBLIC_LISTEN", public.to_string()).env("INTERNAL_LISTEN", internal.to_string());
+    command.env("PUBLIC_LISTEN", public.to_string()).env("INTERNAL_LISTEN", internal);
     let mut program = Program(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     ensemble_testkit::eventually(SOON, async || Raw::connect_or_refused(public).await.is_some()).await;
     for bytes in ["G\u{1}T / HTTP/1.1\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"]

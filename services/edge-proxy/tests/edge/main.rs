@@ -46,6 +46,14 @@ impl Edge {
             ("DRAIN_DELAY_MS", "0"),
             ("WORKERS", "1"),
             ("KEYS_INTERVAL_MS", "100000"),
+            // No test reaches these limits because the machine stands still, unless it sets them itself.
+            ("HEAD_DEADLINE_MS", "60000"),
+            ("BODY_TIMEOUT_MS", "60000"),
+            ("SEND_STALL_MS", "60000"),
+            ("UPSTREAM_CONNECT_MS", "60000"),
+            ("UPSTREAM_TIMEOUT_MS", "60000"),
+            ("UPSTREAM_STALL_MS", "60000"),
+            ("DRAIN_GRACE_MS", "600000"),
         ];
         for name in
             ["IDENTITY_URL", "MACHINE_REGISTRY_URL", "SESSION_STORE_URL", "ORCHESTRATOR_URL", "VOICE_GATEWAY_URL"]

@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub(crate) use ensemble_testkit::SOON;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-
-/// Nothing in these tests takes longer.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use actix_web::HttpResponse;
 use ensemble_chassis::auth::FixedKeys;
@@ -10,6 +11,7 @@ use ensemble_chassis::{
     Access, Clock, HandlerResult, KeySet, KeySource, Listeners, Routes, Running, Service, ServiceContext, StartError,
     State, Vars, Worker, get, post, start,
 };
+use ensemble_testkit::in_time;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -96,6 +98,10 @@ async fn ask(edge: SocketAddr, has_ended: Arc<AtomicBool>, answers: Arc<AtomicUs
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_replicas_restart_one_after_the_other() {
+    in_time(Duration::from_secs(10), restart_one_after_the_other).await;
+}
+
+async fn restart_one_after_the_other() {
     let stub = Stub::echo().await;
     let replicas = [replica(Listeners::loopback().unwrap()).await, replica(Listeners::loopback().unwrap()).await];
     let urls = replicas.each_ref().map(Running::public_url).join(",");
