@@ -1,11 +1,11 @@
 //! The readers of an account's events get a hint when its devices change.
 
-use ensemble_testkit::{Peers, eventually, on_both_databases};
+use ensemble_testkit::{Peers, SOON, eventually, on_both_databases};
 use ensemble_types::devices::Role;
 use serde_json::json;
 
+use crate::Fixture;
 use crate::listing::{Keys, Owner};
-use crate::{Fixture, TIMEOUT};
 
 on_both_databases! {
     async fn a_change_of_the_devices_is_a_hint(on: Backend) {
@@ -14,7 +14,7 @@ on_both_databases! {
         let mut alice = Owner::new(&fixture).await;
         let user = alice.user.parse().unwrap();
         let hints = async |count: usize| {
-            eventually(TIMEOUT, async || peers.hints(user).len() >= count).await;
+            eventually(SOON, async || peers.hints(user).len() >= count).await;
             let hints = peers.hints(user);
             assert!(hints.iter().all(|(kind, id, _)| (kind.as_str(), id) == ("device", &user.to_string())), "{hints:?}");
             assert!(hints.is_sorted_by_key(|(_, _, revision)| *revision), "{hints:?}");

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ensemble_testkit::{Answer, Api, eventually, on_both_databases};
+use ensemble_testkit::{Answer, Api, SOON, eventually, in_time, on_both_databases};
 use ensemble_types::devices::{DeviceKind, Role};
 use serde_json::{Value, json};
 
 use crate::listing::{Keys, Owner, change, completing, refused, sign};
-use crate::{Fixture, ORIGIN, TIMEOUT};
+use crate::{Fixture, ORIGIN};
 
 fn path(link: &str) -> String {
     format!("/v1/auth/links/{link}")
@@ -223,43 +223,49 @@ on_both_databases! {
     }
 
     async fn a_reader_waits_for_the_next_step(on: Backend) {
-        let fixture = Fixture::new(on).await;
-        let alice = Owner::new(&fixture).await;
-        let link = alice.open_link().await;
-        let wait = |api: &Api, ms: u32| {
-            let (api, path) = (api.clone(), format!("{}?waitMs={ms}", path(&link)));
-            tokio::spawn(async move { api.get(&path).await.expect(200) })
-        };
-        let begun = std::time::Instant::now();
-        assert_eq!(wait(&fixture.api, 100).await.unwrap()["state"], "waiting");
-        assert!(begun.elapsed() >= Duration::from_millis(100));
-        let (maker, anybody) = (wait(&alice.api, 30_000), wait(&fixture.api, 30_000));
-        ask(&fixture.api, &link, &Keys::new()).await.expect(200);
-        assert!(maker.await.unwrap()["request"].is_object(), "the maker learns who asks");
-        assert_eq!(wait(&alice.api, 30_000).await.unwrap()["state"], "asked", "and is told again at once");
-        let late = wait(&fixture.api, 30_000);
-        assert!(!anybody.is_finished() && !late.is_finished(), "the new device waits for the end");
-        alice.api.post(&format!("{}/refusal", path(&link)), &json!({})).await.expect(200);
-        for waiting in [anybody, late] {
-            assert_eq!(waiting.await.unwrap()["state"], "refused");
-        }
-        assert!(begun.elapsed() < Duration::from_secs(15), "a change ends the wait");
-        for bad in ["30001", "x", "-1"] {
-            assert_eq!(fixture.api.get(&format!("{}?waitMs={bad}", path(&link))).await.bad_fields(), ["?waitMs"]);
-        }
+        in_time(Duration::from_secs(15), async || {
+            let fixture = Fixture::new(on).await;
+            let alice = Owner::new(&fixture).await;
+            let link = alice.open_link().await;
+            let wait = |api: &Api, ms: u32| {
+                let (api, path) = (api.clone(), format!("{}?waitMs={ms}", path(&link)));
+                tokio::spawn(async move { api.get(&path).await.expect(200) })
+            };
+            let begun = std::time::Instant::now();
+            assert_eq!(wait(&fixture.api, 100).await.unwrap()["state"], "waiting");
+            assert!(begun.elapsed() >= Duration::from_millis(100));
+            let (maker, anybody) = (wait(&alice.api, 30_000), wait(&fixture.api, 30_000));
+            ask(&fixture.api, &link, &Keys::new()).await.expect(200);
+            assert!(maker.await.unwrap()["request"].is_object(), "the maker learns who asks");
+            assert_eq!(wait(&alice.api, 30_000).await.unwrap()["state"], "asked", "and is told again at once");
+            let late = wait(&fixture.api, 30_000);
+            assert!(!anybody.is_finished() && !late.is_finished(), "the new device waits for the end");
+            alice.api.post(&format!("{}/refusal", path(&link)), &json!({})).await.expect(200);
+            for waiting in [anybody, late] {
+                assert_eq!(waiting.await.unwrap()["state"], "refused");
+            }
+            assert!(begun.elapsed() < Duration::from_secs(15), "a change ends the wait");
+            for bad in ["30001", "x", "-1"] {
+                assert_eq!(fixture.api.get(&format!("{}?waitMs={bad}", path(&link))).await.bad_fields(), ["?waitMs"]);
+            }
+        })
+        .await;
     }
 
     async fn links_end_and_are_deleted_afterwards(on: Backend) {
-        let fixture = Fixture::with(on, &[("DEVICE_LINK_MS", "300"), ("SWEEP_MS", "50")]).await;
-        let alice = Owner::new(&fixture).await;
-        let (link, phone) = (alice.open_link().await, Keys::new());
-        ask(&fixture.api, &link, &phone).await.expect(200);
-        let ended = fixture.api.get(&format!("{}?waitMs=30000", path(&link))).await;
-        // It is deleted as long after its end as it lived.
-        assert_eq!(ended.expect(200)["state"], "expired");
-        let signed = sign(&alice.with(phone.entry(Role::Linked)), &alice.keys);
-        let late = alice.api.post("/v1/devices", &completing(&signed, &link)).await;
-        assert!(matches!(late.status, 409 | 404), "{}", late.text);
-        eventually(TIMEOUT, async || fixture.api.get(&path(&link)).await.status == 404).await;
+        in_time(Duration::from_secs(3), async || {
+            let fixture = Fixture::with(on, &[("DEVICE_LINK_MS", "300"), ("SWEEP_MS", "50")]).await;
+            let alice = Owner::new(&fixture).await;
+            let (link, phone) = (alice.open_link().await, Keys::new());
+            ask(&fixture.api, &link, &phone).await.expect(200);
+            let ended = fixture.api.get(&format!("{}?waitMs=30000", path(&link))).await;
+            // It is deleted as long after its end as it lived.
+            assert_eq!(ended.expect(200)["state"], "expired");
+            let signed = sign(&alice.with(phone.entry(Role::Linked)), &alice.keys);
+            let late = alice.api.post("/v1/devices", &completing(&signed, &link)).await;
+            assert!(matches!(late.status, 409 | 404), "{}", late.text);
+            eventually(SOON, async || fixture.api.get(&path(&link)).await.status == 404).await;
+        })
+        .await;
     }
 }

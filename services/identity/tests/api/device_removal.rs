@@ -8,12 +8,12 @@ use ensemble_chassis::auth::DeviceKey;
 use ensemble_rpc::identity::{Keys as _, KeysClient, SnapshotRequest};
 use ensemble_rpc::{KeyRefresh, RemoteKeys};
 use ensemble_testkit::peers::channel_to;
-use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_testkit::{Api, SOON, eventually, on_both_databases};
 use ensemble_types::devices::Role;
 use serde_json::json;
 
 use crate::listing::{Keys, Owner, after, change, new_epoch, sign};
-use crate::{Fixture, TIMEOUT, signed};
+use crate::{Fixture, signed};
 
 on_both_databases! {
     async fn a_removed_device_is_out_at_once(on: Backend) {
@@ -121,14 +121,14 @@ on_both_databases! {
         alice.put_with(alice.with(unused.entry(Role::Machine)), &[&unused]).await;
         fixture.client(&tablet).await;
         let channel = channel_to(&fixture.service.internal_url());
-        let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: TIMEOUT };
+        let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: SOON };
         let peer = RemoteKeys::follow(Arc::new(KeysClient::new(channel.clone())), refresh).await;
         let key = DeviceKey(tablet.key.verifying_key().to_bytes());
         assert!(!peer.current().unwrap().is_removed(&key));
         let mut list = alice.without(&tablet);
         list.devices.retain(|device| device.role != Role::Machine);
         alice.put(list).await;
-        eventually(TIMEOUT, async || peer.current().unwrap().is_removed(&key)).await;
+        eventually(SOON, async || peer.current().unwrap().is_removed(&key)).await;
         let snapshot = KeysClient::new(channel).snapshot(SnapshotRequest::default()).await.unwrap();
         assert_eq!(snapshot.removed_devices, [key.0.to_vec()], "a device that never signed in has no token to refuse");
     }
@@ -160,6 +160,6 @@ fn a_removal_reaches_the_other_replica() {
         let elsewhere = Api::new(&replica.public_url()).with_token(signed_in["token"].as_str().unwrap());
         elsewhere.get("/v1/account").await.expect(200);
         alice.put(alice.without(&tablet)).await;
-        eventually(TIMEOUT, async || elsewhere.get("/v1/account").await.status == 401).await;
+        eventually(SOON, async || elsewhere.get("/v1/account").await.status == 401).await;
     });
 }

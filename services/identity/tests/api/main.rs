@@ -20,7 +20,6 @@ mod tokens;
 mod voice_tokens;
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -31,8 +30,6 @@ use ensemble_testkit::peers::INTERNAL_TOKEN;
 use ensemble_testkit::{Answer, Api, Backend, TestDatabase, start_service};
 use serde_json::{Value, json};
 
-/// How long a test waits for a condition.
-const TIMEOUT: Duration = Duration::from_secs(20);
 const ORIGIN: &str = "https://api.example.com";
 
 /// A running service with its database.

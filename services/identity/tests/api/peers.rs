@@ -4,8 +4,8 @@ use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{
     Accounts, AccountsClient, GetAccountRequest, Keys, KeysClient, RevokeMachineTokensRequest, SnapshotRequest,
 };
-use ensemble_testkit::on_both_databases;
 use ensemble_testkit::peers::channel_to;
+use ensemble_testkit::{SOON, eventually, on_both_databases};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
@@ -45,7 +45,7 @@ on_both_databases! {
         assert_eq!(laptop.get("/v1/account").await.status, 403);
         assert_eq!(revoke(made_at.micros() + 1_000).await.unwrap().revoked, 1);
         assert_eq!(revoke(made_at.micros() + 1_000).await.unwrap().revoked, 0);
-        ensemble_testkit::eventually(crate::TIMEOUT, async || laptop.get("/v1/account").await.status == 401).await;
+        eventually(SOON, async || laptop.get("/v1/account").await.status == 401).await;
         assert_eq!((other.get("/v1/account").await.status, namesake.get("/v1/account").await.status), (403, 403));
         assert_eq!(alice.get("/v1/auth/tokens").await.expect(200)["tokens"].as_array().unwrap().len(), 1);
     }
@@ -63,7 +63,7 @@ on_both_databases! {
         };
         assert_eq!(accounts.revoke_machine_tokens(request).await.unwrap().revoked, 1);
         fixture.sign_in(&old.key).await.problem(401, "DEVICE_REMOVED");
-        ensemble_testkit::eventually(crate::TIMEOUT, async || laptop.get("/v1/account").await.status == 401).await;
+        eventually(SOON, async || laptop.get("/v1/account").await.status == 401).await;
         // Its owner goes on, and takes it from the list when the machine is set up again.
         let mut list = alice.next();
         list.devices.retain(|device| device.role != Role::Machine);

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use ensemble_rpc::identity::{GivePushesRequest, PushEvent, Pushes as _, PushesClient};
 use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::push_service::{PushAnswer, PushService, Subscriber};
-use ensemble_testkit::{Backend, Program, eventually, on_both_databases, run};
+use ensemble_testkit::{Backend, Program, SOON, eventually, on_both_databases, run};
 use ensemble_types::devices::Role;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::Fixture;
 use crate::listing::{Keys, Owner};
-use crate::pushes::{ONE, Place, SOON, TWO, count, pushed};
+use crate::pushes::{ONE, Place, TWO, count, pushed};
 
 /// The same when a process was killed: its deliveries are taken for 30 seconds.
 const AFTER_A_KILL: Duration = Duration::from_secs(300);

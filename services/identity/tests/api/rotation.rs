@@ -11,10 +11,10 @@ use ensemble_identity::Identity;
 use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::{KeyRefresh, RemoteKeys};
 use ensemble_testkit::peers::channel_to;
-use ensemble_testkit::{Api, eventually, on_both_databases, start_service};
+use ensemble_testkit::{Api, SOON, eventually, in_time, on_both_databases, start_service};
 use serde_json::Value;
 
-use crate::{Fixture, TIMEOUT, new_key};
+use crate::{Fixture, new_key};
 
 fn kid(token: &str) -> String {
     let header = URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
@@ -40,31 +40,34 @@ async fn keys_at(api: &Api, url: &str) -> Value {
 
 on_both_databases! {
     async fn keys_rotate_without_one_401(on: Backend) {
-        let rotation = [
-            ("KEY_ROTATE_MS", "400"), ("KEY_PUBLISH_BEFORE_MS", "250"), ("KEY_RING_REFRESH_MS", "20"),
-        ];
-        let fixture = Fixture::with(on, &rotation).await;
-        // As every other service does, with a shorter interval.
-        let refresh = KeyRefresh { every: Duration::from_millis(50), trusted_for: Duration::from_secs(60) };
-        let elsewhere =
-            RemoteKeys::follow(Arc::new(KeysClient::new(channel_to(&fixture.service.internal_url()))), refresh).await;
-        let key = new_key();
-        let (mut signers, mut tokens): (HashSet<String>, Vec<String>) = (HashSet::new(), Vec::new());
-        eventually(TIMEOUT, async || {
-            let token = fixture.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
-            assert!(elsewhere.current().unwrap().key(&kid(&token)).is_some(), "published before it signs");
-            signers.insert(kid(&token));
-            tokens.push(token);
-            for token in tokens.iter().rev().take(3).chain(tokens.first()) {
+        in_time(Duration::from_secs(10), async || {
+            let rotation = [
+                ("KEY_ROTATE_MS", "400"), ("KEY_PUBLISH_BEFORE_MS", "250"), ("KEY_RING_REFRESH_MS", "20"),
+            ];
+            let fixture = Fixture::with(on, &rotation).await;
+            // As every other service does, with a shorter interval.
+            let refresh = KeyRefresh { every: Duration::from_millis(50), trusted_for: Duration::from_secs(60) };
+            let elsewhere =
+                RemoteKeys::follow(Arc::new(KeysClient::new(channel_to(&fixture.service.internal_url()))), refresh).await;
+            let key = new_key();
+            let (mut signers, mut tokens): (HashSet<String>, Vec<String>) = (HashSet::new(), Vec::new());
+            eventually(SOON, async || {
+                let token = fixture.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
+                assert!(elsewhere.current().unwrap().key(&kid(&token)).is_some(), "published before it signs");
+                signers.insert(kid(&token));
+                tokens.push(token);
+                for token in tokens.iter().rev().take(3).chain(tokens.first()) {
+                    fixture.api.with_token(token).get("/v1/account").await.expect(200);
+                }
+                signers.len() >= 4
+            })
+            .await;
+            for token in &tokens {
                 fixture.api.with_token(token).get("/v1/account").await.expect(200);
+                assert!(elsewhere.current().unwrap().key(&kid(token)).is_some());
             }
-            signers.len() >= 4
         })
         .await;
-        for token in &tokens {
-            fixture.api.with_token(token).get("/v1/account").await.expect(200);
-            assert!(elsewhere.current().unwrap().key(&kid(token)).is_some());
-        }
     }
 
     async fn a_key_is_deleted_when_its_last_token_has_expired(on: Backend) {
@@ -75,7 +78,7 @@ on_both_databases! {
         let fixture = Fixture::with(on, &rotation).await;
         let first = published(&fixture).await;
         assert!((1..=2).contains(&first.len()), "{first:?}");
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             let now = published(&fixture).await;
             assert!((1..=8).contains(&now.len()), "{now:?}");
             !now.contains(&first[0])

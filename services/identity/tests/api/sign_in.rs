@@ -2,11 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
-use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_testkit::{SOON, eventually, on_both_databases};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{Fixture, ORIGIN, TIMEOUT, base64url, claims, new_key, sign, signed};
+use crate::{Fixture, ORIGIN, base64url, claims, new_key, sign, signed};
 
 on_both_databases! {
     async fn the_first_sign_in_makes_the_account_and_the_next_finds_it(on: Backend) {
@@ -189,7 +189,7 @@ on_both_databases! {
         let fixture = Fixture::with(on, &[("CHALLENGE_MS", "100"), ("SWEEP_MS", "3600000")]).await;
         let (key, challenge) = (new_key(), fixture.challenge().await);
         let later = tokio::time::Instant::now() + std::time::Duration::from_millis(150);
-        eventually(TIMEOUT, async || tokio::time::Instant::now() > later).await;
+        eventually(SOON, async || tokio::time::Instant::now() > later).await;
         fixture.api.post("/v1/auth", &signed(&key, ORIGIN, &challenge)).await.problem(401, "UNAUTHENTICATED");
     }
 
@@ -206,7 +206,7 @@ on_both_databases! {
         let refused = refused.expect("fifty are more than five");
         refused.problem(503, "UNAVAILABLE");
         assert!(refused.header("retry-after").is_some());
-        eventually(TIMEOUT, async || fixture.api.post("/v1/auth/challenge", &json!({})).await.status == 200).await;
+        eventually(SOON, async || fixture.api.post("/v1/auth/challenge", &json!({})).await.status == 200).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Access: tokens, owners, and machine tokens.
 
-use ensemble_testkit::{Api, on_both_databases};
+use ensemble_testkit::{Api, SOON, eventually, on_both_databases};
 use ensemble_types::ids::MachineId;
 use serde_json::json;
 
@@ -86,6 +86,6 @@ on_both_databases! {
         let alice = fixture.with_token(&token);
         alice.get("/v1/machines").await.expect(200);
         fixture.peers.issuer().revoke(id);
-        ensemble_testkit::eventually(crate::TIMEOUT, async || alice.get("/v1/machines").await.status == 401).await;
+        eventually(SOON, async || alice.get("/v1/machines").await.status == 401).await;
     }
 }

@@ -1,10 +1,10 @@
 //! PATCH /v1/machines/{id}: versions and heartbeats.
 
-use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_testkit::{SOON, eventually, on_both_databases};
 use ensemble_types::ids::UserId;
 use serde_json::json;
 
-use crate::{Fixture, TIMEOUT, draft};
+use crate::{Fixture, draft};
 
 on_both_databases! {
     async fn a_change_raises_the_version_of_its_field(on: Backend) {
@@ -127,7 +127,7 @@ on_both_databases! {
         assert_eq!((&updated["online"], &updated["updatedAt"]), (&json!(true), &made["updatedAt"]));
         assert_eq!((&updated["metadataVersion"], &updated["daemonStateVersion"]), (&json!(1), &json!(0)));
         assert!(updated["lastActiveAt"].is_string());
-        eventually(TIMEOUT, async || alice.get("/v1/machines/m").await.expect(200)["online"] == false).await;
+        eventually(SOON, async || alice.get("/v1/machines/m").await.expect(200)["online"] == false).await;
         let away = alice.get("/v1/machines").await.expect(200);
         assert_eq!(away["machines"][0]["lastActiveAt"], updated["lastActiveAt"], "the time of the last heartbeat stays");
     }
@@ -161,7 +161,7 @@ on_both_databases! {
 
 /// The revisions of the hints of machine `m`, when there are so many.
 async fn hints(fixture: &Fixture, user: UserId, count: usize) -> Vec<i64> {
-    eventually(TIMEOUT, async || fixture.peers.hints(user).len() >= count).await;
+    eventually(SOON, async || fixture.peers.hints(user).len() >= count).await;
     let hints = fixture.peers.hints(user);
     assert!(hints.iter().all(|(kind, id, _)| (kind.as_str(), id.as_str()) == ("machine", "m")), "{hints:?}");
     hints.into_iter().map(|(_, _, revision)| revision).collect()

@@ -10,16 +10,11 @@ mod listing;
 mod refs;
 mod registration;
 
-use std::time::Duration;
-
 use ensemble_chassis::Running;
 use ensemble_machine_registry::MachineRegistry;
 use ensemble_testkit::{Api, Backend, Peers, TestDatabase, start_service};
 use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
-
-/// How long a test waits for a condition.
-const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running service with its peers and its database.
 struct Fixture {
