@@ -1,11 +1,12 @@
 //! Access: applications by their voice keys, people by tokens beside the key.
 
+use ensemble_testkit::SOON;
 use ensemble_testkit::*;
 use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::agent::agent_of;
-use crate::fixture::{Fixture, OTHER_VOICE_KEY, Started, TIMEOUT, VOICE_KEY};
+use crate::fixture::{Fixture, OTHER_VOICE_KEY, Started, VOICE_KEY};
 
 const CALLS: [(&str, &str); 5] = [
     ("POST", "/v1/voice/session/start"),
@@ -156,7 +157,7 @@ on_both_databases! {
         // An agent that is dispatched again gets what the first one got.
         fixture.status_becomes(&proven.id, |status| status["agent"]["ready"] == true).await;
         fixture.double.kill_agents(&proven.room);
-        eventually(TIMEOUT, async || fixture.double.dispatches(&proven.room) == 2).await;
+        eventually(SOON, async || fixture.double.dispatches(&proven.room) == 2).await;
         assert!(credential(&proven.room).is_some());
         fixture.as_user(alice, "/v1/voice/session/stop", &json!({ "gatewaySessionId": proven.id })).await.expect(200);
         Started::of(&fixture.api.post(start, &body).await);
@@ -220,6 +221,6 @@ on_both_databases! {
         refused.problem(429, "RATE_LIMITED");
         assert_eq!(refused.header("retry-after"), Some("1"));
         other.api.post(&other.events, &state).await.expect(200);
-        eventually(TIMEOUT, async || busy.api.post(&busy.events, &state).await.status == 200).await;
+        eventually(SOON, async || busy.api.post(&busy.events, &state).await.status == 200).await;
     }
 }

@@ -1,12 +1,13 @@
 //! Agents that do not join, that die or are slow to be ready; and the routes of agents.
 
+use ensemble_testkit::SOON;
 use std::time::Duration;
 
 use ensemble_livekit_double::{AgentPlan, Ready};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started};
 
 /// The credential and addresses in the metadata of a dispatch.
 pub(crate) struct AgentClient {
@@ -38,7 +39,7 @@ on_both_databases! {
         for dispatches in 1..4 {
             assert_eq!(fixture.double.dispatches(&started.room), dispatches);
             fixture.pass(JOIN).await;
-            eventually(TIMEOUT, async || fixture.double.dispatches(&started.room) > dispatches).await;
+            eventually(SOON, async || fixture.double.dispatches(&started.room) > dispatches).await;
         }
         fixture.pass(JOIN).await;
         let status = fixture.ends(&started.id, "error", "agent_unavailable").await;
@@ -169,7 +170,7 @@ on_both_databases! {
         let mut refusals = 0;
         let body = json!({ "userId": "user-1", "sessionId": "s" });
         let ask = || fixture.api.post("/v1/voice/session/start", &body);
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             let answer = ask().await.expect(200);
             refusals += u32::from(answer["reason"] == "agent_unavailable");
             refusals == 5
@@ -180,14 +181,14 @@ on_both_databases! {
             fixture.double.created_rooms().iter().map(|room| fixture.double.dispatches(room)).sum::<usize>()
         };
         let (dispatches, begun) = (dispatched(&fixture), std::time::Instant::now());
-        eventually(TIMEOUT, async || begun.elapsed() > Duration::from_millis(2_500)).await;
+        eventually(SOON, async || begun.elapsed() > Duration::from_millis(2_500)).await;
         let more = dispatched(&fixture) - dispatches;
         let most = usize::try_from(begun.elapsed().as_secs()).unwrap() / 2 + 2 + 3;
         assert!(more <= most, "{more} dispatches, and at most {most} with the probes");
         // The first agent that comes ends it.
         fixture.double.plan_agents(AgentPlan::default());
         let mut allowed = None;
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             let answer = ask().await;
             if answer.json()["allowed"] == true {
                 allowed = Some(Started::of(&answer));

@@ -5,11 +5,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ensemble_livekit_double::{API_SECRET, Double, Fault};
-use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, run};
+use ensemble_testkit::{Api, Backend, Peers, SOON, TestDatabase, eventually, free_address, run};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::fixture::{BRIDGE_KEY, Started, TIMEOUT, VOICE_KEY, vars};
+use crate::fixture::{BRIDGE_KEY, Started, VOICE_KEY, vars};
 
 const CANARY: &str = "canary-in-the-coal-mine";
 
@@ -18,10 +18,6 @@ fn spawn(log: &Path, vars: &[(String, String)]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ensemble-voice-gateway"));
     command.env_clear().envs(vars.iter().cloned()).stdin(Stdio::null());
     command.stdout(file.try_clone().unwrap()).stderr(file).kill_on_drop(true).spawn().unwrap()
-}
-
-fn free_address() -> String {
-    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().to_string()
 }
 
 #[test]
@@ -45,7 +41,7 @@ fn no_secret_is_written_down() {
         let log = database.folder.path().join("log");
         let mut program = spawn(&log, &vars);
         let (public, internal) = (Api::new(&format!("http://{public}")), Api::new(&format!("http://{internal}")));
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             matches!(Api::try_send(internal.request("GET", "/readyz")).await, Ok(answer) if answer.status == 200)
         })
         .await;
@@ -67,7 +63,7 @@ fn no_secret_is_written_down() {
         let bridge_token = metadata["toolBridge"]["token"].as_str().unwrap().to_owned();
         double.join(&started.token).unwrap();
         let status_path = format!("/v1/voice/session/{}/status", started.id);
-        eventually(TIMEOUT, async || api.get(&status_path).await.json()["state"] == "active").await;
+        eventually(SOON, async || api.get(&status_path).await.json()["state"] == "active").await;
 
         let mut answers = Vec::new();
         for fault in [

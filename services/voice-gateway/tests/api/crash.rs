@@ -1,5 +1,6 @@
 //! kill -9 at the worst moment.
 
+use ensemble_testkit::SOON;
 use std::time::Duration;
 
 use ensemble_livekit_double::{AgentPlan, Double, Fault};
@@ -8,7 +9,7 @@ use ensemble_testkit::*;
 use serde_json::json;
 
 use crate::clock::pass;
-use crate::fixture::{Started, TIMEOUT, VOICE_KEY, vars};
+use crate::fixture::{Started, VOICE_KEY, vars};
 
 on_both_databases! {
     async fn killed_between_create_room_and_its_answer(on: Backend) {
@@ -24,7 +25,7 @@ on_both_databases! {
         let body = json!({ "userId": "user-1", "sessionId": "session-1" });
         let request = api.request("POST", "/v1/voice/session/start").header("idempotency-key", "the-same-key-twice").json(&body);
         let answer = tokio::spawn(Api::try_send(request));
-        eventually(TIMEOUT, async || double.rooms().len() == 1).await;
+        eventually(SOON, async || double.rooms().len() == 1).await;
         program.kill().await;
         assert!(answer.await.unwrap().is_err(), "the gateway answered before it was killed");
         assert_eq!(double.rooms().len(), 1, "the room exists, and the caller got no answer");
@@ -32,9 +33,9 @@ on_both_databases! {
         program.restart().await;
         pass(&database, Duration::from_secs(600)).await;
         // No room without a session …
-        eventually(TIMEOUT, async || double.rooms().is_empty()).await;
+        eventually(SOON, async || double.rooms().is_empty()).await;
         // … and no session without an end, so that the repeated start is a new one.
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             let request = api.request("POST", "/v1/voice/session/start").header("idempotency-key", "the-same-key-twice");
             let answer = Api::send(request.json(&body)).await;
             answer.status == 200 && double.room(&Started::of(&answer).room).is_some()
@@ -57,18 +58,18 @@ on_both_databases! {
         let started = Started::of(&api.post("/v1/voice/session/start", &body).await);
         double.join(&started.token).unwrap();
         let status = async || api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
-        eventually(TIMEOUT, async || status().await["state"] == "active").await;
+        eventually(SOON, async || status().await["state"] == "active").await;
 
         // The agent hears it, and the gateway dies before it learns so.
         double.fail_next("PerformRpc", Fault::EffectWithoutAnswer(Duration::from_secs(30)), 1);
         let text = json!({ "gatewaySessionId": started.id, "text": "once" });
         let sent = tokio::spawn(Api::try_send(api.request("POST", "/v1/voice/session/text").json(&text)));
-        eventually(TIMEOUT, async || double.received(&started.room).len() == 1).await;
+        eventually(SOON, async || double.received(&started.room).len() == 1).await;
         program.kill().await;
         assert!(sent.await.unwrap().is_err());
         program.restart().await;
         assert_eq!(status().await["state"], "active");
-        eventually(TIMEOUT, async || status().await["pending"]["texts"] == 0).await;
+        eventually(SOON, async || status().await["pending"]["texts"] == 0).await;
         assert_eq!(double.texts(&started.room), ["once"]);
         assert_eq!(double.received(&started.room).len(), 2, "the same text twice on the wire, under one id");
         program.kill().await;

@@ -1,12 +1,13 @@
 //! What the operator's endpoints are told of sessions, and that none of them delays a session or another endpoint.
 
-use std::time::{Duration, Instant};
+use ensemble_testkit::SOON;
+use std::time::Instant;
 
 use ensemble_livekit_double::Fault;
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, TIMEOUT};
+use crate::fixture::Fixture;
 use crate::receiver::{Answers, Receiver};
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -52,7 +53,7 @@ on_both_databases! {
         fixture.text(&talk.id, "a text that no endpoint gets").await;
         fixture.stop(&talk.id).await;
         for (path, secret) in [("/one", OLD), ("/two", NEW)] {
-            eventually(TIMEOUT, async || receiver.told(path, &talk.id, secret).len() == 3).await;
+            eventually(SOON, async || receiver.told(path, &talk.id, secret).len() == 3).await;
             let told = receiver.told(path, &talk.id, secret);
             assert_eq!(kinds(&told), ALL);
             let of = |kind: &str| told.iter().find(|one| one["type"] == kind).unwrap();
@@ -72,7 +73,7 @@ on_both_databases! {
             assert!(calls.iter().all(|call| !call.body.contains("a text that") && !call.is_signed_by(if secret == OLD { NEW } else { OLD })));
         }
         let sent = "voice_webhook_deliveries_total{endpoint=\"two\",outcome=\"delivered\",service=\"voice-gateway\"} 3";
-        eventually(TIMEOUT, async || fixture.metrics().await.contains(sent)).await;
+        eventually(SOON, async || fixture.metrics().await.contains(sent)).await;
     }
 
     async fn while_a_secret_is_replaced_both_sign(on: Backend) {
@@ -80,7 +81,7 @@ on_both_databases! {
         let fixture = telling(on, &receiver, &[("one", &format!("{NEW} {OLD}"))], &[]).await;
         let started = fixture.start("user-1", "session-1").await;
         for secret in [OLD, NEW] {
-            eventually(TIMEOUT, async || !receiver.told("/one", &started.id, secret).is_empty()).await;
+            eventually(SOON, async || !receiver.told("/one", &started.id, secret).is_empty()).await;
         }
     }
 
@@ -93,7 +94,7 @@ on_both_databases! {
         }
         let fixture = telling(on, &receiver, &refusals.map(|(name, _)| (name, OLD)), &[]).await;
         let started = fixture.start("user-1", "session-1").await;
-        eventually(TIMEOUT, async || paths.iter().all(|path| receiver.calls(path).len() >= 3)).await;
+        eventually(SOON, async || paths.iter().all(|path| receiver.calls(path).len() >= 3)).await;
         for path in &paths {
             receiver.answer(path, Answers::Status(200));
         }
@@ -101,7 +102,7 @@ on_both_databases! {
             let taken = format!(
                 "voice_webhook_deliveries_total{{endpoint=\"{name}\",outcome=\"delivered\",service=\"voice-gateway\"}} 1"
             );
-            eventually(TIMEOUT, async || fixture.metrics().await.contains(&taken)).await;
+            eventually(SOON, async || fixture.metrics().await.contains(&taken)).await;
             let calls = receiver.calls(path);
             assert!(calls.iter().all(|call| call.header("webhook-id") == calls[0].header("webhook-id")));
             assert!(calls.iter().all(|call| call.is_signed_by(OLD) && call.body == calls[0].body));
@@ -111,7 +112,7 @@ on_both_databases! {
         let calls = paths.each_ref().map(|path| receiver.calls(path).len());
         fixture.stop(&started.id).await;
         for (path, before) in paths.iter().zip(calls) {
-            eventually(TIMEOUT, async || receiver.told(path, &started.id, OLD).len() == before + 1).await;
+            eventually(SOON, async || receiver.told(path, &started.id, OLD).len() == before + 1).await;
         }
         assert!(fixture.metrics().await.contains("voice_webhook_deliveries_waiting{endpoint=\"one\",service=\"voice-gateway\"}"));
     }
@@ -127,18 +128,14 @@ on_both_databases! {
         );
         let trusted = format!("{},{closed}", receiver.origin);
         let more = [("VOICE_WEBHOOKS", text.as_str()), ("VOICE_WEBHOOK_TRUSTED_ORIGINS", &trusted), ("VOICE_WEBHOOK_TIMEOUT_MS", "600000")];
-        let begun = Instant::now();
-        ten_sessions(&Fixture::new(on).await).await;
-        let without = begun.elapsed();
         let fixture = telling(on, &receiver, &[], &more).await;
         let begun = Instant::now();
         let ids = ten_sessions(&fixture).await;
         for path in ["/good", "/endless"] {
-            eventually(TIMEOUT, async || ids.iter().all(|id| receiver.told(path, id, OLD).len() == 2)).await;
+            eventually(SOON, async || ids.iter().all(|id| receiver.told(path, id, OLD).len() == 2)).await;
         }
-        // Waits for a connection to the database that nobody gives back take far longer, also on a busy machine.
-        let (took, most) = (begun.elapsed(), Duration::from_secs(7).max(20 * without));
-        assert!(took < most, "{took:?}, and {without:?} without endpoints");
+        // A wait for a connection to the database that is not given back lasts a minute.
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert!((1..=4).contains(&receiver.calls("/slow").len()), "it waits for the first ones");
     }
 
@@ -153,7 +150,7 @@ on_both_databases! {
             let line = format!(
                 "voice_webhook_deliveries_total{{endpoint=\"{endpoint}\",outcome=\"{outcome}\",service=\"voice-gateway\"}} 1"
             );
-            eventually(TIMEOUT, async || fixture.metrics().await.contains(&line)).await;
+            eventually(SOON, async || fixture.metrics().await.contains(&line)).await;
             assert_eq!(fixture.rows("voice_webhook_deliveries").await, 0);
         }
         assert_eq!(receiver.calls("/gone").len(), 1);
@@ -167,7 +164,7 @@ on_both_databases! {
         fixture.api.post("/v1/voice/session/start", &body).await.problem(503, "UNAVAILABLE");
         let started = fixture.start("user-1", "session-1").await;
         fixture.stop(&started.id).await;
-        eventually(TIMEOUT, async || receiver.told("/one", &started.id, OLD).len() == 2).await;
+        eventually(SOON, async || receiver.told("/one", &started.id, OLD).len() == 2).await;
         assert_eq!(receiver.calls("/one").len(), 2);
     }
 
@@ -176,13 +173,13 @@ on_both_databases! {
         receiver.answer("/one", Answers::Status(500));
         let fixture = telling(on, &receiver, &[("one", OLD)], &[]).await;
         let started = fixture.start("user-1", "session-1").await;
-        eventually(TIMEOUT, async || !receiver.calls("/one").is_empty()).await;
+        eventually(SOON, async || !receiver.calls("/one").is_empty()).await;
         let (next, first) = (fixture.vars.clone(), fixture.gateway);
         assert!(first.stop().await);
         receiver.answer("/one", Answers::Status(200));
         let before = receiver.calls("/one").len();
         let _next = start_service::<ensemble_voice_gateway::VoiceGateway>(next).await;
-        eventually(TIMEOUT, async || receiver.told("/one", &started.id, OLD).len() > before).await;
+        eventually(SOON, async || receiver.told("/one", &started.id, OLD).len() > before).await;
     }
 }
 
@@ -199,8 +196,8 @@ fn replicas_share_the_work_and_send_each_once() {
             ids.push(started.id);
         }
         let told = async || receiver.calls("/one").len();
-        eventually(TIMEOUT, async || told().await >= 40).await;
-        eventually(TIMEOUT, async || fixture.rows("voice_webhook_deliveries").await == 0).await;
+        eventually(SOON, async || told().await >= 40).await;
+        eventually(SOON, async || fixture.rows("voice_webhook_deliveries").await == 0).await;
         assert_eq!(told().await, 40);
         assert!(ids.iter().all(|id| receiver.told("/one", id, OLD).len() == 2));
     });

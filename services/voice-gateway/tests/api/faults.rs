@@ -69,14 +69,14 @@ on_both_databases! {
             let is_gone = |status: &Value| {
                 status["endedAt"].is_string() || status["participants"].as_array().unwrap().iter().any(|one| one["state"] == "away")
             };
-            eventually(Duration::from_secs(60), async || is_gone(&fixture.status(id).await)).await;
+            eventually(ensemble_testkit::SOON, async || is_gone(&fixture.status(id).await)).await;
         }
         fixture.pass(Duration::from_secs(600)).await;
 
         let mut expected: BTreeMap<&str, usize> = BTreeMap::new();
         for (id, fate) in lives.iter().flatten() {
             let mut status = Value::Null;
-            eventually(Duration::from_secs(60), async || {
+            eventually(ensemble_testkit::SOON, async || {
                 status = fixture.status(id).await;
                 status["state"] == "stopped" || status["state"] == "error"
             })
@@ -85,7 +85,7 @@ on_both_databases! {
             *expected.entry(fate.reason()).or_default() += 1;
         }
         assert!(lives.iter().flatten().count() > STARTS / 2, "hardly anything was allowed: {expected:?}");
-        eventually(Duration::from_secs(60), async || fixture.double.rooms().is_empty()).await;
+        eventually(ensemble_testkit::SOON, async || fixture.double.rooms().is_empty()).await;
         ends_add_up(&fixture).await;
     }
 }
@@ -110,7 +110,7 @@ async fn live(fixture: &Fixture, number: usize) -> Option<(String, Fate)> {
         Fate::HungUp | Fate::CutOff => {
             fixture.double.join(&token).unwrap();
             // The gateway must have seen the person before the departure counts.
-            eventually(Duration::from_secs(60), async || {
+            eventually(ensemble_testkit::SOON, async || {
                 let status = fixture.status(&id).await;
                 let there = status["participants"].as_array().unwrap().iter().any(|one| one["kind"] == "human");
                 there || status["endedAt"].is_string()
@@ -138,7 +138,7 @@ async fn live(fixture: &Fixture, number: usize) -> Option<(String, Fate)> {
 /// As many ends as recorded sessions, each counted once, and no open session.
 async fn ends_add_up(fixture: &Fixture) {
     let internal = Api::new(&fixture.gateway.internal_url());
-    eventually(Duration::from_secs(60), async || {
+    eventually(ensemble_testkit::SOON, async || {
         internal
             .get("/metrics")
             .await

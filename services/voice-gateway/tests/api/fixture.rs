@@ -1,10 +1,8 @@
 //! What every test needs: a LiveKit double, a gateway with short timers, a client with a voice key.
 
-use std::time::Duration;
-
 use ensemble_chassis::Running;
 use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
-use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, sql, start_service};
+use ensemble_testkit::{Answer, Api, Backend, Peers, SOON, TestDatabase, eventually, sql, start_service};
 use ensemble_types::ids::{MessageId, UserId};
 use ensemble_voice_gateway::VoiceGateway;
 use serde_json::{Value, json};
@@ -12,9 +10,6 @@ use serde_json::{Value, json};
 pub(crate) const VOICE_KEY: &str = "voice-key-of-the-tests-1";
 pub(crate) const OTHER_VOICE_KEY: &str = "voice-key-of-the-tests-2";
 pub(crate) const BRIDGE_KEY: &str = "tool-bridge-key-of-the-tests-0123456789";
-
-/// The longest time to wait for something that should happen by itself.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(40);
 
 pub(crate) struct Fixture {
     pub(crate) double: Double,
@@ -95,7 +90,7 @@ impl Fixture {
     /// Waits until the status is as expected.
     pub(crate) async fn status_becomes(&self, id: &str, expected: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             last = self.status(id).await;
             expected(&last)
         })
@@ -110,7 +105,7 @@ impl Fixture {
     }
 
     pub(crate) async fn room_goes(&self, room: &str) {
-        eventually(TIMEOUT, async || self.double.room(room).is_none()).await;
+        eventually(SOON, async || self.double.room(room).is_none()).await;
     }
 
     /// A session with a person and a ready agent in it.
@@ -168,23 +163,22 @@ pub(crate) fn vars(
     let ours = [
         ("DATABASE_URL", database.url.as_str()),
         ("DATABASE_POOL_SIZE", "8"),
-        ("DATABASE_POOL_WAIT_MS", "10000"),
         ("VOICE_PUBLIC_KEY", &keys),
         ("LIVEKIT_URL", &url),
         ("LIVEKIT_WS_URL", "wss://voice.example"),
         ("LIVEKIT_API_KEY", API_KEY),
         ("LIVEKIT_API_SECRET", API_SECRET),
-        ("VOICE_CREATE_TIMEOUT_MS", "2000"),
-        ("VOICE_CREATE_GIVE_UP_MS", "6000"),
-        ("VOICE_DELETE_TIMEOUT_MS", "2000"),
-        ("VOICE_LIST_TIMEOUT_MS", "2000"),
+        ("VOICE_CREATE_TIMEOUT_MS", "60000"),
+        ("VOICE_CREATE_GIVE_UP_MS", "180000"),
+        ("VOICE_DELETE_TIMEOUT_MS", "60000"),
+        ("VOICE_LIST_TIMEOUT_MS", "60000"),
         ("VOICE_STOP_BUDGET_MS", "1500"),
         ("VOICE_BREAKER_PROBE_MS", "100"),
-        ("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "4"),
+        ("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "60"),
         ("VOICE_AGENT_GONE_GRACE_MS", "100"),
         ("VOICE_AGENT_ASK_MS", "100"),
         ("VOICE_AGENT_READY_TIMEOUT_SECONDS", "1"),
-        ("VOICE_EMPTY_TIMEOUT_SECONDS", "60"),
+        ("VOICE_EMPTY_TIMEOUT_SECONDS", "120"),
         ("VOICE_DEPARTURE_TIMEOUT_SECONDS", "1"),
         ("VOICE_RECONCILE_SECONDS", "0.5"),
         ("VOICE_SWEEP_MS", "200"),

@@ -1,5 +1,6 @@
 //! Agents that die without LiveKit's notice: their heartbeats stop, and they do not answer.
 
+use ensemble_testkit::SOON;
 use std::time::Duration;
 
 use ensemble_livekit_double::{AgentPlan, Rpc};
@@ -7,7 +8,7 @@ use ensemble_testkit::*;
 use serde_json::{Value, json};
 
 use crate::agent::{AgentClient, agent_of};
-use crate::fixture::{Fixture, TIMEOUT};
+use crate::fixture::Fixture;
 
 const BOUND: (&str, &str) = ("VOICE_AGENT_SILENT_SECONDS", "600");
 const PAST_BOUND: Duration = Duration::from_secs(601);
@@ -59,13 +60,13 @@ on_both_databases! {
         fixture.double.silence_agents(&talk.room);
         fixture.pass(PAST_BOUND).await;
         fixture.status_becomes(&talk.id, |status| status["agent"]["ready"] == false).await;
-        eventually(TIMEOUT, async || fixture.double.dispatches(&talk.room) == 2).await;
+        eventually(SOON, async || fixture.double.dispatches(&talk.room) == 2).await;
         for _ in 0..10 {
             beat(&old).await;
             assert_eq!(fixture.status(&talk.id).await["agent"]["ready"], false);
         }
         fixture.double.release();
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             beat(&old).await;
             fixture.status(&talk.id).await["agent"]["ready"] == true
         })
@@ -87,7 +88,7 @@ on_both_databases! {
             let before = fixture.double.calls("PerformRpc");
             for asked in 1..=2 {
                 fixture.pass(PAST_BOUND + QUESTION).await;
-                eventually(TIMEOUT, async || fixture.double.calls("PerformRpc") >= before + asked).await;
+                eventually(SOON, async || fixture.double.calls("PerformRpc") >= before + asked).await;
             }
             pass_and_look(&fixture, PAST_BOUND).await;
             assert_eq!(fixture.double.dispatches(&talk.room), 1);

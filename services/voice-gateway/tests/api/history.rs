@@ -1,11 +1,12 @@
 //! What only a session's user reads: their list of sessions, what was said, what the agent read, and why it does not work.
 
+use ensemble_testkit::SOON;
 use std::time::Duration;
 
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started};
 use crate::person::{Person, metadata, report, said};
 
 fn transcript(started: &Started) -> String {
@@ -85,7 +86,7 @@ on_both_databases! {
         assert_eq!(alice.get(&transcript(&ends)).await.status, 404);
         // Nothing more is kept, and the session that goes on keeps what it has.
         report(&fixture, &ends, &json!({ "type": "transcript", "role": "user", "text": "x" })).await.problem(401, "UNAUTHENTICATED");
-        eventually(TIMEOUT, async || fixture.rows("voice_utterances").await == 1).await;
+        eventually(SOON, async || fixture.rows("voice_utterances").await == 1).await;
         assert_eq!(texts(&alice.get(&transcript(&lives)).await.expect(200)), ["1 user: a secret"]);
     }
 

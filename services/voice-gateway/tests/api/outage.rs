@@ -6,7 +6,7 @@ use ensemble_livekit_double::{AgentPlan, Fault};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started};
 
 fn body() -> Value {
     json!({ "userId": "user-1", "sessionId": "session-1" })
@@ -39,7 +39,7 @@ on_both_databases! {
         fixture.double.fail_next("CreateRoom", Fault::EffectWithoutAnswer(Duration::from_millis(100)), 2);
         fixture.api.post("/v1/voice/session/start", &body()).await.problem(503, "UNAVAILABLE");
         assert_eq!(fixture.double.created_rooms().len(), 1);
-        eventually(TIMEOUT, async || fixture.double.rooms().is_empty()).await;
+        eventually(SOON, async || fixture.double.rooms().is_empty()).await;
     }
 
     async fn an_answer_that_is_lost_once_creates_one_room_with_one_agent(on: Backend) {
@@ -57,31 +57,27 @@ on_both_databases! {
         assert!(!problem.to_string().contains("eyJ"), "the refused token is in {problem}");
         assert_eq!(fixture.double.calls("CreateRoom"), calls + 1, "repeating does not help");
         let internal = Api::new(&fixture.gateway.internal_url());
-        eventually(TIMEOUT, async || internal.get("/readyz").await.status == 503).await;
+        eventually(SOON, async || internal.get("/readyz").await.status == 503).await;
         fixture.double.clear_faults();
-        eventually(TIMEOUT, async || internal.get("/readyz").await.status == 200).await;
+        eventually(SOON, async || internal.get("/readyz").await.status == 200).await;
     }
 
     async fn starts_are_refused_at_once_while_livekit_is_unavailable(on: Backend) {
         let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "200"), ("VOICE_LIST_TIMEOUT_MS", "500"), ("VOICE_DELIVERY_TIMEOUT_MS", "100"), ("VOICE_BREAKER_FAILURES", "4")]).await;
         let talk = fixture.talking("user-9", "session-9").await;
         fixture.double.fail_next("*", Fault::Hang(Duration::from_secs(5)), 10_000);
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             let answer = fixture.api.post("/v1/voice/session/start", &body()).await;
             answer.problem(503, "UNAVAILABLE")["detail"].as_str().unwrap().contains("is unavailable")
         })
         .await;
-        let mut took = Vec::new();
+        let calls = fixture.double.calls("CreateRoom");
         for _ in 0..21 {
-            let asked = Instant::now();
             let answer = fixture.api.post("/v1/voice/session/start", &body()).await;
-            took.push(asked.elapsed());
             answer.problem(503, "UNAVAILABLE");
             assert!(answer.header("retry-after").is_some());
         }
-        // The median, because a busy machine may delay single requests.
-        took.sort_unstable();
-        assert!(took[10] < Duration::from_millis(100), "{took:?}");
+        assert_eq!(fixture.double.calls("CreateRoom"), calls, "none of them asked LiveKit");
         assert!(fixture.metrics().await.contains("voice_starts_total{outcome=\"livekit_away\""));
         // Texts are queued, stop is accepted, and the status is not confirmed.
         assert_eq!(fixture.text(&talk.id, "later").await["delivery"], "queued");
@@ -91,7 +87,7 @@ on_both_databases! {
         fixture.double.clear_faults();
         fixture.ends(&talk.id, "stopped", "stop_requested").await;
         fixture.room_goes(&talk.room).await;
-        eventually(TIMEOUT, async || fixture.api.post("/v1/voice/session/start", &body()).await.status == 200).await;
+        eventually(SOON, async || fixture.api.post("/v1/voice/session/start", &body()).await.status == 200).await;
     }
 
     async fn a_start_does_not_wait_long_for_a_livekit_that_hangs(on: Backend) {
@@ -99,7 +95,7 @@ on_both_databases! {
         let more = [("VOICE_CREATE_TIMEOUT_MS", "1000"), ("VOICE_BREAKER_FAILURES", "100000")];
         let fixture = Fixture::with(on, &more).await;
         // A busy machine makes a start slower. None would be as fast as this with two whole attempts.
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             let calls = fixture.double.calls("CreateRoom");
             fixture.double.fail_next("CreateRoom", Fault::Hang(Duration::from_secs(60)), 2);
             let asked = Instant::now();

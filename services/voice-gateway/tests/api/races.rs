@@ -1,5 +1,6 @@
 //! Starts that compete for one pair of user and session: which one is live in the end, and that the others stay ended.
 
+use ensemble_testkit::SOON;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use futures_util::future::{join_all, ready};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started};
 
 const ROUNDS: usize = 30;
 const STARTS: usize = 10;
@@ -49,7 +50,7 @@ async fn round(fixture: &Fixture, replicas: &[Api; 2], number: usize) -> Round {
     let created = fixture.double.created_rooms().into_iter().filter(is_of_user);
     let sessions: Vec<String> = created.map(|room| session_of(&room)).collect();
     let mut open = Vec::new();
-    eventually(TIMEOUT, async || {
+    eventually(SOON, async || {
         open.clear();
         for id in &sessions {
             let status = fixture.status(id).await;
@@ -103,7 +104,7 @@ fn of_ten_starts_at_two_replicas_one_accepted_start_stays() {
                 fixture.stop(&round.winner).await;
             }
         }
-        eventually(TIMEOUT, async || fixture.double.rooms().is_empty()).await;
+        eventually(SOON, async || fixture.double.rooms().is_empty()).await;
         assert!(rounds.iter().any(|round| !round.winner.is_empty()));
         assert!(replica.stop().await);
     });
@@ -118,7 +119,7 @@ on_both_databases! {
         let body = json!({ "userId": "user-1", "sessionId": "session-1" });
         let request = fixture.api.request("POST", "/v1/voice/session/start").json(&body);
         let caller = tokio::spawn(Api::try_send(request));
-        eventually(TIMEOUT, async || fixture.double.created_rooms().len() == 2).await;
+        eventually(SOON, async || fixture.double.created_rooms().len() == 2).await;
         caller.abort();
         let abandoned = fixture.double.created_rooms().remove(1);
         // The room exists and its agent joins it, but nobody waits for the answer.

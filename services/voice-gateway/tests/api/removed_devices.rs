@@ -1,6 +1,7 @@
 //! A voice session does not outlive the device, or the token, that began it.
 
 use ensemble_chassis::auth::DeviceKey;
+use ensemble_testkit::SOON;
 use ensemble_testkit::*;
 use serde_json::json;
 
@@ -71,6 +72,6 @@ on_both_databases! {
         let next = start_service::<ensemble_voice_gateway::VoiceGateway>(fixture.vars.clone()).await;
         let api = Api::new(&next.public_url()).with_token(VOICE_KEY);
         let path = format!("/v1/voice/session/{}/status", started.id);
-        eventually(crate::fixture::TIMEOUT, async || api.get(&path).await.expect(200)["endReason"] == "expired").await;
+        eventually(SOON, async || api.get(&path).await.expect(200)["endReason"] == "expired").await;
     }
 }

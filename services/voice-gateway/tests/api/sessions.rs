@@ -1,5 +1,6 @@
 //! Start, status, stop, and what can happen in between.
 
+use ensemble_testkit::SOON;
 use std::time::Duration;
 
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Fault, Leave};
@@ -7,7 +8,7 @@ use ensemble_testkit::*;
 use livekit_api::access_token::TokenVerifier;
 use serde_json::json;
 
-use crate::fixture::{Fixture, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started};
 
 on_both_databases! {
     async fn a_conversation_from_start_to_stop(on: Backend) {
@@ -65,7 +66,7 @@ on_both_databases! {
         let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "60000"), ("VOICE_CREATE_GIVE_UP_MS", "600000")]).await;
         fixture.double.fail_next("CreateRoom", Fault::Held, 1);
         let is_slow = async {
-            eventually(TIMEOUT, async || fixture.double.calls("CreateRoom") == 1).await;
+            eventually(SOON, async || fixture.double.calls("CreateRoom") == 1).await;
             fixture.pass(Duration::from_secs(60)).await;
             fixture.double.release();
         };
@@ -226,7 +227,7 @@ on_both_databases! {
         let status = api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
         assert_eq!((&status["state"], &status["pending"]["texts"]), (&json!("starting"), &json!(1)));
         fixture.double.close_room(&started.room);
-        eventually(TIMEOUT, async || {
+        eventually(SOON, async || {
             let status = api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
             status["endReason"] == "room_finished"
         })

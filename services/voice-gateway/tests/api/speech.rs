@@ -1,17 +1,18 @@
 //! Words that the agent speaks as they are, and a session as a stream of events.
 
 use ensemble_livekit_double::AgentPlan;
+use ensemble_testkit::SOON;
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, TIMEOUT};
+use crate::fixture::Fixture;
 use crate::person::{Person, metadata, report, said};
 
 const SAY: &str = "/v1/voice/session/say";
 
 /// The next event: its name and its data.
 async fn next(events: &mut Events) -> Option<(SseEvent, Value)> {
-    let event = events.next_within(TIMEOUT).await.unwrap()?;
+    let event = events.next_within(SOON).await.unwrap()?;
     let data = serde_json::from_str(&event.data).unwrap();
     Some((event, data))
 }

@@ -5,12 +5,13 @@ use ensemble_chassis::auth::VoiceToolClaims;
 use ensemble_livekit_double::AgentPlan;
 use ensemble_rpc::orchestrator::{RunBrief, TaskBrief};
 use ensemble_rpc::sessions::SessionBrief;
+use ensemble_testkit::SOON;
 use ensemble_testkit::*;
 use ensemble_types::ids::{GatewaySessionId, RunId, UserId};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started};
 
 const TOOLS: [&str; 3] = ["runs.list", "runs.show?run=4wz9k2xq", "sessions.list"];
 
@@ -177,7 +178,7 @@ on_both_databases! {
         let alice = fixture.peers.new_user();
         let started = talk(&fixture, alice).await;
         fixture.double.kill_agents(&started.room);
-        eventually(TIMEOUT, async || fixture.double.dispatches(&started.room) == 2).await;
+        eventually(SOON, async || fixture.double.dispatches(&started.room) == 2).await;
         agent(&fixture, &started).get("/runs.list").await.expect(200);
     }
 

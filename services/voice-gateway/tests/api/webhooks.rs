@@ -1,5 +1,6 @@
 //! LiveKit's webhooks: forged, repeated, lost, late; and what the reconciler finds without them.
 
+use ensemble_testkit::SOON;
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,7 +12,7 @@ use livekit_api::access_token::AccessToken;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::fixture::{Fixture, TIMEOUT};
+use crate::fixture::Fixture;
 
 /// A token of RFC 7519 that LiveKit's library would not create.
 fn signed(algorithm: &str, claims: &Value, secret: &str) -> String {
@@ -132,7 +133,7 @@ on_both_databases! {
         fixture.double.open_stray_room(&started.room);
         fixture.double.open_stray_room("voice_01890a5d-ac96-774b-bcce-b302099a8057");
         fixture.double.open_stray_room("another-gateways-room");
-        eventually(TIMEOUT, async || fixture.double.rooms().iter().all(|room| room.name == "another-gateways-room")).await;
+        eventually(SOON, async || fixture.double.rooms().iter().all(|room| room.name == "another-gateways-room")).await;
         assert_eq!(fixture.double.rooms().len(), 1);
         assert_eq!(fixture.status(&started.id).await["endReason"], "stop_requested");
     }
