@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations, StoreError};
-use ensemble_testkit::eventually;
 use ensemble_testkit::postgres::{Cluster, Durability};
+use ensemble_testkit::{SOON, eventually};
 use nix::sys::signal::Signal;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -20,8 +20,6 @@ const SQLITE: EmbeddedMigrations = embed_migrations!("tests/migrations/sqlite");
 const MIGRATIONS: Migrations = Migrations { postgres: || POSTGRES, sqlite: || SQLITE };
 /// The promise to callers.
 const FAILS_WITHIN: Duration = Duration::from_secs(2);
-/// The 2 s of the promise, on a busy machine.
-const RECOVERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// The network between a service and its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +67,12 @@ async fn run_sql(db: &Db, sql: &'static str) -> Result<(), StoreError> {
     db.write("test", move |tx| tx.batch(sql)).await
 }
 
-/// Runs more statements at once than there are connections, three times. The quickest round counts, because a busy machine
-/// only makes rounds longer.
+/// Runs more statements at once than there are connections, three times, and more often on a busy machine. The quickest round
+/// counts, because such a machine only makes rounds longer.
 async fn fails_in_time(db: &Db, how: &str) {
-    let mut quickest = Duration::MAX;
-    for _ in 0..3 {
+    let (mut quickest, mut rounds) = (Duration::MAX, 0);
+    while rounds < 3 || (quickest >= FAILS_WITHIN && rounds < 20) {
+        rounds += 1;
         let begun = Instant::now();
         let statements: Vec<_> = (0..8)
             .map(|_| {
@@ -92,10 +91,8 @@ async fn fails_in_time(db: &Db, how: &str) {
     assert!(quickest < FAILS_WITHIN, "{how}: failed after {quickest:?}");
 }
 
-async fn recovers(db: &Db, how: &str) {
-    let begun = Instant::now();
-    eventually(RECOVERS_WITHIN, async || run_sql(db, "SELECT 1").await.is_ok()).await;
-    assert!(begun.elapsed() < RECOVERS_WITHIN, "{how}: {:?}", begun.elapsed());
+async fn answers(db: &Db) {
+    eventually(SOON, async || run_sql(db, "SELECT 1").await.is_ok()).await;
 }
 
 #[test]
@@ -103,15 +100,15 @@ fn a_killed_or_frozen_server_fails_in_time() {
     let mut cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
         let db = Db::open(&config(([127, 0, 0, 1], cluster.port()).into()), MIGRATIONS).await.unwrap();
-        run_sql(&db, "SELECT 1").await.unwrap();
+        answers(&db).await;
         cluster.signal_all(Signal::SIGSTOP).unwrap();
         fails_in_time(&db, "frozen").await;
         cluster.signal_all(Signal::SIGCONT).unwrap();
-        recovers(&db, "frozen").await;
+        answers(&db).await;
         cluster.kill().unwrap();
         fails_in_time(&db, "killed").await;
         cluster.up().unwrap();
-        recovers(&db, "killed").await;
+        answers(&db).await;
     });
 }
 
@@ -121,20 +118,20 @@ fn a_mute_or_cut_network_fails_in_time() {
     ensemble_testkit::run(async move {
         let (address, network) = proxy_to(([127, 0, 0, 1], cluster.port()).into()).await;
         let db = Db::open(&config(address), MIGRATIONS).await.unwrap();
-        run_sql(&db, "SELECT 1").await.unwrap();
+        answers(&db).await;
         for (state, how) in [(Network::Mute, "swallowed"), (Network::Cut, "cut")] {
             // One connection is in the middle of a statement, and others are idle.
             let midway = tokio::spawn({
                 let db = db.clone();
-                async move { run_sql(&db, "SELECT pg_sleep(1.5)").await }
+                async move { run_sql(&db, "SELECT pg_sleep(60)").await }
             });
-            run_sql(&db, "SELECT 1").await.unwrap();
+            answers(&db).await;
             network.send_replace(state);
             fails_in_time(&db, how).await;
             let midway = midway.await.unwrap();
             assert!(matches!(midway, Err(StoreError::Unavailable { .. })), "{how}: {midway:?}");
             network.send_replace(Network::Whole);
-            recovers(&db, how).await;
+            answers(&db).await;
         }
     });
 }
@@ -151,7 +148,7 @@ fn an_address_that_accepts_and_does_not_answer_fails_in_time() {
         network.send_replace(Network::Mute);
         fails_in_time(&db, "mute").await;
         network.send_replace(Network::Whole);
-        recovers(&db, "mute").await;
+        answers(&db).await;
     });
 }
 
@@ -175,7 +172,7 @@ fn a_job_is_not_started_after_its_caller_timed_out() {
             .await;
         assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
         network.send_replace(Network::Whole);
-        recovers(&db, "mute").await;
+        answers(&db).await;
         assert_eq!(begun.load(Ordering::SeqCst), 0, "its caller has got an error already");
     });
 }

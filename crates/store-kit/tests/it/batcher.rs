@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::{BatchConfig, Batcher, Db, Migrations, StoreError};
-use ensemble_testkit::{Backend, TestDatabase, eventually, on_both_databases};
+use ensemble_testkit::{Backend, SOON, TestDatabase, eventually, on_both_databases};
 use futures_util::poll;
 use tokio::task::JoinHandle;
 
@@ -187,6 +187,6 @@ fn what_was_accepted_is_run_before_the_thread_ends() {
         (0..2).for_each(|_| allow.send(()).unwrap());
         assert_eq!(begun.iter().collect::<Vec<_>>(), [[2]]);
         // The end of the thread dropped its handle on the test's channels.
-        eventually(Duration::from_secs(10), async || allow.try_send(()).is_err()).await;
+        eventually(SOON, async || allow.try_send(()).is_err()).await;
     });
 }

@@ -11,7 +11,7 @@ use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{
     Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, Published, Quota, StoreError, Topic, cached, on,
 };
-use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
+use ensemble_testkit::{Backend, SOON, TestDatabase, on_both_databases};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::problem::Code;
 use ensemble_types::time::Timestamp;
@@ -98,6 +98,7 @@ on_both_databases! {
         let id = SessionId::generate();
         let before = db.read("now", |c| c.now()).await.map_err(|e: StoreError| e).unwrap();
         db.write("insert", move |tx| insert(tx, id, "a")).await.unwrap();
+        let after = db.read("now", |c| c.now()).await.map_err(|e: StoreError| e).unwrap();
         let rows: Vec<Row> = db
             .read("load", move |c| {
                 on!(c, |c| notes::table
@@ -111,7 +112,7 @@ on_both_databases! {
             .unwrap();
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].id, rows[0].body.as_str(), rows[0].until), (id, "a", None));
-        assert!(rows[0].at >= before && rows[0].at.since(before) < Duration::from_secs(5), "{before:?} {rows:?}");
+        assert!(rows[0].at >= before && rows[0].at <= after, "{before:?} {after:?} {rows:?}");
         let until = rows[0].at.plus(Duration::from_micros(7_000));
         let read: Option<Timestamp> = db
             .write("set", move |tx| {
@@ -163,7 +164,7 @@ on_both_databases! {
         assert!(matches!(failed, Err(StoreError::Broken { operation: "insert", .. })), "{failed:?}");
         assert_eq!(count(&db).await, 0);
         db.write("insert", |tx| { insert(tx, SessionId::generate(), "a")?; tx.notify(Topic::new("note", 1)); Ok::<_, StoreError>(()) }).await.unwrap();
-        timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
+        timeout(SOON, waiting.changed()).await.unwrap();
     }
 
     async fn a_reservation_is_counted_by_a_commit_and_given_back_otherwise(on: Backend) {
@@ -319,7 +320,7 @@ fn the_second_request_with_a_key_waits_and_then_fails() {
         let begun = Instant::now();
         let second = db.write("second", move |tx| claim(tx, &request(), "2")).await;
         assert!(matches!(second, Err(StoreError::Busy { operation: "second" })), "{second:?}");
-        assert!((4..60).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+        assert!(begun.elapsed().as_secs() >= 4, "{:?}", begun.elapsed());
         release.send(()).unwrap();
         first.await.unwrap().unwrap();
     });
@@ -331,11 +332,9 @@ fn notifications_reach_the_other_replica() {
         let (here, database) = open(Backend::Postgres).await;
         let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
         let mut waiting = there.notifier().subscribe(Topic::new("note", 7));
-        for round in 0..20 {
-            let begun = Instant::now();
+        for _ in 0..20 {
             here.notifier().publish([Topic::new("note", 7), Topic::new("note", 8)]);
-            timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
-            assert!(round == 0 || begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+            timeout(SOON, waiting.changed()).await.unwrap();
         }
         assert_eq!(there.notifier().subscribed("note"), [Topic::new("note", 7)]);
         drop(waiting);
@@ -349,17 +348,16 @@ fn a_tap_receives_every_topic_of_both_replicas() {
         let (here, database) = open(Backend::Postgres).await;
         let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
         let mut tap = there.notifier().tap();
-        let within = Duration::from_secs(5);
         for (replica, topic) in [(&here, Topic::new("note", 1)), (&there, Topic::new("note", 2))] {
             replica.notifier().publish([topic.clone()]);
             // A new connection for wake-ups says once that anything may have changed.
-            let mut next = timeout(within, tap.next()).await.unwrap();
+            let mut next = timeout(SOON, tap.next()).await.unwrap();
             while next == Published::Any {
-                next = timeout(within, tap.next()).await.unwrap();
+                next = timeout(SOON, tap.next()).await.unwrap();
             }
             assert_eq!(next, Published::Topic(topic));
         }
         (0..5_000).for_each(|n| there.notifier().publish([Topic::new("note", n)]));
-        assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Any, "it was too slow");
+        assert_eq!(timeout(SOON, tap.next()).await.unwrap(), Published::Any, "it was too slow");
     });
 }

@@ -4,19 +4,20 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::{DatabaseConfig, DatabaseUrl, Db, Migrations, OpenError, StoreError};
+use ensemble_testkit::SOON;
 
 const POSTGRES: EmbeddedMigrations = embed_migrations!("tests/migrations/postgres");
 const SQLITE: EmbeddedMigrations = embed_migrations!("tests/migrations/sqlite");
 const MIGRATIONS: Migrations = Migrations { postgres: || POSTGRES, sqlite: || SQLITE };
-/// Far below the 60 s for which a start waits for a database.
-const AT_ONCE: Duration = Duration::from_secs(10);
-
 async fn open(file: &Path) -> Result<Db, OpenError> {
-    Db::open(&DatabaseConfig::new(DatabaseUrl::Sqlite(file.into())), MIGRATIONS).await
+    // A start that waited for the database would take far longer than a test waits.
+    let start_timeout = 10 * SOON;
+    let config = DatabaseConfig { start_timeout, ..DatabaseConfig::new(DatabaseUrl::Sqlite(file.into())) };
+    Db::open(&config, MIGRATIONS).await
 }
 
 /// A database that was used and closed.
@@ -26,13 +27,13 @@ async fn used(file: &Path) {
     db.write("insert", move |tx| tx.batch(insert)).await.map_err(|e: StoreError| e).unwrap();
     drop(db);
     // Its connections close on threads of the pool, and take the -wal with them.
-    ensemble_testkit::eventually(AT_ONCE, async || !file.with_extension("db-wal").exists()).await;
+    ensemble_testkit::eventually(SOON, async || !file.with_extension("db-wal").exists()).await;
 }
 
 async fn is_refused(file: &Path, how: &str) {
     let begun = Instant::now();
     let Err(error) = open(file).await else { panic!("{how}: was opened") };
-    assert!(begun.elapsed() < AT_ONCE, "{how}: after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{how}: after {:?}", begun.elapsed());
     assert!(matches!(error, OpenError::Damaged { .. }), "{how}: {error:?}");
     assert!(error.to_string().contains("Restore a backup, or move the file away"), "{how}: {error}");
 }
