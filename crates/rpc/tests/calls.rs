@@ -17,11 +17,13 @@ use ensemble_rpc::identity::{
     RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
 };
 use ensemble_rpc::{Channel, KeyRefresh, Peer, RemoteKeys, RpcError};
-use ensemble_testkit::eventually;
+use ensemble_testkit::{eventually, in_time};
 use ensemble_types::ids::TokenId;
 use futures_util::future::BoxFuture;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+/// For calls that get no answer.
+const SHORT: Duration = Duration::from_millis(400);
+const DEADLINE: Duration = ensemble_testkit::SOON;
 
 /// How the peer behaves. The test changes it.
 #[derive(Default)]
@@ -121,7 +123,8 @@ impl Service for ScriptedPeer {
     }
 }
 
-async fn peer() -> (Running, Arc<Script>, Channel) {
+/// A peer that is called with this deadline.
+async fn peer(deadline: Duration) -> (Running, Arc<Script>, Channel) {
     let script = Arc::new(Script::default());
     let index = {
         let mut scripts = SCRIPTS.lock().unwrap();
@@ -137,12 +140,12 @@ async fn peer() -> (Running, Arc<Script>, Channel) {
     let running = start::<ScriptedPeer>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap();
     let context =
         CONTEXTS.lock().unwrap().iter().find(|context| context.internal_addr == running.internal_addr).unwrap().clone();
-    let channel = Channel::new(&context, &at(&running.internal_url()));
+    let channel = Channel::new(&context, &Peer { url: running.internal_url(), deadline });
     (running, script, channel)
 }
 
 fn at(url: &str) -> Peer {
-    Peer { url: url.to_owned(), deadline: Duration::from_millis(400) }
+    Peer { url: url.to_owned(), deadline: DEADLINE }
 }
 
 fn get_account() -> GetAccountRequest {
@@ -151,7 +154,7 @@ fn get_account() -> GetAccountRequest {
 
 #[tokio::test]
 async fn every_kind_of_failure_crosses_the_wire() {
-    let (running, script, channel) = peer().await;
+    let (running, script, channel) = peer(DEADLINE).await;
     let accounts = AccountsClient::new(channel);
     let answer = accounts.get(get_account()).await.unwrap();
     assert_eq!((answer.user_id.as_str(), answer.created_at), ("u", 7));
@@ -167,7 +170,7 @@ async fn every_kind_of_failure_crosses_the_wire() {
 
 #[tokio::test]
 async fn only_reads_are_repeated_and_only_once() {
-    let (running, script, channel) = peer().await;
+    let (running, script, channel) = peer(DEADLINE).await;
     let accounts = AccountsClient::new(channel);
     let unavailable = || RpcError::Unavailable("unavailable".to_owned());
     script.failures.lock().unwrap().push(unavailable());
@@ -188,7 +191,7 @@ async fn only_reads_are_repeated_and_only_once() {
 
 #[tokio::test]
 async fn a_hanging_peer_ends_at_the_deadline_and_an_unreachable_one_at_once() {
-    let (running, script, channel) = peer().await;
+    let (running, script, channel) = peer(SHORT).await;
     let accounts = AccountsClient::new(channel);
     script.hangs.store(true, Ordering::SeqCst);
     assert!(matches!(accounts.get(get_account()).await, Err(RpcError::Deadline(_))));
@@ -208,7 +211,11 @@ async fn a_hanging_peer_ends_at_the_deadline_and_an_unreachable_one_at_once() {
 
 #[tokio::test]
 async fn keys_follow_identity_and_stay_valid_for_a_while_without_it() {
-    let (running, script, channel) = peer().await;
+    in_time(Duration::from_secs(10), follow_keys).await;
+}
+
+async fn follow_keys() {
+    let (running, script, channel) = peer(SHORT).await;
     script.hangs.store(true, Ordering::SeqCst);
     let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: Duration::from_millis(1_500) };
     let keys = RemoteKeys::follow(Arc::new(KeysClient::new(channel)), refresh).await;

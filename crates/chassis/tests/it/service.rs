@@ -110,7 +110,7 @@ async fn notes() -> Running {
 
 async fn notes_with(more: &[(&str, &str)]) -> Running {
     let mut vars =
-        vec![("INTERNAL_TOKEN", "internal"), ("DRAIN_DELAY_MS", "0"), ("WORKERS", "1"), ("BODY_TIMEOUT_MS", "300")];
+        vec![("INTERNAL_TOKEN", "internal"), ("DRAIN_DELAY_MS", "0"), ("WORKERS", "1"), ("BODY_TIMEOUT_MS", "60000")];
     vars.retain(|(name, _)| more.iter().all(|(other, _)| other != name));
     vars.extend_from_slice(more);
     start::<Notes>(Vars::from_pairs(vars), Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
@@ -253,23 +253,23 @@ async fn bad_input_is_a_problem_that_names_the_place() {
 
 #[tokio::test]
 async fn a_body_that_stalls_or_ends_early_is_given_up() {
-    let notes = notes().await;
+    let (strict, notes) = (notes_with(&[("BODY_TIMEOUT_MS", "300")]).await, notes().await);
     let token = token(|_| (), "k1", &signing_key());
     let addr = notes.public_addr;
     let head = format!(
         "POST /v1/notes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{\"text\""
     );
-    let stalled = head.clone();
-    let slow = tokio::task::spawn_blocking(move || exchange(addr, &stalled, false)).await.unwrap();
+    let (stalled, strict_addr) = (head.clone(), strict.public_addr);
+    let slow = tokio::task::spawn_blocking(move || exchange(strict_addr, &stalled, false)).await.unwrap();
     assert!(slow.starts_with("HTTP/1.1 408"), "{slow}");
     let short = tokio::task::spawn_blocking(move || exchange(addr, &head, true)).await.unwrap();
     assert!(short.is_empty() || short.starts_with("HTTP/1.1 400"), "{short}");
-    assert!(notes.stop().await);
+    assert!(strict.stop().await && notes.stop().await);
 }
 
 fn exchange(addr: std::net::SocketAddr, text: &str, half_close: bool) -> String {
     let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.write_all(text.as_bytes()).unwrap();
     if half_close {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -299,7 +299,7 @@ async fn draining_answers_long_polls_and_then_ends() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), begun).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), begun).await.unwrap();
     let url = format!("{}/v1/notes/{}", notes.public_url(), SessionId::generate());
     assert_eq!(reqwest::get(&url).await.unwrap().status(), 200);
     assert!(notes.stop().await);
