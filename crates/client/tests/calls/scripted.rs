@@ -72,7 +72,7 @@ impl Server {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::builder(&self.url).retry(quick()).build().unwrap()
+        Client::builder(&self.url).retry(quick()).answer_within(Duration::from_secs(60)).build().unwrap()
     }
 }
 
@@ -85,7 +85,7 @@ impl Drop for Server {
 /// The default retry policy, with milliseconds instead of seconds.
 pub(crate) fn quick() -> Retry {
     let (first, longest) = (Duration::from_millis(1), Duration::from_millis(20));
-    Retry { attempts: 5, first, longest, deadline: Duration::from_secs(5) }
+    Retry { attempts: 5, first, longest, deadline: Duration::from_secs(60) }
 }
 
 async fn serve<F: Fn(&Request, usize) -> Reply>(stream: TcpStream, answer: Arc<F>, seen: Arc<Mutex<Vec<Request>>>) {
