@@ -66,9 +66,9 @@ mod tests {
         let sender = watch::Sender::new(0);
         let mut woken = sender.subscribe();
         let watching = tokio::spawn(watch_with(sender, Duration::from_millis(5), wall));
-        tokio::time::timeout(Duration::from_secs(10), next(&mut woken)).await.unwrap();
+        tokio::time::timeout(ensemble_testkit::SOON, next(&mut woken)).await.unwrap();
         assert_eq!(*woken.borrow(), 1);
         drop(woken);
-        tokio::time::timeout(Duration::from_secs(10), watching).await.unwrap().unwrap();
+        tokio::time::timeout(ensemble_testkit::SOON, watching).await.unwrap().unwrap();
     }
 }

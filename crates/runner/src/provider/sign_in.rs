@@ -345,6 +345,6 @@ mod tests {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             stat.map_or(true, |stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
         };
-        ensemble_testkit::eventually(Duration::from_secs(10), ended).await;
+        ensemble_testkit::eventually(ensemble_testkit::SOON, ended).await;
     }
 }

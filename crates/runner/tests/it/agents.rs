@@ -1,7 +1,7 @@
 //! The three real coding agents with a stand-in for the model: each agent through every kind of ending.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use ensemble_runner::Config;
 use ensemble_testkit::eventually;
@@ -205,7 +205,7 @@ async fn is_cancelled(fixture: Fixture) {
     let lease = fixture.server.enqueue(fixture.task("cancel please [[hang]]"));
     fixture.wait_for_question("cancel please").await;
     fixture.server.cancel(lease);
-    let finish = fixture.server.finished(lease, Duration::from_secs(15)).await;
+    let finish = fixture.server.finished(lease, SOON).await;
     assert_eq!(finish.status, FinishStatus::Cancelled, "{finish:?}");
     assert!(processes::of(lease).is_empty());
 }

@@ -1,7 +1,5 @@
 //! The output and the report of an attempt reach the server despite faults.
 
-use std::time::Duration;
-
 use ensemble_testkit::eventually;
 use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::problem::Code;
@@ -31,7 +29,7 @@ async fn an_unavailable_server_gets_everything_when_it_is_back() {
     eventually(SOON, async || server.calls() > calls + 60).await;
     assert!(server.recorded(lease).finishes.is_empty());
     server.fail_with(None);
-    completed(&server.finished(lease, Duration::from_secs(10)).await);
+    completed(&server.finished(lease, SOON).await);
     assert!(server.recorded(lease).output.ends_with("late words\n"));
     eventually(SOON, async || !report.exists()).await;
 }

@@ -167,7 +167,7 @@ async fn work_continues_soon_after_the_server_is_back() {
     eventually(SOON, async || server.calls() > 6).await;
     server.fail_with(None);
     let lease = server.enqueue(task(DONE));
-    completed(&server.finished(lease, Duration::from_secs(5)).await);
+    completed(&server.finished(lease, SOON).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
