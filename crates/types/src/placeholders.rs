@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn long_prompts_are_searched_quickly() {
         let begun = std::time::Instant::now();
-        for hostile in ["{".repeat(200_000), "{{a".repeat(70_000), "{{ a.".repeat(40_000)] {
+        for hostile in ["{".repeat(1_000_000), "{{a".repeat(350_000), "{{ a.".repeat(200_000)] {
             assert_eq!(found(&hostile), None);
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(2));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
     }
 }

@@ -23,7 +23,8 @@ fn vars(database: &TestDatabase) -> Vars {
     Vars::from_pairs([
         ("MIGRATE", "check"),
         ("DATABASE_URL", url.as_str()),
-        ("DATABASE_START_TIMEOUT_MS", "5000"),
+        ("DATABASE_TIMEOUT_MS", "60000"),
+        ("DATABASE_POOL_WAIT_MS", "60000"),
         ("INTERNAL_TOKEN", "secret"),
         ("KEY_ENCRYPTION_KEY_FILE", key.as_str()),
         ("PUBLIC_BASE_URL", "http://localhost:8080"),

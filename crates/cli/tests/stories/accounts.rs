@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::Child;
 
+use ensemble_testkit::free_port;
 use serde_json::Value;
 
 use crate::ensemble::{User, up};
@@ -43,7 +44,7 @@ fn commands_at_the_same_time_make_one_key() {
 #[test]
 fn up_and_login_at_the_same_time_use_one_key() {
     for round in 0..5 {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let address = format!("127.0.0.1:{port}");
         let user = User::new(Some(&format!("http://{address}")));
         let mut up = crate::ensemble::Running::start(&user, &["up", "--no-runner", "--json", "--listen", &address]);

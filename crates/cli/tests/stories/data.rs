@@ -1,9 +1,9 @@
 //! The server's data: another directory than the one of before is refused, and going back is going back.
 
+use ensemble_testkit::free_port;
 use serde_json::Value;
 
 use crate::ensemble::{Running, User, up_at, wait_for_runner};
-use crate::interruptions::free_port;
 use crate::live::turns;
 use crate::place::Place;
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ensemble_testkit::free_port;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -49,7 +50,11 @@ impl Story {
         let claude = programs.path().join("claude");
         fs::write(&claude, CLAUDE).unwrap();
         fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).unwrap();
-        let user = User::new(None).with_programs(programs.path()).with_variable("ORCHESTRATOR_LEASE_MS", "6000");
+        // A machine that stands still takes no lease away.
+        let user = User::new(None)
+            .with_programs(programs.path())
+            .with_variable("ORCHESTRATOR_LEASE_MS", "6000")
+            .with_variable("ORCHESTRATOR_SWEEP_LATE_MS", "1000");
         fs::create_dir_all(user.files()).unwrap();
         fs::write(user.files().join("runner.yaml"), SHORT).unwrap();
         fs::write(user.home().join("plan.yaml"), "tasks: [{key: work, prompt: x, provider: claude}]").unwrap();
@@ -273,10 +278,6 @@ fn a_watcher_says_once_that_the_server_is_away_and_sees_the_end() {
 
 fn path(path: &Path) -> &str {
     path.to_str().unwrap()
-}
-
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

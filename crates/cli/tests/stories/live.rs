@@ -267,9 +267,7 @@ fn a_host_that_is_killed_takes_its_agent_with_it_and_goes_on_later() {
     begun(user, &session, 2);
     assert!(runs_in(user.home()));
     kill(host);
-    let killed = Instant::now();
     until("the end of the agent", || (!runs_in(user.home())).then_some(()));
-    assert!(killed.elapsed() < Duration::from_secs(5 * 10), "{:?}", killed.elapsed());
 
     // The next command starts the host again, which closes the turn and goes on with the conversation.
     user.succeed(&["prompt", &session, "[[say second]]"]);

@@ -1,8 +1,9 @@
 //! The web app in a real browser, with a real agent on the machine of the same account: `web/tests/story` tells the stories.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+
+use ensemble_testkit::free_port;
 
 use crate::ensemble::{User, up};
 use crate::place::Place;
@@ -49,7 +50,7 @@ fn a_person_has_a_server_that_fails() {
 
 /// Tells one of the stories with a place for a server between the page and the real one.
 fn tell_between(story: &str) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let between = format!("http://127.0.0.1:{port}");
     let server = User::new(None);
     let (_up, url) = up(&server, &["--no-runner", "--public-url", &between]);

@@ -1,10 +1,10 @@
 //! The way to a phone: HTTPS that `ensemble up` serves itself, the check of an address, and the code for it.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ensemble_testkit::free_port;
 use tempfile::TempDir;
 
 use crate::ensemble::{Running, User, up, up_at};
@@ -34,14 +34,9 @@ impl Authority {
     }
 }
 
-/// A port that is free now.
-fn free() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A server with HTTPS beside its plain address.
 fn secure(user: &User, authority: &Authority) -> (Running, String) {
-    let port = free();
+    let port = free_port();
     let (public, listen) = (format!("https://localhost:{port}"), format!("127.0.0.1:{port}"));
     let (certificate, key) = (authority.file("cert.pem"), authority.file("key.pem"));
     let tls = ["--public-url", &public, "--tls-listen", &listen, "--tls-cert", &certificate, "--tls-key", &key];
@@ -68,7 +63,7 @@ fn a_phone_is_linked_by_https_that_the_server_serves_itself() {
     let refused = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.contains("an authority that browsers know"), "{refused}");
     // The way is not there.
-    let gone = owner.fail(&["phone", &format!("https://localhost:{}", free()), "--check"]);
+    let gone = owner.fail(&["phone", &format!("https://localhost:{}", free_port()), "--check"]);
     assert!(gone.contains("still running"), "{gone}");
     let plain = owner.fail(&["phone", "http://192.0.2.1:8080"]);
     assert!(plain.contains("is not https"), "{plain}");
@@ -105,7 +100,7 @@ fn a_server_that_was_not_told_its_address_takes_no_sign_ins_there() {
 fn certificates_that_cannot_be_used_start_nothing() {
     let (authority, other, user) = (Authority::new(), Authority::new(), User::new(None));
     let start = |certificate: &str, key: &str| {
-        let listen = format!("127.0.0.1:{}", free());
+        let listen = format!("127.0.0.1:{}", free_port());
         let plain = ["up", "--listen", "127.0.0.1:0", "--no-runner", "--public-url", "https://localhost"];
         user.fail(&[&plain[..], &["--tls-listen", &listen, "--tls-cert", certificate, "--tls-key", key]].concat())
     };

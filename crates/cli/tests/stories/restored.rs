@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::ensemble::{up_at, wait_for_runner};
-use crate::interruptions::free_port;
 use crate::live::{seen, turns};
 use crate::place::Place;
+use ensemble_testkit::free_port;
 
 #[test]
 fn a_live_session_goes_on_after_a_restore() {
