@@ -1,11 +1,10 @@
 //! An OpenTelemetry collector that stores every span, for protobuf over HTTP only.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpResponse, HttpServer};
-use ensemble_testkit::eventually;
+use ensemble_testkit::{SOON, poll};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -54,12 +53,9 @@ impl Collector {
         Ok(Self { spans, bodies, url })
     }
 
-    /// Waits until `complete` accepts the spans of the trace, and returns them. After 15 s it returns what there is.
+    /// Waits until `complete` accepts the spans of the trace, and returns them. After a minute it returns what there is.
     pub async fn trace(&self, trace: &str, complete: impl Fn(&[Span]) -> bool) -> Vec<Span> {
-        let timeout = Duration::from_secs(15);
-        let asked = std::time::Instant::now();
-        eventually(timeout + Duration::from_secs(1), async || complete(&self.now(trace)) || asked.elapsed() > timeout)
-            .await;
+        poll(SOON, async || complete(&self.now(trace)).then_some(())).await;
         self.now(trace)
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ensemble_livekit_double::Double;
 use ensemble_telemetry::{SERVICES, Stack};
-use ensemble_testkit::{Api, eventually};
+use ensemble_testkit::{Api, SOON, eventually};
 use serde_json::{Value, json};
 
 /// The labels of each metric.
@@ -84,7 +84,7 @@ async fn use_voice(stack: &Stack, livekit: &Double) {
     let session = text(&room, "gatewaySessionId");
     livekit.join(&text(&room, "participantToken")).expect("a good token");
     let mut dispatched = None;
-    eventually(Duration::from_secs(20), async || {
+    eventually(SOON, async || {
         dispatched = livekit.rooms().iter().find_map(|room| livekit.dispatch_metadata(&room.name));
         dispatched.is_some()
     })
@@ -99,10 +99,7 @@ async fn use_voice(stack: &Stack, livekit: &Double) {
     edge.with_token(token).get("/v1/voice/tools/runs.list").await.expect(200);
     let this = json!({ "gatewaySessionId": session });
     voice(&edge, "/v1/voice/session/text", &json!({ "gatewaySessionId": session, "text": "hello" })).await;
-    eventually(Duration::from_secs(20), async || {
-        livekit.rooms().iter().any(|room| !livekit.texts(&room.name).is_empty())
-    })
-    .await;
+    eventually(SOON, async || livekit.rooms().iter().any(|room| !livekit.texts(&room.name).is_empty())).await;
     voice(&edge, "/v1/voice/session/stop", &this).await;
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ensemble_livekit_double::Double;
 use ensemble_telemetry::Stack;
+use ensemble_testkit::SOON;
 use ensemble_testkit::eventually;
 
 /// The timeout of an export. A request that waited for it would take as long.
@@ -18,16 +19,17 @@ async fn requests_do_not_wait_for(collector: &str) {
     let livekit = Double::start().expect("a free port");
     let stack = Stack::start(collector, &livekit, TINY_QUEUE).await;
     let user = stack.user().await;
-    let mut slowest = Duration::ZERO;
+    let mut slow = 0;
     for _ in 0..300 {
         let began = Instant::now();
         let answer = user.api.get("/v1/account").await;
-        slowest = slowest.max(began.elapsed());
+        slow += u32::from(began.elapsed() >= EXPORT_TIMEOUT);
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
-    assert!(slowest < EXPORT_TIMEOUT, "a request waited for the collector: {slowest:?}");
+    // The machine may stand still now and then. Requests that waited for the queue would be slow all the time.
+    assert!(slow < 10, "{slow} requests waited for the collector");
     // The metrics show the lost spans.
-    eventually(Duration::from_secs(20), async || {
+    eventually(SOON, async || {
         let metrics = stack.inside("identity").get("/metrics").await.text;
         let lost =
             metrics.lines().find_map(|line| line.strip_prefix("ensemble_spans_lost_total{service=\"identity\"} "));
