@@ -8,11 +8,13 @@ use ensemble_machine_registry::MachineRegistry;
 use ensemble_orchestrator::Orchestrator;
 use ensemble_session_store::SessionStore;
 use ensemble_voice_gateway::VoiceGateway;
+use serde_json::json;
 
 const ABOUT: &str = "Sessions, sharing, machines, runs of coding agents, and voice. Times are RFC 3339 in UTC, ids are \
     opaque, errors are RFC 9457 problems whose `code` programs match on. Sign in with `POST /v1/auth/challenge` and \
     `POST /v1/auth`. Members of a body and parameters of a query that a call does not know are refused where one may have been \
-    meant as a limit, a right or an expiry; elsewhere they are ignored, and the header `Ignored-Members` names them. Streams are \
+    meant as a limit, a right or an expiry; elsewhere they are ignored, and the header `Ignored-Members` names them. Every answer has `X-Request-Id`, and `RateLimit` and `RateLimit-Policy` where a limit \
+    counts. Whole numbers are written without a fraction. Streams are \
     Server-Sent Events; their schema is that of what stands after `data:`. Who connects again with the id of the last event of \
     what is over gets 204, and nothing more will come.";
 
@@ -30,7 +32,14 @@ pub fn tables() -> [Routes; 6] {
 
 /// The document of these routes.
 pub fn document() -> serde_json::Result<Document> {
-    openapi::document("Ensemble", ABOUT, "1", &tables())
+    let info = json!({
+        "title": "Ensemble",
+        "description": ABOUT,
+        "version": "1",
+        "license": { "name": "Apache License 2.0", "identifier": "Apache-2.0" },
+        "contact": { "name": "The operator of this server" },
+    });
+    openapi::document(info, &tables())
 }
 
 /// The document as it is stored in `docs/openapi.json`.

@@ -28,5 +28,5 @@ pub use http::{
 };
 pub use http_client::http_client;
 pub use process::{Drain, Listeners, Running, run, start};
-pub use routes::{Required, Routes, delete, get, patch, post};
+pub use routes::{Required, Routes, Tag, delete, get, patch, post};
 pub use service::{RpcCall, RpcMount, RpcStatus, Service, ServiceContext, StartError, Worker};

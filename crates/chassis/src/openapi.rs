@@ -1,9 +1,13 @@
 //! Builds the OpenAPI 3.1 document from the route tables, so that it has exactly the routes of the tables.
 
 mod exact;
+mod headers;
+mod older;
 mod operation;
 mod problems;
 mod schema_ref;
+mod security;
+mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,49 +17,72 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{RefOr, Schema};
 
-use crate::routes::{Routes, Row};
+use crate::routes::{Routes, Row, Tag};
 
+pub use older::as_3_0;
 pub use schema_ref::SchemaRef;
+use settle::Limits;
 
 /// An OpenAPI document, its parts in the order in which people read them.
 #[derive(Debug, Serialize)]
 pub struct Document {
     openapi: &'static str,
     info: Value,
+    servers: Value,
+    tags: Value,
     paths: Value,
     components: Value,
 }
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
-/// One document for several tables.
+/// One document for several tables. `info` is the Info Object.
 ///
 /// # Errors
 /// A schema that cannot be written as JSON.
-pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]) -> serde_json::Result<Document> {
+pub fn document(info: Value, tables: &[Routes]) -> serde_json::Result<Document> {
     let rows = || tables.iter().flat_map(Routes::rows);
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for row in rows() {
+    for (row, id) in rows().filter_map(|row| Some((row, row.doc.id?))) {
         let method = row.method.as_str().to_ascii_lowercase();
-        paths.entry(row.path).or_default().insert(method, operation::of(row)?);
+        paths.entry(row.path).or_default().insert(method, operation::of(row, id)?);
     }
+    let mut schemas = named_schemas(tables)?;
+    let limits = Limits::take(&mut schemas);
+    let (mut paths, mut schemas) = (serde_json::to_value(paths)?, schemas.into());
+    limits.settle(&mut paths);
+    limits.settle(&mut schemas);
     Ok(Document {
         openapi: "3.1.0",
-        info: json!({ "title": title, "description": description, "version": version }),
-        paths: serde_json::to_value(paths)?,
+        info,
+        servers: json!([{ "url": "/", "description": "The server from which you have this document." }]),
+        tags: tags(tables),
+        paths,
         components: json!({
-            "schemas": serde_json::to_value(schemas(tables))?,
+            "schemas": schemas,
             "responses": problems::components(),
-            "securitySchemes": {
-                "bearer": { "type": "http", "scheme": "bearer", "bearerFormat": "JWT" },
-                "voiceKey": { "type": "apiKey", "in": "header", "name": "X-Voice-Key" },
-            },
+            "headers": headers::components(),
+            "securitySchemes": security::schemes(),
         }),
     })
 }
 
+/// The groups of the operations, in the order of the tables.
+fn tags(tables: &[Routes]) -> Value {
+    let mut tags: Vec<Value> = Vec::new();
+    for Tag(name, words) in
+        tables.iter().flat_map(Routes::rows).filter(|row| row.doc.id.is_some()).map(|row| row.doc.tag)
+    {
+        let tag = json!({ "name": name, "description": words });
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    tags.into()
+}
+
 /// The schemas that the rows name.
-fn schemas(tables: &[Routes]) -> Schemas {
+fn named_schemas(tables: &[Routes]) -> serde_json::Result<Map<String, Value>> {
     let rows = || tables.iter().flat_map(Routes::rows);
     let mut schemas = Schemas::new();
     let problem = SchemaRef::of::<Problem>();
@@ -70,11 +97,11 @@ fn schemas(tables: &[Routes]) -> Schemas {
         }
     }
     close(&mut schemas, tables);
-    schemas
+    schemas.into_iter().map(|(name, schema)| Ok((name, serde_json::to_value(schema)?))).collect()
 }
 
 fn answers(row: &Row) -> impl Iterator<Item = &SchemaRef> {
-    row.doc.answers.iter().filter_map(|(_, _, schema)| schema.as_ref())
+    row.doc.answers.iter().filter_map(|answer| answer.schema.as_ref())
 }
 
 /// Closes the schemas that only the bodies of closed routes have. Those of answers stay open, because answers get new members.

@@ -54,17 +54,36 @@ pub struct Row {
 /// The description of a route in the OpenAPI document.
 #[derive(Default)]
 pub struct RowDoc {
+    /// The name of the operation in generated clients. A page has none.
+    pub id: Option<&'static str>,
     pub summary: &'static str,
-    pub tag: &'static str,
+    /// What a caller has to know besides the summary.
+    pub about: &'static str,
+    pub tag: Tag,
     pub parameters: Vec<Parameter>,
     pub body: Option<SchemaRef>,
     pub body_optional: bool,
     /// Other names of members of the body.
     pub aliases: Vec<&'static str>,
     pub idempotent: bool,
-    pub answers: Vec<(u16, &'static str, Option<SchemaRef>)>,
+    pub answers: Vec<Answer>,
+    /// The answer has the header `X-Context-Version`.
+    pub sends_context_version: bool,
     pub errors: Vec<Code>,
 }
+
+/// An answer that is no problem.
+pub struct Answer {
+    pub status: u16,
+    /// What it is. Empty: the first sentence of its schema.
+    pub words: &'static str,
+    pub media_type: Option<&'static str>,
+    pub schema: Option<SchemaRef>,
+}
+
+/// A group of operations: its name, and what they are about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tag(pub &'static str, pub &'static str);
 
 type Run = Arc<dyn Fn(HttpRequest, Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync>;
 
@@ -129,6 +148,17 @@ impl Routes {
 }
 
 impl RowBuilder {
+    fn answer(
+        mut self,
+        status: u16,
+        words: &'static str,
+        media_type: Option<&'static str>,
+        schema: Option<SchemaRef>,
+    ) -> Self {
+        self.doc.answers.push(Answer { status, words, media_type, schema });
+        self
+    }
+
     fn new(method: Method, path: &'static str) -> Self {
         Self {
             method,
@@ -149,10 +179,18 @@ impl RowBuilder {
         self
     }
 
-    /// One sentence about the call, and the group of the call.
+    /// The group of the operation, its id as a verb and a noun (`createSession`), and one sentence about it. A row without this is
+    /// a page for people, and no operation of the document.
     #[must_use]
-    pub fn summary(mut self, tag: &'static str, summary: &'static str) -> Self {
-        (self.doc.tag, self.doc.summary) = (tag, summary);
+    pub fn operation(mut self, tag: Tag, id: &'static str, summary: &'static str) -> Self {
+        (self.doc.tag, self.doc.id, self.doc.summary) = (tag, Some(id), summary);
+        self
+    }
+
+    /// What a caller has to know besides the summary.
+    #[must_use]
+    pub fn about(mut self, words: &'static str) -> Self {
+        self.doc.about = words;
         self
     }
 
@@ -232,24 +270,21 @@ impl RowBuilder {
     }
 
     #[must_use]
-    pub fn response<B: ToSchema>(mut self, status: u16) -> Self {
-        self.doc.answers.push((status, "application/json", Some(SchemaRef::of::<B>())));
-        self
+    pub fn response<B: ToSchema>(self, status: u16) -> Self {
+        self.answer(status, "", Some("application/json"), Some(SchemaRef::of::<B>()))
     }
 
     /// 204, when there is nothing to say and nothing to wait for.
     #[must_use]
-    pub fn no_content(mut self) -> Self {
-        self.doc.answers.push((204, "", None));
-        self
+    pub fn no_content(self) -> Self {
+        self.answer(204, "You know the last of it already, and nothing more will come.", None, None)
     }
 
     /// A stream of events (Server-Sent Events). `E` has the name of an event in `event` and its JSON in `data`. The document has
     /// the schema of what stands after `data:`.
     #[must_use]
-    pub fn events<E: ToSchema>(mut self) -> Self {
-        self.doc.answers.push((200, "text/event-stream", Some(SchemaRef::of::<E>().of_data())));
-        self
+    pub fn events<E: ToSchema>(self) -> Self {
+        self.answer(200, "Server-Sent Events.", Some("text/event-stream"), Some(SchemaRef::of::<E>().of_data()))
     }
 
     /// Readers may send the id of the last event that they know. A reader that knows the last of what is over gets 204.
@@ -269,8 +304,14 @@ impl RowBuilder {
 
     /// An answer that is not JSON: text, a page.
     #[must_use]
-    pub fn response_as(mut self, status: u16, media_type: &'static str) -> Self {
-        self.doc.answers.push((status, media_type, None));
+    pub fn response_as(self, status: u16, media_type: &'static str, words: &'static str) -> Self {
+        self.answer(status, words, Some(media_type), None)
+    }
+
+    /// The answer says in `X-Context-Version` which version it is.
+    #[must_use]
+    pub fn context_version(mut self) -> Self {
+        self.doc.sends_context_version = true;
         self
     }
 

@@ -10,6 +10,11 @@ use crate::time::Timestamp;
 /// Random bytes for the client to sign. A challenge can be used once, within 60 seconds.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "challenge": "wX3l0hJ8pQ",
+    "expiresAt": "2026-03-26T00:00:00.000Z",
+    "publicOrigins": ["https://ensemble.example.com"],
+})))]
 pub struct Challenge {
     pub challenge: String,
     pub expires_at: Timestamp,
@@ -21,6 +26,12 @@ pub struct Challenge {
 /// The proof that the caller holds the key of a device, or of an account without a device list. Keys and signatures are base64 or base64url, padded or not.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "publicKey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+    "challenge": "wX3l0hJ8pQ",
+    "signature": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw",
+    "origin": "https://ensemble.example.com",
+})))]
 pub struct SignIn {
     /// The device's Ed25519 public key, 32 bytes.
     #[schema(value_type = String, pattern = "^([A-Za-z0-9+/]{42}|[A-Za-z0-9_-]{42})[AEIMQUYcgkosw048]=?$")]
@@ -32,7 +43,7 @@ pub struct SignIn {
     pub signature: Blob<1, 256>,
     /// Scheme, host and port as the client dialled them.
     pub origin: Text<1, 512>,
-    /// Whether a key that no account has makes an account. Without: 404 USER_NOT_FOUND.
+    /// `false`: a key that no account has is 404 USER_NOT_FOUND. Absent or `true`: it makes an account.
     #[serde(default = "yes")]
     pub create: bool,
 }
@@ -44,6 +55,12 @@ const fn yes() -> bool {
 /// A user token and the id of its user.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "success": true,
+    "token": "eyJhbGciOiJFZERTQSJ9.e30.c2ln",
+    "userId": "01932b5e-7b1a-7c3e-8f00-000000000002",
+    "expiresAt": "2026-03-26T00:00:00.000Z",
+})))]
 pub struct SignedIn {
     pub success: bool,
     /// A JWT. A secret.
@@ -58,7 +75,8 @@ pub struct SignedIn {
 pub struct Account {
     pub id: UserId,
     pub public_key: String,
-    /// The X25519 key to which others seal session keys. Absent until the user sets it.
+    /// The X25519 key to which others seal session keys, of an account without a device list. Absent until the user sets it. An
+    /// account with a list has its key there (`GET /v1/users/{id}/devices`), and this one counts no more.
     pub content_public_key: Option<String>,
     pub content_public_key_signature: Option<String>,
     pub display_name: Option<String>,
@@ -74,6 +92,7 @@ pub struct Account {
 /// What to change in the caller's own account. A content key must come with its signature.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"displayName": "Ada"})))]
 pub struct UpdateAccount {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<Text<0, 128>>,
@@ -89,6 +108,7 @@ pub struct UpdateAccount {
     pub client_state: Option<Blob<1, 65_536>>,
     /// The `clientStateVersion` that is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_version: Option<i64>,
 }
 
@@ -98,6 +118,7 @@ pub struct UpdateAccount {
 pub struct PublicUser {
     pub id: UserId,
     pub public_key: String,
+    /// Of an account without a device list. One with a list has its key there: `GET /v1/users/{id}/devices`.
     pub content_public_key: Option<String>,
     pub content_public_key_signature: Option<String>,
     pub display_name: Option<String>,
@@ -106,6 +127,7 @@ pub struct PublicUser {
 /// Requests a token that can only act as the runner of one machine.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"machineId": "laptop", "expiresInSeconds": 2592000})))]
 pub struct CreateMachineToken {
     pub machine_id: MachineId,
     /// 60 to 7,776,000; the default is 90 days.

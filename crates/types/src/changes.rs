@@ -206,6 +206,7 @@ pub struct TaskChanges {
 /// A part of an attempt's diff. It replaces the part with the same path of the same attempt.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"fence": 1, "data": "--- a/README.md\n"})))]
 pub struct LeaseDiff {
     pub fence: i64,
     /// The file that the part is about. Without it, the part is about all files.
@@ -240,6 +241,7 @@ pub enum OrderOutcome {
 /// A runner's report of what came of an order. It can be repeated.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"outcome": "applied", "files": ["README.md"]})))]
 pub struct OrderResult {
     pub outcome: OrderOutcome,
     /// The files because of which nothing was applied.

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 /// The resource was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(examples(json!({"success": true})))]
 pub struct Deleted {
     /// Always true. A deletion that fails is reported as a problem.
     pub success: bool,

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{DeviceId, MachineId, UserId};
 use crate::pushes::{PushKind, PushSubscription, present};
-use crate::text::{Blob, Text};
+use crate::text::{Blob, Text, inline, json_text};
 use crate::time::Timestamp;
 
 /// What a device may do.
@@ -60,6 +61,7 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SignedList {
     /// A [`DeviceList`] as JSON.
+    #[schema(value_type = DeviceListText)]
     pub body: Text<1, 16_384>,
     /// The Ed25519 public key that signed it.
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
@@ -69,17 +71,37 @@ pub struct SignedList {
     pub signature: Blob<86, 86>,
 }
 
+/// The schema of the body of a list.
+pub enum DeviceListText {}
+
+json_text!(DeviceListText, DeviceList, 1, 16_384);
+
+/// A key of a map: an Ed25519 public key.
+pub enum PublicKeyText {}
+
+impl ToSchema for PublicKeyText {}
+
+impl PartialSchema for PublicKeyText {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(SchemaType::Type(Type::String));
+        text.pattern(Some("^[A-Za-z0-9_-]{43}$")).extensions(Some(inline())).into()
+    }
+}
+
 /// The body of a device list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceList {
-    /// The Ed25519 public key of the account's first device.
+    /// The Ed25519 public key of the account's first device, base64url without padding.
+    #[schema(pattern = "^[A-Za-z0-9_-]{43}$")]
     pub account: String,
     /// 1 to 10,000.
+    #[schema(minimum = 1, maximum = 10_000)]
     pub version: u32,
-    /// SHA-256 of the body of the version before; null in version 1.
+    /// SHA-256 of the body of the version before, base64url without padding; null in version 1.
+    #[schema(pattern = "^[A-Za-z0-9_-]{43}$")]
     pub prev: Option<String>,
-    /// By the clock of the signer.
+    /// By the clock of the signer, in UTC with milliseconds, as in `2026-03-26T00:00:00.000Z`.
     pub created: Timestamp,
     /// Rises by one whenever a device that could open contents is gone.
     pub content_epoch: u32,
@@ -154,6 +176,7 @@ pub struct Device {
 /// The caller's devices.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DevicePage)]
 pub struct Devices {
     /// The newest list. Absent until the account's first device has signed one.
     pub list: Option<SignedList>,
@@ -171,23 +194,28 @@ pub type DeviceLinkId = Blob<22, 22>;
 /// The next list of the caller's account, and the content ring for each device that may open contents.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "list": {"body": "{\"account\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"version\":1,\"prev\":null,\"created\":\"2026-03-26T00:00:00.000Z\",\"contentEpoch\":1,\"contentPublicKey\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"devices\":[{\"key\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"boxKey\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"role\":\"primary\"}]}", "signer": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "signature": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw"},
+    "sealed": {"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8": "AQAAAAFzZWFsZWQ"},
+    "names": {"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8": "laptop"},
+})))]
 pub struct ChangeDevices {
     pub list: SignedList,
     /// By the device's public key: exactly those whose role opens contents.
-    #[schema(value_type = BTreeMap<String, String>)]
+    #[schema(value_type = BTreeMap<PublicKeyText, SealedContentRing>)]
     pub sealed: BTreeMap<String, SealedContentRing>,
     /// The linking that this list completes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<CompletedDeviceLink>,
     /// Names of devices, by public key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, String>)]
+    #[schema(value_type = BTreeMap<PublicKeyText, Text<0, 64>>)]
     pub names: BTreeMap<String, Text<0, 64>>,
     /// By public key: that somebody holds a key that the list adds. Ed25519 by that key over
     /// `ensemble-device-v1\n<account>\n<key>\n<boxKey>\n<role>`. Not for the account key, which signs the first list, and not for
     /// the device of `link`, which has signed its request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, String>)]
+    #[schema(value_type = BTreeMap<PublicKeyText, Blob<86, 86>>)]
     pub proofs: BTreeMap<String, Blob<86, 86>>,
 }
 
@@ -224,6 +252,7 @@ pub struct DeviceListPage {
 /// What to change of a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"name": "Ada's laptop"})))]
 pub struct UpdateDevice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Text<0, 64>>,
@@ -249,6 +278,14 @@ pub struct CreatedDeviceLink {
 /// A new device asks to be linked.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "publicKey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+    "boxKey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+    "name": "Ada's phone",
+    "kind": "web",
+    "mac": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+    "signature": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw",
+})))]
 pub struct DeviceLinkRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
     pub public_key: Blob<43, 43>,

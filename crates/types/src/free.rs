@@ -10,6 +10,8 @@ use utoipa::openapi::schema::{AdditionalProperties, SchemaType};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::text::inline;
+
 /// A JSON object of at most `MAX` bytes, kept as text. The strict reader checks requests first (duplicate keys, depth).
 #[derive(Clone)]
 pub struct FreeObject<const MAX: usize>(Box<RawValue>);
@@ -67,6 +69,8 @@ impl<const MAX: usize> PartialSchema for FreeObject<MAX> {
         ObjectBuilder::new()
             .schema_type(SchemaType::Type(Type::Object))
             .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+            .description(Some(format!("At most {MAX} bytes of JSON.")))
+            .extensions(Some(inline()))
             .into()
     }
 }

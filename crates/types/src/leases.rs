@@ -15,6 +15,7 @@ use crate::time::Timestamp;
 /// A runner's request for work. The service may hold it open until there is some.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"machineId": "laptop", "providers": ["claude"], "capacity": 4, "waitMs": 1000})))]
 pub struct LeaseRequest {
     pub machine_id: MachineId,
     /// The provider programs that this runner can start.
@@ -40,6 +41,7 @@ pub struct LeaseRequest {
 /// The leases that were granted. The list can be empty.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LeasePage)]
 pub struct Leases {
     pub leases: Vec<Lease>,
     /// What the runner should do about the attempts that it runs, and about the worktrees that it keeps.
@@ -141,6 +143,7 @@ pub struct Lease {
 /// A heartbeat: the attempt is still running.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"fence": 1})))]
 pub struct LeaseHeartbeat {
     pub fence: i64,
     /// The provider's session, as soon as it is known. The next attempt resumes it, also when this machine is lost.
@@ -165,6 +168,7 @@ pub struct LeaseBeat {
 /// A piece of the attempt's output.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"fence": 1, "offset": 0, "data": "Reading the tests.\n"})))]
 pub struct LeaseOutput {
     pub fence: i64,
     /// The offset of `data` in bytes of UTF-8 since the start of the attempt.
@@ -189,6 +193,7 @@ pub enum FinishStatus {
 /// The runner's report of how the attempt ended. It can be repeated.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"fence": 1, "status": "completed", "exitCode": 0, "outputSummary": "Done."})))]
 pub struct LeaseFinish {
     pub fence: i64,
     pub status: FinishStatus,

@@ -10,6 +10,7 @@ use crate::time::Timestamp;
 /// Creates the session's link or replaces it. The token of a replaced link stops working.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"maxUses": 10})))]
 pub struct CreateLink {
     /// In the future, at most one year (366 days) ahead. Without it the link does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,6 +19,7 @@ pub struct LiveFrame {
 /// 1 to 64 frames of sessions that the caller's machine hosts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({ "frames": [{ "sessionId": "01932b5e-7b1a-7c3e-8f00-000000000001", "content": "AQAAAAFzZWFsZWQ" }] })))]
 pub struct LiveFrames {
     #[schema(min_items = 1, max_items = 64)]
     pub frames: Vec<LiveFrame>,

@@ -16,6 +16,7 @@ pub type Activity = FreeObject<16_384>;
 /// Registers a machine. If the caller already owns this id, the response is the stored record, unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"id": "laptop", "metadata": "AQAAAAFzZWFsZWQ", "encryptionKey": "AQAAAAFzZWFsZWQ"})))]
 pub struct RegisterMachine {
     /// Sealed by the owner.
     pub metadata: Blob<1, 262_144>,
@@ -32,6 +33,7 @@ pub struct RegisterMachine {
 /// At least one of `metadata`, `daemonState`, `activity` and `encryptionKey`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"activity": {"load": 0.2}})))]
 pub struct UpdateMachine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Blob<1, 262_144>>,
@@ -51,10 +53,13 @@ pub struct UpdateMachine {
     pub online: Option<bool>,
     /// Only for an update of exactly one versioned field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_version: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_metadata_version: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_daemon_state_version: Option<i64>,
 }
 

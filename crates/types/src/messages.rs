@@ -11,6 +11,7 @@ use crate::time::Timestamp;
 /// A message to append. If the same sender sends the same `localId` again, the response is the first record.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"content": "AQAAAAFzZWFsZWQ", "localId": "c0ffee", "keyEpoch": 1})))]
 pub struct AppendMessage {
     pub content: Blob<1, 1_048_576>,
     pub local_id: Text<1, 128>,
@@ -31,6 +32,15 @@ pub struct AppendMessages {
 /// A message of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "id": "01932b5e-7b1a-7c3e-8f00-000000000003",
+    "seq": 1,
+    "localId": "c0ffee",
+    "content": "AQAAAAFzZWFsZWQ",
+    "senderId": "01932b5e-7b1a-7c3e-8f00-000000000002",
+    "keyEpoch": 1,
+    "createdAt": "2026-03-26T00:00:00.000Z",
+})))]
 pub struct Message {
     pub id: MessageId,
     /// Position in the session: starts at 1 and has no gaps.

@@ -21,6 +21,7 @@ pub enum WaitFor {
 /// How to wait. Accepted in the body or in the query.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"waitFor": "terminal", "timeoutMs": 30000})))]
 pub struct Pend {
     /// The run's version from the last response.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,6 +8,7 @@ use crate::ids::{MachineId, RunId, SessionId, TaskId};
 pub use crate::pends::{ChangedTask, Pend, Pended, WaitFor};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
 use crate::refs::Ref;
+use crate::signatures::SignedBodyText;
 pub use crate::signatures::{Signed, SignedBody, TaskSignature};
 pub use crate::states::{RunStatus, TaskStatus};
 pub use crate::task_sessions::{SealedTask, TaskSession};
@@ -45,6 +46,10 @@ impl std::fmt::Display for Provider {
 /// A plan: 1 to 10,000 tasks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "title": "Tidy up",
+    "tasks": [{"taskKey": "fix", "provider": "claude", "prompt": "Fix the failing test.", "workingDirectory": "/home/ada/project"}, {"provider": "codex", "prompt": "Review: {{tasks.fix.output}}", "dependsOn": ["fix"]}],
+})))]
 pub struct CreateRun {
     #[schema(min_items = 1, max_items = 10_000)]
     pub tasks: Vec<CreateTask>,
@@ -147,6 +152,7 @@ pub struct CreateTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<TaskSignature>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SignedBodyText>)]
     pub signed_body: Option<SignedBody>,
 }
 
@@ -359,6 +365,7 @@ pub struct Task {
 /// Something more to say to the agent of a task that has ended. It goes on with its conversation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"messageId": "3", "text": "Also update the documentation."})))]
 pub struct TaskMessage {
     pub text: Text<1, 65_536>,
     /// Chosen by the client. A message of the task with the same id does nothing again.
@@ -367,6 +374,7 @@ pub struct TaskMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<TaskSignature>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SignedBodyText>)]
     pub signed_body: Option<SignedBody>,
 }
 
@@ -381,6 +389,7 @@ pub struct RunPage {
 /// Why a run should be cancelled.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"reason": "No longer needed"})))]
 pub struct CancelRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<0, 512>>,

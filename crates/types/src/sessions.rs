@@ -52,6 +52,12 @@ pub enum SessionStatus {
 /// are `hosted`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "machineId": "laptop",
+    "metadata": "AQAAAAFzZWFsZWQ",
+    "encryptionKey": "AQAAAAFzZWFsZWQ",
+    "tag": "project-1",
+})))]
 pub struct CreateSession {
     /// A UUID of version 7 that no session has. The service makes one when it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,6 +77,7 @@ pub struct CreateSession {
 /// At least one field must be set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"status": "ended"})))]
 pub struct UpdateSession {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
@@ -84,6 +91,7 @@ pub struct UpdateSession {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<SealedKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_key_epoch: Option<i64>,
     /// The content epoch in which `encryptionKey` was sealed. Only beside it; a new key without it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,10 +107,13 @@ pub struct UpdateSession {
     pub heartbeat: Option<SessionHeartbeat>,
     /// Only for an update of exactly one versioned field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_version: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_metadata_version: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     pub expected_agent_state_version: Option<i64>,
 }
 

@@ -34,6 +34,11 @@ impl ShareLevel {
 /// Shares a session with a user, or replaces the existing share.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "userId": "01932b5e-7b1a-7c3e-8f00-000000000002",
+    "accessLevel": "edit",
+    "encryptedKey": "AQAAAAFzZWFsZWQ",
+})))]
 pub struct CreateShare {
     pub user_id: UserId,
     pub access_level: ShareLevel,
@@ -47,6 +52,7 @@ pub struct CreateShare {
 /// At least one field must be set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"accessLevel": "view"})))]
 pub struct UpdateShare {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_level: Option<ShareLevel>,

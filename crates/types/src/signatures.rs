@@ -3,10 +3,94 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::text::Blob;
+use crate::changes::Isolation;
+use crate::ids::{MachineId, TaskId};
+use crate::permissions::Permission;
+use crate::runs::Provider;
+use crate::text::{Blob, json_text};
+use crate::time::Timestamp;
 
 /// What is signed, as JSON text. docs/ENCRYPTION.md has its members.
 pub type SignedBody = Blob<2, 393_216>;
+
+/// The schema of what is signed.
+pub enum SignedBodyText {}
+
+json_text!(SignedBodyText, SignedBodySchema, 2, 393_216);
+
+/// The same for an order, whose body is short.
+pub enum SignedOrderText {}
+
+json_text!(SignedOrderText, TaskOrder, 2, 16_000);
+
+/// What is signed: a task, or what its owner wants of it later.
+#[derive(ToSchema)]
+#[schema(as = SignedBody)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it is only the schema")]
+enum SignedBodySchema {
+    Task(ClearTask),
+    Order(TaskOrder),
+}
+
+/// A task in the clear, as it was signed. A machine does nothing when it does not know a member: it could be a limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClearTask {
+    /// As it was submitted: with its placeholders.
+    pub prompt: String,
+    pub provider: Provider,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Without it the task works in a directory of its run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// Without it the machine's own configuration decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Permission>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_tools: Vec<String>,
+    #[serde(default)]
+    pub isolation: Isolation,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// `base` is the key of another task of the run, and no git ref.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub base_is_task: bool,
+    /// `null`: any machine of the owner.
+    pub machine_id: Option<MachineId>,
+    /// 16 random bytes, base64url. The machine does nothing else under the same one.
+    pub nonce: String,
+    /// The signer's clock.
+    pub at: Timestamp,
+    /// At most seven days after `at`.
+    pub expires: Timestamp,
+}
+
+/// What the owner wants of a task that there is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskOrder {
+    pub action: TaskAction,
+    pub task_id: TaskId,
+    /// What the agent is told. Only of a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The machine that has the agent's session, or the worktree.
+    pub machine_id: Option<MachineId>,
+    pub nonce: String,
+    pub at: Timestamp,
+    pub expires: Timestamp,
+}
+
+/// The kind of a [`TaskOrder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskAction {
+    Message,
+    Apply,
+    Discard,
+}
 
 /// A device's signature of a [`SignedBody`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -23,6 +107,7 @@ pub struct TaskSignature {
 #[serde(rename_all = "camelCase")]
 pub struct Signed {
     pub signature: TaskSignature,
+    #[schema(value_type = SignedBodyText)]
     pub signed_body: SignedBody,
 }
 
@@ -49,10 +134,15 @@ pub struct OnlyOne {
 /// An order about the changes of a task. It is empty where the machine takes orders that are not signed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "signature": {"key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "sig": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw"},
+    "signedBody": "{\"action\":\"apply\",\"taskId\":\"01932b5e-7b1a-7c3e-8f00-000000000001\",\"machineId\":\"laptop\",\"nonce\":\"AAECAwQFBgcICQoLDA0ODw\",\"at\":\"2026-03-26T00:00:00.000Z\",\"expires\":\"2026-03-27T00:00:00.000Z\"}",
+})))]
 pub struct ChangesOrder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<TaskSignature>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SignedOrderText>)]
     pub signed_body: Option<SignedBody>,
 }
 

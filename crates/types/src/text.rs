@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::openapi::extensions::{Extensions, ExtensionsBuilder};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -109,14 +110,49 @@ macro_rules! as_text {
             fn schema() -> RefOr<Schema> {
                 ObjectBuilder::new()
                     .schema_type(SchemaType::Type(Type::String))
-                    .min_length(Some(MIN))
+                    .min_length((MIN > 0).then_some(MIN))
                     .max_length(Some(MAX))
                     .description(Some(concat!("Counted in ", $unit, ".")))
+                    .extensions(Some(inline()))
                     .into()
             }
         }
     };
 }
+
+/// The document has the schema of a limit in each member and not by a name of its own.
+pub(crate) fn inline() -> Extensions {
+    ExtensionsBuilder::new().add("x-inline", true).build()
+}
+
+/// Makes a type the schema of a text of `MIN` to `MAX` bytes that holds JSON of another type.
+macro_rules! json_text {
+    ($name:ident, $content:ty, $min:literal, $max:literal) => {
+        impl utoipa::ToSchema for $name {
+            fn schemas(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+                schemas.push((
+                    <$content as utoipa::ToSchema>::name().into_owned(),
+                    <$content as utoipa::PartialSchema>::schema(),
+                ));
+                <$content as utoipa::ToSchema>::schemas(schemas);
+            }
+        }
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                let mut marks = $crate::text::inline();
+                marks.insert("x-content-schema".to_owned(), <$content as utoipa::ToSchema>::name().into());
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::SchemaType::Type(utoipa::openapi::Type::String))
+                    .min_length(Some($min))
+                    .max_length(Some($max))
+                    .extensions(Some(marks))
+                    .into()
+            }
+        }
+    };
+}
+pub(crate) use json_text;
 
 as_text!(Text, "characters");
 as_text!(Blob, "bytes of UTF-8");

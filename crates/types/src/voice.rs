@@ -21,6 +21,11 @@ pub type ApplicationId = Text<1, 64>;
 /// Requests a voice session. `userId` and `sessionId` give no access to an existing room: each start opens its own.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "userId": "01932b5e-7b1a-7c3e-8f00-000000000002",
+    "sessionId": "01932b5e-7b1a-7c3e-8f00-000000000001",
+    "language": "en",
+})))]
 pub struct StartVoiceSession {
     pub user_id: ApplicationId,
     /// The application session to talk to.
@@ -134,12 +139,15 @@ pub enum VoiceEndReason {
     RoomFinished,
 }
 
+/// The voice session that is to end.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"gatewaySessionId": "01932b5e-7b1a-7c3e-8f00-000000000001"})))]
 pub struct StopVoiceSession {
     pub gateway_session_id: ApplicationId,
 }
 
+/// How a voice session has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStop {
@@ -225,8 +233,14 @@ pub struct VoicePending {
     pub delivered_context_version: u64,
 }
 
+/// A text for the agent.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "gatewaySessionId": "01932b5e-7b1a-7c3e-8f00-000000000001",
+    "text": "What is running?",
+    "messageId": "1",
+})))]
 pub struct SendVoiceText {
     pub gateway_session_id: ApplicationId,
     /// 1 byte to 8 KiB; `message` is another name for it.
@@ -240,6 +254,7 @@ pub struct SendVoiceText {
 /// Words that the agent speaks as they are. They are no turn of the person.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"gatewaySessionId": "01932b5e-7b1a-7c3e-8f00-000000000001", "text": "The tests pass."})))]
 pub struct SayVoiceText {
     pub gateway_session_id: ApplicationId,
     /// 1 byte to 8 KiB.
@@ -252,6 +267,7 @@ pub struct SayVoiceText {
     pub message_id: Option<Text<1, 64>>,
 }
 
+/// What became of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceText {
@@ -272,14 +288,17 @@ pub enum VoiceDelivery {
     Sent,
 }
 
+/// The state of the application, for the agent.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"gatewaySessionId": "01932b5e-7b1a-7c3e-8f00-000000000001", "payload": {"screen": "runs"}})))]
 pub struct SendVoiceContext {
     pub gateway_session_id: ApplicationId,
     /// Session state, messages and similar: at most 1 MiB.
     pub payload: FreeObject<1_048_576>,
 }
 
+/// What became of a context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceContext {
@@ -291,6 +310,7 @@ pub struct VoiceContext {
 /// What the agent reports about itself.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
+#[schema(examples(json!({ "type": "ready" })))]
 pub enum VoiceAgentEvent {
     /// The agent's handlers are registered, so queued texts can be delivered.
     Ready,

@@ -1,6 +1,6 @@
 //! The routes of the public listener.
 
-use ensemble_chassis::{Access, Routes, delete, get, patch, post};
+use ensemble_chassis::{Access, Routes, Tag, delete, get, patch, post};
 use ensemble_types::accounts::{
     Account, Challenge, CreateMachineToken, CreatedMachineToken, Jwks, MachineTokenPage, PublicUser, SignIn, SignedIn,
     UpdateAccount,
@@ -21,17 +21,23 @@ use crate::handlers::devices::ListsQuery;
 use crate::handlers::tokens::PageQuery;
 use crate::handlers::{account, auth, device_links, devices, jwks, tokens, users};
 
+const ACCOUNTS: Tag = Tag("Accounts", "Signing in, accounts, and tokens of machines.");
+const DEVICES: Tag = Tag("Devices", "The signed list of an account's devices, and linking a new one.");
+
 pub(crate) fn table() -> Routes {
     links(devices_of(accounts(Routes::new())))
 }
 
 fn accounts(routes: Routes) -> Routes {
-    const TAG: &str = "Accounts";
     routes
         .row(
             post("/v1/auth/challenge")
                 .access(Access::Public)
-                .summary(TAG, "Gives random bytes to sign, valid once and for a minute.")
+                .operation(ACCOUNTS, "createChallenge", "Gives random bytes to sign, valid once and for a minute.")
+                .about(
+                    "Begins a sign-in. The answer also names the origins that a sign-in may be for, because \
+                     the signature covers the origin that the client has called.",
+                )
                 .response::<Challenge>(200)
                 .errors(&[Unavailable])
                 .handler(auth::challenge),
@@ -39,7 +45,15 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             post("/v1/auth")
                 .access(Access::Public)
-                .summary(TAG, "Signs in with a signed challenge; the first time, it makes the account.")
+                .operation(
+                    ACCOUNTS,
+                    "signIn",
+                    "Signs in with a signed challenge; the first time, it makes the account.",
+                )
+                .about(
+                    "The account is an Ed25519 key pair: sign the challenge and send the signature. Every \
+                     sign-in that is not valid gets the same 401. The token is valid until `expiresAt`.",
+                )
                 .body::<SignIn>()
                 .max_body(4 << 10)
                 .response::<SignedIn>(200)
@@ -49,7 +63,11 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             get("/v1/account")
                 .access(Access::User)
-                .summary(TAG, "Reads your account.")
+                .operation(ACCOUNTS, "getAccount", "Reads your account.")
+                .about(
+                    "What the service keeps of the account that the token belongs to, with what its clients \
+                     share among themselves.",
+                )
                 .response::<Account>(200)
                 .errors(&[NotFound])
                 .handler(account::read),
@@ -57,7 +75,16 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             patch("/v1/account")
                 .access(Access::User)
-                .summary(TAG, "Sets your display name, your content key with the account key's signature, or what your clients share.")
+                .operation(
+                    ACCOUNTS,
+                    "updateAccount",
+                    "Sets your display name, your content key with the account key's signature, or what your \
+                     clients share.",
+                )
+                .about(
+                    "Members that are left out keep their value. A new content key counts only with a \
+                     signature by the account key, so neither a stolen token nor the server can replace it.",
+                )
                 .body::<UpdateAccount>()
                 .max_body(96 << 10)
                 .response::<Account>(200)
@@ -67,7 +94,15 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             get("/v1/users/{id}")
                 .access(Access::User)
-                .summary(TAG, "Reads a user's public data. Verify the signature before sealing to the content key.")
+                .operation(
+                    ACCOUNTS,
+                    "getUser",
+                    "Reads a user's public data. Verify the signature before sealing to the content key.",
+                )
+                .about(
+                    "For accounts that have no device list. Of others take the content key from the newest \
+                     list that `GET /v1/users/{id}/devices` gives.",
+                )
                 .response::<PublicUser>(200)
                 .errors(&[NotFound])
                 .handler(users::read),
@@ -75,7 +110,12 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             post("/v1/auth/tokens")
                 .access(Access::User)
-                .summary(TAG, "Makes a token that can only act as one machine's runner; it is shown only once.")
+                .operation(
+                    ACCOUNTS,
+                    "createMachineToken",
+                    "Makes a token that can only act as one machine's runner; it is shown only once.",
+                )
+                .about("The token signs a runner in. It reads and changes its own machine, and takes leases for it.")
                 .body::<CreateMachineToken>()
                 .response::<CreatedMachineToken>(201)
                 .errors(&[Conflict])
@@ -85,7 +125,8 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             get("/v1/auth/tokens")
                 .access(Access::User)
-                .summary(TAG, "Lists your valid machine tokens, newest first.")
+                .operation(ACCOUNTS, "listMachineTokens", "Lists your valid machine tokens, newest first.")
+                .about("Only tokens that are still valid. The tokens themselves are never shown again.")
                 .query::<PageQuery>()
                 .response::<MachineTokenPage>(200)
                 .errors(&[InvalidCursor])
@@ -95,7 +136,11 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             delete("/v1/auth/tokens/{id}")
                 .access(Access::User)
-                .summary(TAG, "Revokes a machine token, or the token that the call is made with.")
+                .operation(ACCOUNTS, "revokeToken", "Revokes a machine token, or the token that the call is made with.")
+                .about(
+                    "Each service refuses the token within ten seconds. With the id (`jti`) of the calling \
+                     token this signs out.",
+                )
                 .response::<Deleted>(200)
                 .errors(&[NotFound])
                 .closed()
@@ -104,7 +149,11 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             get("/.well-known/jwks.json")
                 .access(Access::Public)
-                .summary(TAG, "The keys that tokens are verified with.")
+                .operation(ACCOUNTS, "getSigningKeys", "The keys that tokens are verified with.")
+                .about(
+                    "A JSON Web Key Set (RFC 7517). A key that was replaced stays here until the last token \
+                     that it signed has expired.",
+                )
                 .response::<Jwks>(200)
                 .handler(jwks::read),
         )
@@ -114,12 +163,15 @@ fn accounts(routes: Routes) -> Routes {
 const MAX_CHANGE: usize = 640 << 10;
 
 fn devices_of(routes: Routes) -> Routes {
-    const TAG: &str = "Devices";
     routes
         .row(
             get("/v1/devices")
                 .access(Access::UserOrRecovery)
-                .summary(TAG, "Reads your signed device list, and the names of your devices.")
+                .operation(DEVICES, "getDevices", "Reads your signed device list, and the names of your devices.")
+                .about(
+                    "Names, kinds and notifications are kept beside the list and are not signed. Verify the \
+                     list before you trust a key in it.",
+                )
                 .response::<Devices>(200)
                 .errors(&[NotFound])
                 .closed()
@@ -128,9 +180,15 @@ fn devices_of(routes: Routes) -> Routes {
         .row(
             post("/v1/devices")
                 .access(Access::UserOrRecovery)
-                .summary(
-                    TAG,
+                .operation(
+                    DEVICES,
+                    "changeDevices",
                     "Takes your next device list, with the content ring sealed to each device that may have it.",
+                )
+                .about(
+                    "The list has the next version and is signed by a primary device or by the recovery \
+                     words. The first list of an account is answered with 201. A list that another device has \
+                     overtaken is 409 DEVICE_LIST_CONFLICT.",
                 )
                 .body::<ChangeDevices>()
                 .max_body(MAX_CHANGE)
@@ -144,7 +202,11 @@ fn devices_of(routes: Routes) -> Routes {
         .row(
             get("/v1/devices/content-ring")
                 .access(Access::UserOrRecovery)
-                .summary(TAG, "Reads the content ring that is sealed to the calling device.")
+                .operation(DEVICES, "getContentRing", "Reads the content ring that is sealed to the calling device.")
+                .about(
+                    "The ring has the private content keys of all epochs. Only the box key of the calling \
+                     device opens it.",
+                )
                 .response::<DeviceContentRing>(200)
                 .errors(&[NotFound])
                 .secret()
@@ -153,10 +215,13 @@ fn devices_of(routes: Routes) -> Routes {
         .row(
             patch("/v1/devices/{id}")
                 .access(Access::User)
-                .summary(
-                    TAG,
-                    "Names a device: a primary device names each, another one names itself. Sets the calling device's notifications.",
+                .operation(
+                    DEVICES,
+                    "updateDevice",
+                    "Names a device: a primary device names each, another one names itself. Sets the calling \
+                     device's notifications.",
                 )
+                .about("Members that are left out keep their value.")
                 .body::<UpdateDevice>()
                 .max_body(4 << 10)
                 .response::<Device>(200)
@@ -167,16 +232,26 @@ fn devices_of(routes: Routes) -> Routes {
         .row(
             get("/v1/devices/push")
                 .access(Access::User)
-                .summary(TAG, "Reads the key for push subscriptions: the `applicationServerKey` of browsers.")
+                .operation(
+                    DEVICES,
+                    "getPushKey",
+                    "Reads the key for push subscriptions: the `applicationServerKey` of browsers.",
+                )
+                .about("Every device of this server subscribes with the same key (RFC 8292).")
                 .response::<PushKey>(200)
                 .handler(devices::push_key),
         )
         .row(
             get("/v1/users/{id}/devices")
                 .access(Access::AnyToken)
-                .summary(
-                    TAG,
+                .operation(
+                    DEVICES,
+                    "listDeviceLists",
                     "Reads a user's signed device lists, the oldest first. Verify each from the one before it.",
+                )
+                .about(
+                    "Begin at the first version, or after the newest version that you have verified. A \
+                     machine may read its owner's lists.",
                 )
                 .query::<ListsQuery>()
                 .in_turn()
@@ -187,12 +262,15 @@ fn devices_of(routes: Routes) -> Routes {
 }
 
 fn links(routes: Routes) -> Routes {
-    const TAG: &str = "Devices";
     routes
         .row(
             post("/v1/auth/links")
                 .access(Access::User)
-                .summary(TAG, "Begins to link a device. It ends after ten minutes.")
+                .operation(DEVICES, "createDeviceLink", "Begins to link a device. It ends after ten minutes.")
+                .about(
+                    "Show the id and a secret of your own to the new device, as a QR code for example. Only a \
+                     primary device may begin a link.",
+                )
                 .max_body(4 << 10)
                 .response::<CreatedDeviceLink>(201)
                 .errors(&[Conflict])
@@ -202,9 +280,14 @@ fn links(routes: Routes) -> Routes {
         .row(
             get("/v1/auth/links/{id}")
                 .access(Access::Public)
-                .summary(
-                    TAG,
+                .operation(
+                    DEVICES,
+                    "getDeviceLink",
                     "Says how far a link is. The account that made it gets the request of the new device too.",
+                )
+                .about(
+                    "With `waitMs` the call waits for the next step. It needs no token. With a token of the \
+                     account that made the link, the answer has the request of the new device.",
                 )
                 .query::<WaitQuery>()
                 .response::<DeviceLink>(200)
@@ -215,7 +298,15 @@ fn links(routes: Routes) -> Routes {
         .row(
             post("/v1/auth/links/{id}/request")
                 .access(Access::Public)
-                .summary(TAG, "Asks to be linked, once, with a signature by the new device's key.")
+                .operation(
+                    DEVICES,
+                    "requestDeviceLink",
+                    "Asks to be linked, once, with a signature by the new device's key.",
+                )
+                .about(
+                    "The request stands until the account's device approves it with its next device list, or \
+                     refuses it. A second request is 409 CONFLICT.",
+                )
                 .body::<DeviceLinkRequest>()
                 .max_body(4 << 10)
                 .response::<DeviceLink>(200)
@@ -226,7 +317,8 @@ fn links(routes: Routes) -> Routes {
         .row(
             post("/v1/auth/links/{id}/refusal")
                 .access(Access::User)
-                .summary(TAG, "Ends a link.")
+                .operation(DEVICES, "refuseDeviceLink", "Ends a link.")
+                .about("The new device learns that it was refused, and the link is used up.")
                 .max_body(4 << 10)
                 .response::<DeviceLink>(200)
                 .errors(&[NotFound, Conflict])

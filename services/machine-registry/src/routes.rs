@@ -1,6 +1,6 @@
 //! The routes of the public listener.
 
-use ensemble_chassis::{Access, Routes, delete, get, patch, post};
+use ensemble_chassis::{Access, Routes, Tag, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::machines::{Machine, MachinePage, RegisterMachine, UpdateMachine};
 use ensemble_types::problem::Code::{IdempotencyMismatch, InvalidCursor, NotFound, QuotaExceeded, VersionMismatch};
@@ -10,13 +10,22 @@ use crate::handlers::machines::{self, PageQuery};
 /// Metadata and daemon state at their largest, when every character is escaped (`\u0001`).
 const MAX_MACHINE: usize = 4 << 20;
 
+const MACHINES: Tag = Tag("Machines", "The computers on which agents work.");
+
 pub(crate) fn table() -> Routes {
-    const TAG: &str = "Machines";
     Routes::new()
         .row(
             post("/v1/machines")
                 .access(Access::User)
-                .summary(TAG, "Registers a machine; an id that is already yours answers with the stored record.")
+                .operation(
+                    MACHINES,
+                    "registerMachine",
+                    "Registers a machine; an id that is already yours answers with the stored record.",
+                )
+                .about(
+                    "Metadata and daemon state are sealed by the client and never read by the server. An \
+                     account may use an id that another account has.",
+                )
                 .body::<RegisterMachine>()
                 .max_body(MAX_MACHINE)
                 .idempotent()
@@ -29,7 +38,8 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/machines")
                 .access(Access::User)
-                .summary(TAG, "Lists your machines, newest first.")
+                .operation(MACHINES, "listMachines", "Lists your machines, newest first.")
+                .about("A page ends at `limit` machines or at 4 MiB, whichever is first.")
                 .query::<PageQuery>()
                 .response::<MachinePage>(200)
                 .errors(&[InvalidCursor])
@@ -39,7 +49,8 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/machines/{id}")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Reads a machine.")
+                .operation(MACHINES, "getMachine", "Reads a machine.")
+                .about("By its id or its ref. A machine's token reads its own machine only.")
                 .response::<Machine>(200)
                 .errors(&[NotFound])
                 .etag()
@@ -48,7 +59,15 @@ pub(crate) fn table() -> Routes {
         .row(
             patch("/v1/machines/{id}")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Changes a machine's metadata or daemon state; `activity` is its heartbeat.")
+                .operation(
+                    MACHINES,
+                    "updateMachine",
+                    "Changes a machine's metadata or daemon state; `activity` is its heartbeat.",
+                )
+                .about(
+                    "Metadata and daemon state have a version each; send the version that you have read to \
+                     learn of changes by others. A heartbeat raises no version.",
+                )
                 .body::<UpdateMachine>()
                 .max_body(MAX_MACHINE)
                 .response::<Machine>(200)
@@ -58,7 +77,11 @@ pub(crate) fn table() -> Routes {
         .row(
             delete("/v1/machines/{id}")
                 .access(Access::User)
-                .summary(TAG, "Removes a machine, revokes its tokens and ends its leases.")
+                .operation(MACHINES, "deleteMachine", "Removes a machine, revokes its tokens and ends its leases.")
+                .about(
+                    "Tasks that only this machine may run fail with MACHINE_DELETED. Sessions keep the \
+                     machine's id.",
+                )
                 .response::<Deleted>(200)
                 .errors(&[NotFound])
                 .handler(machines::remove),

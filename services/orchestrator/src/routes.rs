@@ -1,6 +1,6 @@
 //! The table of the public routes.
 
-use ensemble_chassis::{Access, Required, Routes, delete, get, post};
+use ensemble_chassis::{Access, Required, Routes, Tag, delete, get, post};
 use ensemble_types::changes::{LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::events::RunEvent;
@@ -17,17 +17,23 @@ use ensemble_types::usage::UsageReport;
 
 use crate::handlers;
 
+const RUNS: Tag = Tag("Runs", "Tasks for agents without a conversation, which can depend on each other.");
+const RUNNERS: Tag = Tag("Runners", "What the program on a machine calls to take tasks and to report on them.");
+
 pub(crate) fn table() -> Routes {
     orders(task_changes(leases(usage(follow_ups(runs(Routes::new()))))))
 }
 
 fn runs(routes: Routes) -> Routes {
-    const TAG: &str = "Runs";
     let routes = routes
         .row(
             post("/v1/orchestrator/runs")
                 .access(Access::User)
-                .summary(TAG, "Submits a run of 1 to 10,000 tasks that can depend on each other.")
+                .operation(RUNS, "createRun", "Submits a run of 1 to 10,000 tasks that can depend on each other.")
+                .about(
+                    "A task names the tasks that it waits for by their `taskKey`, or by their position as \
+                     text. The answer has the ids and refs that the service gave.",
+                )
                 .body::<CreateRun>()
                 .max_body(16 << 20)
                 .idempotent()
@@ -47,7 +53,8 @@ fn runs(routes: Routes) -> Routes {
         .row(
             get("/v1/orchestrator/runs")
                 .access(Access::User)
-                .summary(TAG, "Lists your runs, newest first, without their tasks.")
+                .operation(RUNS, "listRuns", "Lists your runs, newest first, without their tasks.")
+                .about("`status` also takes `active` and `terminal`.")
                 .query::<handlers::runs::RunQuery>()
                 .response::<RunPage>(200)
                 .errors(&[InvalidCursor])
@@ -58,7 +65,8 @@ fn runs(routes: Routes) -> Routes {
         .row(
             get("/v1/orchestrator/runs/{id}")
                 .access(Access::User)
-                .summary(TAG, "Reads a run with all its tasks, in the order they were submitted.")
+                .operation(RUNS, "getRun", "Reads a run with all its tasks, in the order they were submitted.")
+                .about("By its id or its ref.")
                 .response::<WholeRun>(200)
                 .errors(&[NotFound])
                 .in_turn()
@@ -69,7 +77,11 @@ fn runs(routes: Routes) -> Routes {
         .row(
             post("/v1/orchestrator/runs/{id}/cancel")
                 .access(Access::User)
-                .summary(TAG, "Cancels the queued tasks and asks the runners of the others to stop.")
+                .operation(RUNS, "cancelRun", "Cancels the queued tasks and asks the runners of the others to stop.")
+                .about(
+                    "A run that has ended is answered as it is. Tasks that run end within their lease, \
+                     whether or not their runner answers.",
+                )
                 .optional_body::<CancelRun>()
                 .response::<WholeRun>(200)
                 .errors(&[NotFound])
@@ -80,7 +92,11 @@ fn runs(routes: Routes) -> Routes {
         .row(
             post("/v1/orchestrator/runs/{id}/retry")
                 .access(Access::User)
-                .summary(TAG, "Queues all tasks again that ended without completing.")
+                .operation(RUNS, "retryRun", "Queues all tasks again that ended without completing.")
+                .about(
+                    "Tasks that have completed keep their result. Where there is no task to try again, 409 \
+                     CONFLICT.",
+                )
                 .response::<WholeRun>(200)
                 .errors(&[NotFound, Conflict, QuotaExceeded])
                 .in_turn()
@@ -94,9 +110,14 @@ fn follow_ups(routes: Routes) -> Routes {
     routes.row(
         post("/v1/orchestrator/runs/{id}/tasks/{taskId}/messages")
             .access(Access::User)
-            .summary(
-                "Runs",
+            .operation(
+                RUNS,
+                "continueTask",
                 "Says something more to the agent of a task that has ended; it goes on with its conversation.",
+            )
+            .about(
+                "The task must have ended, and its last attempt must have left a conversation. It goes \
+                     back to the same machine.",
             )
             .body::<TaskMessage>()
             .max_body(1 << 20)
@@ -112,7 +133,8 @@ fn usage(routes: Routes) -> Routes {
     routes.row(
         get("/v1/orchestrator/usage")
             .access(Access::User)
-            .summary("Runs", "Adds up tokens and costs of your tasks, by day, machine or provider.")
+            .operation(RUNS, "getUsage", "Adds up tokens and costs of your tasks, by day, machine or provider.")
+            .about("Adds up what the agents have reported. Days are those of UTC.")
             .query::<handlers::usage::UsageQuery>()
             .response::<UsageReport>(200)
             .closed()
@@ -124,7 +146,8 @@ fn deletion(routes: Routes) -> Routes {
     routes.row(
         delete("/v1/orchestrator/runs/{id}")
             .access(Access::User)
-            .summary("Runs", "Deletes a run that has ended, with its tasks and their output.")
+            .operation(RUNS, "deleteRun", "Deletes a run that has ended, with its tasks and their output.")
+            .about("A run that has not ended is 409 CONFLICT: cancel it first.")
             .response::<Deleted>(200)
             .errors(&[NotFound, Conflict])
             .in_turn()
@@ -134,13 +157,16 @@ fn deletion(routes: Routes) -> Routes {
 }
 
 fn changes(routes: Routes) -> Routes {
-    const TAG: &str = "Runs";
     const PEND: &str = "Waits until the run changes or has ended, and returns what changed.";
     routes
         .row(
             post("/v1/orchestrator/runs/{id}/pend")
                 .access(Access::User)
-                .summary(TAG, PEND)
+                .operation(RUNS, "waitForRun", PEND)
+                .about(
+                    "`change` waits until the version of the run is another one than `cursor`. `terminal` \
+                     waits for the end and ignores the cursor. When the time is up, `changed` is false.",
+                )
                 .query::<handlers::runs::PendQuery>()
                 .optional_body::<Pend>()
                 .response::<Pended>(200)
@@ -151,7 +177,8 @@ fn changes(routes: Routes) -> Routes {
         .row(
             get("/v1/orchestrator/runs/{id}/pend")
                 .access(Access::User)
-                .summary(TAG, PEND)
+                .operation(RUNS, "getRunChange", PEND)
+                .about("The same as by POST, for programs that can only read.")
                 .query::<handlers::runs::PendQuery>()
                 .response::<Pended>(200)
                 .errors(&[NotFound, InvalidCursor])
@@ -161,7 +188,15 @@ fn changes(routes: Routes) -> Routes {
         .row(
             get("/v1/orchestrator/runs/{id}/events")
                 .access(Access::User)
-                .summary(TAG, "Streams the run's changes until it has ended; an event's id is the run's version.")
+                .operation(
+                    RUNS,
+                    "followRun",
+                    "Streams the run's changes until it has ended; an event's id is the run's version.",
+                )
+                .about(
+                    "A reader that connects again with `Last-Event-ID` gets what has changed since that \
+                     version, as it is now.",
+                )
                 .query::<handlers::events::EventQuery>()
                 .events::<RunEvent>()
                 .no_content()
@@ -172,10 +207,15 @@ fn changes(routes: Routes) -> Routes {
         .row(
             get("/v1/orchestrator/runs/{id}/tasks/{taskId}/output")
                 .access(Access::User)
-                .summary(TAG, "Reads the output of a task's attempt, whole, in part (`Range`) or live (`follow`).")
+                .operation(
+                    RUNS,
+                    "getTaskOutput",
+                    "Reads the output of a task's attempt, whole, in part (`Range`) or live (`follow`).",
+                )
+                .about("Text in UTF-8. Without `attempt`, that of the latest attempt.")
                 .query::<handlers::outputs::OutputQuery>()
-                .response_as(200, "text/plain")
-                .response_as(206, "text/plain")
+                .response_as(200, "text/plain", "The output as text.")
+                .response_as(206, "text/plain", "The bytes that the range asks for.")
                 .header("Range", Required::False, "One range of bytes (RFC 9110, section 14.2).")
                 .errors(&[NotFound, RangeNotSatisfiable])
                 .handler(handlers::outputs::read),
@@ -183,12 +223,15 @@ fn changes(routes: Routes) -> Routes {
 }
 
 fn leases(routes: Routes) -> Routes {
-    const TAG: &str = "Runners";
     routes
         .row(
             post("/v1/orchestrator/leases")
                 .access(Access::Machine)
-                .summary(TAG, "Leases tasks to the machine. Waits when none is ready.")
+                .operation(RUNNERS, "requestLeases", "Leases tasks to the machine. Waits when none is ready.")
+                .about(
+                    "A task that becomes ready reaches a waiting runner at once. A lease lives for 30 s and \
+                     every heartbeat prolongs it.",
+                )
                 .body::<LeaseRequest>()
                 .response::<Leases>(200)
                 .handler(handlers::leases::request),
@@ -196,9 +239,14 @@ fn leases(routes: Routes) -> Routes {
         .row(
             post("/v1/orchestrator/leases/{id}/heartbeat")
                 .access(Access::Machine)
-                .summary(
-                    TAG,
+                .operation(
+                    RUNNERS,
+                    "sendLeaseHeartbeat",
                     "Extends the lease of a running attempt. The response says whether the attempt should stop.",
+                )
+                .about(
+                    "Send the first one when the agent was started, and then one every ten seconds. An old \
+                     fence is 409 LEASE_LOST.",
                 )
                 .body::<LeaseHeartbeat>()
                 .response::<LeaseBeat>(200)
@@ -208,7 +256,11 @@ fn leases(routes: Routes) -> Routes {
         .row(
             post("/v1/orchestrator/leases/{id}/output")
                 .access(Access::Machine)
-                .summary(TAG, "Appends a piece of the attempt's output.")
+                .operation(RUNNERS, "appendLeaseOutput", "Appends a piece of the attempt's output.")
+                .about(
+                    "`offset` counts the bytes of UTF-8 of the attempt. What overlaps is cut off; a gap is \
+                     409 CONFLICT with `expectedOffset`.",
+                )
                 .body::<LeaseOutput>()
                 // A piece has at most 1 MiB; every character of it may be escaped.
                 .max_body(8 << 20)
@@ -219,7 +271,8 @@ fn leases(routes: Routes) -> Routes {
         .row(
             post("/v1/orchestrator/leases/{id}/finish")
                 .access(Access::Machine)
-                .summary(TAG, "Reports how the attempt ended. It is safe to repeat the report.")
+                .operation(RUNNERS, "finishLease", "Reports how the attempt ended. It is safe to repeat the report.")
+                .about("A repeat is answered as the first report was.")
                 .body::<LeaseFinish>()
                 .max_body(256 << 10)
                 .response::<LeaseFinished>(200)
@@ -229,20 +282,28 @@ fn leases(routes: Routes) -> Routes {
 }
 
 fn task_changes(routes: Routes) -> Routes {
-    const TAG: &str = "Runs";
     routes
         .row(
             get("/v1/orchestrator/runs/{id}/tasks/{taskId}/diff")
                 .access(Access::User)
-                .summary(TAG, "Reads what the last attempt of a task changed, as a unified diff.")
-                .response_as(200, "text/plain")
+                .operation(RUNS, "getTaskDiff", "Reads what the last attempt of a task changed, as a unified diff.")
+                .about("404 where the task has no changes, or ran outside of a worktree.")
+                .response_as(200, "text/plain", "A unified diff.")
                 .errors(&[NotFound])
                 .handler(handlers::changes::read_diff),
         )
         .row(
             post("/v1/orchestrator/runs/{id}/tasks/{taskId}/apply")
                 .access(Access::User)
-                .summary(TAG, "Lets the task's machine merge what is in the task's worktree into the working tree.")
+                .operation(
+                    RUNS,
+                    "applyTask",
+                    "Lets the task's machine merge what is in the task's worktree into the working tree.",
+                )
+                .about(
+                    "A machine that demands signed orders refuses those without a signature. With `waitMs` \
+                     the call waits for what the machine reports.",
+                )
                 .query::<handlers::changes::WaitQuery>()
                 .optional_body::<ChangesOrder>()
                 .max_body(16 << 10)
@@ -254,7 +315,11 @@ fn task_changes(routes: Routes) -> Routes {
         .row(
             post("/v1/orchestrator/runs/{id}/tasks/{taskId}/discard")
                 .access(Access::User)
-                .summary(TAG, "Lets the task's machine remove the task's worktree and its branch.")
+                .operation(RUNS, "discardTask", "Lets the task's machine remove the task's worktree and its branch.")
+                .about(
+                    "A machine that demands signed orders refuses those without a signature. With `waitMs` \
+                     the call waits for what the machine reports.",
+                )
                 .query::<handlers::changes::WaitQuery>()
                 .optional_body::<ChangesOrder>()
                 .max_body(16 << 10)
@@ -266,12 +331,16 @@ fn task_changes(routes: Routes) -> Routes {
 }
 
 fn orders(routes: Routes) -> Routes {
-    const TAG: &str = "Runners";
     routes
         .row(
             post("/v1/orchestrator/leases/{id}/diff")
                 .access(Access::Machine)
-                .summary(TAG, "Stores a part of what the attempt changed, before its end is reported.")
+                .operation(
+                    RUNNERS,
+                    "sendLeaseDiff",
+                    "Stores a part of what the attempt changed, before its end is reported.",
+                )
+                .about("Parts come in order, the first with offset 0.")
                 .body::<LeaseDiff>()
                 .max_body(2 << 20)
                 .response::<LeaseDiffTaken>(200)
@@ -281,7 +350,12 @@ fn orders(routes: Routes) -> Routes {
         .row(
             post("/v1/orchestrator/orders/{id}/result")
                 .access(Access::Machine)
-                .summary(TAG, "Reports what came of an order. It is safe to repeat the report.")
+                .operation(
+                    RUNNERS,
+                    "sendOrderResult",
+                    "Reports what came of an order. It is safe to repeat the report.",
+                )
+                .about("Only for the machine that got the order.")
                 .body::<OrderResult>()
                 // 256 paths of 1,024 characters.
                 .max_body(2 << 20)

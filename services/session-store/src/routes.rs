@@ -1,6 +1,6 @@
 //! The table of the public routes.
 
-use ensemble_chassis::{Access, Required, Routes, delete, get, patch, post};
+use ensemble_chassis::{Access, Required, Routes, Tag, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::events::{AccountEvent, PublicSessionEvent, SessionEvent};
 use ensemble_types::links::{CreateLink, Link, LinkState, PublicView};
@@ -21,49 +21,81 @@ const MAX_SESSION: usize = 8 << 20;
 /// 64 frames of 16 KiB, and what is around them.
 const MAX_LIVE: usize = 3 << 19;
 
+const SESSIONS: Tag = Tag("Sessions", "Conversations with agents, and hints of what has changed.");
+const MESSAGES: Tag = Tag("Messages", "What was said in a session, sealed by its clients.");
+const PRIVATE_SHARING: Tag = Tag("Private sharing", "Sessions that other users may read, write to or manage.");
+const PUBLIC_SHARING: Tag = Tag("Public sharing", "Sessions that everybody with a link may read.");
+
 pub(crate) fn table() -> Routes {
     public_link_routes(share_routes(message_routes(session_routes(Routes::new()))))
 }
 
 fn session_routes(routes: Routes) -> Routes {
-    const TAG: &str = "Sessions";
     routes
         .row(
             post("/v1/sessions")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Creates a session on one of your machines. The same tag returns the same session. A machine's token makes it hosted.")
+                .operation(
+                    SESSIONS,
+                    "createSession",
+                    "Creates a session on one of your machines. The same tag returns the same session. A \
+                     machine's token makes it hosted.",
+                )
+                .about(
+                    "Metadata and the key are sealed by the client and never read by the server. The machine \
+                     must be yours.",
+                )
                 .body::<CreateSession>()
                 .max_body(MAX_SESSION)
                 .idempotent()
                 .response::<Session>(201)
                 .response::<Session>(200)
-                .errors(&[MachineNotFound, NotFound, Forbidden, IdempotencyMismatch, Conflict, QuotaExceeded, Unavailable])
+                .errors(&[
+                    MachineNotFound,
+                    NotFound,
+                    Forbidden,
+                    IdempotencyMismatch,
+                    Conflict,
+                    QuotaExceeded,
+                    Unavailable,
+                ])
                 .handler(sessions::create),
         )
         .row(
             get("/v1/sessions")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Lists your sessions, the most recently changed first; for a machine, those that it hosts.")
+                .operation(
+                    SESSIONS,
+                    "listSessions",
+                    "Lists your sessions, the most recently changed first; for a machine, those that it hosts.",
+                )
+                .about(
+                    "With `include=shared` also those that others share with you. A heartbeat does not count \
+                     as a change.",
+                )
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
-                .in_turn()
                 .handler(sessions::list),
         )
         .row(
             get("/v2/sessions/active")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Lists your sessions that have not ended.")
+                .operation(SESSIONS, "listActiveSessions", "Lists your sessions that have not ended.")
+                .about("The same as `GET /v1/sessions` without what has ended.")
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
-                .in_turn()
                 .handler(sessions::list_active),
         )
         .row(
             get("/v1/sessions/{id}")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Reads a session.")
+                .operation(SESSIONS, "getSession", "Reads a session.")
+                .about(
+                    "By its id or its ref. Somebody with whom it is shared gets `encryptedKey`, and not the \
+                     owner's `encryptionKey` and `tag`.",
+                )
                 .response::<Session>(200)
                 .errors(&[NotFound])
                 .in_turn()
@@ -73,9 +105,16 @@ fn session_routes(routes: Routes) -> Routes {
         .row(
             patch("/v1/sessions/{id}")
                 .access(Access::UserOrMachine)
-                .summary(
-                    TAG,
-                    "Changes a session's metadata, agent state, status, archived flag, key or what it wants, or sends a heartbeat.",
+                .operation(
+                    SESSIONS,
+                    "updateSession",
+                    "Changes a session's metadata, agent state, status, archived flag, key or what it wants, \
+                     or sends a heartbeat.",
+                )
+                .about(
+                    "Metadata and agent state need admin access, a heartbeat needs edit access, and \
+                     everything else is for the owner. Send the version that you have read to learn of \
+                     changes by others.",
                 )
                 .body::<UpdateSession>()
                 .max_body(MAX_SESSION)
@@ -86,7 +125,12 @@ fn session_routes(routes: Routes) -> Routes {
         .row(
             delete("/v1/sessions/{id}")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Deletes a session for everyone, with its messages, shares and link.")
+                .operation(
+                    SESSIONS,
+                    "deleteSession",
+                    "Deletes a session for everyone, with its messages, shares and link.",
+                )
+                .about("Only for the owner. Streams of the session end at once.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
                 .handler(sessions::remove),
@@ -94,9 +138,16 @@ fn session_routes(routes: Routes) -> Routes {
         .row(
             get("/v1/events")
                 .access(Access::UserOrMachine)
-                .summary(
-                    TAG,
-                    "Hints of what has changed in your account, as Server-Sent Events. A machine gets those of its own sessions.",
+                .operation(
+                    SESSIONS,
+                    "followAccount",
+                    "Hints of what has changed in your account, as Server-Sent Events. A machine gets those \
+                     of its own sessions.",
+                )
+                .about(
+                    "A hint says what has changed, and not how: read it again. Hints have no ids and none is \
+                     repeated, so read your lists again after each new connection. A token's end also ends \
+                     the stream.",
                 )
                 .events::<AccountEvent>()
                 .handler(hints::open),
@@ -104,15 +155,15 @@ fn session_routes(routes: Routes) -> Routes {
 }
 
 fn message_routes(routes: Routes) -> Routes {
-    const TAG: &str = "Messages";
     routes
         .row(
             post("/v3/sessions/{id}/messages")
                 .access(Access::UserOrMachine)
-                .summary(
-                    TAG,
-                    "Appends a message, or 1 to 200 at once. A repeated localId returns the message it was first used for.",
+                .operation(MESSAGES, "appendMessages", "Appends a message, or 1 to 200 at once. A repeated localId returns the message it was \
+                     first used for.",
                 )
+.about("The content is sealed by the client. `seq` rises by one with each message of the session \
+                     and has no gaps. Needs edit access; a session that has ended still takes messages.")
                 .body::<AppendRequest>()
                 .max_body(16 << 20)
                 .response::<Message>(201)
@@ -125,7 +176,9 @@ fn message_routes(routes: Routes) -> Routes {
         .row(
             get("/v3/sessions/{id}/messages")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Reads a page of the history.")
+                .operation(MESSAGES, "listMessages", "Reads a page of the history.")
+.about("With `after` the oldest come first, with `before` or neither the newest. With both, all \
+                     between them.")
                 .query::<messages::WindowQuery>()
                 .response::<MessagePage>(200)
                 .errors(&[NotFound])
@@ -134,7 +187,10 @@ fn message_routes(routes: Routes) -> Routes {
         .row(
             get("/v3/sessions/{id}/messages/stream")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Follows the session live, as Server-Sent Events.")
+                .operation(MESSAGES, "followMessages", "Follows the session live, as Server-Sent Events.")
+.about("A message's event has its `seq` as id, so a reader that connects again with \
+                     `Last-Event-ID` misses none. Without it and without `after`, only new messages come. \
+                     Other events have no id.")
                 .query::<stream::StreamQuery>()
                 .events::<SessionEvent>()
                 .last_event_id()
@@ -144,11 +200,11 @@ fn message_routes(routes: Routes) -> Routes {
         .row(
             post("/v3/sessions/live")
                 .access(Access::UserOrMachine)
-                .summary(
-                    TAG,
-                    "Passes frames on to the streams of sessions that the machine hosts, without storing them. More than 5 a second \
+                .operation(MESSAGES, "sendLiveFrames", "Passes frames on to the streams of sessions that the machine hosts, without storing them. More than 5 a second \
                      of a session are dropped.",
                 )
+.about("A frame is what an agent has said so far, before the message is complete. A reader may \
+                     miss frames, and no frame is repeated.")
                 .body::<LiveFrames>()
                 .max_body(MAX_LIVE)
                 .response::<LiveFramesSent>(200)
@@ -158,12 +214,16 @@ fn message_routes(routes: Routes) -> Routes {
 }
 
 fn share_routes(routes: Routes) -> Routes {
-    const TAG: &str = "Private sharing";
     routes
         .row(
             get("/v1/sessions/{id}/shares")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Lists the users that the session is shared with, newest first. Only for the owner.")
+                .operation(
+                    PRIVATE_SHARING,
+                    "listShares",
+                    "Lists the users that the session is shared with, newest first. Only for the owner.",
+                )
+                .about("Somebody with whom the session is shared gets 403.")
                 .query::<shares::ListQuery>()
                 .response::<SharePage>(200)
                 .errors(&[NotFound, Forbidden, InvalidCursor])
@@ -174,7 +234,15 @@ fn share_routes(routes: Routes) -> Routes {
         .row(
             post("/v1/sessions/{id}/shares")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Shares the session with a user, or replaces that user's share.")
+                .operation(
+                    PRIVATE_SHARING,
+                    "createShare",
+                    "Shares the session with a user, or replaces that user's share.",
+                )
+                .about(
+                    "Seal the session's key to the content key of the user first. The owner gives each level; \
+                     an admin gives view and edit.",
+                )
                 .body::<CreateShare>()
                 .response::<Share>(201)
                 .response::<Share>(200)
@@ -185,7 +253,8 @@ fn share_routes(routes: Routes) -> Routes {
         .row(
             patch("/v1/sessions/{id}/shares/{userId}")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Changes a user's access level or sealed key.")
+                .operation(PRIVATE_SHARING, "updateShare", "Changes a user's access level or sealed key.")
+                .about("An admin changes shares with view and edit access only.")
                 .body::<UpdateShare>()
                 .response::<Share>(200)
                 .errors(&[NotFound, Forbidden])
@@ -195,7 +264,11 @@ fn share_routes(routes: Routes) -> Routes {
         .row(
             delete("/v1/sessions/{id}/shares/{userId}")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Ends a user's access.")
+                .operation(PRIVATE_SHARING, "deleteShare", "Ends a user's access.")
+                .about(
+                    "The user's open streams end within a second, and the session asks its owner for a new \
+                     key. Everybody may remove their own share.",
+                )
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
                 .closed()
@@ -204,12 +277,16 @@ fn share_routes(routes: Routes) -> Routes {
 }
 
 fn public_link_routes(routes: Routes) -> Routes {
-    const TAG: &str = "Public sharing";
     routes
         .row(
             get("/v1/sessions/{id}/public-share")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "How the session's public link stands, without its token. For the owner and admins.")
+                .operation(
+                    PUBLIC_SHARING,
+                    "getPublicLink",
+                    "How the session's public link stands, without its token. For the owner and admins.",
+                )
+                .about("Nobody can read the token again. To get an address again, make a new link.")
                 .response::<LinkState>(200)
                 .errors(&[NotFound, Forbidden, LinkNotFound])
                 .in_turn()
@@ -219,7 +296,15 @@ fn public_link_routes(routes: Routes) -> Routes {
         .row(
             post("/v1/sessions/{id}/public-share")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Creates the session's public link. An existing link is replaced and stops working.")
+                .operation(
+                    PUBLIC_SHARING,
+                    "createPublicLink",
+                    "Creates the session's public link. An existing link is replaced and stops working.",
+                )
+                .about(
+                    "The token is shown only once. Add the session's key to the address as a fragment, which \
+                     no server sees. Without a body the link has no limits, and ends when it is removed.",
+                )
                 .optional_body::<CreateLink>()
                 .response::<Link>(201)
                 .response::<Link>(200)
@@ -230,7 +315,12 @@ fn public_link_routes(routes: Routes) -> Routes {
         .row(
             delete("/v1/sessions/{id}/public-share")
                 .access(Access::UserOrMachine)
-                .summary(TAG, "Removes the public link and ends every viewing through it.")
+                .operation(
+                    PUBLIC_SHARING,
+                    "deletePublicLink",
+                    "Removes the public link and ends every viewing through it.",
+                )
+                .about("Also succeeds when there is no link.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
                 .closed()
@@ -239,12 +329,22 @@ fn public_link_routes(routes: Routes) -> Routes {
         .row(
             get("/v1/public-sessions/{token}")
                 .access(Access::Public)
-                .summary(
-                    TAG,
-                    "Reads a publicly shared session. Costs one use, or none with the X-View-Token of an earlier response.",
+                .operation(
+                    PUBLIC_SHARING,
+                    "getPublicSession",
+                    "Reads a publicly shared session. Costs one use, or none with the X-View-Token of an \
+                     earlier response.",
+                )
+                .about(
+                    "Messages have neither their sender nor their local id. A link that is unknown, used up, \
+                     expired or removed is the same 404.",
                 )
                 .query::<messages::WindowQuery>()
-                .header("X-View-Token", Required::False, "The `viewToken` of an earlier answer, which costs no further use.")
+                .header(
+                    "X-View-Token",
+                    Required::False,
+                    "The `viewToken` of an earlier answer, which costs no further use.",
+                )
                 .response::<PublicView>(200)
                 .errors(&[Forbidden, LinkNotFound])
                 .in_turn()
@@ -254,7 +354,12 @@ fn public_link_routes(routes: Routes) -> Routes {
         .row(
             get("/v1/public-sessions/{token}/stream")
                 .access(Access::Public)
-                .summary(TAG, "Follows a publicly shared session live, with an X-View-Token.")
+                .operation(
+                    PUBLIC_SHARING,
+                    "followPublicSession",
+                    "Follows a publicly shared session live, with an X-View-Token.",
+                )
+                .about("A message's event has its `seq` as id. The stream ends when the link does.")
                 .query::<stream::StreamQuery>()
                 .header("X-View-Token", Required::True, "The `viewToken` of an answer of the link.")
                 .events::<PublicSessionEvent>()

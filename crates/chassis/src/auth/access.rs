@@ -17,6 +17,17 @@ pub enum Access {
     Machine,
     /// The voice gateway's application key.
     VoiceKey,
-    /// The handler checks a signature over the request itself.
-    SignedRequest,
+    /// The same beside the token of a user, which the handler checks.
+    VoicePerson,
+    /// The token of the agent in one voice session's room. The handler checks it.
+    VoiceAgent,
+    /// LiveKit's signature of the request. The handler checks it.
+    Webhook,
+}
+
+impl Access {
+    /// Whether behind the caller are many people, as behind a service.
+    pub const fn is_for_many(self) -> bool {
+        matches!(self, Self::VoiceKey | Self::VoicePerson | Self::VoiceAgent | Self::Webhook)
+    }
 }

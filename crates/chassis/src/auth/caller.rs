@@ -120,8 +120,8 @@ impl AuthContext {
     /// A caller with the access that the route requires; `None` for public routes.
     pub fn admit(&self, access: Access, request: &HttpRequest) -> Result<Option<Caller>, Problem> {
         match access {
-            Access::Public | Access::SignedRequest => Ok(None),
-            Access::VoiceKey => match &self.gate {
+            Access::Public | Access::VoiceAgent | Access::Webhook => Ok(None),
+            Access::VoiceKey | Access::VoicePerson => match &self.gate {
                 Some(gate) => gate.check(request).map(|()| None),
                 None => Err(Problem::unauthenticated()),
             },

@@ -304,7 +304,7 @@ fn routes_ask_for_kinds_of_callers() {
         assert_eq!(code(access, &nobody), Err(Code::Unauthenticated), "{access:?}");
         assert_eq!(code(access, &wrong), Err(Code::Unauthenticated), "{access:?}");
     }
-    for access in [Access::Public, Access::SignedRequest] {
+    for access in [Access::Public, Access::VoiceAgent, Access::Webhook] {
         for request in [&user, &machine, &nobody, &wrong] {
             assert_eq!(code(access, request), Ok(false), "{access:?}");
         }
@@ -314,10 +314,12 @@ fn routes_ask_for_kinds_of_callers() {
 #[test]
 fn a_route_with_a_voice_key_asks_the_gate() {
     let request = TestRequest::get().to_http_request();
-    let admit = |gate| Service::new(gate).context.admit(Access::VoiceKey, &request).map_err(|problem| problem.code);
-    assert_eq!(admit(Some(Arc::new(Open) as Arc<dyn Gate>)), Ok(None));
-    assert_eq!(admit(Some(Arc::new(Closed))), Err(Code::RateLimited));
-    assert_eq!(admit(None), Err(Code::Unauthenticated), "no gate opens for nobody");
+    for access in [Access::VoiceKey, Access::VoicePerson] {
+        let admit = |gate| Service::new(gate).context.admit(access, &request).map_err(|problem| problem.code);
+        assert_eq!(admit(Some(Arc::new(Open) as Arc<dyn Gate>)), Ok(None));
+        assert_eq!(admit(Some(Arc::new(Closed))), Err(Code::RateLimited));
+        assert_eq!(admit(None), Err(Code::Unauthenticated), "no gate opens for nobody");
+    }
 }
 
 #[test]

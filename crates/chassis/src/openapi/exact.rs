@@ -8,19 +8,24 @@ use utoipa::openapi::{KnownFormat, Object, RefOr, Schema, SchemaFormat, Type};
 
 /// Ids and tokens: opaque text that needs no percent-encoding.
 const SEGMENT: &str = "^[A-Za-z0-9_-]{1,64}$";
-const FILE: &str = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$";
 
 /// A parameter of a path.
 pub(super) fn segment(name: &str) -> Value {
-    let pattern = if name == "file" { FILE } else { SEGMENT };
-    json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "pattern": pattern } })
+    json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "pattern": SEGMENT } })
 }
 
-/// The schema of a query parameter. An optional field would allow `null`, which a query cannot express.
+/// The schema of a query parameter. An optional field would allow `null`, which a query cannot express. No cursor is
+/// empty.
 pub(super) fn parameter(mut parameter: Parameter) -> Parameter {
     parameter.schema = parameter.schema.map(|mut schema| {
         bound(&mut schema);
-        without_null(schema)
+        let mut schema = without_null(schema);
+        if parameter.name == "cursor"
+            && let RefOr::T(Schema::Object(cursor)) = &mut schema
+        {
+            cursor.min_length.get_or_insert(1);
+        }
+        schema
     });
     parameter
 }

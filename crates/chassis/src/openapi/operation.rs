@@ -1,19 +1,20 @@
 //! One row of a route table as an operation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{exact, problems};
+use super::{exact, headers, problems, security};
 use crate::auth::Access;
-use crate::routes::Row;
+use crate::routes::{Answer, Row};
 
-pub(super) fn of(row: &Row) -> serde_json::Result<Value> {
+pub(super) fn of(row: &Row, id: &str) -> serde_json::Result<Value> {
     let mut operation = Map::new();
     let mut set = |name: &str, value: Value| operation.insert(name.to_owned(), value);
-    set("tags", json!([row.doc.tag]));
+    set("tags", json!([row.doc.tag.0]));
     set("summary", row.doc.summary.into());
-    set("operationId", operation_id(row).into());
+    set("description", description(row).into());
+    set("operationId", id.into());
     let parameters = parameters(row)?;
     if !parameters.is_empty() {
         set("parameters", parameters.into());
@@ -27,18 +28,24 @@ pub(super) fn of(row: &Row) -> serde_json::Result<Value> {
         });
         set("requestBody", body);
     }
-    set("responses", responses(row).into());
+    set("responses", responses(row)?.into());
     set("x-codes", problems::own_codes(row).into());
-    match row.access {
-        Access::Public | Access::SignedRequest => {}
-        Access::VoiceKey => {
-            set("security", json!([{ "voiceKey": [] }, { "bearer": [] }]));
-        }
-        Access::User | Access::UserOrMachine | Access::Machine | Access::UserOrRecovery | Access::AnyToken => {
-            set("security", json!([{ "bearer": [] }]));
-        }
-    }
+    set("security", security::requirements(row.access));
     Ok(operation.into())
+}
+
+/// The words of the row, and whose token it takes.
+fn description(row: &Row) -> String {
+    let callers = match row.access {
+        Access::User => "Takes the token of a user.",
+        Access::UserOrMachine => "Takes the token of a user or of a machine.",
+        Access::UserOrRecovery => "Takes the token of a user, also one by recovery words.",
+        Access::AnyToken => "Takes the token of a user, also one by recovery words, or of a machine.",
+        Access::Machine => "Takes the token of a machine.",
+        Access::VoicePerson => "Takes the voice key and the token of a user, together.",
+        Access::Public | Access::VoiceKey | Access::VoiceAgent | Access::Webhook => "",
+    };
+    format!("{}\n\n{callers}", row.doc.about).trim().to_owned()
 }
 
 fn parameters(row: &Row) -> serde_json::Result<Vec<Value>> {
@@ -58,25 +65,55 @@ fn parameters(row: &Row) -> serde_json::Result<Vec<Value>> {
     Ok(parameters)
 }
 
-fn responses(row: &Row) -> Map<String, Value> {
-    let mut by_status: BTreeMap<u16, BTreeMap<&str, Vec<Value>>> = BTreeMap::new();
-    for (status, media_type, schema) in &row.doc.answers {
-        let contents = by_status.entry(*status).or_default();
-        if !media_type.is_empty() {
-            contents.entry(media_type).or_default().extend(schema.as_ref().map(|schema| refer(&schema.name)));
-        }
-    }
+fn responses(row: &Row) -> serde_json::Result<Map<String, Value>> {
     let mut responses = problems::responses(row);
-    for (status, contents) in by_status {
-        let content: Map<_, _> =
-            contents.into_iter().map(|(media_type, schemas)| (media_type.to_owned(), content(schemas))).collect();
-        let mut response = Map::from_iter([("description".to_owned(), "Success".into())]);
-        if !content.is_empty() {
-            response.insert("content".to_owned(), content.into());
+    let statuses: BTreeSet<u16> = row.doc.answers.iter().map(|answer| answer.status).collect();
+    for status in &statuses {
+        let answers: Vec<&Answer> = row.doc.answers.iter().filter(|answer| answer.status == *status).collect();
+        let mut response = json!({ "headers": headers::of_success(row, *status) });
+        if let Value::Object(response) = &mut response {
+            let words =
+                answers.iter().map(|answer| words(answer)).collect::<serde_json::Result<Vec<_>>>()?.join(" Or: ");
+            let words = match status {
+                201 => format!("Made. {words}"),
+                200 if statuses.contains(&201) => format!("Not new. {words}"),
+                _ => words,
+            };
+            response.insert("description".to_owned(), words.into());
+            let content = contents(&answers);
+            if !content.is_empty() {
+                response.insert("content".to_owned(), content.into());
+            }
         }
-        responses.insert(status.to_string(), response.into());
+        responses.insert(status.to_string(), response);
     }
-    responses
+    if row.etag {
+        let unchanged = json!({ "description": "What you have is current.", "headers": headers::of_success(row, 304) });
+        responses.insert("304".to_owned(), unchanged);
+    }
+    Ok(responses)
+}
+
+/// What an answer is: its own words, or the first sentence of its schema.
+fn words(answer: &Answer) -> serde_json::Result<String> {
+    let Some(schema) = answer.schema.as_ref().filter(|_| answer.words.is_empty()) else {
+        return Ok(answer.words.to_owned());
+    };
+    let named = schema.schemas.iter().find(|(name, _)| *name == schema.name);
+    let schema = serde_json::to_value(named.map(|(_, schema)| schema))?;
+    let words = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let words = words.replace('\n', " ");
+    Ok(words.split_once(". ").map_or(words.clone(), |(first, _)| format!("{first}.")))
+}
+
+fn contents(answers: &[&Answer]) -> Map<String, Value> {
+    let mut by_type: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for answer in answers {
+        if let Some(media_type) = answer.media_type {
+            by_type.entry(media_type).or_default().extend(answer.schema.as_ref().map(|schema| refer(&schema.name)));
+        }
+    }
+    by_type.into_iter().map(|(media_type, schemas)| (media_type.to_owned(), content(schemas))).collect()
 }
 
 fn content(mut schemas: Vec<Value>) -> Value {
@@ -93,13 +130,4 @@ fn refer(schema: &str) -> Value {
 
 fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-}
-
-/// `get_v1_machines_id`: stable, unique, and usable as a function name in generated clients.
-fn operation_id(row: &Row) -> String {
-    let path: String = row.path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    // `/docs/` is another path than `/docs`.
-    let index = row.path.ends_with('/').then_some("index");
-    let words: Vec<&str> = path.split('_').filter(|word| !word.is_empty()).chain(index).collect();
-    format!("{}_{}", row.method.as_str().to_ascii_lowercase(), words.join("_"))
 }

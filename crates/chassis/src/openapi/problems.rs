@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ensemble_types::problem::{Code, PROBLEM_JSON};
 use serde_json::{Map, Value, json};
 
+use super::headers;
 use crate::auth::Access;
 use crate::routes::Row;
 
@@ -38,14 +39,15 @@ const NAMED: [(u16, &str, &str); 7] = [
 
 /// The responses in `components`.
 pub(super) fn components() -> Value {
-    let named = NAMED.iter().map(|(_, name, words)| ((*name).to_owned(), response(words)));
+    let named = NAMED.iter().map(|(status, name, words)| ((*name).to_owned(), response(words, Some(*status))));
     let words = format!("What any operation can answer: {}.", strings(&OF_ALL).join(", "));
-    named.chain([(OTHER.to_owned(), response(&words))]).collect::<Map<_, _>>().into()
+    named.chain([(OTHER.to_owned(), response(&words, None))]).collect::<Map<_, _>>().into()
 }
 
-fn response(words: &str) -> Value {
+fn response(words: &str, status: Option<u16>) -> Value {
     let schema = json!({ "$ref": "#/components/schemas/Problem" });
-    json!({ "description": words, "content": { PROBLEM_JSON: { "schema": schema } } })
+    let content = json!({ PROBLEM_JSON: { "schema": schema } });
+    json!({ "description": words, "headers": headers::of_problem(status), "content": content })
 }
 
 /// The responses of a row, by status, and `default`.
@@ -79,7 +81,7 @@ fn codes(row: &Row) -> Vec<Code> {
     if !matches!(row.access, Access::Public) {
         codes.push(Code::Unauthenticated);
     }
-    if !matches!(row.access, Access::Public | Access::SignedRequest | Access::VoiceKey) {
+    if !matches!(row.access, Access::Public) && !row.access.is_for_many() {
         codes.push(Code::DeviceRemoved);
     }
     if matches!(row.access, Access::User | Access::Machine | Access::UserOrRecovery) {

@@ -37,7 +37,7 @@ where
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
     let _turn = if in_turn { Some(LargeAnswer::of(request).turn().await?) } else { None };
     // Behind these is a service that calls for many.
-    let is_for_many = matches!(access, Access::VoiceKey | Access::SignedRequest);
+    let is_for_many = access.is_for_many();
     let caller = (!is_for_many).then(|| Sender::of(request));
     match work_for(caller.clone(), handler.call(args)).await {
         Ok(reply) => {

@@ -76,19 +76,35 @@ impl Service for Stores {
 
     fn routes() -> Routes {
         Routes::new()
-            .row(post("/v1/short").access(Access::Public).response_as(200, "application/json").handler(store))
-            .row(get("/v1/page").access(Access::Public).response_as(200, "application/json").handler(page))
-            .row(get("/v1/announced").access(Access::Public).response_as(200, "application/json").handler(announced))
             .row(
-                get("/v1/understated").access(Access::Public).response_as(200, "application/json").handler(understated),
+                post("/v1/short").access(Access::Public).response_as(200, "application/json", "A text.").handler(store),
             )
-            .row(get("/v1/pages").access(Access::Public).response_as(200, "application/json").handler(pages))
-            .row(get("/v1/turn").access(Access::Public).in_turn().response_as(200, "application/json").handler(in_turn))
+            .row(get("/v1/page").access(Access::Public).response_as(200, "application/json", "A text.").handler(page))
+            .row(
+                get("/v1/announced")
+                    .access(Access::Public)
+                    .response_as(200, "application/json", "A text.")
+                    .handler(announced),
+            )
+            .row(
+                get("/v1/understated")
+                    .access(Access::Public)
+                    .response_as(200, "application/json", "A text.")
+                    .handler(understated),
+            )
+            .row(get("/v1/pages").access(Access::Public).response_as(200, "application/json", "A text.").handler(pages))
+            .row(
+                get("/v1/turn")
+                    .access(Access::Public)
+                    .in_turn()
+                    .response_as(200, "application/json", "A text.")
+                    .handler(in_turn),
+            )
             .row(
                 post("/v1/long")
                     .access(Access::Public)
                     .max_body(MAX)
-                    .response_as(200, "application/json")
+                    .response_as(200, "application/json", "A text.")
                     .handler(count),
             )
     }

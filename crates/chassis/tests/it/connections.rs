@@ -59,7 +59,12 @@ impl Service for Waits {
         Routes::new()
             .row(get("/v1/poll").access(Access::Public).response::<Thing>(200).handler(poll))
             .row(post("/v1/poll").access(Access::Public).body::<Thing>().response::<Thing>(200).handler(poll_with_body))
-            .row(get("/v1/stream").access(Access::Public).response_as(200, "text/event-stream").handler(follow))
+            .row(
+                get("/v1/stream")
+                    .access(Access::Public)
+                    .response_as(200, "text/event-stream", "A text.")
+                    .handler(follow),
+            )
             .row(post("/v1/things").access(Access::Public).body::<Thing>().response::<Thing>(200).handler(make))
             .row(get("/v1/things").access(Access::Public).response::<Thing>(200).handler(read))
     }

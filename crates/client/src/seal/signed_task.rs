@@ -1,74 +1,14 @@
 //! Tasks in the clear that a device of their owner has signed, and what the owner says about them later. The server reads them, and cannot
 //! change what a machine does.
 
-use ensemble_types::ids::{MachineId, TaskId};
-use ensemble_types::runs::{Isolation, Permission, Provider, Signed, SignedBody, TaskSignature};
+use ensemble_types::ids::MachineId;
+pub use ensemble_types::signatures::{ClearTask, TaskAction, TaskOrder};
+use ensemble_types::signatures::{Signed, SignedBody, TaskSignature};
 use ensemble_types::text::Blob;
-use ensemble_types::time::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::task::{PURPOSE, SignedTask};
 use super::{Result, SealError};
 use crate::account_key::AccountKey;
-
-/// A task in the clear, as it was signed. A machine does nothing when it does not know a member: it could be a limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ClearTask {
-    /// As it was submitted: with its placeholders.
-    pub prompt: String,
-    pub provider: Provider,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Without it the task works in a directory of its run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub working_directory: Option<String>,
-    /// Without it the machine's own configuration decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission: Option<Permission>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub allowed_tools: Vec<String>,
-    #[serde(default)]
-    pub isolation: Isolation,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<String>,
-    /// `base` is the key of another task of the run, and no git ref.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub base_is_task: bool,
-    /// `null`: any machine of the owner.
-    pub machine_id: Option<MachineId>,
-    /// 16 random bytes, base64url. The machine does nothing else under the same one.
-    pub nonce: String,
-    /// The signer's clock.
-    pub at: Timestamp,
-    /// At most seven days after `at`.
-    pub expires: Timestamp,
-}
-
-/// What the owner wants of a task that there is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TaskOrder {
-    pub action: TaskAction,
-    pub task_id: TaskId,
-    /// What the agent is told. Only of a message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// The machine that has the agent's session, or the worktree.
-    pub machine_id: Option<MachineId>,
-    pub nonce: String,
-    pub at: Timestamp,
-    pub expires: Timestamp,
-}
-
-/// The kind of a [`TaskOrder`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TaskAction {
-    Message,
-    Apply,
-    Discard,
-}
 
 /// Signs a [`ClearTask`] or a [`TaskOrder`], as JSON, for its machine. `None`: for any machine of the owner.
 pub fn sign_clear(body: &str, machine: Option<&MachineId>, signer: &AccountKey) -> Result<Signed> {

@@ -7,11 +7,18 @@ use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, LOCATION};
 use bytes::Bytes;
 use ensemble_chassis::http::etag_of;
+use ensemble_chassis::openapi::as_3_0;
 use ensemble_chassis::{HandlerResult, Path};
 use ensemble_types::problem::Problem;
 
 /// Made by `make openapi` from the route tables of all services.
 const DOCUMENT: &[u8] = include_bytes!("../../../../docs/openapi.json");
+
+/// The same in OpenAPI 3.0. It is made when the first tool asks for it.
+static OLDER_DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
+    let document = serde_json::from_slice(DOCUMENT).unwrap_or_default();
+    Bytes::from(as_3_0(document).to_string())
+});
 
 /// A file of Swagger UI, as the build script has unpacked it.
 macro_rules! unpacked {
@@ -44,6 +51,12 @@ pub(crate) async fn document() -> HandlerResult<HttpResponse> {
         .insert_header((CACHE_CONTROL, "no-cache"))
         .insert_header((ETAG, TAG.as_str()));
     Ok(answer.body(Bytes::from_static(DOCUMENT)))
+}
+
+pub(crate) async fn older_document() -> HandlerResult<HttpResponse> {
+    let mut answer = HttpResponse::Ok();
+    answer.content_type("application/json").insert_header((CACHE_CONTROL, "no-cache"));
+    Ok(answer.body(OLDER_DOCUMENT.clone()))
 }
 
 /// `/docs`, and `/` for programs: the page's files lie below `/docs/`. Browsers keep a permanent redirect, also when another page is

@@ -6,77 +6,76 @@ pub(crate) mod share;
 mod version;
 pub(crate) mod web;
 
-use ensemble_chassis::{Access, Routes, get};
+use ensemble_chassis::{Access, Routes, Tag, get};
 use ensemble_types::problem::Code;
 
 use version::Version;
+
+const SERVER: Tag = Tag("Server", "The server itself.");
 
 pub(crate) fn routes() -> Routes {
     Routes::new()
         .row(
             get("/v1/version")
                 .access(Access::Public)
-                .summary("edge", "Which build answers, and which versions of the interface.")
+                .operation(SERVER, "getVersion", "Which build answers, and which versions of the interface.")
+                .about("Needs no token. Call it to find out whether an address is that of an Ensemble server.")
                 .response::<Version>(200)
                 .handler(version::version),
         )
         .row(
             get("/openapi.json")
                 .access(Access::Public)
-                .summary("edge", "This document.")
-                .response_as(200, "application/json")
+                .operation(SERVER, "getDocument", "This document.")
+                .about("OpenAPI 3.1, made from the same tables that the routes are made from.")
+                .response_as(200, "application/json", "An OpenAPI document.")
                 .etag()
                 .handler(docs::document),
         )
         .row(
             get("/")
                 .access(Access::Public)
-                .summary("edge", "The web app for browsers (`Accept: text/html`); leads programs to the documentation.")
-                .response_as(200, "text/html")
-                .response_as(307, "text/html")
+                .response_as(200, "text/html", "A page.")
+                .response_as(307, "text/html", "A page.")
                 .handler(web::home),
         )
-        .row(
-            get("/docs")
-                .access(Access::Public)
-                .summary("edge", "Leads to the documentation.")
-                .response_as(307, "text/html")
-                .handler(docs::to_page),
-        )
-        .row(
-            get("/docs/")
-                .access(Access::Public)
-                .summary("edge", "The documentation, to read and try.")
-                .response_as(200, "text/html")
-                .handler(docs::page),
-        )
+        .row(get("/docs").access(Access::Public).response_as(307, "text/html", "A page.").handler(docs::to_page))
+        .row(get("/docs/").access(Access::Public).response_as(200, "text/html", "A page.").handler(docs::page))
         .row(
             get("/docs/{file}")
                 .access(Access::Public)
-                .summary("edge", "A file of the documentation page.")
-                .response_as(200, "*/*")
+                .response_as(200, "*/*", "A page.")
                 .errors(&[Code::NotFound])
                 .handler(docs::page_file),
         )
+        .row(get("/share/{token}").access(Access::Public).response_as(200, "text/html", "A page.").handler(share::page))
         .row(
-            get("/share/{token}")
+            get("/openapi-3.0.json")
                 .access(Access::Public)
-                .summary("edge", "The page behind a public link.")
-                .response_as(200, "text/html")
-                .handler(share::page),
+                .operation(SERVER, "getOlderDocument", "This document for tools that stop at OpenAPI 3.0.")
+                .about(
+                    "Made from the other one. It says a little less: nothing of the JSON in signed texts, for example.",
+                )
+                .response_as(200, "application/json", "An OpenAPI document.")
+                .handler(docs::older_document),
         )
         .row(
             get("/healthz")
                 .access(Access::Public)
-                .summary("edge", "Whether the edge lives.")
-                .response_as(200, "text/plain")
+                .operation(SERVER, "checkHealth", "Whether the edge lives.")
+                .about("200 while the process answers. For the program that restarts it.")
+                .response_as(200, "text/plain", "`alive`")
                 .handler(health::alive),
         )
         .row(
             get("/readyz")
                 .access(Access::Public)
-                .summary("edge", "Whether the edge wants requests.")
-                .response_as(200, "text/plain")
+                .operation(SERVER, "checkReadiness", "Whether the edge wants requests.")
+                .about(
+                    "503 while the server is about to stop, or its disk is full. A service behind the edge \
+                     that is away does not count.",
+                )
+                .response_as(200, "text/plain", "`ready`")
                 .errors(&[Code::Unavailable])
                 .handler(health::ready),
         )

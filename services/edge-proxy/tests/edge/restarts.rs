@@ -39,8 +39,8 @@ impl Service for Replica {
 
     fn routes() -> Routes {
         Routes::new()
-            .row(get("/v1/sessions").access(Access::Public).response_as(200, "text/plain").handler(address))
-            .row(post("/v1/sessions").access(Access::Public).response_as(200, "text/plain").handler(address))
+            .row(get("/v1/sessions").access(Access::Public).response_as(200, "text/plain", "A text.").handler(address))
+            .row(post("/v1/sessions").access(Access::Public).response_as(200, "text/plain", "A text.").handler(address))
     }
 
     async fn build((): (), context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {

@@ -2,6 +2,7 @@
 
 use ensemble_chassis::http::Upserted;
 use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State};
+use ensemble_devices::MOST_VERSIONS;
 use ensemble_types::devices::{ChangeDevices, Device, DeviceContentRing, DeviceListPage, Devices, UpdateDevice};
 use ensemble_types::ids::{DeviceId, UserId};
 use ensemble_types::pushes::PushKey;
@@ -69,5 +70,8 @@ pub(crate) async fn of_user(
     Path(user): Path<UserId>,
     Query(query): Query<ListsQuery>,
 ) -> HandlerResult<Json<DeviceListPage>> {
+    if u32::from(query.after) > MOST_VERSIONS {
+        return Err(Error::BadField("?after", "must be a whole number from 0 to 10,000").into());
+    }
     Ok(Json(devices::page(&service.db, &caller, user, query.after.into()).await?))
 }

@@ -85,6 +85,9 @@ impl Settings {
         trusted: &TrustedOrigins,
     ) -> Result<Self, Error> {
         let subscription = subscription.map(|given| given.map(|given| Subscription::new(given, trusted)).transpose());
+        if kinds.as_ref().is_some_and(|given| given.len() > PushKind::ALL.len()) {
+            return Err(Error::BadField("/notify", "must have at most 5 items"));
+        }
         // Each kind once, in one order.
         let kinds = kinds.map(|given| PushKind::ALL.into_iter().filter(|kind| given.contains(kind)).collect());
         Ok(Self { subscription: subscription.transpose()?, kinds })

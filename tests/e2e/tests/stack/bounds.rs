@@ -3,7 +3,7 @@
 use ensemble_all_in_one::api;
 use ensemble_e2e::{Stack, VOICE_KEY, text};
 use ensemble_testkit::Backend;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A valid id that does not exist.
 const UNKNOWN_ID: &str = "01932b5e-7b1a-7c3e-8f00-000000000001";
@@ -65,7 +65,7 @@ async fn every_route_refuses_a_body_above_its_bound() {
             if !is_right {
                 wrong.push(format!("{method} {path}, {bound}: {answers:?}"));
             }
-            let anonymous = operation.get("security").is_some_and(|security| security != &Value::Null);
+            let anonymous = operation["security"] != json!([]);
             // The edge refuses what is longer than any route takes.
             let is_edges = bound == LARGEST && answers[0] == 413;
             if anonymous && answers[0] != 401 && !is_edges {
