@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::SOON;
+use crate::document::Asked;
 
 /// A caller of a service. Cheap to clone.
 #[derive(Clone)]
@@ -70,9 +71,14 @@ impl Api {
 
     /// Sends the request. An error when no complete response arrives.
     pub async fn try_send(request: RequestBuilder) -> reqwest::Result<Answer> {
-        let response = request.send().await?;
+        let (http, request) = request.build_split();
+        let request = request?;
+        let asked = Asked::new(&request);
+        let response = http.execute(request).await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Ok(Answer { status, headers, text: response.text().await? })
+        let answer = Answer { status, headers, text: response.text().await? };
+        asked.check(answer.status, &answer.headers, &answer.text);
+        Ok(answer)
     }
 
     pub async fn get(&self, path: &str) -> Answer {

@@ -21,6 +21,7 @@
 //! program `with-postgres` starts one for several test programs. Without PostgreSQL such tests fail and say so.
 
 pub mod database;
+pub mod document;
 pub mod http;
 pub mod peers;
 pub mod ports;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::RequestBuilder;
 
 use crate::SOON;
+use crate::document::Asked;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,7 @@ pub struct SseEvent {
 
 /// An open stream.
 pub struct Events {
+    asked: Asked,
     response: reqwest::Response,
     buffer: String,
     pub status: u16,
@@ -25,17 +27,21 @@ pub struct Events {
 
 impl Events {
     pub async fn open(request: RequestBuilder) -> Self {
-        let sent = request.header("Accept", "text/event-stream").send().await;
-        let response = sent.unwrap_or_else(|error| panic!("no stream: {error:?}"));
-        let status = response.status().as_u16();
-        Self { response, buffer: String::new(), status }
+        Self::opened(request).await.unwrap_or_else(|error| panic!("no stream: {error:?}"))
     }
 
     /// The same. `None` when no connection can be made.
     pub async fn try_open(request: RequestBuilder) -> Option<Self> {
-        let response = request.header("Accept", "text/event-stream").send().await.ok()?;
+        Self::opened(request).await.ok()
+    }
+
+    async fn opened(request: RequestBuilder) -> reqwest::Result<Self> {
+        let (http, request) = request.header("Accept", "text/event-stream").build_split();
+        let request = request?;
+        let asked = Asked::new(&request);
+        let response = http.execute(request).await?;
         let status = response.status().as_u16();
-        Some(Self { response, buffer: String::new(), status })
+        Ok(Self { asked, response, buffer: String::new(), status })
     }
 
     /// The next event within `timeout`, without comments. `None` at the end of the stream.
@@ -57,6 +63,7 @@ impl Events {
                 let frame: String = self.buffer.drain(..end + 2).collect();
                 let event = read(&frame);
                 if !event.name.is_empty() || !event.data.is_empty() {
+                    self.asked.check_event(&event.data);
                     return Some(event);
                 }
             }
