@@ -1,5 +1,7 @@
 //! The same document for tools that stop at OpenAPI 3.0. It says a little less.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 /// What 3.0 has no word for, and can do without.
@@ -10,11 +12,48 @@ const MAPS: [&str; 3] = ["properties", "schemas", "headers"];
 
 /// An OpenAPI 3.1 document as OpenAPI 3.0.
 pub fn as_3_0(mut document: Value) -> Value {
+    let license = document.pointer("/info/license/identifier").and_then(Value::as_str).map(spdx);
     older(&mut document);
+    let types = types(&document);
+    name_types(&mut document, &types);
     if let Value::Object(document) = &mut document {
         document.insert("openapi".to_owned(), "3.0.3".into());
     }
+    if let Some((license, url)) = document.pointer_mut("/info/license").and_then(Value::as_object_mut).zip(license) {
+        license.insert("url".to_owned(), url.into());
+    }
     document
+}
+
+/// Where a licence of the SPDX list can be read.
+fn spdx(identifier: &str) -> String {
+    format!("https://spdx.org/licenses/{identifier}.html")
+}
+
+/// The type of each schema that has one, by the reference to it.
+fn types(document: &Value) -> HashMap<String, Value> {
+    let schemas = document.pointer("/components/schemas").and_then(Value::as_object);
+    let typed = schemas.into_iter().flatten().filter_map(|(name, schema)| Some((name, schema.get("type")?)));
+    typed.map(|(name, of)| (format!("#/components/schemas/{name}"), of.clone())).collect()
+}
+
+/// `nullable` counts only where a type stands beside it (OpenAPI 3.0.3, schema object).
+fn name_types(value: &mut Value, types: &HashMap<String, Value>) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| name_types(item, types)),
+        Value::Object(object) => {
+            if object.contains_key("nullable") && !object.contains_key("type") {
+                let reference = object.get("allOf").and_then(|all| all.get(0)?.get("$ref")?.as_str());
+                match reference.and_then(|reference| types.get(reference)).cloned() {
+                    Some(of) => drop(object.insert("type".to_owned(), of)),
+                    // It is one of several types, and need not be there.
+                    None => drop(object.remove("nullable")),
+                }
+            }
+            object.values_mut().for_each(|value| name_types(value, types));
+        }
+        _ => {}
+    }
 }
 
 fn older(value: &mut Value) {
@@ -106,6 +145,15 @@ mod tests {
             older(&mut value);
             assert_eq!(value, old, "{new}");
         }
-        assert_eq!(as_3_0(json!({ "openapi": "3.1.0" })), json!({ "openapi": "3.0.3" }));
+        let whole = |name: &str, of: Value| json!({ "openapi": name, "info": of });
+        let (new, old) = (json!({ "identifier": "MIT" }), json!({ "url": "https://spdx.org/licenses/MIT.html" }));
+        let license = |license: Value| json!({ "license": license });
+        assert_eq!(as_3_0(whole("3.1.0", license(new))), whole("3.0.3", license(old)));
+        let schemas = |b: Value| json!({ "components": { "schemas": { "A": { "type": "string" }, "B": b } } });
+        let new = json!({ "oneOf": [{ "$ref": "#/components/schemas/A" }, { "type": "null" }] });
+        let old = json!({ "allOf": [{ "$ref": "#/components/schemas/A" }], "nullable": true, "type": "string" });
+        let mut expected = schemas(old);
+        expected["openapi"] = "3.0.3".into();
+        assert_eq!(as_3_0(schemas(new)), expected);
     }
 }
