@@ -302,8 +302,8 @@ fn public_link_routes(routes: Routes) -> Routes {
                     "Creates the session's public link. An existing link is replaced and stops working.",
                 )
                 .about(
-                    "The token is shown only once. Add the session's key to the address as a fragment, which \
-                     no server sees. Without a body the link has no limits, and ends when it is removed.",
+                    "The token is shown only once. `encryptedKey` is the session's ring, sealed with a secret that is \
+                     made for this link. Add that secret to the address as a fragment, which no server sees. Without a body the link has no limits, and ends when it is removed.",
                 )
                 .optional_body::<CreateLink>()
                 .response::<Link>(201)

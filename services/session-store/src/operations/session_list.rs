@@ -30,17 +30,17 @@ pub(crate) struct ListRequest {
 /// A page that is short, or the size of one that is long.
 pub(crate) enum ShortList {
     Whole(SessionPage),
-    /// The length of its metadata and agent states.
+    /// About the length of its sessions.
     Long {
         bytes: i64,
     },
 }
 
-/// The most metadata and agent state that a page of sessions holds, except when its first session is larger.
+/// About the longest page, except when its first session is longer.
 const PAGE_BYTES: i64 = 4 << 20;
 
 /// Longer pages are read one after the other for each caller.
-const SHORT: i64 = 256 << 10;
+const SHORT: i64 = 128 << 10;
 
 /// What stands on a page, and whether another page follows.
 struct Entries {

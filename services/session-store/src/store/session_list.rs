@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::schema::{sessions, shares};
 
-/// A session's `updated_at` and id, which order the list, and its size in bytes.
+/// A session's `updated_at` and id, which order the list, and its size in an answer, in bytes.
 pub(crate) type Entry = (Timestamp, SessionId, i64);
 
 /// A part of a list.
@@ -25,14 +25,16 @@ pub(crate) struct Slice {
     pub(crate) after: Option<(i64, Uuid)>,
 }
 
-/// What both lists have in common: order, start and filter.
+/// What all lists have in common: order, start and filter. `$key` is what the caller gets the session's key as. 512 bytes are for ids
+/// and times.
 macro_rules! entries {
-    ($conn:expr, $slice:expr, $sessions:expr) => {{
+    ($conn:expr, $slice:expr, $sessions:expr, $key:literal) => {{
         // A subquery instead of a join, so that it is evaluated only for the entries of the slice.
-        let size = sql::<BigInt>(
-            "(SELECT CAST(octet_length(metadata) + coalesce(octet_length(agent_state), 0) AS bigint) \
-             FROM session_contents WHERE session_id = sessions.id)",
-        );
+        let size = sql::<BigInt>(concat!(
+            "(SELECT CAST(512 + octet_length(metadata) + coalesce(octet_length(agent_state), 0) + octet_length(",
+            $key,
+            ") AS bigint) FROM session_contents WHERE session_id = sessions.id)",
+        ));
         let mut query = $sessions
             .filter(sessions::deleted_at.is_null())
             .order((sessions::updated_at.desc(), sessions::id.desc()))
@@ -58,7 +60,7 @@ macro_rules! entries {
 /// The sessions that a user owns.
 pub(crate) fn owned(c: &mut Conn, user: UserId, slice: Slice) -> Result<Vec<Entry>, StoreError> {
     let sessions = sessions::table.filter(sessions::owner_id.eq(user.db()));
-    on!(c, |c| entries!(c, slice, sessions))
+    on!(c, |c| entries!(c, slice, sessions, "encryption_key"))
 }
 
 /// The sessions that a machine of a user hosts.
@@ -66,7 +68,7 @@ pub(crate) fn hosted(c: &mut Conn, user: UserId, machine: &MachineId, slice: Sli
     let sessions = sessions::table
         .filter(sessions::owner_id.eq(user.db()).and(sessions::machine_id.eq(machine.as_str())))
         .filter(sessions::hosted.eq(true));
-    on!(c, |c| entries!(c, slice, sessions))
+    on!(c, |c| entries!(c, slice, sessions, "encryption_key"))
 }
 
 /// The sessions that others share with a user.
@@ -74,5 +76,5 @@ pub(crate) fn shared(c: &mut Conn, user: UserId, slice: Slice) -> Result<Vec<Ent
     let sessions = sessions::table
         .inner_join(shares::table.on(shares::session_id.eq(sessions::id)))
         .filter(shares::user_id.eq(user.db()));
-    on!(c, |c| entries!(c, slice, sessions))
+    on!(c, |c| entries!(c, slice, sessions, "shares.encrypted_key"))
 }

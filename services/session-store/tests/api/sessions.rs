@@ -40,6 +40,20 @@ on_both_databases! {
         assert_eq!(made["createdAt"].as_str().unwrap().len(), "2026-03-26T00:00:00.000Z".len());
     }
 
+    async fn a_page_of_a_list_ends_at_four_mebibytes_with_the_keys(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        // Sixteen metadata alone would fit.
+        let draft = json!({ "metadata": "m".repeat(256 << 10), "encryptionKey": "k".repeat(8 << 10) });
+        for _ in 0..16 {
+            owner.api.post("/v1/sessions", &draft).await.expect(201);
+        }
+        let first = owner.api.get("/v1/sessions").await.expect(200);
+        assert_eq!(first["sessions"].as_array().unwrap().len(), 15);
+        let next = format!("/v1/sessions?cursor={}", first["nextCursor"].as_str().unwrap());
+        assert_eq!(owner.api.get(&next).await.expect(200)["sessions"].as_array().unwrap().len(), 1);
+    }
+
     async fn the_same_tag_gives_the_same_session(on: Backend) {
         let fixture = Fixture::start(on).await;
         let owner = fixture.client();
