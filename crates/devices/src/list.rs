@@ -177,7 +177,7 @@ impl List {
 fn check_form(list: &DeviceList) -> Result<(), &'static str> {
     let is_x25519 = |key: &str| decode::<32>(key).is_some_and(|key| !is_small_order(&key));
     if signing_key(&list.account).is_none() {
-        return Err("account is no Ed25519 public key");
+        return Err("account is no Ed25519 public key in base64url without padding");
     }
     if !(1..=MOST_VERSIONS).contains(&list.version) {
         return Err("version must be 1 to 10000");
@@ -186,7 +186,7 @@ fn check_form(list: &DeviceList) -> Result<(), &'static str> {
         return Err("prev is no SHA-256");
     }
     if !is_x25519(&list.content_public_key) {
-        return Err("contentPublicKey is no X25519 public key, or of small order");
+        return Err("contentPublicKey is no X25519 public key in base64url without padding, or of small order");
     }
     if !(1..=MOST_DEVICES).contains(&list.devices.len()) {
         return Err("devices must have 1 to 64 entries");
@@ -194,10 +194,10 @@ fn check_form(list: &DeviceList) -> Result<(), &'static str> {
     let mut keys = HashSet::new();
     for device in &list.devices {
         if signing_key(&device.key).is_none() {
-            return Err("a key is no Ed25519 public key, or of small order");
+            return Err("a key is no Ed25519 public key in base64url without padding, or of small order");
         }
         if !is_x25519(&device.box_key) {
-            return Err("a boxKey is no X25519 public key, or of small order");
+            return Err("a boxKey is no X25519 public key in base64url without padding, or of small order");
         }
         if !keys.insert(&device.key) || !keys.insert(&device.box_key) {
             return Err("a key is there twice");

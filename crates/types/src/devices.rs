@@ -101,7 +101,7 @@ pub struct DeviceList {
     /// SHA-256 of the body of the version before, base64url without padding; null in version 1.
     #[schema(pattern = "^[A-Za-z0-9_-]{43}$")]
     pub prev: Option<String>,
-    /// By the clock of the signer, in UTC with milliseconds, as in `2026-03-26T00:00:00.000Z`.
+    /// By the clock of the signer, in RFC 3339, as in `2026-03-26T00:00:00Z`.
     pub created: Timestamp,
     /// Rises by one whenever a device that could open contents is gone.
     pub content_epoch: u32,

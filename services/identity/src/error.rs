@@ -27,6 +27,8 @@ pub(crate) enum Error {
     DeviceRemoved,
     #[error("the account has no such device")]
     DeviceNotFound,
+    #[error("no content ring is sealed to the device")]
+    NoContentRing,
     #[error("there is no such device link")]
     LinkNotFound,
     #[error("only a primary device may do this")]
@@ -74,9 +76,13 @@ impl IntoProblem for Error {
             Self::AccountNotFound | Self::TokenNotFound | Self::DeviceNotFound | Self::LinkNotFound => {
                 Problem::not_found()
             }
+            Self::NoContentRing => Problem::new(
+                Code::NotFound,
+                "No content ring is sealed to this device. An account without a device list sends its first one: POST /v1/devices.",
+            ),
             Self::UnknownKey => Problem::new(
                 Code::UserNotFound,
-                "No account has this key. Sign in with another one, or make an account with `create`.",
+                "No account has this key. Sign in with another one, or leave out `create` to make an account.",
             ),
             Self::DeviceRemoved => Problem::device_removed(),
             Self::NotPrimary => Problem::new(Code::Forbidden, "Only a primary device can do this. Use one of those."),
@@ -92,7 +98,10 @@ impl IntoProblem for Error {
                 Problem::field(format!("/pushSubscription/{field}"), bad.to_string())
             }
             Self::DeviceListConflict(current) => {
-                let detail = "Verify `current`, make your change on top of it, and send it again.";
+                let detail = match &current {
+                    Some(_) => "Verify `current`, make your change on top of it, and send it again.",
+                    None => "This account has no device list yet: the first one has version 1, and `prev` is null.",
+                };
                 Problem::new(Code::DeviceListConflict, detail)
                     .with("current", serde_json::to_value(current).unwrap_or_default())
             }

@@ -58,6 +58,8 @@ fn accounts(routes: Routes) -> Routes {
                 .max_body(4 << 10)
                 .response::<SignedIn>(200)
                 .errors(&[Unauthenticated, DeviceRemoved, RegistrationClosed, UserNotFound])
+                // A misspelt `create` would make an account.
+                .closed()
                 .handler(auth::sign_in),
         )
         .row(

@@ -58,6 +58,7 @@ fn bodies_with_limits_rights_and_expiries_are_closed() {
         "DeviceLinkRequest",
         "Pend",
         "RegisterMachine",
+        "SignIn",
         "TaskMessage",
         "UpdateDevice",
         "UpdateShare",

@@ -77,7 +77,7 @@ fn of_account(c: &mut Conn, user: UserId, caller: Option<DeviceKey>) -> Result<D
 /// The content ring for the calling device.
 pub(crate) async fn content_ring(db: &Db, caller: &Caller) -> Result<DeviceContentRing, Error> {
     let key = caller.device.ok_or(Error::DeviceNotFound)?.0;
-    db.read("read a content ring", move |c| content_rings::find(c, &key)?.ok_or(Error::DeviceNotFound)).await
+    db.read("read a content ring", move |c| content_rings::find(c, &key)?.ok_or(Error::NoContentRing)).await
 }
 
 /// Lists of an account after that version, the oldest first.

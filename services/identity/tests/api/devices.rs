@@ -42,6 +42,14 @@ on_both_databases! {
         assert_eq!(ring, json!({ "version": 1, "contentEpoch": 1, "sealed": expected }));
         let lists = alice.get(&format!("/v1/users/{user}/devices")).await.expect(200);
         assert_eq!(lists, json!({ "lists": [signed], "nextCursor": null }));
+        let beyond = alice.get(&format!("/v1/users/{user}/devices?after=10001")).await;
+        beyond.problem(400, "INVALID_ARGUMENT");
+        let (key, alone, _) = fixture.account().await;
+        let keys = Keys::of(key);
+        let second = DeviceList { version: 2, ..first(&keys) };
+        let early = alone.post("/v1/devices", &change(&sign(&second, &keys))).await;
+        assert_eq!(early.problem(409, "DEVICE_LIST_CONFLICT")["current"], Value::Null);
+        assert!(early.text.contains("has no device list yet"), "{}", early.text);
     }
 
     async fn a_list_follows_the_newest_one(on: Backend) {

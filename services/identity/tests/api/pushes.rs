@@ -254,7 +254,9 @@ on_both_databases! {
             let refused = place.owner.api.patch(&path, &body).await.bad_fields();
             assert!(refused[0].starts_with("/pushSubscription/"), "{body}: {refused:?}");
         }
-        place.owner.api.patch(&path, &json!({ "notify": ["lunch"] })).await.problem(400, "INVALID_ARGUMENT");
+        for bad in [json!(["lunch"]), json!(vec!["failed"; 6]), json!("failed")] {
+            place.owner.api.patch(&path, &json!({ "notify": bad })).await.problem(400, "INVALID_ARGUMENT");
+        }
         place.owner.api.patch(&path, &json!({})).await.problem(400, "INVALID_ARGUMENT");
         // Nothing of it stayed, and a good one ends with null.
         assert_eq!(place.owner.api.get("/v1/devices").await.expect(200)["devices"][0]["push"], false);
