@@ -123,7 +123,12 @@ impl Inner {
 
     /// Whether no other computer is meant to reach the server, neither by itself nor by a proxy that has a public address.
     fn is_only_here(&self, env: Env<'_>) -> bool {
-        self.is_loopback && self.operators("PUBLIC_BASE_URL", env).is_none()
+        let is_given = |name: &str| {
+            let of_service =
+                |service: &&str| env(&format!("{}_{name}", service.replace('-', "_").to_uppercase())).is_some();
+            self.operators(name, env).is_some() || ["edge-proxy", "identity"].iter().any(of_service)
+        };
+        self.is_loopback && !["PUBLIC_BASE_URL", "PUBLIC_ORIGINS", "TRUSTED_PROXIES"].into_iter().any(is_given)
     }
 
     /// Accept sign-ins at the local address, and at the public address. Where none is given: at the machine's addresses.
@@ -241,6 +246,9 @@ mod tests {
         assert_eq!(only_here("127.0.0.1:0", &public, &[]), "false");
         assert_eq!(only_here("127.0.0.1:0", &[], &public), "false");
         assert_eq!(only_here("0.0.0.0:0", &[], &[]), "false");
+        for name in ["PUBLIC_ORIGINS", "TRUSTED_PROXIES", "EDGE_PROXY_PUBLIC_BASE_URL", "IDENTITY_PUBLIC_ORIGINS"] {
+            assert_eq!(only_here("127.0.0.1:0", &[], &[(name, "https://api.example.com")]), "false", "{name}");
+        }
     }
 
     #[test]

@@ -65,5 +65,9 @@ impl RequestContext {
 fn is_proxied(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     !matches!(host.rsplit_once(':').map_or(host, |(name, _)| name), "127.0.0.1" | "localhost" | "[::1]")
-        || ["forwarded", "via", "x-forwarded-for", "x-forwarded-host"].iter().any(|name| headers.contains_key(*name))
+        || headers.keys().any(|name| {
+            ["forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"]
+                .contains(&name.as_str())
+                || name.as_str().starts_with("x-forwarded-")
+        })
 }

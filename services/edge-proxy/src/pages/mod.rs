@@ -57,6 +57,7 @@ pub(crate) fn routes() -> Routes {
                     "Made from the other one. It says a little less: nothing of the JSON in signed texts, for example.",
                 )
                 .response_as(200, "application/json", "An OpenAPI document.")
+                .etag()
                 .handler(docs::older_document),
         )
         .row(
