@@ -26,7 +26,7 @@ pub fn etag_of(bytes: &[u8]) -> String {
 pub fn known_etag(request: &HttpRequest, etag: &str) -> Option<String> {
     let lines = request.headers().get_all(IF_NONE_MATCH).filter_map(|line| line.to_str().ok());
     let known = lines.flat_map(|line| line.split(',')).map(str::trim);
-    let matches = |tag: &&str| *tag == "*" || tag.trim_start_matches("W/") == etag;
+    let matches = |tag: &&str| *tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag;
     let tag = known.into_iter().find(matches)?;
     Some(if tag == "*" { etag } else { tag }.to_owned())
 }

@@ -16,7 +16,8 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::routes::RowDoc;
 
-/// The members that were ignored, as JSON Pointers without the first slash, or `?name` for query parameters.
+/// The members that were ignored, as JSON Pointers without the first slash, or `?name` for query parameters. What is not visible ASCII,
+/// and a comma, is percent-encoded.
 pub const IGNORED_MEMBERS: HeaderName = HeaderName::from_static("ignored-members");
 
 /// So many unknown members are named, and no more.
@@ -253,13 +254,23 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<St
 /// The names that the answer to a request has in `Ignored-Members`.
 struct Ignored(Vec<String>);
 
+/// A pointer in a list of a header: what is not visible, and a comma, is percent-encoded.
+fn visible(pointer: &str) -> String {
+    let name = pointer.strip_prefix('/').unwrap_or(pointer);
+    let coded = name.bytes().map(|byte| match byte {
+        b',' | b'%' => format!("%{byte:02X}"),
+        byte if byte.is_ascii_graphic() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    if name.is_empty() { "\"\"".to_owned() } else { coded.collect() }
+}
+
 /// Names these members in the answer.
 pub(super) fn remember(request: &HttpRequest, unknown: &[Unknown]) {
     if unknown.is_empty() {
         return;
     }
-    let visible = |pointer: &str| pointer.chars().filter(|c| c.is_ascii_graphic() && *c != ',').collect::<String>();
-    let names = unknown.iter().map(|member| visible(member.pointer.trim_start_matches('/')));
+    let names = unknown.iter().map(|member| visible(&member.pointer));
     let mut extensions = request.extensions_mut();
     // The query has been looked at before the body.
     let of_query = extensions.remove::<Ignored>().map(|ignored| ignored.0).unwrap_or_default();

@@ -146,7 +146,8 @@ async fn an_open_route_names_what_it_ignores_also_when_it_fails() {
     let orders = orders().await;
     for (body, expected) in [
         (r#"{"maxUse":1,"steps":[{"again":true}]}"#, "maxUse, steps/0/again"),
-        (r#"{"a, b\u000d\u000ac\u00e9":1}"#, "abc"),
+        (r#"{"a, b\u000d\u000ac\u00e9":1}"#, "a%2C%20b%0D%0Ac%C3%A9"),
+        (r#"{"":1}"#, r#""""#),
         (
             r#"{"steps":[{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1},{"a":1}]}"#,
             "steps/0/a, steps/1/a, steps/2/a, steps/3/a, steps/4/a, steps/5/a, steps/6/a, steps/7/a, steps/8/a, steps/9/a",
