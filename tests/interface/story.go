@@ -52,6 +52,6 @@ func main() {
 	check(sent.JSON201 != nil, string(sent.Body))
 	page := must(client.ListMessagesWithResponse(ctx, id, nil))
 	check(len(page.JSON200.Messages) == 1 && page.JSON200.Messages[0].Content == "AQID", string(page.Body))
-	missing := must(client.GetSessionWithResponse(ctx, "01900000-0000-7000-8000-000000000000"))
+	missing := must(client.GetSessionWithResponse(ctx, "01900000-0000-7000-8000-000000000000", nil))
 	check(missing.StatusCode() == 404, string(missing.Body))
 }
