@@ -34,6 +34,19 @@ test("sealed rings open for their binding only, and are made again", async () =>
   }
 });
 
+test("a platform that fails to make a key is asked again", async (t) => {
+  const { subtle } = globalThis.crypto;
+  const make = subtle.generateKey.bind(subtle) as (...of: unknown[]) => Promise<unknown>;
+  let calls = 0;
+  const failing = (...of: unknown[]) => (++calls % 3 === 0 ? make(...of) : Promise.reject(new Error("OperationError")));
+  t.mock.method(subtle, "generateKey", failing as never);
+  const sealed = await seal.sealRing(ring, content.publicKey, "aad", account);
+  assert.equal(calls, 3);
+  assert.equal((await seal.openRing(sealed, content, "aad")).signer, given.publicKey);
+  assert.notEqual((await seal.SigningKey.generate()).publicKey, account.publicKey);
+  assert.equal(calls, 6);
+});
+
 test("shares name who granted them, and open for their recipient", async () => {
   const read = async (text: string, user: string = given.userId) => {
     const shared = seal.SharedRing.fromText(text);

@@ -5,6 +5,7 @@ import { decodeExact, encode, random, utf8 } from "../bytes.js";
 import { Refused } from "../errors.js";
 import { isSigned, SigningKey } from "../seal/ed25519.js";
 import { BoxPair } from "../seal/hpke.js";
+import { withNewKey } from "../seal/new-key.js";
 import type { Store } from "../store/store.js";
 
 const { subtle } = globalThis.crypto;
@@ -63,7 +64,7 @@ export class DeviceKeys {
   /** New keys. */
   static async generate(): Promise<DeviceKeys> {
     const signer = await SigningKey.generate();
-    const box = (await subtle.generateKey("X25519", true, ["deriveBits"])) as CryptoKeyPair;
+    const box = (await withNewKey(() => subtle.generateKey("X25519", true, ["deriveBits"]))) as CryptoKeyPair;
     const boxKey = encode(new Uint8Array(await subtle.exportKey("raw", box.publicKey)));
     return DeviceKeys.#wrapped(signer, box.privateKey, boxKey);
   }

@@ -2,6 +2,7 @@
 
 import { concat, decodeExact, encode, equal, type Bytes } from "../bytes.js";
 import type { Signer } from "../credential.js";
+import { withNewKey } from "./new-key.js";
 
 const { subtle } = globalThis.crypto;
 
@@ -70,7 +71,7 @@ export class SigningKey implements Signer {
 
   /** A new key that scripts cannot export. */
   static async generate(): Promise<SigningKey> {
-    const pair = (await subtle.generateKey("Ed25519", false, ["sign", "verify"])) as CryptoKeyPair;
+    const pair = (await withNewKey(() => subtle.generateKey("Ed25519", false, ["sign", "verify"]))) as CryptoKeyPair;
     return new SigningKey(pair.privateKey, encode(new Uint8Array(await subtle.exportKey("raw", pair.publicKey))));
   }
 

@@ -4,6 +4,7 @@ import { Aes256Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke
 import { concat, decode, decodeExact, encode, utf8, type Bytes } from "../bytes.js";
 import { SealError } from "../errors.js";
 import { fromHex, importSecret, isOneOf } from "./ed25519.js";
+import { withNewKey } from "./new-key.js";
 
 const { subtle } = globalThis.crypto;
 const VERSION = 1;
@@ -66,7 +67,8 @@ export async function sealTo(to: string, plaintext: Bytes, aad: string, info = "
   if (!key || isOneOf(key, SMALL_ORDER)) throw new SealError("format", "This is no key to which something can be sealed.");
   try {
     const recipientPublicKey = await subtle.importKey("raw", key, "X25519", true, []);
-    const { enc, ct } = await suite().seal({ recipientPublicKey, info: utf8(info) }, plaintext, utf8(aad));
+    const parameters = { recipientPublicKey, info: utf8(info) };
+    const { enc, ct } = await withNewKey(() => suite().seal(parameters, plaintext, utf8(aad)));
     return encode(concat(Uint8Array.of(VERSION), new Uint8Array(enc), new Uint8Array(ct)));
   } catch {
     throw new SealError("refused", "It could not be sealed to this key.");
