@@ -144,6 +144,7 @@ async fn what_has_a_tag_is_not_sent_to_who_has_it() {
     let mut tagged = BTreeSet::new();
     for (template, path, change) in [
         ("/openapi.json", "/openapi.json", None),
+        ("/openapi-3.0.json", "/openapi-3.0.json", None),
         ("/v1/sessions/{id}", session.as_str(), Some(("PATCH", session.as_str(), json!({ "metadata": "new" })))),
         ("/v1/machines/{id}", "/v1/machines/m", Some(("PATCH", "/v1/machines/m", long))),
         ("/v1/orchestrator/runs/{id}", run.as_str(), Some(("POST", cancel.as_str(), json!({})))),
