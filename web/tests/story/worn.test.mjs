@@ -260,8 +260,9 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
         // It is full.
       }
     });
-    await mine.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 1 });
     await me.page.goto(`${origin}/sessions/${(await known(session)).id}`);
+    await me.page.getByLabel("Prompt").waitFor();
+    await mine.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 1 });
     const isSaid = me.page.getByText("This browser has no room to keep what you type.");
     // Chromium notices a new quota after a while.
     for (let at = 0; !(await isSaid.isVisible()); at++) {
