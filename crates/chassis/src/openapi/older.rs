@@ -110,6 +110,16 @@ fn older_object(object: &mut Map<String, Value>) {
     if is_nullable {
         object.insert("nullable".to_owned(), true.into());
     }
+    // Generators name the alternatives by what they refer to.
+    for name in ["oneOf", "anyOf"] {
+        let alternatives = object.get_mut(name).and_then(Value::as_array_mut);
+        for alternative in alternatives.into_iter().flatten() {
+            let reference = alternative.pointer("/allOf/0").filter(|only| only.get("$ref").is_some()).cloned();
+            if let Some(reference) = reference {
+                *alternative = reference;
+            }
+        }
+    }
     // In 3.0 nothing counts beside a reference.
     if object.len() > 1
         && let Some(reference) = object.remove("$ref")
@@ -135,6 +145,10 @@ mod tests {
                 json!({ "allOf": [{ "$ref": "#/a" }], "nullable": true }),
             ),
             (json!({ "contentSchema": { "$ref": "#/a" }, "type": "string" }), json!({ "type": "string" })),
+            (
+                json!({ "oneOf": [{ "$ref": "#/a", "description": "b" }, { "$ref": "#/c" }] }),
+                json!({ "oneOf": [{ "$ref": "#/a" }, { "$ref": "#/c" }] }),
+            ),
             // A member with the name of a keyword.
             (
                 json!({ "properties": { "const": { "const": 1 } } }),
