@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-
 use tokio::time::Instant;
 
 /// The limit of a wait for what should happen soon. A machine can stand still for half a minute, and a test that passes does
