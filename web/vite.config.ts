@@ -1,7 +1,7 @@
 // Builds the page into `dist`: hashed names below /assets/, nothing inline, the service worker, and a brotli and a gzip beside each file
 // that is worth it.
 import { createHash } from "node:crypto";
-import { readFile, readdir, writeFile } from "node:fs/promises";
+import { cp, readFile, readdir, writeFile } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import react from "@vitejs/plugin-react";
@@ -38,6 +38,15 @@ async function serviceWorker(): Promise<void> {
   });
 }
 
+/** What the page that shows the interface needs of Swagger UI, which holds much more. */
+const SWAGGER_UI = ["favicon-16x16.png", "favicon-32x32.png", "index.css", "index.html", "swagger-ui-bundle.js", "swagger-ui-standalone-preset.js", "swagger-ui.css"];
+
+/** The page that shows the interface. The service worker does not keep it. */
+async function documentation(): Promise<void> {
+  for (const name of SWAGGER_UI) await cp(join(import.meta.dirname, "node_modules/swagger-ui-dist", name), join(DIST, "docs", name));
+  await cp(join(import.meta.dirname, "docs"), join(DIST, "docs"), { recursive: true });
+}
+
 /** Compresses in advance, because the server then only has to choose. */
 async function compress(): Promise<void> {
   for (const [path, bytes] of await files()) {
@@ -53,6 +62,7 @@ const finished: Plugin = {
   apply: "build",
   async closeBundle() {
     await serviceWorker();
+    await documentation();
     await compress();
   },
 };

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use actix_web::http::Method;
 use prometheus::core::{Collector, Desc};
-#[cfg(target_os = "linux")]
-use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Gauge, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder};
 
 use crate::http::InFlight;
 use crate::process::telemetry::span_counters;
+use crate::process::usage::ProcessUsage;
 
 /// The registry of one running service. Cheap to clone; services register their own collectors here.
 #[derive(Clone, Debug)]
@@ -33,8 +32,7 @@ impl Metrics {
                 .buckets(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0]);
         let histogram = HistogramVec::new(options, &["method", "route", "status"])?;
         registry.register(Box::new(histogram.clone()))?;
-        #[cfg(target_os = "linux")]
-        registry.register(Box::new(ProcessCollector::for_self()))?;
+        registry.register(Box::new(ProcessUsage::new()?))?;
         if let Some(spans) = span_counters() {
             registry.register(Box::new(spans.sent.clone()))?;
             registry.register(Box::new(spans.lost.clone()))?;

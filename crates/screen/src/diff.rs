@@ -58,7 +58,7 @@ pub(crate) fn missing_bytes(missing: u64, indent: &str, paint: Paint) -> Line<'s
     Line::styled(format!("{indent}{} {missing} bytes are missing here", paint.more()), paint.warning())
 }
 
-fn compare(diff: &Diff) -> TextDiff<'_, '_, str> {
+fn compare(diff: &Diff) -> TextDiff<'_, '_, '_, str> {
     let old = diff.old_text.as_deref().unwrap_or_default();
     TextDiff::configure().timeout(LONGEST).diff_lines(old, &diff.new_text)
 }

@@ -16,9 +16,14 @@ pub fn policy(connect: &[&str]) -> String {
     )
 }
 
+/// What the page that shows the interface may do: run its own scripts and call this server. It sets styles on its elements.
+const POLICY_OF_DOCS: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+    font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 impl File {
-    /// All fields of the answer but the length, names in lower case. `policy` is that of [`policy`].
+    /// All fields of the answer but the length, names in lower case. `policy` is that of [`policy`], for the files of the app.
     pub fn fields(&self, policy: &str) -> Vec<(&'static str, String)> {
+        let policy = if self.is_docs { POLICY_OF_DOCS } else { policy };
         let kept = if self.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
         let mut fields = vec![
             ("content-type", self.content_type.to_owned()),

@@ -36,6 +36,8 @@ pub struct File {
     pub sha256: [u8; 32],
     /// Its name changes when its contents do, so that it may be kept for ever.
     pub is_immutable: bool,
+    /// It belongs to the page that shows the interface, which has rules of its own.
+    is_docs: bool,
 }
 
 /// Where a person can be in the app: a path that is one of these or below one is answered with the page.
@@ -75,6 +77,7 @@ pub fn file(path: &str, accepted: &str) -> Option<File> {
         etag,
         sha256: embedded.sha256,
         is_immutable: path.starts_with("assets/"),
+        is_docs: path.starts_with("docs/"),
     })
 }
 

@@ -14,7 +14,7 @@ use ensemble_chassis::{Caller, Vars};
 use ensemble_types::ids::{TokenId, UserId};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
-use governor::state::keyed::DashMapStateStore;
+use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 
 use crate::domain::route_table::Class;
@@ -99,14 +99,14 @@ struct Policy {
     name: &'static str,
     quota: u32,
     counted: &'static str,
-    limiter: Option<RateLimiter<LimitKey, DashMapStateStore<LimitKey>, DefaultClock, StateInformationMiddleware>>,
+    limiter: Option<RateLimiter<LimitKey, HashMapStateStore<LimitKey>, DefaultClock, StateInformationMiddleware>>,
 }
 
 impl Policy {
     fn new(name: &'static str, quota: u32, counted: &'static str) -> Self {
         let limiter = NonZeroU32::new(quota)
             .and_then(|burst| Some(Quota::with_period(MINUTE / quota)?.allow_burst(burst)))
-            .map(|quota| RateLimiter::dashmap(quota).with_middleware());
+            .map(|quota| RateLimiter::hashmap(quota).with_middleware());
         Self { name, quota, counted, limiter }
     }
 

@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
 
 use actix_web::HttpRequest;
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::absent;
+use super::{absent, etag_of};
 
 /// A shorter answer gains less than the fields around it cost.
 const SHORT: u64 = 1 << 10;
@@ -46,7 +47,11 @@ pub fn compress<P: Unpin + 'static>(
     }
     vary(response.headers_mut());
     let Some(coding) = coding_for(response.request()) else { return response };
-    let Some(place) = place() else { return response };
+    let constant = response.response().extensions().get::<&'static Constant>().copied();
+    let place = if constant.is_some() { None } else { place() };
+    if constant.is_none() && place.is_none() {
+        return response;
+    }
     let is_head = *response.request().method() == Method::HEAD;
     let headers = response.headers_mut();
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
@@ -55,8 +60,47 @@ pub fn compress<P: Unpin + 'static>(
         if is_head {
             return absent(BodySize::Stream);
         }
+        if let Some(constant) = constant {
+            return BoxBody::new(constant.compressed(coding));
+        }
         BoxBody::new(Compressed { body, left: Bytes::new(), encoder: Some(Encoder::new(coding)), _place: place })
     })
+}
+
+/// An answer that is the same for everyone. Each coding of it is made once and kept. Its handler puts a reference to it into the extensions
+/// of the answer.
+pub struct Constant {
+    plain: Bytes,
+    tag: String,
+    gzip: OnceLock<Bytes>,
+    brotli: OnceLock<Bytes>,
+}
+
+impl Constant {
+    pub fn new(plain: Bytes) -> Self {
+        let tag = etag_of(&plain);
+        Self { plain, tag, gzip: OnceLock::new(), brotli: OnceLock::new() }
+    }
+
+    pub fn plain(&self) -> Bytes {
+        self.plain.clone()
+    }
+
+    /// The strong entity tag of the plain bytes, with its quotes.
+    pub fn etag(&self) -> &str {
+        &self.tag
+    }
+
+    fn compressed(&self, coding: ContentEncoding) -> Bytes {
+        let kept = if coding == ContentEncoding::Brotli { &self.brotli } else { &self.gzip };
+        let make = || {
+            let mut encoder = Encoder::new(coding);
+            let begun = encoder.compress(&self.plain)?;
+            Ok::<_, io::Error>([begun, encoder.finish()?].concat().into())
+        };
+        // Writing into memory does not fail.
+        kept.get_or_init(|| make().unwrap_or_default()).clone()
+    }
 }
 
 fn may_be_compressed(status: StatusCode, headers: &HeaderMap, size: BodySize) -> bool {

@@ -28,7 +28,7 @@ pub use body::{
 pub(crate) use budget::{BodyBudget, Sender};
 pub use callers::{TakeTurn, turns_of_callers};
 pub(crate) use callers::{stream_for, work_for};
-pub use compress::compress;
+pub use compress::{Constant, compress};
 pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
 pub use etag::{etag_of, known_etag};
 pub(crate) use etag::{expect_tag, tagged};

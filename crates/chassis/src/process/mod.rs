@@ -10,6 +10,7 @@ mod sockets;
 mod stop;
 pub mod telemetry;
 mod tls;
+pub(crate) mod usage;
 
 /// glibc's allocator keeps what a burst of requests needed: 60 s after 1,000 unread streams and 300 unfinished bodies the
 /// edge still held 117 MiB and the session store 85. With this one they hold 21 and 50, because it also serves the C libraries (libpq, SQLite). How soon it gives pages back stands

@@ -1,7 +1,6 @@
 //! `ensemble runner`: the daemon that runs tasks on this machine.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -330,10 +329,7 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
 /// Logs to standard error. `RUST_LOG` says what, and `LOG_FORMAT=json` selects the format of the services.
 pub(crate) fn log(default: Targets) {
     let filter = environment().get("RUST_LOG").and_then(|text| text.parse().ok()).unwrap_or(default);
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::TRACE)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
     // A logger that was set up before is kept.
     let _already_set_up = if environment().get("LOG_FORMAT").is_some_and(|format| format == "json") {
         lines.json().flatten_event(true).with_current_span(true).with_span_list(false).finish().with(filter).try_init()

@@ -64,6 +64,11 @@ pub(crate) fn other(edge: &EdgeProxy, request: &HttpRequest) -> Option<HttpRespo
     file.map(|file| send(edge, request, file))
 }
 
+/// A file of the app by its path without the first slash.
+pub(super) fn file(edge: &EdgeProxy, request: &HttpRequest, path: &str) -> Option<HttpResponse> {
+    ensemble_web::file(path, &field(request, ACCEPT_ENCODING)).map(|file| send(edge, request, file))
+}
+
 fn send(edge: &EdgeProxy, request: &HttpRequest, file: File) -> HttpResponse {
     let is_known = known_etag(request, &file.etag).is_some();
     let mut answer = HttpResponse::build(if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });

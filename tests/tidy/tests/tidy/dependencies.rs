@@ -59,6 +59,17 @@ fn every_shared_dependency_is_used_and_says_what_for() {
     }
 }
 
+/// Each package is built by everyone who builds the program (docs/BUILD.md).
+#[test]
+fn the_lock_has_at_most_450_packages() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let count = lock.lines().filter(|line| *line == "[[package]]").count();
+    assert!(
+        count > 100 && count <= 450,
+        "{count} packages: which of them can go, or which version shares what is there?"
+    );
+}
+
 fn names(text: &str, module: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.match_indices(module).any(|(at, _)| {
