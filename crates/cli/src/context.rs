@@ -15,6 +15,7 @@ use crate::devices;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::{Home, Owner};
+use crate::live::access;
 use crate::print;
 use crate::settings::{KnownAccount, LinkedMachine, Occasion, StoredToken};
 use crate::sharing::People;
@@ -213,6 +214,11 @@ impl Context {
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
         let me = Me { client, key, id: token.user_id, own, people: People::default() };
+        if let Err(failure) = Box::pin(access::tell_again(self, &me)).await {
+            print::note(format!(
+                "A machine does not know yet who may not command it any more: {failure} The next command tries again."
+            ));
+        }
         if let Err(failure) = me.finish_rekeys(self).await {
             print::note(format!(
                 "Some people have not got the new key of a session: {failure} The next command tries again."

@@ -33,6 +33,14 @@ pub(crate) struct KnownSession {
     pub(crate) hostless: Option<u32>,
 }
 
+/// A right that is taken away: the version of that, and the `localId` of the command to the machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Revocation {
+    pub(crate) local_id: String,
+    pub(crate) version: u64,
+}
+
 impl Unfinished {
     pub(crate) fn is_for(&self, ring: &KeyRing) -> bool {
         ring.epoch() == self.epoch && ring.digest() == self.ring
@@ -144,6 +152,36 @@ impl Home {
                     removed.retain(|user| !users.contains(user));
                 }
                 sessions.retain(|_, removed| !removed.is_empty());
+            }
+        })
+    }
+
+    /// Notes what the machine is to hear, before anything is sent.
+    pub(crate) fn begin_revocation(
+        &self,
+        origin: &str,
+        session: SessionId,
+        user: UserId,
+        revocation: Revocation,
+    ) -> Result<()> {
+        self.change_settings(|settings| {
+            let sessions = settings.revocations.entry(origin.to_owned()).or_default();
+            sessions.entry(session).or_default().insert(user, revocation);
+        })
+    }
+
+    /// The machine has confirmed it, or something later counts.
+    pub(crate) fn end_revocation(&self, origin: &str, session: SessionId, user: UserId) -> Result<()> {
+        let known = self.settings()?.revocations.remove(origin).unwrap_or_default();
+        if !known.get(&session).is_some_and(|users| users.contains_key(&user)) {
+            return Ok(());
+        }
+        self.change_settings(|settings| {
+            if let Some(sessions) = settings.revocations.get_mut(origin) {
+                if let Some(users) = sessions.get_mut(&session) {
+                    users.remove(&user);
+                }
+                sessions.retain(|_, users| !users.is_empty());
             }
         })
     }

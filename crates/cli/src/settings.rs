@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Result;
 use crate::home::{Home, Owner};
-use crate::known_sessions::Unfinished;
+use crate::known_sessions::{Revocation, Unfinished};
 
 const SETTINGS: &str = "settings.json";
 const TOKENS: &str = "tokens.json";
@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) unfinished_rekeys: BTreeMap<String, BTreeMap<SessionId, Unfinished>>,
     /// Who lost access to a session that is to get a new key because of it, by server origin and session.
     pub(crate) removed_shares: BTreeMap<String, BTreeMap<SessionId, BTreeSet<UserId>>>,
+    /// Who may not command the agent of a session any more, while its machine has not confirmed it, by server origin and session.
+    pub(crate) revocations: BTreeMap<String, BTreeMap<SessionId, BTreeMap<UserId, Revocation>>>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
     /// The name that a user had when something was shared with them first, in lower case, by server origin. Another user does not get it.

@@ -1,15 +1,21 @@
 //! What a guest may do with the agent of a live session. A share lets a person read; the machine obeys only what the owner has signed.
 
+use std::collections::BTreeMap;
+
+use ensemble_client::idempotency_key;
 use ensemble_transcript::account_digest;
 use ensemble_transcript::body::{AccessGrant, Content, Control};
 use ensemble_transcript::view::Taken;
-use ensemble_transcript::words::{May, Mode};
-use ensemble_types::ids::UserId;
+use ensemble_transcript::words::{May, Mode, ReceiptCode};
+use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};
+use ensemble_types::shares::Share;
+use futures_util::TryStreamExt;
 
 use super::Live;
 use crate::context::{Context, Me, now};
 use crate::failure::{Failure, Result};
+use crate::known_sessions::Revocation;
 use crate::print;
 
 /// Tells the session's machine what this person may do. Sessions of people, and those of others, need nothing. `is_first`: they have
@@ -34,16 +40,22 @@ pub(crate) async fn grant(
     if known.is_some_and(|known| known.may == may && may != May::Nothing) || (is_new && may == May::Nothing) {
         return Ok(());
     }
-    // The clock, so that a computer that has not read the last state does not go back.
-    let clock = u64::try_from(now().micros() / 1_000).unwrap_or_default();
-    let version = known.map_or(0, |known| known.version.saturating_add(1)).max(clock);
+    let version = version_after(known);
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
-    let list = me.list_of(context, user).await?;
-    let account = account_digest(&list.body().account).ok_or_else(|| {
-        Failure::message(format!("The account key of {user} cannot be read. The machine was not told."))
-    })?;
-    let grant = AccessGrant { user, account, may: may.clone(), version };
-    match live.command(Content::Control(Control::Access(grant))).await? {
+    let (origin, local_id) = (me.client.origin(), idempotency_key());
+    if may == May::Nothing {
+        let revocation = Revocation { local_id: local_id.clone(), version };
+        context.home.begin_revocation(origin, session.id, user, revocation)?;
+    } else {
+        // What was taken away before counts no more.
+        context.home.end_revocation(origin, session.id, user)?;
+    }
+    let grant = named(context, me, user, may.clone(), version).await?;
+    let taken = live.command_as(local_id, grant).await?;
+    if taken == Taken::Done {
+        context.home.end_revocation(origin, session.id, user)?;
+    }
+    match taken {
         Taken::Done => print::note(match may {
             May::Approve => {
                 "The machine takes prompts from them, and answers to what the agent asks: they can have it do anything."
@@ -55,7 +67,8 @@ pub(crate) async fn grant(
         }),
         Taken::Rejected { code, text } => {
             let why = super::text::rejection(code.as_ref(), text.as_deref());
-            print::note(format!("The machine did not take it: {why}"));
+            let next = if may == May::Nothing { " The next command tells it again." } else { "" };
+            print::note(format!("The machine did not take it: {why}{next}"));
         }
         Taken::NotYet | Taken::Queued => print::note(
             "The machine has not confirmed yet what they may do: it is away. It does what it last knew until it is back.",
@@ -63,6 +76,93 @@ pub(crate) async fn grant(
     }
     if is_careless && may == May::Prompt {
         print::note("The agent asks little in its mode, so you are asked before it does what they prompt.");
+    }
+    Ok(())
+}
+
+/// Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine hears of it.
+pub(crate) fn begin_taking(context: &Context, me: &Me, session: &Session, user: UserId) -> Result<()> {
+    if !session.hosted || session.access_level != AccessLevel::Owner {
+        return Ok(());
+    }
+    let revocation = Revocation { local_id: idempotency_key(), version: version_after(None) };
+    context.home.begin_revocation(me.client.origin(), session.id, user, revocation)
+}
+
+async fn named(context: &Context, me: &Me, user: UserId, may: May, version: u64) -> Result<Content> {
+    let list = me.list_of(context, user).await?;
+    let account = account_digest(&list.body().account).ok_or_else(|| {
+        Failure::message(format!("The account key of {user} cannot be read. The machine was not told."))
+    })?;
+    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version })))
+}
+
+/// The version of the next grant. The clock, so that a computer that has not read the last state does not go back.
+fn version_after(known: Option<&AccessGrant>) -> u64 {
+    let clock = u64::try_from(now().micros() / 1_000).unwrap_or_default();
+    known.map_or(0, |known| known.version.saturating_add(1)).max(clock)
+}
+
+/// Tells machines again who may not command them any more, where that did not arrive or was refused. Waits for no receipt: the next
+/// command looks.
+pub(crate) async fn tell_again(context: &Context, me: &Me) -> Result<()> {
+    let revocations = context.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
+    let mut failed = None;
+    for (session, users) in revocations {
+        failed = failed.or(tell_one_again(context, me, session, users).await.err());
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+async fn tell_one_again(context: &Context, me: &Me, id: SessionId, users: BTreeMap<UserId, Revocation>) -> Result<()> {
+    let end = |user| context.home.end_revocation(me.client.origin(), id, user);
+    let session = match me.session(context, id).await {
+        Ok(session) => Some(session),
+        Err(Failure::Client(error)) if error.is_not_found() => None,
+        Err(failure) => return Err(failure),
+    };
+    // Without its machine nothing works for anybody there.
+    if session.is_none_or(|session| !session.hosted || me.is_without_its_host(&session)) {
+        return users.into_keys().try_for_each(end);
+    }
+    let mut live = Live::open(context, me, id).await?;
+    live.load().await?;
+    for (user, Revocation { local_id, version }) in users {
+        let taken = live.taken(&local_id);
+        let known = live.view.state().and_then(|state| state.access.iter().find(|grant| grant.user == user));
+        let is_newer = known.is_some_and(|known| known.version >= version);
+        if taken == Some(Taken::Done) || (is_newer && known.is_some_and(|known| known.may == May::Nothing)) {
+            end(user)?;
+            continue;
+        }
+        let is_superseded =
+            matches!(&taken, Some(Taken::Rejected { code: Some(code), .. }) if *code == ReceiptCode::Superseded);
+        let is_outrun = is_newer || is_superseded;
+        if is_outrun {
+            let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
+            // Another device has given them something later.
+            if shares.iter().any(|share| share.user_id == user) {
+                end(user)?;
+                continue;
+            }
+        }
+        let local_id = match taken {
+            // It has not arrived, or long ago. It is no second command.
+            None => local_id,
+            // What was refused is refused for ever.
+            Some(Taken::Rejected { .. }) => idempotency_key(),
+            // The machine reads it when it is back.
+            Some(_) => continue,
+        };
+        let version = if is_outrun { version_after(known) } else { version };
+        let revocation = Revocation { local_id: local_id.clone(), version };
+        context.home.begin_revocation(me.client.origin(), id, user, revocation)?;
+        let grant = named(context, me, user, May::Nothing, version).await?;
+        live.sender().send_as(local_id, grant).await?;
+        print::note(format!(
+            "The machine of session {} is asked again to refuse commands of {user}.",
+            live.session.reference
+        ));
     }
     Ok(())
 }

@@ -278,7 +278,12 @@ impl<'a> Live<'a> {
 
     /// Signs and sends a command, and waits for the machine's receipt.
     pub(crate) async fn command(&mut self, content: Content) -> Result<Taken> {
-        let (local_id, seq) = self.send(content).await?;
+        self.command_as(idempotency_key(), content).await
+    }
+
+    /// The same with a `localId` that the caller has chosen.
+    pub(crate) async fn command_as(&mut self, local_id: String, content: Content) -> Result<Taken> {
+        let (local_id, seq) = self.sender().send_as(local_id, content).await?;
         let after = self.view_end().min(seq - 1);
         let mut events = std::pin::pin!(self.me.client.follow_session(self.session.id, Some(after)));
         let receipt = async {

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::ensemble::User;
+use crate::ensemble::{User, up};
 use crate::linking::add;
+use crate::live::{guest, seen, turns};
 use crate::lying::LyingServer;
+use crate::place::Place;
 
 /// Runs a command and kills it when the server has carried out a request, before the command gets the answer. Returns whether it
 /// was killed.
@@ -96,4 +98,49 @@ fn a_removal_that_is_killed_is_finished_by_the_next_command() {
     assert!(next.code == 0 && next.err.contains("Finishing the removal"), "{}", next.err);
     owner.succeed(&["session", "send", &session, "after"]);
     assert_eq!(last(&friend, &session), ("after".into(), (before + 1).into()));
+}
+
+#[test]
+fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
+    let place = Place::new();
+    let owner = &place.user;
+    let (_up, url) = up(owner, &[]);
+    let (editor, editor_id) = guest(&url);
+    let session = place.start(&["claude", "[[say begin]]"]);
+    turns(owner, &session, 1);
+    owner.succeed(&["share", "add", &session, &editor_id, "--level", "edit"]);
+    let id = owner.json(&["session", "show", &session])["session"]["id"].as_str().unwrap().to_owned();
+    let file = owner.files().join("settings.json");
+    let settings = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
+    let origin = url.trim_end_matches('/');
+    // What such a command leaves.
+    let leave = |version: i64| {
+        let mut left = settings();
+        let users = json!({ editor_id.as_str(): { "localId": format!("killed-{version}"), "version": version } });
+        left["revocations"] = json!({ origin: { id.as_str(): users } });
+        std::fs::write(&file, left.to_string()).unwrap();
+    };
+    let may = |log: &[Value]| {
+        let state = log.iter().rev().find(|body| body["type"] == "state")?;
+        let grants = state["access"].as_array()?;
+        let grant = grants.iter().find(|grant| grant["user"] == editor_id.as_str())?;
+        grant["may"].as_str().map(str::to_owned)
+    };
+    let is_over = || settings()["revocations"][origin] == json!({});
+
+    // What they were given later counts.
+    leave(1);
+    let next = owner.run(&["session", "list"]);
+    assert!(next.code == 0 && !next.err.contains("asked again") && is_over(), "{}{}", next.err, settings());
+    editor.succeed(&["prompt", &session, "[[say still]]"]);
+    turns(owner, &session, 2);
+
+    leave(i64::from(u32::MAX) * 1_000);
+    let next = owner.run(&["session", "list"]);
+    assert!(next.code == 0 && next.err.contains("asked again"), "{}", next.err);
+    seen(owner, &session, "the revocation", |log| (may(log).as_deref() == Some("none")).then_some(()));
+    assert!(editor.fail(&["prompt", &session, "[[say no more]]"]).contains("not_allowed"));
+    // Once the machine has confirmed it, it is over.
+    let next = owner.run(&["session", "list"]);
+    assert!(next.code == 0 && !next.err.contains("asked again") && is_over(), "{}{}", next.err, settings());
 }
