@@ -26,6 +26,15 @@ after(async () => {
   model?.stop();
 });
 
+/** Calls that the server does not answer now, as `POST /path`. */
+let failingCalls: RegExp | undefined;
+const failing: typeof fetch = async (input, init) => {
+  if (failingCalls?.test(`${init?.method} ${new URL(String(input)).pathname}`)) {
+    return Response.json({ code: "FORBIDDEN", detail: "Not now." }, { status: 403, headers: { "content-type": "application/problem+json" } });
+  }
+  return fetch(input, init);
+};
+
 /** A device of the account of `ensemble up`, added by `ensemble link` there. */
 async function linked(role: "primary" | "linked"): Promise<Account> {
   const link = server.begin("up", "link", "--role", role);
@@ -39,7 +48,7 @@ async function linked(role: "primary" | "linked"): Promise<Account> {
       if (found !== undefined) resolve(found);
     });
   });
-  const joining = await join(address, { store: new MemoryStore(), name: `A ${role} browser` });
+  const joining = await join(address, { store: new MemoryStore(), name: `A ${role} browser`, fetch: failing });
   link.stdin.write(`${joining.digits}\n`);
   return joining.finished(AbortSignal.timeout(WITHIN));
 }
@@ -161,6 +170,51 @@ test("a guest reads, and prompts when the owner has said so", async () => {
   await until(theirs, () => theirs.taken(refused.localId)?.is === "rejected");
   const taken = theirs.taken(refused.localId);
   assert.ok(taken?.is === "rejected" && taken.code === "not_allowed");
+});
+
+test("a revocation that a machine has not taken is sent again", async () => {
+  const start = { machineId: await machine(), directory: path(server.home("up"), "work"), provider: "claude" as const, model: "claude-sonnet-4-5" };
+  const session = await owner.sessions.start(start, AbortSignal.timeout(WITHIN));
+  const live = await follow(owner, session.id);
+  const mayCommand = (user: string): string | undefined => live.view.state?.access.find((grant) => grant.user === user)?.may;
+  const guests = await Promise.all(["One", "Two"].map((name) => Account.create({ base: server.url, store: new MemoryStore(), name })));
+  for (const { userId } of guests) {
+    await owner.sessions.share(session.id, userId, "edit");
+    await until(live, () => mayCommand(userId) === "prompt");
+  }
+  const [first, second] = guests.map(({ userId }) => userId);
+  assert.ok(first && second);
+
+  // It does not arrive, as where the program ends as soon as the share is gone.
+  failingCalls = /^(POST .*\/messages|GET \/v1\/users\/.*)$/;
+  await assert.rejects(owner.sessions.unshare(session.id, first), { code: "FORBIDDEN" });
+  failingCalls = undefined;
+  assert.equal(mayCommand(first), "prompt");
+  await owner.sessions.finish();
+  await until(live, () => mayCommand(first) === "none");
+
+  // The machine refuses it: what it has taken last has a higher version, by a clock that is ahead.
+  failingCalls = /^POST .*\/messages$/;
+  await assert.rejects(owner.sessions.unshare(session.id, second), { code: "FORBIDDEN" });
+  failingCalls = undefined;
+  const noted = await owner.store.get<{ revoked: Record<string, Record<string, { localId: string; version: number }>> }>("unfinished");
+  const revocation = noted?.revoked[session.id]?.[second];
+  assert.ok(revocation);
+  const given = live.view.state?.access.find((grant) => grant.user === second);
+  assert.ok(given);
+  await live.control({ action: "access", value: { ...given, may: "approve", version: Date.now() + 3_600_000 } });
+  await live.control({ action: "access", value: { ...given, may: "none", version: revocation.version } }, revocation.localId);
+  await until(live, () => live.taken(revocation.localId)?.is === "rejected");
+  assert.equal(mayCommand(second), "approve");
+  await owner.sessions.tellMachinesAgain();
+  await until(live, () => mayCommand(second) === "none");
+
+  // Once it is confirmed nothing is sent, and who gets a share again keeps it.
+  await owner.sessions.share(session.id, first, "edit");
+  await until(live, () => mayCommand(first) === "prompt");
+  const { length } = live.view.items;
+  await owner.sessions.finish();
+  assert.deepEqual([live.view.items.length, mayCommand(first)], [length, "prompt"]);
 });
 
 test("a machine says what it is and what it offers", async () => {

@@ -71,6 +71,8 @@ function follow(signal: AbortSignal): Promise<void> {
     else if ((kind === "session" || kind === "share") && id) soon(id, signal);
     // Whether its machine is there is a part of a session's row.
     if (kind === "machine") machineChanged(id, signal);
+    // It may be back, and not know who may not command it any more.
+    if (kind === "machine") void mine().sessions.tellMachinesAgain().catch(() => undefined);
     if (kind === "machine" || kind === "all") machinesChanged();
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };

@@ -1,12 +1,16 @@
 // What a guest may do with the agent of a live session. A share lets a person read; the machine obeys only what the owner has signed.
 
+import { newId } from "../client.js";
+import { isNotFound } from "../errors.js";
 import { sleep } from "../retry.js";
 import { accountDigest } from "../seal/device-list.js";
 import type { May } from "../transcript/body.js";
 import type { Taken } from "../transcript/item.js";
 import type { Account } from "./account.js";
+import { sharesOf } from "./grants.js";
 import { LiveSession } from "./live.js";
-import type { Session } from "./vault.js";
+import { beginRevocation, endRevocation, unfinished, type Revocation } from "./unfinished.js";
+import { isWithoutItsHost, readSession, type Session } from "./vault.js";
 
 /** How long the machine may take to answer, in milliseconds. */
 const RECEIPT_WITHIN = 15_000;
@@ -14,6 +18,18 @@ const RECEIPT_WITHIN = 15_000;
 /** What became of it. `told`: the machine does so; `nothing`: there was nothing to say; `away`: the machine has not confirmed it, and
  * does what it last knew until it is back. An object: it has refused, and does what it last knew. */
 export type Told = "told" | "away" | "nothing" | Extract<Taken, { is: "rejected" }>;
+
+/** Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine hears of it. */
+export async function beginTaking(account: Account, session: Session, user: string): Promise<void> {
+  if (!session.hosted || session.accessLevel !== "owner") return;
+  await beginRevocation(account.store, session.id, user, { localId: newId(), version: account.credential.now() });
+}
+
+async function grant(live: LiveSession, user: string, may: May, version: number, localId: string): Promise<void> {
+  const list = await live.account.people.list(user);
+  const value = { user, account: await accountDigest(list.body.account), may, version };
+  await live.control({ action: "access", value }, localId);
+}
 
 /** Tells the session's machine what this person may do. `isFirst`: they have had no share of it. */
 export async function tellMachine(
@@ -32,9 +48,11 @@ export async function tellMachine(
   if ((known?.may === may && may !== "none") || (isUnknown && may === "none")) return "nothing";
   // The clock, so that a device that has not read the last state does not go back.
   const version = Math.max((known?.version ?? 0) + 1, account.credential.now());
-  const list = await account.people.list(user);
-  const value = { user, account: await accountDigest(list.body.account), may, version };
-  const { localId } = await live.control({ action: "access", value });
+  const localId = newId();
+  // What was taken away before counts no more when something is given.
+  if (may === "none") await beginRevocation(account.store, session.id, user, { localId, version });
+  else await endRevocation(account.store, session.id, user);
+  await grant(live, user, may, version, localId);
   const stop = new AbortController();
   const late = sleep(RECEIPT_WITHIN, stop.signal).then(
     () => stop.abort(),
@@ -43,6 +61,7 @@ export async function tellMachine(
   try {
     for await (const _changed of live.follow({ signal: stop.signal })) {
       const told = toldBy(live.taken(localId));
+      if (told === "told") await endRevocation(account.store, session.id, user);
       if (told) return told;
     }
     return "away";
@@ -56,4 +75,40 @@ export async function tellMachine(
 export function toldBy(taken: Taken | undefined): Told | undefined {
   if (taken?.is === "rejected") return taken;
   return taken?.is === "done" ? "told" : undefined;
+}
+
+/** Tells machines again who may not command them any more, where that was refused or has not arrived. */
+export async function tellAgain(account: Account): Promise<void> {
+  let failed: unknown;
+  for (const [session, users] of Object.entries((await unfinished(account.store)).revoked)) {
+    for (const [user, revocation] of Object.entries(users)) {
+      await tellOneAgain(account, session, user, revocation).catch((error: unknown) => (failed ??= error));
+    }
+  }
+  if (failed) throw failed;
+}
+
+async function tellOneAgain(account: Account, id: string, user: string, { localId, version: noted }: Revocation): Promise<void> {
+  const end = (): Promise<void> => endRevocation(account.store, id, user);
+  const session = await readSession(account, id).catch((error: unknown) => {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  });
+  // Nothing works for anybody there any more.
+  if (!session?.hosted || isWithoutItsHost(await account.own(), session)) return end();
+  const live = await LiveSession.open(account, id);
+  const taken = live.taken(localId);
+  const known = live.view.state?.access.find((grant) => grant.user === user);
+  const isNewer = known !== undefined && known.version >= noted;
+  if (taken?.is === "done" || (isNewer && known.may === "none")) return end();
+  const isOutrun = isNewer || (taken?.is === "rejected" && taken.code === "superseded");
+  // Another device has given them something later.
+  if (isOutrun && (await sharesOf(account, id)).some(({ userId }) => userId === user)) return end();
+  // The machine reads it when it is back.
+  if (taken && taken.is !== "rejected") return;
+  // What was refused is refused for ever. What may have arrived is no second command.
+  const next = taken ? newId() : localId;
+  const version = isOutrun ? Math.max((known?.version ?? 0) + 1, account.credential.now()) : noted;
+  await beginRevocation(account.store, id, user, { localId: next, version });
+  await grant(live, user, "none", version, next);
 }

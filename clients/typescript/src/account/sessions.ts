@@ -13,7 +13,7 @@ import type { Account } from "./account.js";
 import { Conversation } from "./conversation.js";
 import { sealedFor, sharesOf, type Share } from "./grants.js";
 import { LiveSession } from "./live.js";
-import { tellMachine, type Told } from "./machine-access.js";
+import { beginTaking, tellAgain, tellMachine, type Told } from "./machine-access.js";
 import { Starting, type Start } from "./start.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
 import { FRESH, finish, isStale, mayItsHostRead, readingRing, readSession, rekey, rememberSession, signedRing, writable, type Session } from "./vault.js";
@@ -172,6 +172,7 @@ export class Sessions {
     const { client } = this.account;
     const before = await readSession(this.account, id);
     const isOwner = before.accessLevel === "owner";
+    if (may(level, approve) === "none") await beginTaking(this.account, before, user);
     const { session, ring } = isOwner
       ? await rekey(this.account, before, { level: { user, level } })
       : await writable(this.account, before.id);
@@ -190,6 +191,7 @@ export class Sessions {
       await client.data(client.http.DELETE("/v1/sessions/{id}/shares/{userId}", { params }));
       return "nothing";
     }
+    await beginTaking(this.account, session, user);
     await beginShareRemoval(store, session.id, user);
     await client.data(client.http.DELETE("/v1/sessions/{id}/shares/{userId}", { params }));
     // The machine first: what they may do ends with its receipt.
@@ -236,10 +238,18 @@ export class Sessions {
 
   // ---- What was not finished ----
 
+  /** Tells machines again who may not command them any more, where that did not arrive or was refused. For when a machine comes back. */
+  tellMachinesAgain(): Promise<void> {
+    return this.account.store.lock("revoked", () => tellAgain(this.account));
+  }
+
   /** Goes on with what a program that was ended has begun. Call it once after `Account.open`. */
   async finish(): Promise<void> {
+    // The machines first: what somebody may do ends with their receipt. One that does not hear keeps no session from its new key.
+    const [told] = await Promise.allSettled([this.tellMachinesAgain()]);
     await finish(this.account);
     if ((await unfinished(this.account.store)).isRemoval) await this.finishRemoval();
+    if (told.status === "rejected") throw told.reason;
   }
 
   beginRemoval(): Promise<void> {

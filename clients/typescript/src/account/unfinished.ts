@@ -3,6 +3,12 @@
 import type { Store } from "../store/store.js";
 import type { Recipients } from "./grants.js";
 
+/** A right that is taken away: the version of that, and the `localId` of the command to the machine. */
+export interface Revocation {
+  localId: string;
+  version: number;
+}
+
 export interface Unfinished {
   /** Who is still to get which key of a session. */
   rekeys: Record<string, { recipients: Recipients; epoch: number; ring: string }>;
@@ -10,10 +16,12 @@ export interface Unfinished {
   removed: Record<string, string[]>;
   /** A device was removed, and sessions have no new keys yet. */
   isRemoval: boolean;
+  /** Who may not command the agent of a session any more, by session and user, while its machine has not confirmed it. */
+  revoked: Record<string, Record<string, Revocation>>;
 }
 
 const NAME = "unfinished";
-const NONE: Unfinished = { rekeys: {}, removed: {}, isRemoval: false };
+const NONE: Unfinished = { rekeys: {}, removed: {}, isRemoval: false, revoked: {} };
 
 export const unfinished = async (store: Store): Promise<Unfinished> => (await store.get<Unfinished>(NAME)) ?? NONE;
 
@@ -43,3 +51,15 @@ export const beginShareRemoval = (store: Store, session: string, user: string): 
 export const endShareRemoval = (store: Store, session: string): Promise<void> => change(store, ({ removed }) => delete removed[session]);
 
 export const setRemoval = (store: Store, isRemoval: boolean): Promise<void> => change(store, (now) => (now.isRemoval = isRemoval));
+
+export const beginRevocation = (store: Store, session: string, user: string, revocation: Revocation): Promise<void> =>
+  change(store, ({ revoked }) => ((revoked[session] ??= {})[user] = revocation));
+
+export async function endRevocation(store: Store, session: string, user: string): Promise<void> {
+  if (!(await unfinished(store)).revoked[session]?.[user]) return;
+  await change(store, ({ revoked }) => {
+    const { [user]: _ended, ...others } = revoked[session] ?? {};
+    if (Object.keys(others).length > 0) revoked[session] = others;
+    else delete revoked[session];
+  });
+}
