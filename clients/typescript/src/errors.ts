@@ -73,6 +73,9 @@ export class Refused extends Error {
   override readonly name = "Refused";
 }
 
+/** A store has no room left for what is written. */
+export class NoRoom extends Refused {}
+
 export const isProblem = (error: unknown, ...codes: Code[]): error is Problem =>
   error instanceof Problem && (codes.length === 0 || (codes as string[]).includes(error.code));
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
-import { Distrust, followHints, isProblem, newId, Refused, type Hint } from "@ensemble/client";
+import { Distrust, followHints, isProblem, newId, NoRoom, Refused, type Hint } from "@ensemble/client";
 import { Account, join, MemoryStore, PublicSession, recover, unfinishedLinking } from "@ensemble/client/account";
 import { startServer, type Server } from "./server.js";
 
@@ -103,6 +103,40 @@ test("the command line shares with this client, and keys that change are noticed
   // Another account key for the same user: as a server that lies would show it.
   await ann.store.update(`pin ${shared.ownerId}`, () => ann.keys.publicKey);
   await assert.rejects(ann.people.accountKey(shared.ownerId), Distrust);
+});
+
+/** A store that may be full. */
+class FullStore extends MemoryStore {
+  constructor(public isFull: boolean) {
+    super();
+  }
+
+  override update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void> {
+    return this.isFull ? Promise.reject(new NoRoom("There is no room.")) : super.update(name, change);
+  }
+}
+
+test("an account whose store is full opens, and works from memory", async () => {
+  const store = new FullStore(false);
+  const options = { base: server.url, store, name: "Ann" };
+  const made = await Account.create(options);
+  const session = await made.sessions.create({ title: "Full" });
+  store.isFull = true;
+  const ann = await Account.open(options);
+  assert.ok(ann);
+  const talk = await ann.sessions.converse(session.id);
+  await talk.send("from memory");
+  assert.deepEqual((await talk.page()).map(({ text }) => text), ["from memory"]);
+  const bob = await create("Bob");
+  await ann.sessions.share(session.id, bob.userId, "view");
+  await ann.sessions.unshare(session.id, bob.userId);
+  assert.deepEqual([await store.get(`pin ${bob.userId}`), await ann.store.get(`pin ${bob.userId}`)], [undefined, bob.keys.publicKey]);
+  // With room again what is written next is kept.
+  store.isFull = false;
+  await ann.people.list(bob.userId, 0);
+  assert.ok(await store.get(`list ${bob.userId}`));
+  // Keys are no thing to hold in memory: a device that forgets them must not be listed.
+  await assert.rejects(Account.create({ ...options, store: new FullStore(true) }), NoRoom);
 });
 
 test("a browser is linked, and reads what the first device wrote", async () => {

@@ -1,6 +1,7 @@
 /** The account of this browser. */
 import { Account, join, type NewWords, recover, type Recovering } from "@ensemble/client/account";
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
+import { setRoom } from "../base/room.ts";
 import { server } from "../base/server.ts";
 import { setClockAhead } from "../base/server-clock.ts";
 import { Store } from "../base/store.ts";
@@ -31,7 +32,7 @@ let opened: Account | undefined;
 let store: Promise<IndexedDbStore> | undefined;
 
 function kept(): Promise<IndexedDbStore> {
-  store ??= IndexedDbStore.open(server(), { onClosed: () => void look() }).catch((error: unknown) => {
+  store ??= IndexedDbStore.open(server(), { onClosed: () => void look(), onWritten: setRoom }).catch((error: unknown) => {
     store = undefined;
     throw error;
   });

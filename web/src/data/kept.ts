@@ -4,6 +4,7 @@
  * disk's encryption. It is bounded, and wiped with the account.
  */
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
+import { setRoom } from "../base/room.ts";
 import { server } from "../base/server.ts";
 import { Store } from "../base/store.ts";
 import { removed } from "./removed.ts";
@@ -42,11 +43,14 @@ const encoder = new TextEncoder();
 let opened: Promise<{ store: IndexedDbStore; key: CryptoKey }> | undefined;
 
 async function open(): Promise<{ store: IndexedDbStore; key: CryptoKey }> {
-  const store = await IndexedDbStore.open(`${server()} kept`);
+  const store = await IndexedDbStore.open(`${server()} kept`, { onWritten: setRoom });
+  // Nothing is written where nothing is new: a full browser reads what it has kept.
+  const before = await store.get<CryptoKey>(KEY);
+  if (before) return { store, key: before };
   const made = await crypto.subtle.generateKey({ name: "AES-GCM", length: 256 }, false, ["encrypt", "decrypt"]);
   let key: CryptoKey = made;
   // Another tab may have been faster.
-  await store.update<CryptoKey>(KEY, (before) => (key = before ?? made));
+  await store.update<CryptoKey>(KEY, (other) => (key = other ?? made));
   return { store, key };
 }
 

@@ -10,6 +10,7 @@ import { Clock } from "./clock.tsx";
 import { Connection } from "./connection.tsx";
 import { Dot } from "./dot.tsx";
 import { Palette } from "./palette.tsx";
+import { Room } from "./room.tsx";
 import { paths } from "./route.ts";
 
 const PLACES: { href: string; name: string; icon: IconName }[] = [
@@ -40,6 +41,7 @@ export function Shell({ children }: { children: ReactNode }) {
       <div className="main">
         <Connection />
         <Clock />
+        <Room />
         <main id="main" className="main" tabIndex={-1}>{children}</main>
       </div>
       <nav className="tabs" aria-label="Places">

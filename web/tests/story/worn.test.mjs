@@ -271,13 +271,43 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
       await isSaid.waitFor({ timeout: 1_000 }).catch(() => undefined);
     }
     await pictures(me.page, "worn-draft");
-    await me.page.getByRole("button", { name: "Send" }).click();
-    const unsent = me.page.getByRole("alert").filter({ hasText: "Not sent: This browser has no room left" });
-    await unsent.waitFor();
-    await mine.send("Storage.overrideQuotaForOrigin", { origin });
-    await unsent.getByRole("button", { name: "Send again" }).click();
+    const isFull = me.page.getByText("This browser is full.");
+    const says = async (page, text) => {
+      await page.getByLabel("Prompt").fill(`[[say ${text}]]`);
+      await page.getByRole("button", { name: "Send" }).click();
+      await page.getByRole("log").getByText(text, { exact: true }).waitFor();
+    };
+    await says(me.page, "without room");
+    // One that was full before it was opened.
+    await me.page.reload();
     await me.page.getByRole("log").getByText("without room", { exact: true }).waitFor();
+    await isFull.waitFor();
+    await says(me.page, "opened without room");
+    assert.equal(await isFull.count(), 1, "it is said once");
+    await accessible(me.page, "a browser that is full");
+    await mine.send("Storage.overrideQuotaForOrigin", { origin });
     await me.page.evaluate(() => localStorage.clear());
+    me.checked();
+  });
+
+  step("a browser that refuses every write opens, and works from memory", async () => {
+    const page = await me.context.newPage();
+    await page.addInitScript(() => {
+      const refuse = () => {
+        throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
+      };
+      Storage.prototype.setItem = refuse;
+      IDBObjectStore.prototype.put = refuse;
+      IDBObjectStore.prototype.add = refuse;
+    });
+    await page.goto(`${origin}/sessions/${(await known(session)).id}`);
+    await page.getByLabel("Prompt").fill("[[say from memory]]");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText("from memory", { exact: true }).waitFor();
+    await page.getByText("This browser is full.").waitFor();
+    await page.getByRole("link", { name: "Machines" }).first().click();
+    assert.equal(await page.getByText("This browser is full.").count(), 1, "it is said once");
+    await page.close();
     me.checked();
   });
 

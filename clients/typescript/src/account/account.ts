@@ -5,6 +5,7 @@ import { DeviceCredential, type Token } from "../credential.js";
 import { Distrust, isNotFound, isProblem, Refused } from "../errors.js";
 import { ContentRing } from "../seal/content-ring.js";
 import { fingerprint, List, type DeviceList } from "../seal/device-list.js";
+import { Overflow } from "../store/overflow.js";
 import type { Store } from "../store/store.js";
 import { changeOf } from "./change.js";
 import { Devices } from "./devices.js";
@@ -39,17 +40,20 @@ export class Account {
   readonly machines: Machines;
   readonly people: People;
   readonly sessions: Sessions;
+  /** What there is no room for lasts as long as this program. */
+  readonly store: Store;
   #own: Own | undefined;
   #readAt = 0;
   #reading: Promise<Own> | undefined;
 
   constructor(
     readonly client: Client,
-    readonly store: Store,
+    store: Store,
     readonly keys: DeviceKeys,
     readonly userId: string,
     readonly credential: DeviceCredential,
   ) {
+    this.store = new Overflow(store);
     this.devices = new Devices(this);
     this.machines = new Machines(this);
     this.people = new People(this);

@@ -1,6 +1,6 @@
 // A store in IndexedDB, for browsers and their workers. Keys that cannot be exported stay so.
 
-import { Refused } from "../errors.js";
+import { NoRoom, Refused } from "../errors.js";
 import type { Store } from "./store.js";
 
 const RECORDS = "records";
@@ -11,6 +11,8 @@ const BROKEN = "This browser cannot read what the page has kept. Load the page a
 export interface IndexedDbOptions {
   /** The browser has closed the database, as when a person empties its storage. It is opened again when it is needed. */
   onClosed?: () => void;
+  /** Whether the browser had room for what was just written. */
+  onWritten?: (hasRoom: boolean) => void;
 }
 
 export class IndexedDbStore implements Store {
@@ -34,22 +36,35 @@ export class IndexedDbStore implements Store {
   }
 
   async update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void> {
+    try {
+      // What is removed needs no room.
+      if (await this.#write(name, change)) this.options.onWritten?.(true);
+    } catch (error) {
+      if (error instanceof NoRoom) this.options.onWritten?.(false);
+      throw error;
+    }
+  }
+
+  /** True: there is a record now. */
+  async #write<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<boolean> {
     const transaction = await this.#begin("readwrite", { durability: "strict" });
     return new Promise((resolve, reject) => {
       const records = transaction.objectStore(RECORDS);
       const request = records.get(name) as IDBRequest<T | undefined>;
       let failure: unknown;
+      let isThere = false;
       request.onsuccess = () => {
         try {
           const value = change(request.result);
+          isThere = value !== undefined;
           if (value === undefined) records.delete(name);
           else records.put(value, name);
         } catch (error) {
-          failure = error;
+          failure = error instanceof DOMException ? explained(error) : error;
           transaction.abort();
         }
       };
-      transaction.oncomplete = () => resolve();
+      transaction.oncomplete = () => resolve(isThere);
       transaction.onabort = () => reject(failure ?? explained(transaction.error));
     });
   }
@@ -89,14 +104,14 @@ async function connect(name: string, { onClosed }: IndexedDbOptions): Promise<ID
     db.onclose = () => onClosed?.();
     return db;
   } catch (error) {
-    throw error instanceof Refused && error.message === FULL ? error : new Refused(FORBIDDEN, { cause: error });
+    throw error instanceof NoRoom ? error : new Refused(FORBIDDEN, { cause: error });
   }
 }
 
 /** What the browser's own error means for a person. */
 function explained(error: unknown): Refused {
   const isFull = error instanceof DOMException && error.name === "QuotaExceededError";
-  return new Refused(isFull ? FULL : BROKEN, { cause: error });
+  return isFull ? new NoRoom(FULL, { cause: error }) : new Refused(BROKEN, { cause: error });
 }
 
 function done<T>(request: IDBRequest<T>): Promise<T> {

@@ -3,7 +3,8 @@
 /** Records by name, for one server. Values are what can be cloned (`structuredClone`), keys of Web Crypto among them. */
 export interface Store {
   get<T>(name: string): Promise<T | undefined>;
-  /** Changes a record in one step that others do not see half done. `change` must not wait. Undefined removes the record. */
+  /** Changes a record in one step that others do not see half done. `change` must not wait, and may be called
+   * again. Undefined removes the record. */
   update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void>;
   /** Removes everything. */
   clear(): Promise<void>;
