@@ -7,6 +7,7 @@ import { useStore } from "./base/store.ts";
 import { useTitle } from "./base/title.ts";
 import { account, open } from "./data/account.ts";
 import { connection } from "./data/connection.ts";
+import { keepSubscribed } from "./data/push.ts";
 import { followAccount } from "./data/sessions.ts";
 import { Home } from "./home/home.tsx";
 import { Machines } from "./machines/machines.tsx";
@@ -50,6 +51,7 @@ function Own() {
 
 function Open() {
   useEffect(followAccount, []);
+  useEffect(keepSubscribed, []);
   return (
     <Shell>
       <Switch>

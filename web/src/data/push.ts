@@ -1,10 +1,14 @@
 /** Notifications that reach this device while no page is open: its subscription, and which kinds it wants. */
 import type { components } from "@ensemble/client";
 import { mine } from "./account.ts";
+import { forget, keep, recall } from "./kept.ts";
 import { changeDevice, ownDevice, subscribe } from "./subscription.ts";
 
 export const KINDS = ["permission", "question", "finished", "failed", "away"] as const;
 export type Kind = (typeof KINDS)[number];
+
+/** Kept while notifications are on here. */
+const WANTED = "notifications";
 
 type Schemas = components["schemas"];
 
@@ -25,6 +29,8 @@ function missing(): Notifications["missing"] {
 }
 
 export async function notifications(): Promise<Notifications> {
+  keepSubscribed();
+  await renewing;
   const { notify, push } = await ownDevice(mine().client);
   const why = missing();
   const isOn = push === true && why === undefined && Notification.permission === "granted";
@@ -40,11 +46,32 @@ export async function switchOn(): Promise<void> {
   if ((await Notification.requestPermission()) !== "granted") throw new Error("The browser was told not to show notifications of this page. Allow them beside its address.");
   const { pushManager } = await navigator.serviceWorker.ready;
   await subscribe(mine().client, pushManager);
+  await keep("typed", WANTED, true);
 }
 
 export async function switchOff(): Promise<void> {
+  await forget(WANTED);
   await change({ pushSubscription: null });
   await endPushes();
+}
+
+let renewing: Promise<void> | undefined;
+
+/** A push service may end a subscription: then the server has none, or the browser. Where notifications are on, another one is made. */
+export function keepSubscribed(): void {
+  // What fails stays as it is, and the settings show it.
+  renewing ??= renew().catch(() => undefined);
+}
+
+async function renew(): Promise<void> {
+  if (missing() !== undefined || Notification.permission !== "granted") return;
+  const registration = await navigator.serviceWorker.getRegistration();
+  if (!registration) return;
+  const [wanted, has] = await Promise.all([recall<boolean>(WANTED), registration.pushManager.getSubscription()]);
+  if (!wanted && !has) return;
+  const { client } = mine();
+  if (has && (await ownDevice(client)).push === true) return;
+  await subscribe(client, registration.pushManager);
 }
 
 export function setKinds(kinds: readonly Kind[]): Promise<void> {

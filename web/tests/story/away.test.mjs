@@ -301,13 +301,20 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await until(() => page.evaluate(() => globalThis.asked.length), (count) => count === 2);
     await accessible(page, "settings with notifications");
     await pictures(page, "settings-notifications");
+    const subscribed = { pushSubscription: { endpoint: "https://push.example/1", keys: { p256dh: "key", auth: "secret" } } };
+    const asked = () => page.evaluate(() => globalThis.asked);
+    assert.deepEqual(await asked(), [subscribed, { notify: ["permission", "question", "finished"] }]);
+    // The push service has ended the subscription, and the server knows of none: the page makes another one as it starts.
+    await page.reload();
+    await until(asked, ({ length }) => length === 1);
+    await page.reload();
     await page.getByRole("button", { name: "Switch off" }).click();
     await page.getByRole("button", { name: "Switch on" }).waitFor();
-    assert.deepEqual(await page.evaluate(() => globalThis.asked), [
-      { pushSubscription: { endpoint: "https://push.example/1", keys: { p256dh: "key", auth: "secret" } } },
-      { notify: ["permission", "question", "finished"] },
-      { pushSubscription: null },
-    ]);
+    assert.deepEqual(await asked(), [subscribed, { pushSubscription: null }]);
+    // What was switched off stays off.
+    await page.reload();
+    await page.getByRole("button", { name: "Switch on" }).waitFor();
+    assert.deepEqual(await asked(), []);
     await page.close();
     checked();
   });

@@ -73,6 +73,9 @@ test("it is installed, opens without a server, and takes a new version when some
   await page.evaluate(async () => (await navigator.serviceWorker.getRegistration()).update());
   const said = page.getByText("Update available.");
   await said.waitFor();
+  // The other tab hears of what this one has found, once.
+  await old.getByText("Update available.").waitFor();
+  assert.equal(await old.locator(".update").count(), 1);
   assert.match(await page.locator(".update code").innerText(), /^[\da-f]{4}( [\da-f]{4}){3}$/);
   await accessible(page, "a new version");
   await pictures(page, "new-version");
