@@ -24,6 +24,8 @@ MEANINGS = {
     "IMAGE_PREFIX": "the registry and folder of our images, with a slash at the end; localhost/ is for images built here",
     "PULL_POLICY": "when an image of ours is pulled: missing, always or never",
     **{f"{service.upper().replace('-', '_')}_REPLICAS": f"how many of {service} run" for service in SERVICES},
+    "LIVEKIT_REPLICAS": "0: LiveKit does not run here, because voice is off or LIVEKIT_URL names another one",
+    "VOICE_PUBLIC_KEY_FILE": "where the made key is; empty: voice is off, as long as VOICE_PUBLIC_KEY is empty as well",
     "SERVICE_MEMORY": "the memory that one container of a service may use",
     "POSTGRES_MEMORY": "the memory that PostgreSQL may use, its shared buffers included",
     "LIVEKIT_MEMORY": "the memory that LiveKit may use",

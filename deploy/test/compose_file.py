@@ -97,6 +97,21 @@ def changes():
     return faults
 
 
+def without_voice():
+    """Two lines of .env switch voice off, for every later `up` as well."""
+    faults = []
+    for env, wanted in [
+        ({}, (1, "/secrets/voice-public-key")),
+        ({"LIVEKIT_REPLICAS": "0"}, (0, "/secrets/voice-public-key")),
+        ({"LIVEKIT_REPLICAS": "0", "VOICE_PUBLIC_KEY_FILE": ""}, (0, "")),
+    ]:
+        own = composed(env)
+        found = (own["livekit"].get("scale"), own["voice-gateway"]["environment"]["VOICE_PUBLIC_KEY_FILE"])
+        if found != wanted:
+            faults.append(f"with {env} LiveKit and the voice key are {found}")
+    return faults
+
+
 def local_models():
     """The local voice talks to the local models in each role, unless .env says otherwise, and they reach nothing."""
     faults, own, file = [], composed({}), yaml.safe_load(filled((ROOT / "docker-compose.yml").read_text(), {}))
@@ -141,7 +156,7 @@ def containers():
 
 def main():
     folder = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "target/debug"
-    faults = environments(folder) + changes() + local_models() + containers()
+    faults = environments(folder) + changes() + without_voice() + local_models() + containers()
     for fault in faults:
         print(f"FAILED {fault}")
     if not faults:
