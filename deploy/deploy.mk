@@ -5,7 +5,7 @@ HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
 .PHONY: dist images compose-test upgrade-test compose-file-test backup-test partitions-test chart-test chart-server-test chart-readme chart-package dashboards release-check \
-	publish publish-builder publish-login
+	publish publish-archive publish-builder publish-login
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
 	@deploy/dist/dist.sh
@@ -46,6 +46,9 @@ release-check: $(DEPLOY_TOOLS)/ready ## what a release is made with, up to the p
 
 publish: $(DEPLOY_TOOLS)/ready ## pushes and signs images and chart: REGISTRY=registry.example.com/ (DRY_RUN=1 says what it would do)
 	@VERSION=$(if $(filter command line environment,$(origin VERSION)),$(VERSION)) deploy/release/publish.sh
+
+publish-archive: ## puts what `make dist` has made into the forge's release of the tag: VERSION=1.2.3 (DRY_RUN=1 says what it would do)
+	@VERSION=$(if $(filter command line environment,$(origin VERSION)),$(VERSION)) deploy/release/archive.sh
 
 publish-builder: ## makes the builder for several processors that publish uses
 	@deploy/release/builder.sh

@@ -39,12 +39,20 @@ said=$(DRY_RUN=1 REGISTRY=registry.example.com/ VERSION=1.2.3 deploy/release/pub
 that "a dry run signs less than it builds" [ "$(grep -c '^+ cosign sign' <<<"$said")" = 10 ]
 that "a dry run pushes no chart" grep -q 'push dist/ensemble-1.2.3.tgz oci://registry.example.com/ensemble/charts' <<<"$said"
 
+said=$(DRY_RUN=1 VERSION=1.2.3-rc.1 deploy/release/archive.sh)
+that "a candidate is no prerelease" grep -q '^+ gh release create v1.2.3-rc.1 .*--prerelease' <<<"$said"
+that "an archive has no sums beside it" grep -q '^+ gh release upload v1.2.3-rc.1 .*\.tar\.gz .*\.sbom\.cdx\.json .*\.sha256$' <<<"$said"
+that "an archive of two numbers is published" eval '! DRY_RUN=1 VERSION=1.2 deploy/release/archive.sh 2>/dev/null'
+for os in ubuntu-24.04 ubuntu-24.04-arm; do
+    that "the release has no archive of $os" grep -q "os: \[.*\b$os\b" .github/workflows/release.yml
+done
+
 for script in deploy/release/*.sh; do that "$script" bash -n "$script"; done
 # A workflow decides nothing: each step is an action or a target of the Makefile.
 steps=$(sed -n 's/^ *- run: //p' .github/workflows/*.yml)
 that "a workflow does more than make: $steps" [ -z "$(grep -v '^\(sudo \)\?make [a-z -]*\( VERSION=.*\)\?$' <<<"$steps")" ]
 for target in $(sed 's/^\(sudo \)\?make //; s/ VERSION=.*//' <<<"$steps"); do
-    that "a workflow calls $target, which no Makefile has" grep -qhE "^$target:" Makefile deploy/deploy.mk
+    that "a workflow calls $target, which no Makefile has" grep -qhE "^$target:" Makefile $(git ls-files '*.mk')
 done
 # A tag can be moved to other code, and the steps hold the registry's password.
 unpinned=$(grep -h 'uses:' .github/workflows/*.yml | grep -vE 'uses: [^@]+@[0-9a-f]{40} # v[0-9]' || true)
