@@ -199,7 +199,7 @@ def scenario(client):
     first = ann.must(201, "POST", f"/v3/sessions/{session}/messages", {"content": "one", "localId": "a"})
     again = ann.must(200, "POST", f"/v3/sessions/{session}/messages", {"content": "other", "localId": "a"})
     expect(first == again and first["seq"] == 1, f"a repeated localId gave {again}")
-    ann.must(201, "POST", f"/v3/sessions/{session}/messages", {"messages": [{"content": str(i), "localId": f"b{i}"} for i in range(50)]})
+    ann.must(201, "POST", f"/v3/sessions/{session}/messages/batch", {"messages": [{"content": str(i), "localId": f"b{i}"} for i in range(50)]})
     page = ann.must(200, "GET", f"/v3/sessions/{session}/messages?after=0&limit=100")
     expect([m["seq"] for m in page["messages"]] == list(range(1, 52)), "the history has gaps")
     print("ok  messages are numbered without gaps")

@@ -1,7 +1,7 @@
 // The story with the client of @hey-api/openapi-ts. Usage: story SERVER
 import assert from "node:assert/strict";
 
-import { appendMessages, createChallenge, createSession, followMessages, getSession, listMessages, listSessions, signIn } from "./client";
+import { appendMessage, createChallenge, createSession, followMessages, getSession, listMessages, listSessions, signIn } from "./client";
 import { client } from "./client/client.gen";
 import { signer } from "./sign";
 
@@ -19,7 +19,7 @@ assert(session);
 const { data: list } = await listSessions();
 assert.deepEqual(list?.sessions.map(({ id }) => id), [session.id]);
 const path = { id: session.id };
-assert((await appendMessages({ path, body: { content: "AQID", localId: "1" } })).data);
+assert((await appendMessage({ path, body: { content: "AQID", localId: "1" } })).data);
 const { data: page } = await listMessages({ path });
 assert.deepEqual(page?.messages.map(({ content }) => content), ["AQID"]);
 // What the types say of an event is what comes.

@@ -46,10 +46,9 @@ func main() {
 	id := created.JSON201.Id
 	list := must(client.ListSessionsWithResponse(ctx, nil))
 	check(len(list.JSON200.Sessions) == 1 && list.JSON200.Sessions[0].Id == id, string(list.Body))
-	var message api.AppendMessagesJSONRequestBody
-	check(message.FromAppendMessage(api.AppendMessage{Content: "AQID", LocalId: "1"}) == nil)
-	sent := must(client.AppendMessagesWithResponse(ctx, id, message))
-	check(sent.JSON201 != nil, string(sent.Body))
+	message := api.AppendMessage{Content: "AQID", LocalId: "1"}
+	sent := must(client.AppendMessageWithResponse(ctx, id, message))
+	check(sent.JSON201 != nil && sent.JSON201.Seq == 1, string(sent.Body))
 	page := must(client.ListMessagesWithResponse(ctx, id, nil))
 	check(len(page.JSON200.Messages) == 1 && page.JSON200.Messages[0].Content == "AQID", string(page.Body))
 	missing := must(client.GetSessionWithResponse(ctx, "01900000-0000-7000-8000-000000000000", nil))

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ensemble_client import AuthenticatedClient, Client
 from ensemble_client.api.accounts import create_challenge, sign_in
-from ensemble_client.api.messages import append_messages, list_messages
+from ensemble_client.api.messages import append_message, list_messages
 from ensemble_client.api.sessions import create_session, get_session, list_sessions
 from ensemble_client.models import AppendMessage, CreateSession, Message, MessagePage, Problem, Session, SessionPage, SignIn
 
@@ -27,7 +27,7 @@ def main(server):
     assert isinstance(session, Session), session
     page = list_sessions.sync(client=client)
     assert isinstance(page, SessionPage) and [one.id for one in page.sessions] == [session.id], page
-    sent = append_messages.sync(session.id, client=client, body=AppendMessage(content="AQID", local_id="1"))
+    sent = append_message.sync(session.id, client=client, body=AppendMessage(content="AQID", local_id="1"))
     assert isinstance(sent, Message) and sent.seq == 1, sent
     page = list_messages.sync(session.id, client=client)
     assert isinstance(page, MessagePage) and [one.content for one in page.messages] == ["AQID"], page

@@ -32,7 +32,7 @@ const HARMLESS_POSTS = [
   /^\/v1\/auth\/links\/[^/]+\/refusal$/,
   /^\/v1\/devices$/,
   /^\/v1\/sessions\/[^/]+\/shares$/,
-  /^\/v3\/sessions\/[^/]+\/messages$/,
+  /^\/v3\/sessions\/[^/]+\/messages(\/batch)?$/,
   /^\/v1\/orchestrator\/runs\/[^/]+\/(cancel|pend)$/,
   /^\/v1\/orchestrator\/runs\/[^/]+\/tasks\/[^/]+\/(apply|discard)$/,
 ];

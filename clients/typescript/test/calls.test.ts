@@ -87,8 +87,11 @@ test("a message is repeated with its id until it arrives, and other writes are n
   await using(handler, async ({ url, requests }) => {
     const client = new Client({ base: url, credential: "t" });
     const sent = await client.data(client.http.POST("/v3/sessions/{id}/messages", { params: path, body: message }));
-    assert.ok("seq" in sent && sent.seq === 7);
+    assert.equal(sent.seq, 7);
     assert.deepEqual(requests.map(({ body }) => JSON.parse(body)), [message, message, message, message]);
+    [failures, requests.length] = [0, 0];
+    await client.data(client.http.POST("/v3/sessions/{id}/messages/batch", { params: path, body: { messages: [message] } }));
+    assert.equal(requests.length, 4);
     requests.length = 0;
     const body = { machineId: "m" };
     await assert.rejects(client.http.POST("/v1/auth/tokens", { body }), (error) => error instanceof NoAnswer && error.mayHaveHappened);

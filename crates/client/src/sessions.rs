@@ -110,7 +110,7 @@ impl Client {
 
     /// Appends 1 to 200 messages. Either all are stored or none.
     pub async fn append_messages(&self, session: SessionId, messages: Vec<AppendMessage>) -> Result<Vec<Message>> {
-        let path = ["v3", "sessions", &session.to_string(), "messages"];
+        let path = ["v3", "sessions", &session.to_string(), "messages", "batch"];
         let answer: AppendedMessages =
             self.post(&path, Repeat::Harmless).json(&AppendMessages { messages }).send().await?;
         Ok(answer.messages)

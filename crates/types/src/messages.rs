@@ -1,8 +1,7 @@
 //! Messages: the encrypted, numbered history of a session.
 
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::ids::{MachineId, MessageId, UserId};
 use crate::text::{Blob, Text};
@@ -14,16 +13,21 @@ use crate::time::Timestamp;
 #[schema(examples(json!({"content": "AQAAAAFzZWFsZWQ", "localId": "c0ffee", "keyEpoch": 1})))]
 pub struct AppendMessage {
     pub content: Blob<1, 1_048_576>,
+    /// The sender's own id for the message.
     pub local_id: Text<1, 128>,
     /// The epoch of the key that seals the message. Required in hosted sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
     pub key_epoch: Option<i64>,
 }
 
 /// 1 to 200 messages. Either all are stored or none.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"messages": [
+    {"content": "AQAAAAFzZWFsZWQ", "localId": "c0ffee", "keyEpoch": 1},
+    {"content": "AQAAAAFzZWFsZWQ", "localId": "decaf", "keyEpoch": 1},
+]})))]
 pub struct AppendMessages {
     #[schema(min_items = 1, max_items = 200)]
     pub messages: Vec<AppendMessage>,
@@ -73,42 +77,4 @@ pub struct MessagePage {
     /// Cursor for `after`: the page of newer messages.
     pub next_after: Option<i64>,
     pub last_seq: i64,
-}
-
-/// One message (`content`, `localId`, `keyEpoch`), or several (`messages`).
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AppendRequest {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<Blob<1, 1_048_576>>,
-    /// The sender's own id for the message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub local_id: Option<Text<1, 128>>,
-    /// The epoch of the key that seals the message. Required in hosted sessions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key_epoch: Option<i64>,
-    /// 1 to 200 messages. Either all are stored or none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub messages: Option<Vec<AppendMessage>>,
-}
-
-impl ToSchema for AppendRequest {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        for (name, schema) in
-            [(AppendMessage::name(), AppendMessage::schema()), (AppendMessages::name(), AppendMessages::schema())]
-        {
-            schemas.push((name.into_owned(), schema));
-        }
-        AppendMessage::schemas(schemas);
-    }
-}
-
-impl PartialSchema for AppendRequest {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .item(Ref::from_schema_name(AppendMessage::name()))
-            .item(Ref::from_schema_name(AppendMessages::name()))
-            .description(Some("One message, or several."))
-            .into()
-    }
 }

@@ -5,7 +5,7 @@ use ensemble_types::deleted::Deleted;
 use ensemble_types::events::{AccountEvent, PublicSessionEvent, SessionEvent};
 use ensemble_types::links::{CreateLink, Link, LinkState, PublicView};
 use ensemble_types::live::{LiveFrames, LiveFramesSent};
-use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
+use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
 use ensemble_types::problem::Code::{
     Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, KeyEpochOld, LeaseLost, LinkNotFound, MachineNotFound,
     NotFound, QuotaExceeded, Unavailable, UserNotFound, VersionMismatch,
@@ -17,6 +17,9 @@ use crate::handlers::{hints, live, messages, public_links, sessions, shares, str
 
 /// Metadata and agent state at their largest, when every character is escaped (`\u0001`).
 const MAX_SESSION: usize = 8 << 20;
+
+/// A content at its largest, when every character is escaped, and what is around it.
+const MAX_MESSAGE: usize = 7 << 20;
 
 /// 64 frames of 16 KiB, and what is around them.
 const MAX_LIVE: usize = 3 << 19;
@@ -159,19 +162,40 @@ fn message_routes(routes: Routes) -> Routes {
         .row(
             post("/v3/sessions/{id}/messages")
                 .access(Access::UserOrMachine)
-                .operation(MESSAGES, "appendMessages", "Appends a message, or 1 to 200 at once. A repeated localId returns the message it was \
-                     first used for.",
+                .operation(
+                    MESSAGES,
+                    "appendMessage",
+                    "Appends a message. A repeated localId returns the message it was first used for.",
                 )
-.about("The content is sealed by the client. `seq` rises by one with each message of the session \
-                     and has no gaps. Needs edit access; a session that has ended still takes messages.")
-                .body::<AppendRequest>()
-                .max_body(16 << 20)
+                .about(
+                    "The content is sealed by the client. `seq` rises by one with each message of the session and has no gaps. \
+                     Needs edit access; a session that has ended still takes messages.",
+                )
+                .body::<AppendMessage>()
+                .max_body(MAX_MESSAGE)
                 .response::<Message>(201)
                 .response::<Message>(200)
+                .errors(&[NotFound, Forbidden, KeyEpochOld, QuotaExceeded, Unavailable])
+                .handler(messages::append),
+        )
+        .row(
+            post("/v3/sessions/{id}/messages/batch")
+                .access(Access::UserOrMachine)
+                .operation(
+                    MESSAGES,
+                    "appendMessages",
+                    "Appends 1 to 200 messages. Either all are stored or none.",
+                )
+                .about(
+                    "The answer has them in the order of the request: 201 when at least one is new, 200 when all were stored \
+                     before. Otherwise as one message.",
+                )
+                .body::<AppendMessages>()
+                .max_body(16 << 20)
                 .response::<AppendedMessages>(201)
                 .response::<AppendedMessages>(200)
                 .errors(&[NotFound, Forbidden, KeyEpochOld, QuotaExceeded, Unavailable])
-                .handler(messages::append),
+                .handler(messages::append_several),
         )
         .row(
             get("/v3/sessions/{id}/messages")

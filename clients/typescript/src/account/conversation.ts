@@ -62,7 +62,7 @@ export class Conversation {
       const body = { content, localId, keyEpoch: ring.epoch };
       try {
         const sent = await client.data(client.http.POST("/v3/sessions/{id}/messages", { params: { path: { id } }, body }));
-        if (!("messages" in sent)) return { ...(await this.#opened(sent)) };
+        return await this.#opened(sent);
       } catch (error) {
         if (!isProblem(error, "KEY_EPOCH_OLD")) throw error;
       }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ensemble_types::ids::{MessageId, SessionId};
-use ensemble_types::messages::{AppendMessage, AppendRequest, Message};
+use ensemble_types::messages::{AppendMessage, AppendMessages, Message};
 use ensemble_types::time::Timestamp;
 
 use super::Invalid;
@@ -39,32 +39,24 @@ pub(crate) enum BadEpoch {
 #[derive(Debug)]
 pub(crate) struct Drafts {
     pub(crate) messages: Vec<Draft>,
-    /// The call used the `messages` array, so the response is an array too.
-    pub(crate) batch: bool,
+    /// The body has them in `messages`, as the pointers in problems say.
+    batch: bool,
 }
 
 impl Drafts {
-    pub(crate) fn new(request: AppendRequest) -> Result<Self, Invalid> {
-        let AppendRequest { content, local_id, key_epoch, messages } = request;
-        match (content, local_id, messages) {
-            (None, None, Some(messages)) if key_epoch.is_none() => {
-                if !(1..=MAX_DRAFTS).contains(&messages.len()) {
-                    let detail = format!("must hold 1 to {MAX_DRAFTS} messages, not {}", messages.len());
-                    return Err(Invalid::new("/messages", detail));
-                }
-                let drafts = messages.into_iter().enumerate().map(|(at, message)| {
-                    Draft::new(message).map_err(|i| Invalid::new(format!("/messages/{at}{}", i.pointer), i.detail))
-                });
-                Ok(Self { messages: drafts.collect::<Result<_, _>>()?, batch: true })
-            }
-            (Some(content), Some(local_id), None) => {
-                let draft = Draft::new(AppendMessage { content, local_id, key_epoch })?;
-                Ok(Self { messages: vec![draft], batch: false })
-            }
-            (_, _, Some(_)) => Err(Invalid::new("/messages", "cannot be combined with content, localId or keyEpoch")),
-            (None, _, None) => Err(Invalid::new("/content", "is required")),
-            (Some(_), None, None) => Err(Invalid::new("/localId", "is required")),
+    pub(crate) fn one(message: AppendMessage) -> Result<Self, Invalid> {
+        Ok(Self { messages: vec![Draft::new(message)?], batch: false })
+    }
+
+    pub(crate) fn several(AppendMessages { messages }: AppendMessages) -> Result<Self, Invalid> {
+        if !(1..=MAX_DRAFTS).contains(&messages.len()) {
+            let detail = format!("must hold 1 to {MAX_DRAFTS} messages, not {}", messages.len());
+            return Err(Invalid::new("/messages", detail));
         }
+        let drafts = messages.into_iter().enumerate().map(|(at, message)| {
+            Draft::new(message).map_err(|i| Invalid::new(format!("/messages/{at}{}", i.pointer), i.detail))
+        });
+        Ok(Self { messages: drafts.collect::<Result<_, _>>()?, batch: true })
     }
 
     /// Approximate size in memory, for the limit on queued appends.
@@ -252,31 +244,24 @@ mod tests {
         assert!(created(&["a", "b"]));
     }
 
-    fn drafts(json: &str) -> Result<Drafts, String> {
-        Drafts::new(serde_json::from_str(json).unwrap()).map_err(|invalid| invalid.pointer)
+    fn one(json: &str) -> Result<Drafts, String> {
+        Drafts::one(serde_json::from_str(json).unwrap()).map_err(|invalid| invalid.pointer)
+    }
+
+    fn several(json: &str) -> Result<Drafts, String> {
+        Drafts::several(serde_json::from_str(json).unwrap()).map_err(|invalid| invalid.pointer)
     }
 
     #[test]
-    fn a_call_has_one_message_or_a_list() {
-        assert!(!drafts(r#"{"content":"c","localId":"l","keyEpoch":1}"#).unwrap().batch);
-        assert!(drafts(r#"{"messages":[{"content":"c","localId":"l"}]}"#).unwrap().batch);
-        for (json, pointer) in [
-            ("{}", "/content"),
-            (r#"{"localId":"l"}"#, "/content"),
-            (r#"{"content":"c"}"#, "/localId"),
-            (r#"{"messages":[]}"#, "/messages"),
-            (r#"{"messages":[{"content":"c","localId":"l"}],"keyEpoch":1}"#, "/messages"),
-            (r#"{"messages":[{"content":"c","localId":"l"}],"content":"c"}"#, "/messages"),
-            (r#"{"messages":[{"content":"c","localId":"l"}],"localId":"l"}"#, "/messages"),
-            (r#"{"content":"c","localId":"l","keyEpoch":0}"#, "/keyEpoch"),
-            (r#"{"content":"c","localId":"l","keyEpoch":9007199254740992}"#, "/keyEpoch"),
-            (
-                r#"{"messages":[{"content":"c","localId":"l"},{"content":"c","localId":"m","keyEpoch":-1}]}"#,
-                "/messages/1/keyEpoch",
-            ),
-        ] {
-            assert_eq!(drafts(json).map(|_| ()), Err(pointer.to_owned()), "{json}");
+    fn problems_point_at_the_message() {
+        assert!(one(r#"{"content":"c","localId":"l","keyEpoch":1}"#).is_ok());
+        for epoch in ["0", "-1", "9007199254740992"] {
+            let message = format!(r#"{{"content":"c","localId":"l","keyEpoch":{epoch}}}"#);
+            assert_eq!(one(&message).map(|_| ()), Err("/keyEpoch".to_owned()));
+            let list = format!(r#"{{"messages":[{{"content":"c","localId":"m"}},{message}]}}"#);
+            assert_eq!(several(&list).map(|_| ()), Err("/messages/1/keyEpoch".to_owned()));
         }
+        assert_eq!(several(r#"{"messages":[]}"#).map(|_| ()), Err("/messages".to_owned()));
     }
 
     #[test]
@@ -285,7 +270,7 @@ mod tests {
             let messages: Vec<String> = (0..count)
                 .map(|n| format!(r#"{{"content":"c","localId":"{n}","keyEpoch":9007199254740991}}"#))
                 .collect();
-            drafts(&format!(r#"{{"messages":[{}]}}"#, messages.join(","))).map(|drafts| drafts.messages.len())
+            several(&format!(r#"{{"messages":[{}]}}"#, messages.join(","))).map(|drafts| drafts.messages.len())
         };
         assert_eq!(list(200), Ok(200));
         assert_eq!(list(201), Err("/messages".to_owned()));

@@ -1,11 +1,12 @@
 //! Messages: append, read a page.
 
 use ensemble_chassis::{Caller, HandlerResult, Json, LargeAnswer, Path, Query, State, Upserted};
+use ensemble_store_kit::StoreError;
 use ensemble_types::ids::SessionId;
-use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
+use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
 use ensemble_types::page::Limit;
 use ensemble_types::refs::IdOrRef;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::SessionStore;
@@ -30,33 +31,38 @@ pub(crate) struct WindowQuery {
     limit: Limit<50, 500>,
 }
 
-/// One message or several, depending on the form of the request.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum AppendResponse {
-    One(Box<Message>),
-    Several(AppendedMessages),
-}
-
 pub(crate) async fn append(
     service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<IdOrRef<SessionId>>,
-    Json(body): Json<AppendRequest>,
-) -> HandlerResult<Upserted<AppendResponse>> {
-    let id = operations::sessions::resolve(&service, id).await?;
-    let drafts = Drafts::new(body).map_err(Error::from)?;
-    let batch = drafts.batch;
-    let Appended { mut messages, created } = service.appender.append(id, actor(&caller), drafts).await?;
-    let location = location(id, &messages);
-    let body = match messages.pop() {
-        Some(message) if !batch => AppendResponse::One(Box::new(message)),
-        last => {
-            messages.extend(last);
-            AppendResponse::Several(AppendedMessages { messages })
-        }
-    };
-    Ok(Upserted { created, location, body })
+    Json(body): Json<AppendMessage>,
+) -> HandlerResult<Upserted<Message>> {
+    let drafts = Drafts::one(body).map_err(Error::from)?;
+    let Upserted { created, location, body } = store(&service, &caller, id, drafts).await?;
+    let message = body.messages.into_iter().next();
+    let message =
+        message.ok_or_else(|| Error::Store(StoreError::bad_row("append messages", "a draft has no message")))?;
+    Ok(Upserted { created, location, body: message })
+}
+
+pub(crate) async fn append_several(
+    service: State<SessionStore>,
+    caller: Caller,
+    Path(id): Path<IdOrRef<SessionId>>,
+    Json(body): Json<AppendMessages>,
+) -> HandlerResult<Upserted<AppendedMessages>> {
+    store(&service, &caller, id, Drafts::several(body).map_err(Error::from)?).await
+}
+
+async fn store(
+    service: &SessionStore,
+    caller: &Caller,
+    id: IdOrRef<SessionId>,
+    drafts: Drafts,
+) -> HandlerResult<Upserted<AppendedMessages>> {
+    let id = operations::sessions::resolve(service, id).await?;
+    let Appended { messages, created } = service.appender.append(id, actor(caller), drafts).await?;
+    Ok(Upserted { created, location: location(id, &messages), body: AppendedMessages { messages } })
 }
 
 /// The page of the history that begins with the first of these.

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use ensemble_testkit::{Api, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, messages};
+use crate::fixture::{Fixture, batch, messages};
 
 /// A JSON string with this many bytes.
 fn large(bytes: usize) -> Value {
@@ -29,7 +29,7 @@ on_both_databases! {
         let share = json!({ "userId": fixture.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
         let sessions = "/v1/sessions".to_owned();
         let session = format!("/v1/sessions/{id}");
-        let appends = messages(&id);
+        let (appends, batches) = (messages(&id), batch(&id));
         let shares = format!("{session}/shares");
         let mut cases: Vec<(&str, &String, Value, &str)> = vec![
             ("POST", &sessions, json!({}), "/metadata"),
@@ -60,11 +60,11 @@ on_both_databases! {
             ("POST", &appends, with(&message, "keyEpoch", json!(9_007_199_254_740_992_i64)), "/keyEpoch"),
             (
                 "POST",
-                &appends,
+                &batches,
                 json!({ "messages": [message, { "content": "c", "localId": 5 }] }),
                 "/messages/1/localId",
             ),
-            ("POST", &appends, json!({ "messages": {} }), "/messages"),
+            ("POST", &batches, json!({ "messages": {} }), "/messages"),
             ("POST", &shares, with(&share, "userId", json!("nobody")), "/userId"),
             ("POST", &shares, with(&share, "accessLevel", json!("owner")), "/accessLevel"),
             ("POST", &shares, with(&share, "encryptedKey", json!("")), "/encryptedKey"),

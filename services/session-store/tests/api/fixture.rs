@@ -91,7 +91,7 @@ impl Client {
             let drafts: Vec<Value> = (start..count.min(start + 200))
                 .map(|n| json!({ "content": format!("content {n}"), "localId": format!("fill-{n}") }))
                 .collect();
-            self.api.post(&messages(session), &json!({ "messages": drafts })).await.expect(201);
+            self.api.post(&batch(session), &json!({ "messages": drafts })).await.expect(201);
         }
     }
 
@@ -112,6 +112,11 @@ impl Client {
 
 pub(crate) fn messages(session: &str) -> String {
     format!("/v3/sessions/{session}/messages")
+}
+
+/// For several messages.
+pub(crate) fn batch(session: &str) -> String {
+    format!("/v3/sessions/{session}/messages/batch")
 }
 
 /// The `seq`s of a page or a list.

@@ -4,7 +4,7 @@ use ensemble_testkit::{Api, Backend, Events, on_both_databases};
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
 
-use crate::fixture::{Client, Fixture, messages, seqs};
+use crate::fixture::{Client, Fixture, batch, messages, seqs};
 
 /// An owner with a machine, and a session that the machine hosts.
 struct Host {
@@ -229,7 +229,7 @@ on_both_databases! {
         let without = host.machine.post(&texts, &json!({ "content": "c", "localId": "l" })).await;
         assert_eq!(without.bad_fields(), ["/keyEpoch"]);
         let several = json!({ "messages": [message("a", 1), { "content": "c", "localId": "b" }] });
-        assert_eq!(host.machine.post(&texts, &several).await.bad_fields(), ["/messages/1/keyEpoch"]);
+        assert_eq!(host.machine.post(&batch(&host.session), &several).await.bad_fields(), ["/messages/1/keyEpoch"]);
         host.machine.post(&texts, &message("first", 1)).await.expect(201);
         let change = json!({ "encryptionKey": "k2", "hostKey": "h2", "expectedKeyEpoch": 1, "contentEpoch": 3 });
         let changed = host.owner.api.patch(&path, &change).await.expect(200);

@@ -66,6 +66,7 @@ fn new_share(scenario: &Scenario, level: &str) -> Value {
 fn rows() -> Vec<Row> {
     const ID: &str = "/v1/sessions/{id}";
     const MESSAGES: &str = "/v3/sessions/{id}/messages";
+    const BATCH: &str = "/v3/sessions/{id}/messages/batch";
     const STREAM: &str = "/v3/sessions/{id}/messages/stream";
     const LIVE: &str = "/v3/sessions/live";
     const SHARES: &str = "/v1/sessions/{id}/shares";
@@ -93,6 +94,7 @@ fn rows() -> Vec<Row> {
         row("PATCH", ID, ID, |_| json!({ "metadata": "m", "archived": true }), members(200, 403, 403, 403)),
         row("DELETE", ID, ID, NO_BODY, members(200, 403, 403, 403)),
         row("POST", MESSAGES, MESSAGES, |_| json!({ "content": "c", "localId": "l" }), members(201, 201, 201, 403)),
+        row("POST", BATCH, BATCH, |_| json!({ "messages": [{ "content": "c", "localId": "m" }] }), members(201, 201, 201, 403)),
         row("GET", MESSAGES, MESSAGES, NO_BODY, members(200, 200, 200, 200)),
         row("GET", STREAM, STREAM, NO_BODY, members(200, 200, 200, 200)),
         // The session was made by people, so it has no machine that could send frames.

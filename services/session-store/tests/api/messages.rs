@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ensemble_testkit::on_both_databases;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, messages, seqs};
+use crate::fixture::{Fixture, batch, messages, seqs};
 
 on_both_databases! {
     async fn messages_are_numbered_and_read_back(on: Backend) {
@@ -72,30 +72,32 @@ on_both_databases! {
         let owner = fixture.client();
         let id = owner.session().await;
         owner.append(&id, "b", "was there").await;
-        let batch = json!({ "messages": [
+        let four = json!({ "messages": [
             { "content": "1", "localId": "a" },
             { "content": "2", "localId": "b" },
             { "content": "3", "localId": "c" },
             { "content": "4", "localId": "a" },
         ]});
-        let stored = owner.api.post(&messages(&id), &batch).await.expect(201);
+        let stored = owner.api.post(&batch(&id), &four).await.expect(201);
         assert_eq!(seqs(&stored["messages"]), [2, 1, 3, 2]);
         let contents: Vec<_> =
             stored["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap()).collect();
         assert_eq!(contents, ["1", "was there", "3", "1"]);
-        let again = owner.api.post(&messages(&id), &batch).await.expect(200);
+        let again = owner.api.post(&batch(&id), &four).await.expect(200);
         assert_eq!(again, stored);
         // One invalid message: nothing of the batch is stored.
         let bad = json!({ "messages": [{ "content": "x", "localId": "x" }, { "content": "", "localId": "y" }] });
-        assert_eq!(owner.api.post(&messages(&id), &bad).await.bad_fields(), ["/messages/1/content"]);
+        assert_eq!(owner.api.post(&batch(&id), &bad).await.bad_fields(), ["/messages/1/content"]);
         let many: Vec<Value> = (0..201).map(|n| json!({ "content": "x", "localId": n.to_string() })).collect();
-        assert_eq!(owner.api.post(&messages(&id), &json!({ "messages": many })).await.bad_fields(), ["/messages"]);
-        assert_eq!(owner.api.post(&messages(&id), &json!({ "messages": [] })).await.bad_fields(), ["/messages"]);
-        let both = json!({ "content": "x", "localId": "x", "messages": [{ "content": "x", "localId": "x" }] });
-        assert_eq!(owner.api.post(&messages(&id), &both).await.bad_fields(), ["/messages"]);
+        assert_eq!(owner.api.post(&batch(&id), &json!({ "messages": many })).await.bad_fields(), ["/messages"]);
+        assert_eq!(owner.api.post(&batch(&id), &json!({ "messages": [] })).await.bad_fields(), ["/messages"]);
+        // One path takes one shape.
+        let one = json!({ "content": "x", "localId": "x" });
+        assert_eq!(owner.api.post(&batch(&id), &one).await.bad_fields(), ["/messages"]);
+        assert_eq!(owner.api.post(&messages(&id), &json!({ "messages": [one] })).await.bad_fields(), ["/content"]);
         assert_eq!(seqs(&json!(owner.history(&id).await)), [1, 2, 3]);
         let full: Vec<Value> = (0..200).map(|n| json!({ "content": "x", "localId": format!("full {n}") })).collect();
-        let full = owner.api.post(&messages(&id), &json!({ "messages": full })).await.expect(201);
+        let full = owner.api.post(&batch(&id), &json!({ "messages": full })).await.expect(201);
         assert_eq!(seqs(&full["messages"]), (4..204).collect::<Vec<_>>());
     }
 

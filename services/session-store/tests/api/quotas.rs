@@ -4,7 +4,7 @@ use ensemble_testkit::{Answer, Backend, SOON, eventually, on_both_databases};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::fixture::{Client, Fixture, messages};
+use crate::fixture::{Client, Fixture, batch, messages};
 
 /// What a message counts beside its content.
 const ROW: i64 = 256;
@@ -148,12 +148,12 @@ on_both_databases! {
             names.iter().map(|name| json!({ "content": "x".repeat(100), "localId": name })).collect()
         };
         let three = json!({ "messages": drafts(&["a", "b", "c"]) });
-        members(&owner.api.post(&messages(&id), &three).await);
+        members(&owner.api.post(&batch(&id), &three).await);
         assert_eq!(owner.history(&id).await.len(), 0);
-        owner.api.post(&messages(&id), &json!({ "messages": drafts(&["a", "b"]) })).await.expect(201);
+        owner.api.post(&batch(&id), &json!({ "messages": drafts(&["a", "b"]) })).await.expect(201);
         // 712 are used. One more message does not fit into the rest together with its row.
-        members(&owner.api.post(&messages(&id), &three).await);
-        let repeated = owner.api.post(&messages(&id), &json!({ "messages": drafts(&["b", "a", "b"]) })).await.expect(200);
+        members(&owner.api.post(&batch(&id), &three).await);
+        let repeated = owner.api.post(&batch(&id), &json!({ "messages": drafts(&["b", "a", "b"]) })).await.expect(200);
         assert_eq!(repeated["messages"][0]["seq"], 2);
     }
 

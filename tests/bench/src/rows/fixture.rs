@@ -77,7 +77,7 @@ impl<'a> Fixture<'a> {
             self.call(
                 &self.store.public,
                 "POST",
-                &format!("/v3/sessions/{session}/messages"),
+                &format!("/v3/sessions/{session}/messages/batch"),
                 json!({ "messages": drafts }),
             )?;
         }

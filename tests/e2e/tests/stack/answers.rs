@@ -62,7 +62,11 @@ async fn each_201_says_where_what_was_made_is_read() {
             json!({ "machineId": "m", "metadata": "of the new session", "encryptionKey": "x" }),
         ),
         ("/v3/sessions/{id}/messages", messages.clone(), message("1")),
-        ("/v3/sessions/{id}/messages", messages, json!({ "messages": [message("2"), message("3")] })),
+        (
+            "/v3/sessions/{id}/messages/batch",
+            format!("{messages}/batch"),
+            json!({ "messages": [message("2"), message("3")] }),
+        ),
         (
             "/v1/sessions/{id}/shares",
             format!("/v1/sessions/{session}/shares"),
@@ -103,7 +107,7 @@ async fn each_201_says_where_what_was_made_is_read() {
             "/v1/auth/links" => vec!["\"state\":\"waiting\"".to_owned()],
             "/v1/sessions/{id}/public-share" => vec![member("createdAt"), "\"maxUses\":7".to_owned()],
             "/v1/sessions/{id}/shares" => vec![friend.id.clone()],
-            "/v3/sessions/{id}/messages" if body["messages"].is_array() => vec!["of 2".to_owned(), "of 3".to_owned()],
+            "/v3/sessions/{id}/messages/batch" => vec!["of 2".to_owned(), "of 3".to_owned()],
             _ => vec![member("id")],
         };
         for mark in marks {

@@ -190,6 +190,7 @@ const ROWS: &[Row] = &[
     of_session("PATCH", "/v1/sessions/{id}", [200, 403, 403, 403]).with(|_| json!({ "encryptionKey": "new", "expectedKeyEpoch": 1 })).changing(),
     of_session("DELETE", "/v1/sessions/{id}", [200, 403, 403, 403]).changing(),
     of_session("POST", "/v3/sessions/{id}/messages", [201, 201, 201, 403]).with(|_| json!({ "content": "x", "localId": "1" })),
+    of_session("POST", "/v3/sessions/{id}/messages/batch", [201, 201, 201, 403]).with(|_| json!({ "messages": [{ "content": "x", "localId": "2" }] })),
     of_session("GET", "/v3/sessions/{id}/messages", [200, 200, 200, 200]),
     of_session("GET", "/v3/sessions/{id}/messages/stream", [200, 200, 200, 200]),
     row("GET", "/v1/events", [200, 200, 200, 200, 200, 200, 401, 200, 401, 401]),
