@@ -34,6 +34,7 @@ RULES = [
     r"^cannot be combined with|^and encryptionKey must be sent together$|says the same as|contradicts",  # fields beside others
     r"must change at least one|^Send (at least one of )?`",  # an update that changes nothing
     r"^is needed beside content|^must be the account key's signature",
+    r"^must be at most \d+, the session's; ",
     r"^must be a whole number from 1 on$",  # beyond 2^53 - 1, which not every reader of JSON can hold
     r"^must be in the future$|^must be before `to`, and at most 366 days before it$",
     r"^needs the isolation worktree$|^must say why the machine cannot run the task$",

@@ -60,7 +60,7 @@ pub(crate) enum Error {
 impl From<BadEpoch> for Error {
     fn from(bad: BadEpoch) -> Self {
         match bad {
-            BadEpoch::Missing(invalid) => invalid.into(),
+            BadEpoch::Wrong(invalid) => invalid.into(),
             BadEpoch::Old { current } => Self::KeyEpochOld { current },
         }
     }

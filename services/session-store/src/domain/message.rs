@@ -28,7 +28,7 @@ pub(crate) struct Draft {
 /// The epoch of a message's key does not fit the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadEpoch {
-    Missing(Invalid),
+    Wrong(Invalid),
     /// The session has a newer key.
     Old {
         current: i64,
@@ -64,20 +64,26 @@ impl Drafts {
         self.messages.iter().map(|draft| draft.content.len() + draft.local_id.len() + 64).sum()
     }
 
-    /// Checks the epochs of the keys in a session that a machine hosts: each message says its own, and none is older than the
-    /// session's, because a device that was removed may have that key.
-    pub(crate) fn check_epochs(&self, newest: i64) -> Result<(), BadEpoch> {
+    /// Checks the epochs of the keys, of which `newest` is the session's.
+    ///
+    /// Where a machine hosts the session, each message says its own, and none is older, because a device that was removed may have
+    /// that key. A newer one is taken there: after a restore of older data the machine continues with the key that it has.
+    /// In sessions of people no message can have a key that the session has not got yet.
+    pub(crate) fn check_epochs(&self, is_hosted: bool, newest: i64) -> Result<(), BadEpoch> {
         for (at, draft) in self.messages.iter().enumerate() {
-            let pointer = if self.batch { format!("/messages/{at}/keyEpoch") } else { "/keyEpoch".to_owned() };
+            let wrong = |detail: String| {
+                let pointer = if self.batch { format!("/messages/{at}/keyEpoch") } else { "/keyEpoch".to_owned() };
+                Err(BadEpoch::Wrong(Invalid::new(pointer, detail)))
+            };
             match draft.key_epoch {
-                None => {
-                    return Err(BadEpoch::Missing(Invalid::new(
-                        pointer,
-                        "is required in a session that a machine hosts",
-                    )));
+                None if is_hosted => return wrong("is required in a session that a machine hosts".to_owned()),
+                Some(epoch) if is_hosted && epoch < newest => return Err(BadEpoch::Old { current: newest }),
+                Some(epoch) if !is_hosted && epoch > newest => {
+                    return wrong(format!(
+                        "must be at most {newest}, the session's; to begin a new epoch, change its `encryptionKey` first"
+                    ));
                 }
-                Some(epoch) if epoch < newest => return Err(BadEpoch::Old { current: newest }),
-                Some(_) => {}
+                _ => {}
             }
         }
         Ok(())

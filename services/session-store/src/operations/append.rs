@@ -210,9 +210,7 @@ fn number(
 ) -> Result<Numbered, Error> {
     let access = Access::of(row.ownership(), &call.sender, level)?;
     let can_edit = access.edit()?;
-    if row.hosted {
-        call.drafts.check_epochs(row.key_epoch)?;
-    }
+    call.drafts.check_epochs(row.hosted, row.key_epoch)?;
     let mut reserved = reserve(tx, quota, call, row.owner_id, numbering)?;
     let numbered = numbering.number(can_edit, call.session, &call.sender, &call.drafts.messages);
     reserved.set(numbered.counted_bytes);

@@ -242,6 +242,8 @@ on_both_databases! {
             assert_eq!(old.problem(409, "KEY_EPOCH_OLD")["current"], 2);
         }
         host.machine.post(&texts, &message("late", 2)).await.expect(201);
+        // As after a restore of older data, when the machine has a newer key than the service.
+        host.machine.post(&texts, &message("newer", 3)).await.expect(201);
         // A key without one for the machine leaves it none.
         let alone = json!({ "encryptionKey": "k3", "expectedKeyEpoch": 2 });
         assert_eq!(host.owner.api.patch(&path, &alone).await.expect(200)["contentEpoch"], Value::Null);

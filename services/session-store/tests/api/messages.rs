@@ -101,6 +101,23 @@ on_both_databases! {
         assert_eq!(seqs(&full["messages"]), (4..204).collect::<Vec<_>>());
     }
 
+    async fn a_message_has_no_key_that_its_session_has_not_got(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let id = owner.session().await;
+        let message = |local_id: &str, epoch: i64| json!({ "content": "c", "localId": local_id, "keyEpoch": epoch });
+        let early = owner.api.post(&messages(&id), &message("early", 2)).await;
+        assert_eq!(early.bad_fields(), ["/keyEpoch"]);
+        assert!(early.text.contains("at most 1") && early.text.contains("`encryptionKey`"), "{}", early.text);
+        let several = json!({ "messages": [message("a", 1), message("b", 2)] });
+        assert_eq!(owner.api.post(&batch(&id), &several).await.bad_fields(), ["/messages/1/keyEpoch"]);
+        assert_eq!(owner.history(&id).await.len(), 0);
+        let key = json!({ "encryptionKey": "k2", "expectedKeyEpoch": 1 });
+        owner.api.patch(&format!("/v1/sessions/{id}"), &key).await.expect(200);
+        // What was sealed before is taken as well: a guest may not have the new key yet.
+        owner.api.post(&batch(&id), &several).await.expect(201);
+    }
+
     async fn concurrent_writers_leave_no_gap(on: Backend) {
         let fixture = Fixture::start(on).await;
         let owner = fixture.client();
