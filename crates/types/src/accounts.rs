@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::ids::{MachineId, TokenId, UserId};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
@@ -72,6 +73,7 @@ pub struct SignedIn {
 /// The caller's own account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::account())))]
 pub struct Account {
     pub id: UserId,
     pub public_key: String,
@@ -115,6 +117,7 @@ pub struct UpdateAccount {
 /// What any signed-in caller can read about a user. Verify the signature before you seal anything to the content key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::public_user())))]
 pub struct PublicUser {
     pub id: UserId,
     pub public_key: String,
@@ -139,6 +142,7 @@ pub struct CreateMachineToken {
 /// A machine token. The service shows it only in this response.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::created_machine_token())))]
 pub struct CreatedMachineToken {
     pub id: TokenId,
     /// A JWT. A secret.
@@ -160,6 +164,7 @@ pub struct MachineToken {
 /// A page of machine tokens, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"tokens": [examples::machine_token()], "nextCursor": null})))]
 pub struct MachineTokenPage {
     pub tokens: Vec<MachineToken>,
     pub next_cursor: Option<String>,
@@ -167,6 +172,7 @@ pub struct MachineTokenPage {
 
 /// The keys that tokens are verified with (RFC 7517, RFC 8037).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(examples(json!(examples::jwks())))]
 pub struct Jwks {
     pub keys: Vec<Jwk>,
 }

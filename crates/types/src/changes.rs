@@ -219,6 +219,7 @@ pub struct LeaseDiff {
 /// The service accepted the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"truncated": false})))]
 pub struct LeaseDiffTaken {
     /// It was not stored whole, because the diff is too long or the account's quota is reached.
     pub truncated: bool,
@@ -256,6 +257,7 @@ pub struct OrderResult {
 /// The service accepted the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"state": "applied"})))]
 pub struct OrderResultTaken {
     /// What becomes of the changes now.
     pub state: ChangesState,

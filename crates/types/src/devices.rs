@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::examples;
 use crate::ids::{DeviceId, MachineId, UserId};
 use crate::pushes::{PushKind, PushSubscription, present};
 use crate::text::{Blob, Text, inline, json_text};
@@ -152,6 +153,7 @@ impl DeviceKind {
 /// A device of the caller's account, with what the service keeps beside the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::device())))]
 pub struct Device {
     pub id: DeviceId,
     pub name: Option<String>,
@@ -176,7 +178,7 @@ pub struct Device {
 /// The caller's devices.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = DevicePage)]
+#[schema(as = DevicePage, examples(json!({"devices": [examples::device()], "list": examples::signed_list(), "nextCursor": null})))]
 pub struct Devices {
     /// The newest list. Absent until the account's first device has signed one.
     pub list: Option<SignedList>,
@@ -232,6 +234,7 @@ pub struct CompletedDeviceLink {
 /// The content ring for the calling device.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::content_ring())))]
 pub struct DeviceContentRing {
     /// The version of the list that it came with.
     pub version: u32,
@@ -243,6 +246,7 @@ pub struct DeviceContentRing {
 /// Lists of an account, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"lists": [examples::signed_list()], "nextCursor": null})))]
 pub struct DeviceListPage {
     pub lists: Vec<SignedList>,
     /// The `after` of the next page.
@@ -269,6 +273,7 @@ pub struct UpdateDevice {
 /// A linking in progress. It ends after ten minutes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::created_device_link())))]
 pub struct CreatedDeviceLink {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{22}$")]
     pub id: DeviceLinkId,
@@ -315,6 +320,7 @@ pub enum DeviceLinkState {
 /// A linking. Only the account that made it sees the request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"state": "waiting"})))]
 pub struct DeviceLink {
     pub state: DeviceLinkState,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::changes::{Isolation, LeaseWaitsFor, ReportedChanges};
+use crate::examples;
 use crate::ids::{LeaseId, MachineId, RunId, SessionId, TaskId};
 use crate::runs::{Permission, PermissionDenials, Provider, SealedTask, TaskError, TaskSession, TaskStatus, Usage};
 use crate::signatures::Signed;
@@ -41,7 +42,7 @@ pub struct LeaseRequest {
 /// The leases that were granted. The list can be empty.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = LeasePage)]
+#[schema(as = LeasePage, examples(json!(examples::leases())))]
 pub struct Leases {
     pub leases: Vec<Lease>,
     /// What the runner should do about the attempts that it runs, and about the worktrees that it keeps.
@@ -160,6 +161,7 @@ pub struct LeaseHeartbeat {
 /// When the lease now expires, and whether the runner should end the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"cancelRequested": false, "expiresAt": "2026-03-26T00:00:00.000Z"})))]
 pub struct LeaseBeat {
     pub expires_at: Timestamp,
     pub cancel_requested: bool,
@@ -242,6 +244,7 @@ impl From<LeaseError> for TaskError {
 /// The service accepted the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"taskStatus": "completed"})))]
 pub struct LeaseFinished {
     /// The state of the task after the report: `queued` when it will be tried again.
     pub task_status: TaskStatus,
@@ -250,6 +253,7 @@ pub struct LeaseFinished {
 /// The service accepted the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"nextOffset": 19, "truncated": false})))]
 pub struct LeaseOutputTaken {
     /// The offset of the next piece.
     pub next_offset: u64,

@@ -10,6 +10,7 @@ pub mod deleted;
 pub mod devices;
 pub mod epochs;
 pub mod events;
+mod examples;
 pub mod free;
 pub mod hints;
 pub mod ids;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::ids::{MessageId, SessionId};
 use crate::sessions::{SealedKey, SessionStatus};
 use crate::time::Timestamp;
@@ -27,6 +28,7 @@ pub struct CreateLink {
 /// A link. The token is shown only in this response.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::link())))]
 pub struct Link {
     /// A secret. Give it only to the people who may open the link.
     pub token: String,
@@ -40,6 +42,7 @@ pub struct Link {
 /// The session's link without its token and its address, which only the answer to its creation has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::link_state())))]
 pub struct LinkState {
     pub expires_at: Option<Timestamp>,
     pub max_uses: Option<i64>,
@@ -52,6 +55,7 @@ pub struct LinkState {
 /// What a viewer of the link sees.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::public_view())))]
 pub struct PublicView {
     pub session: PublicSession,
     /// `view`.

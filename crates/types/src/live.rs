@@ -28,6 +28,7 @@ pub struct LiveFrames {
 /// What became of the frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"dropped": []})))]
 pub struct LiveFramesSent {
     /// Sessions with frames that were not passed on, because there were more than 5 within a second.
     pub dropped: Vec<SessionId>,

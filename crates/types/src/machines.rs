@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::epochs::ContentEpoch;
+use crate::examples;
 use crate::free::FreeObject;
 use crate::ids::MachineId;
 use crate::refs::Ref;
@@ -66,6 +67,7 @@ pub struct UpdateMachine {
 /// One of the caller's machines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::machine())))]
 pub struct Machine {
     pub id: MachineId,
     /// Short, and taken wherever the id is in a path.
@@ -89,6 +91,7 @@ pub struct Machine {
 /// A page of machines, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"machines": [examples::machine()], "nextCursor": null})))]
 pub struct MachinePage {
     pub machines: Vec<Machine>,
     pub next_cursor: Option<String>,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::ids::{MachineId, MessageId, UserId};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
@@ -36,15 +37,7 @@ pub struct AppendMessages {
 /// A message of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(examples(json!({
-    "id": "01932b5e-7b1a-7c3e-8f00-000000000003",
-    "seq": 1,
-    "localId": "c0ffee",
-    "content": "AQAAAAFzZWFsZWQ",
-    "senderId": "01932b5e-7b1a-7c3e-8f00-000000000002",
-    "keyEpoch": 1,
-    "createdAt": "2026-03-26T00:00:00.000Z",
-})))]
+#[schema(examples(json!(examples::message())))]
 pub struct Message {
     pub id: MessageId,
     /// Position in the session: starts at 1 and has no gaps.
@@ -62,6 +55,7 @@ pub struct Message {
 /// The messages of a batch in the order of the request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"messages": [examples::message()]})))]
 pub struct AppendedMessages {
     pub messages: Vec<Message>,
 }
@@ -69,6 +63,7 @@ pub struct AppendedMessages {
 /// A part of the history.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::message_page())))]
 pub struct MessagePage {
     pub messages: Vec<Message>,
     pub has_more: bool,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::ids::{MachineId, RunId, TaskId};
 use crate::refs::Ref;
 use crate::runs::{Run, RunStatus, TaskError, TaskStatus, WaitingFor};
@@ -38,6 +39,7 @@ pub struct Pend {
 /// What had changed when the wait ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::pended())))]
 pub struct Pended {
     pub id: RunId,
     /// Short, and taken wherever the id is in a path.

@@ -11,6 +11,15 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// What went wrong, for programs (`code`) and for people (`title`, `detail`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({
+    "type": "urn:ensemble:problem:invalid_argument",
+    "title": "A value in the request is not valid.",
+    "status": 400,
+    "detail": "/keyEpoch: must be a whole number from 1 on",
+    "code": "INVALID_ARGUMENT",
+    "requestId": "5f2b9c1e7a",
+    "errors": [{"pointer": "/keyEpoch", "detail": "must be a whole number from 1 on"}],
+})))]
 pub struct Problem {
     /// A URI that names the kind of problem: `urn:ensemble:problem:` and the code in lower case.
     #[serde(rename = "type")]

@@ -70,6 +70,7 @@ pub struct PushKeys {
 /// The key that signs for this server at push services.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"publicKey": "BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-P0A"})))]
 pub struct PushKey {
     /// The `applicationServerKey`: P-256, uncompressed, in base64url.
     pub public_key: String,

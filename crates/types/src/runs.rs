@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use crate::changes::{ChangesState, Isolation, TaskChanges};
+use crate::examples;
 use crate::ids::{MachineId, RunId, SessionId, TaskId};
 pub use crate::pends::{ChangedTask, Pend, Pended, WaitFor};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
@@ -82,8 +83,7 @@ pub struct CreateRun {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateTask {
-    /// The agent's instructions. `{{tasks.<taskKey>.output}}` is replaced by that dependency's output summary. Every task has them,
-    /// or `sealed`.
+    /// The agent's instructions. `{{tasks.<taskKey>.output}}` is replaced by that dependency's output. Every task has them, or `sealed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Text<1, 65_536>>,
     pub provider: Provider,
@@ -295,6 +295,7 @@ pub struct Run {
 
 /// A run with all its tasks, as the routes of one run answer.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(examples(json!(examples::whole_run())))]
 pub struct WholeRun {
     #[serde(flatten)]
     pub run: Run,
@@ -305,6 +306,7 @@ pub struct WholeRun {
 /// A task of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::task())))]
 pub struct Task {
     pub id: TaskId,
     /// Short, and taken wherever the id is in a path.
@@ -381,6 +383,7 @@ pub struct TaskMessage {
 /// A page of runs, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"runs": [examples::run()], "nextCursor": null})))]
 pub struct RunPage {
     pub runs: Vec<Run>,
     pub next_cursor: Option<String>,

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::attention::{Attention, SetAttention};
 use crate::epochs::ContentEpoch;
+use crate::examples;
 use crate::ids::{MachineId, SessionId, UserId};
 use crate::refs::Ref;
 use crate::text::{Blob, Text};
@@ -136,6 +137,7 @@ pub struct SessionHeartbeat {
 /// A session as this caller may see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::session())))]
 pub struct Session {
     pub id: SessionId,
     /// Short, and taken wherever the id is in a path.
@@ -193,6 +195,7 @@ pub struct Session {
 /// A page of sessions, the most recently changed first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"sessions": [examples::session()], "nextCursor": null})))]
 pub struct SessionPage {
     pub sessions: Vec<Session>,
     pub next_cursor: Option<String>,

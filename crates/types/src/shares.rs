@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::epochs::ContentEpoch;
+use crate::examples;
 use crate::ids::{SessionId, UserId};
 use crate::sessions::SealedKey;
 use crate::time::Timestamp;
@@ -66,6 +67,7 @@ pub struct UpdateShare {
 /// One user's access to a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::share())))]
 pub struct Share {
     pub session_id: SessionId,
     pub user_id: UserId,
@@ -81,6 +83,7 @@ pub struct Share {
 /// A page of shares, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"shares": [examples::share()], "nextCursor": null})))]
 pub struct SharePage {
     pub shares: Vec<Share>,
     pub next_cursor: Option<String>,

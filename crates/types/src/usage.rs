@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::ids::MachineId;
 use crate::runs::Provider;
 use crate::time::Timestamp;
@@ -21,6 +22,7 @@ pub enum UsageBy {
 /// The usage of a time, in sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::usage())))]
 pub struct UsageReport {
     /// The beginning of the first day.
     pub from: Timestamp,

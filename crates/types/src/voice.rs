@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::free::FreeObject;
 use crate::ids::GatewaySessionId;
 use crate::text::{Blob, Text};
@@ -47,6 +48,7 @@ pub struct StartVoiceSession {
 /// The result of a start: the room and its token, or the reason for a refusal.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::voice_start())))]
 pub struct VoiceStart {
     pub allowed: bool,
     /// The reason for a refusal; absent when allowed.
@@ -83,6 +85,7 @@ impl fmt::Debug for VoiceStart {
 /// What an application sends as `X-Voice-Key`. It proves nothing about a person, whose token goes beside it.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"voiceKey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"})))]
 pub struct VoiceKey {
     pub voice_key: String,
 }
@@ -150,6 +153,7 @@ pub struct StopVoiceSession {
 /// How a voice session has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"success": true, "state": "stopped", "endReason": "stop_requested", "durationSeconds": 60})))]
 pub struct VoiceStop {
     pub success: bool,
     pub state: VoiceState,
@@ -162,6 +166,7 @@ pub struct VoiceStop {
 /// A voice session without its secrets and its context.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::voice_status())))]
 pub struct VoiceStatus {
     pub found: bool,
     pub gateway_session_id: GatewaySessionId,
@@ -270,6 +275,7 @@ pub struct SayVoiceText {
 /// What became of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"accepted": true, "messageId": "1", "delivery": "delivered"})))]
 pub struct VoiceText {
     pub accepted: bool,
     pub message_id: String,
@@ -301,6 +307,7 @@ pub struct SendVoiceContext {
 /// What became of a context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"accepted": true, "contextVersion": 2, "delivery": "delivered"})))]
 pub struct VoiceContext {
     pub accepted: bool,
     pub context_version: u64,
@@ -337,6 +344,7 @@ pub enum VoiceAgentEvent {
 
 /// The agent spoke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(examples(json!({"success": true})))]
 pub struct VoiceAgentHeard {
     pub success: bool,
 }
@@ -344,6 +352,7 @@ pub struct VoiceAgentHeard {
 /// A text that was too large for a packet. The agent fetches it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"id": "1", "seq": 1, "text": "The tests pass."})))]
 pub struct VoicePulledText {
     pub id: String,
     pub seq: u64,

@@ -3,12 +3,14 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::time::Timestamp;
 use crate::voice::VoiceStatus;
 
 /// A page of a user's voice sessions, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"sessions": [examples::voice_status()], "nextCursor": null})))]
 pub struct VoiceSessionPage {
     /// As the gateway last knew them: `live` is false for those that were not confirmed lately.
     pub sessions: Vec<VoiceStatus>,
@@ -18,6 +20,7 @@ pub struct VoiceSessionPage {
 /// What was said in a voice session, oldest first. The newest 500 utterances are kept while it lives and ten minutes after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::voice_transcript())))]
 pub struct VoiceTranscript {
     pub utterances: Vec<VoiceUtterance>,
     /// There are more after these.

@@ -4,12 +4,14 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::examples;
 use crate::runs::RunSummary;
 use crate::time::Timestamp;
 
 /// The user's newest runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"runs": [examples::voice_tool_run()], "more": false})))]
 pub struct VoiceToolRuns {
     pub runs: Vec<VoiceToolRun>,
     /// There are more than these.
@@ -36,6 +38,7 @@ pub struct VoiceToolRun {
 /// One run and its first 20 tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::voice_tool_run_detail())))]
 pub struct VoiceToolRunDetail {
     pub run: VoiceToolRun,
     #[schema(max_items = 20)]
@@ -75,6 +78,7 @@ pub struct VoiceToolTask {
 /// The user's sessions, the most recently changed first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!(examples::voice_tool_sessions())))]
 pub struct VoiceToolSessions {
     pub sessions: Vec<VoiceToolSession>,
     /// There are more than these.

@@ -9,6 +9,7 @@ use crate::EdgeProxy;
 /// The build and the interface.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(examples(json!({"name": "ensemble", "version": "0.1.0", "commit": null, "api": ["v1", "v2", "v3"], "dataId": null})))]
 pub(crate) struct Version {
     /// `ensemble`
     pub name: &'static str,

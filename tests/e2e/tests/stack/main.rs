@@ -4,6 +4,7 @@
 
 mod answers;
 mod bounds;
+mod examples;
 mod first_steps;
 mod matrix;
 mod openapi;
