@@ -12,7 +12,7 @@ use crate::refs::Ref;
 use crate::signatures::SignedBodyText;
 pub use crate::signatures::{Signed, SignedBody, TaskSignature};
 pub use crate::states::{RunStatus, TaskStatus};
-pub use crate::task_sessions::{SealedTask, TaskSession};
+pub use crate::task_sessions::{PromptText, SealedTask, TaskSession};
 use crate::text::Text;
 use crate::time::Timestamp;
 
@@ -85,6 +85,7 @@ pub struct CreateRun {
 pub struct CreateTask {
     /// The agent's instructions. `{{tasks.<taskKey>.output}}` is replaced by that dependency's output. Every task has them, or `sealed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PromptText>)]
     pub prompt: Option<Text<1, 65_536>>,
     pub provider: Provider,
     /// When absent or `default`, the provider program chooses the model.

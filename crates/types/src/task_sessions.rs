@@ -6,10 +6,24 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::text::Blob;
+use crate::text::{Blob, inline};
 
 /// What its machine does with a sealed task, sealed for that machine: HPKE, base64url. docs/ENCRYPTION.md has its format.
 pub type SealedTask = Blob<1, 65_536>;
+
+/// The schema of the prompt of a task, which needs it or `sealed`.
+pub enum PromptText {}
+
+impl ToSchema for PromptText {}
+
+impl PartialSchema for PromptText {
+    fn schema() -> RefOr<Schema> {
+        let mut marks = inline();
+        marks.insert("x-or".to_owned(), "sealed".into());
+        let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(65_536));
+        text.description(Some("Counted in characters.")).extensions(Some(marks)).into()
+    }
+}
 
 /// How a task is a live session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

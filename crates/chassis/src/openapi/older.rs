@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 /// What 3.0 has no word for, and can do without.
-const DROPPED: [&str; 5] = ["contentMediaType", "contentSchema", "contentEncoding", "propertyNames", "identifier"];
+const DROPPED: [&str; 6] =
+    ["contentMediaType", "contentSchema", "contentEncoding", "propertyNames", "identifier", "not"];
 
 /// The members whose own members have names that callers chose.
 const MAPS: [&str; 3] = ["properties", "schemas", "headers"];

@@ -9,6 +9,9 @@ const INLINE: &str = "x-inline";
 /// Names the schema of the JSON in a text.
 const CONTENT_SCHEMA: &str = "x-content-schema";
 
+/// Names another member: an object needs this one or that one, and not as `null`.
+const OR: &str = "x-or";
+
 const SCHEMAS: &str = "#/components/schemas/";
 
 /// The schemas that are only limits, by their references.
@@ -35,6 +38,7 @@ impl Limits {
             Value::Object(object) => {
                 object.values_mut().for_each(|value| self.settle(value));
                 self.put_in(object);
+                need_one(object);
                 make_nullable(object);
                 // A key of a map has its limit in place already.
                 object.remove(INLINE);
@@ -61,6 +65,19 @@ impl Limits {
         if !words.is_empty() {
             object.insert("description".to_owned(), words.into());
         }
+    }
+}
+
+/// Forbids that both of two members are absent or null. With an `anyOf` of what is required, generators lose the type of the object.
+fn need_one(object: &mut Map<String, Value>) {
+    let Some(Value::Object(members)) = object.get_mut("properties") else { return };
+    let either = members.iter_mut().find_map(|(name, member)| match member.as_object_mut()?.remove(OR)? {
+        Value::String(other) => Some((name.clone(), other)),
+        _ => None,
+    });
+    if let Some((one, other)) = either {
+        let absent = json!({ "type": "null" });
+        object.insert("not".to_owned(), json!({ "properties": { one: absent, other: absent } }));
     }
 }
 
@@ -124,6 +141,17 @@ mod tests {
         ] {
             assert_eq!(settled(value.clone()), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn an_object_says_that_it_needs_one_of_two_members() {
+        assert_eq!(
+            settled(json!({ "properties": { "a": { "type": "string", "x-or": "b" }, "b": {} } })),
+            json!({
+                "properties": { "a": { "type": "string" }, "b": {} },
+                "not": { "properties": { "a": { "type": "null" }, "b": { "type": "null" } } },
+            })
+        );
     }
 
     #[test]

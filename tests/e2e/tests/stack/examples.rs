@@ -154,3 +154,28 @@ fn each_answer_of_json_has_an_example_that_it_could_be() {
     assert!(without.is_empty(), "{without:?}");
     assert!(seen > 200, "only {seen} answers");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_refuses_a_task_without_prompt_and_seal_as_the_server_does() {
+    let stack = Stack::start(Backend::Sqlite, &[]).await.unwrap();
+    let owner = stack.user().await.unwrap();
+    let document = serde_json::to_value(api::document().unwrap()).unwrap();
+    let mut compared = Compared::new(&document);
+    for (task, status) in [
+        (json!({ "provider": "claude", "prompt": "x" }), 201),
+        (json!({ "provider": "claude", "prompt": "x", "sealed": null }), 201),
+        (json!({ "provider": "claude" }), 400),
+        (json!({ "provider": "claude", "prompt": null }), 400),
+        (json!({ "provider": "claude", "prompt": null, "sealed": null }), 400),
+    ] {
+        let is_taken = compared.difference("#/components/schemas/CreateTask", &task).is_none();
+        assert_eq!(is_taken, status == 201, "{task}");
+        let plan = json!({ "tasks": [task] });
+        let (found, answer) = stack.call(&owner.token, "POST", "/v1/orchestrator/runs", Some(&plan)).await.unwrap();
+        assert_eq!(found, status, "{plan}: {answer}");
+        if status == 400 {
+            assert_eq!(answer["errors"][0]["pointer"], "/tasks/0/prompt", "{answer}");
+        }
+    }
+    assert!(stack.services.stop().await);
+}
