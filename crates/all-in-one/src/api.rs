@@ -14,7 +14,8 @@ const ABOUT: &str = "Sessions, sharing, machines, runs of coding agents, and voi
     opaque, errors are RFC 9457 problems whose `code` programs match on. Sign in with `POST /v1/auth/challenge` and \
     `POST /v1/auth`. Members of a body and parameters of a query that a call does not know are refused where one may have been \
     meant as a limit, a right or an expiry; elsewhere they are ignored, and the header `Ignored-Members` names them. Every answer has `X-Request-Id`, and `RateLimit` and `RateLimit-Policy` where a limit \
-    counts. Whole numbers are written without a fraction. Streams are \
+    counts. Whole numbers are written without a fraction. A body with a key twice in one object, a lone surrogate, U+0000 in a \
+    string (also as `\\u0000`) or more than 32 levels is 400 INVALID_JSON. Streams are \
     Server-Sent Events; their schema is that of what stands after `data:`. Who connects again with the id of the last event of \
     what is over gets 204, and nothing more will come.";
 

@@ -95,7 +95,7 @@ impl PartialSchema for Code {
 
 codes! {
     InvalidArgument "INVALID_ARGUMENT" 400 "A value in the request is not valid.";
-    InvalidJson "INVALID_JSON" 400 "The body is not valid JSON.";
+    InvalidJson "INVALID_JSON" 400 "The body is not JSON, or not in the form that is taken here.";
     InvalidCursor "INVALID_CURSOR" 400 "The cursor does not belong to this list.";
     InvalidDependency "INVALID_DEPENDENCY" 400 "A task depends on a task that is not in this run.";
     DependencyCycle "DEPENDENCY_CYCLE" 400 "The task dependencies contain a cycle.";

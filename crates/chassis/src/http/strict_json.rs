@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
 }
 
 fn no_nul<E: serde::de::Error>(text: &str) -> Result<(), E> {
-    if text.as_bytes().contains(&0) { Err(E::custom("a string holds U+0000")) } else { Ok(()) }
+    if text.as_bytes().contains(&0) { Err(E::custom("a string holds U+0000, which is taken nowhere")) } else { Ok(()) }
 }
 
 #[cfg(test)]

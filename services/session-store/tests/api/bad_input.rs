@@ -117,7 +117,9 @@ on_both_databases! {
         ] {
             let answer = owner.api.post_text(&messages(&id), body).await;
             assert_eq!(answer.status, 400, "{what}: {}", answer.text);
-            answer.problem(400, "INVALID_JSON");
+            let problem = answer.problem(400, "INVALID_JSON");
+            // It is JSON by its grammar, so the detail has to say what is wrong.
+            assert!(!what.contains("U+0000") || problem["detail"].as_str().unwrap().contains("U+0000"), "{problem}");
         }
         let mut bytes = br#"{"content":"#.to_vec();
         bytes.extend_from_slice(b"\"\xff\xfe\",\"localId\":\"l\"}");
