@@ -39,3 +39,7 @@ export function stateOf(row: SessionRow): RowState {
   if (!row.online) return "away";
   return row.thinking ? "working" : "idle";
 }
+
+/** An own session that has come to an end, and was not looked at since. */
+export const isNew = (row: SessionRow): boolean =>
+  row.accessLevel === "owner" && (row.attention === "finished" || row.attention === "failed");

@@ -7,7 +7,7 @@ import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { ago, folder } from "../base/words.ts";
 import { nameOf, names } from "../data/people.ts";
-import { type SessionRow, stateOf, WORDS } from "../data/row.ts";
+import { isNew, type SessionRow, stateOf, WORDS } from "../data/row.ts";
 import { sessions } from "../data/sessions.ts";
 import { Dot } from "../shell/dot.tsx";
 import { paths } from "../shell/route.ts";
@@ -24,17 +24,26 @@ export function Home() {
     () => rows.filter((row) => row.archived === isArchive && (wanted === "" || matches(row, wanted))),
     [rows, wanted, isArchive],
   );
+  const isPlain = wanted === "" && !isArchive;
+  const ended = isPlain ? listed.filter(isNew) : [];
+  const others = isPlain ? listed.filter((row) => !isNew(row)) : listed;
   const hasArchived = rows.some((row) => row.archived);
   useTitle(asking.length > 0 ? `(${asking.length}) Home` : "Home");
   return (
     <div className="page">
       <div className="inner">
-        <h1 className="hidden-label">Home</h1>
+        <h1>Home</h1>
         {error !== undefined && rows.length === 0 && <p className="banner bad" role="alert">{error}</p>}
         {asking.length > 0 && (
           <section className="section" aria-labelledby="needs">
             <h2 id="needs">Needs you</h2>
             <NeedsMe rows={asking} />
+          </section>
+        )}
+        {ended.length > 0 && (
+          <section className="section" aria-labelledby="finished">
+            <h2 id="finished">Finished</h2>
+            <List rows={ended} />
           </section>
         )}
         <section className="section" aria-labelledby="sessions">
@@ -52,11 +61,7 @@ export function Home() {
           </div>
           {!isLoaded && rows.length === 0 && error === undefined && <Loading />}
           {isLoaded && rows.length === 0 && <Empty />}
-          {listed.length > 0 && (
-            <ul className="list">
-              {listed.map((row) => <li key={row.id}><Entry row={row} /></li>)}
-            </ul>
-          )}
+          {others.length > 0 && <List rows={others} />}
           {rows.length > 0 && listed.length === 0 && wanted === "" && <p className="empty">{isArchive ? "Nothing is archived." : "Every session is archived."}</p>}
           {rows.length > 0 && listed.length === 0 && wanted !== "" && <p className="empty">No title has “{oneLine(search, 60)}” in it.</p>}
           {(hasArchived || isArchive) && (
@@ -73,12 +78,16 @@ function matches(row: SessionRow, wanted: string): boolean {
   return wanted.split(/\s+/).every((word) => text.includes(word));
 }
 
+function List({ rows }: { rows: readonly SessionRow[] }) {
+  return <ul className="list">{rows.map((row) => <li key={row.id}><Entry row={row} /></li>)}</ul>;
+}
+
 function Entry({ row }: { row: SessionRow }) {
   useStore(names);
   const owner = row.accessLevel === "owner" ? undefined : `from ${oneLine(nameOf(row.ownerId), 60)}`;
   const about = [owner, row.agent, row.directory && folder(row.directory), row.host].filter((text) => text !== undefined && text !== "");
   return (
-    <Link href={paths.session(row.id)} className="entry">
+    <Link href={paths.session(row.id)} className={isNew(row) ? "entry new" : "entry"}>
       <Dot row={row} />
       <span className="what">
         <bdi className="name">{oneLine(row.title, 160)}</bdi>

@@ -4,6 +4,7 @@ import { Link, useLocation, useRoute } from "wouter";
 import { Icon, type IconName } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { Toasts } from "../base/toast.tsx";
+import { isNew } from "../data/row.ts";
 import { sessions } from "../data/sessions.ts";
 import { oneLine } from "../text/visible.ts";
 import { Clock } from "./clock.tsx";
@@ -84,7 +85,7 @@ function Beside() {
   return (
     <nav className="sessions" aria-labelledby="beside">
       {shown.map((row) => (
-        <Link key={row.id} href={paths.session(row.id)} className="row" {...(here?.id === row.id && { "aria-current": "page" as const })}>
+        <Link key={row.id} href={paths.session(row.id)} className={isNew(row) ? "row new" : "row"} {...(here?.id === row.id && { "aria-current": "page" as const })}>
           <Dot row={row} />
           <bdi className="title">{oneLine(row.title, 120)}</bdi>
         </Link>

@@ -232,6 +232,10 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
       [globalThis.taken] = await registration.getNotifications();
     });
     const other = await me.context.newPage();
+    // Home says what has ended since somebody looked.
+    await other.goto(origin);
+    await other.getByRole("region", { name: "Finished" }).getByRole("link", { name: /Far away/ }).waitFor();
+    await accessible(other, "home with what has finished");
     await other.goto(`${origin}/sessions/${sessionId}`);
     await me.context.serviceWorkers()[0].evaluate(() => dispatchEvent(new NotificationEvent("notificationclick", { notification: globalThis.taken, action: "" })));
     assert.deepEqual((await until(opened, (all) => all.length === 2))[1], ["there", `/sessions/${sessionId}`]);
