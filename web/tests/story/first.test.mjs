@@ -421,6 +421,19 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await pictures(page, "palette");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Another title" }).waitFor();
+    // It also does something with what is shown, and what it did can be taken back.
+    const choose = async (words) => {
+      await page.keyboard.press("Control+k");
+      await page.getByRole("combobox", { name: "Go to" }).fill(words);
+      await page.keyboard.press("Enter");
+    };
+    await choose("archive this");
+    await page.getByText("Archived", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Undo" }).click();
+    await choose("dark colours");
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+    await choose("colours of the system");
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), undefined);
     await page.goBack();
     await page.getByText("The test's browser").waitFor();
     await page.goBack();
