@@ -6,6 +6,7 @@ import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
 import type { Attachment } from "@ensemble/client/transcript";
 import { fits, nameOfFile, withFiles, withText } from "./attachments.ts";
+import { modelName } from "./model-name.ts";
 import type { Choice, State } from "./types.ts";
 
 interface Props {
@@ -198,9 +199,9 @@ function modesOf(state: State, mayBypass: boolean): Choice[] {
 }
 
 function modelsOf(state: State): Choice[] {
-  const found = state.models;
+  const found = state.models.map((one) => ({ ...one, name: one.name === one.id ? modelName(one.id) : one.name }));
   if (state.model === undefined) return found.length > 0 ? [{ id: "", name: "Model" }, ...found] : [];
-  return found.some((one) => one.id === state.model) ? found : [{ id: state.model, name: state.model }, ...found];
+  return found.some((one) => one.id === state.model) ? found : [{ id: state.model, name: modelName(state.model) }, ...found];
 }
 
 interface PickProps {

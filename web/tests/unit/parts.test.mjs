@@ -7,6 +7,14 @@ import { module } from "./shared.mjs";
 describe("parts", { timeout: 120_000 }, () => {
   const part = (path) => module(`/src/${path}`);
 
+  test("a model of which only the id is known has the name that people use", async () => {
+    const { modelName } = await part("session/model-name.ts");
+    for (const [id, name] of [
+      ["claude-opus-4-8[1m]", "Opus 4.8 (1M)"], ["claude-sonnet-4-5", "Sonnet 4.5"], ["claude-haiku-4-5-20251001", "Haiku 4.5"],
+      ["claude-sonnet-5", "Sonnet 5"], ["claude-opus-4-20250514", "Opus 4"], ["gpt-5.2-codex", "gpt-5.2-codex"], ["claude", "claude"], ["", ""],
+    ]) assert.equal(modelName(id), name);
+  });
+
   test("Markdown is split in a time that does not run away", async () => {
     const { blocksOf } = await part("text/blocks.ts");
     const quick = (text) => {
