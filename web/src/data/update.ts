@@ -25,6 +25,8 @@ export async function keepPage(): Promise<void> {
   if (!container || !import.meta.env.PROD) return;
   const hadOne = container.controller !== null;
   container.addEventListener("controllerchange", () => {
+    // Somebody has emptied what the page keeps here, its worker included.
+    if (!container.controller) return;
     if (isAsked) location.reload();
     else if (hadOne) versions.update((before) => ({ ...before, isOld: true, next: undefined }));
     else void showDigest(container);

@@ -394,6 +394,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await page.getByRole("heading", { name: "This browser has forgotten your account" }).waitFor();
     await accessible(page, "a storage that was emptied");
     await pictures(page, "worn-emptied");
+    assert.equal(await page.getByText("Another tab has changed").count(), 0, "nothing but the storage has changed");
     await page.getByRole("button", { name: "Start over" }).click();
     await page.getByRole("button", { name: "Make an account" }).waitFor();
     checked();
