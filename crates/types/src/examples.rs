@@ -30,7 +30,7 @@ pub(crate) fn session() -> Value {
     json!({
         "id": SESSION, "ref": "7g3k9m2p", "ownerId": USER, "machineId": "laptop", "hosted": false, "metadata": SEALED,
         "metadataVersion": 1, "encryptionKey": SEALED, "agentState": null, "agentStateVersion": 0, "status": "active",
-        "endedAt": null, "archived": false, "online": true, "thinking": false, "lastActiveAt": AT, "lastSeq": 1,
+        "archived": false, "online": true, "thinking": false, "lastActiveAt": AT, "lastSeq": 1,
         "accessLevel": "owner", "contentEpoch": 1, "keyEpoch": 1, "rekeyNeeded": false, "createdAt": AT, "updatedAt": AT,
     })
 }
@@ -123,7 +123,7 @@ pub(crate) fn run() -> Value {
         "id": RUN, "ref": "4d6f8h2j", "title": "Tidy up", "status": "running", "maxConcurrency": 4, "spread": false,
         "machineId": "laptop", "version": 3,
         "summary": { "total": 1, "queued": 0, "running": 1, "completed": 0, "failed": 0, "cancelled": 0 },
-        "createdAt": AT, "startedAt": AT, "finishedAt": null, "updatedAt": AT,
+        "createdAt": AT, "startedAt": AT, "updatedAt": AT,
     })
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn task() -> Value {
     json!({
         "id": TASK, "ref": "9s3t5v7w", "taskKey": "fix", "provider": "claude", "prompt": "Fix the failing test.",
         "workingDirectory": "/home/ada/project", "dependsOn": [], "status": "running", "attempt": 1, "machineId": "laptop",
-        "createdAt": AT, "startedAt": AT, "finishedAt": null,
+        "createdAt": AT, "startedAt": AT,
     })
 }
 
@@ -184,14 +184,14 @@ pub(crate) fn voice_status() -> Value {
         "state": "active", "live": true, "agent": { "name": "ensemble", "joined": true, "ready": true },
         "participants": [{ "identity": format!("user-{USER}"), "kind": "human", "state": "active", "joinedAt": AT }],
         "pending": { "texts": 0, "contextVersion": 1, "deliveredContextVersion": 1 },
-        "createdAt": AT, "activeAt": AT, "endedAt": null, "expiresAt": LATER, "durationSeconds": 60,
+        "createdAt": AT, "activeAt": AT, "expiresAt": LATER, "durationSeconds": 60,
     })
 }
 
 pub(crate) fn voice_transcript() -> Value {
     json!({
         "utterances": [{ "seq": 1, "role": "user", "text": "How do the tests stand?", "cut": false, "at": AT }],
-        "more": false, "toolCalls": [{ "seq": 1, "name": "list_runs", "at": AT }], "deletedAt": null,
+        "more": false, "toolCalls": [{ "seq": 1, "name": "list_runs", "at": AT }],
     })
 }
 
