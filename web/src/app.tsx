@@ -105,7 +105,7 @@ function Nowhere() {
     <div className="page">
       <div className="inner">
         <div className="empty">
-          <h2>There is nothing at this address</h2>
+          <h1>There is nothing at this address</h1>
           <p>The address may be wrong, or of a newer version of Ensemble.</p>
           <Link href={paths.home} className="button">Home</Link>
         </div>

@@ -441,6 +441,21 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     checked();
   });
 
+  step("a mistyped address is a page that leads home", async () => {
+    const { page, faults, checked } = me;
+    const here = page.url();
+    const answer = await page.goto(`${origin}/settngs`);
+    assert.equal(answer.status(), 404);
+    await page.getByRole("heading", { name: "There is nothing at this address" }).waitFor();
+    await accessible(page, "a mistyped address");
+    await page.getByRole("main").getByRole("link", { name: "Home" }).click();
+    await page.getByRole("heading", { name: "Home" }).waitFor();
+    // The browser notes the status.
+    faults.splice(0, faults.length, ...faults.filter((fault) => !fault.endsWith("/settngs")));
+    await page.goto(here);
+    checked();
+  });
+
   step("what is deleted is gone, also when the page is left at once", async () => {
     const { page, checked } = me;
     await page.getByRole("button", { name: "Details" }).click();

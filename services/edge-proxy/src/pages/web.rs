@@ -50,18 +50,33 @@ pub(super) fn page(edge: &EdgeProxy, request: &HttpRequest) -> HandlerResult<Htt
     Ok(send(edge, request, page))
 }
 
-/// What the app answers at a path that belongs to no service: a file of it, or its page where it has a screen.
+/// What the app answers at a path that belongs to no service: a file of it, its page where it has a screen, and the same page with the
+/// status 404 to a person who has mistyped an address. It says so and leads home.
 pub(crate) fn other(edge: &EdgeProxy, request: &HttpRequest) -> Option<HttpResponse> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return None;
     }
-    let (path, accepted) = (request.path(), field(request, ACCEPT_ENCODING));
-    let file = if ensemble_web::is_route(path) && wants_html(request) {
-        ensemble_web::page(&accepted)
-    } else {
-        ensemble_web::file(path.trim_start_matches('/'), &accepted)
-    };
-    file.map(|file| send(edge, request, file))
+    let (path, is_person) = (request.path(), wants_html(request));
+    if is_person && ensemble_web::is_route(path) {
+        return page(edge, request).ok();
+    }
+    let found = file(edge, request, path.trim_start_matches('/'));
+    found.or_else(|| (is_person && !is_of_interface(path)).then(|| nowhere(edge, request)).flatten())
+}
+
+/// An address of the interface, as `/v1/sessions`, of any version.
+fn is_of_interface(path: &str) -> bool {
+    path.strip_prefix("/v").is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+fn nowhere(edge: &EdgeProxy, request: &HttpRequest) -> Option<HttpResponse> {
+    let page = ensemble_web::page(&field(request, ACCEPT_ENCODING))?;
+    let mut answer = HttpResponse::NotFound();
+    // It is the page of another address, so a browser has no copy of it.
+    for (name, value) in page.fields(&edge.config.page_policy).into_iter().filter(|(name, _)| *name != "etag") {
+        answer.insert_header((name, value));
+    }
+    Some(answer.body(Bytes::from_static(page.bytes)))
 }
 
 /// A file of the app by its path without the first slash.

@@ -53,8 +53,12 @@ async fn a_public_link_opens_in_the_app_and_its_address_is_still_a_secret() {
 async fn what_is_no_page_stays_a_problem_or_the_services() {
     let stub = Stub::echo().await;
     let edge = Edge::before(&stub).await;
-    for path in ["/nothing", "/v1/nothing", "/v9/sessions", "/metrics", "/sessions/a.js", "/assets/none.js", "/x.png"] {
+    for path in ["/v1/nothing", "/v9/sessions"] {
         let answer = edge.browse(path, "").await;
+        assert_eq!((answer.status, answer.code()), (404, "NOT_FOUND".to_owned()), "{path}");
+    }
+    for path in ["/nothing", "/metrics", "/sessions/a.js", "/assets/none.js", "/x.png"] {
+        let answer = edge.get(path).await;
         assert_eq!((answer.status, answer.code()), (404, "NOT_FOUND".to_owned()), "{path}");
     }
     let posted =
@@ -64,6 +68,25 @@ async fn what_is_no_page_stays_a_problem_or_the_services() {
     // An address of the interface opened in a browser is the interface's.
     assert_eq!(edge.browse("/v1/sessions", "").await.status, 200);
     assert_eq!(stub.count(), 1);
+}
+
+#[tokio::test]
+async fn a_person_at_a_mistyped_address_gets_the_page() {
+    let stub = Stub::echo().await;
+    let edge = Edge::before(&stub).await;
+    let page = edge.browse("/", "").await;
+    let etag = page.header("etag").unwrap();
+    for path in ["/nothing", "/session", "/settngs/devices", "/docs2", "/x.png"] {
+        for fields in [String::new(), format!("If-None-Match: {etag}\r\n")] {
+            let answer = edge.browse(path, &fields).await;
+            assert_eq!((answer.status, &answer.body), (404, &page.body), "{path}");
+            for name in ["content-type", "content-security-policy", "cache-control", "x-content-type-options"] {
+                assert_eq!(answer.header(name), page.header(name), "{path} {name}");
+            }
+            assert_eq!(answer.header("etag"), None, "{path}");
+        }
+    }
+    assert_eq!(stub.count(), 0);
 }
 
 #[tokio::test]
