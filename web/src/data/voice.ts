@@ -69,6 +69,15 @@ export async function stopTalk(gatewaySessionId: string): Promise<void> {
   if (key !== undefined) await client.data(client.http.POST("/v1/voice/session/stop", { body: { gatewaySessionId }, headers: headers(key) }));
 }
 
+/** Tells the voice something in writing, as if the person had said it. */
+export async function write(gatewaySessionId: string, text: string): Promise<void> {
+  const key = voiceKey.get();
+  if (key === undefined) return;
+  const body = { gatewaySessionId, text, messageId: crypto.randomUUID() };
+  const { client } = mine();
+  await client.data(client.http.POST("/v1/voice/session/text", { body, headers: headers(key) }));
+}
+
 /** Has the voice speak words as they are. */
 export async function say(gatewaySessionId: string, text: string): Promise<void> {
   const key = voiceKey.get();

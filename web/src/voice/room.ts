@@ -105,11 +105,11 @@ export class VoiceRoom {
     }
   }
 
-  /** Joins with the microphone. Fails because the room cannot be reached. */
-  async join(microphone: Microphone): Promise<void> {
+  /** Joins with the microphone, where there is one. Fails because the room cannot be reached. */
+  async join(microphone: Microphone | undefined): Promise<void> {
     await this.#room.connect(this.#place.url, this.#place.token, { autoSubscribe: true });
     this.#tellAgent();
-    await this.#room.localParticipant.publishTrack(microphone as LocalTrack);
+    if (microphone) await this.#room.localParticipant.publishTrack(microphone as LocalTrack);
     this.#events.mayPlay(this.#room.canPlaybackAudio);
   }
 

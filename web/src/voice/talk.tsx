@@ -1,9 +1,10 @@
 /** Talking about a session: over the requests and the field to write in, which stay as they are. */
-import { useEffect, useRef, useState } from "react";
+import { type FormEvent, useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
 import { look } from "../base/look.ts";
 import { useStore } from "../base/store.ts";
 import type { SessionFeed } from "../data/feed.ts";
+import { textOf } from "../data/failure.ts";
 import { askForVoice, voiceKey } from "../data/voice.ts";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
@@ -33,13 +34,13 @@ export default function Talk({ feed, show }: Props) {
   useEffect(askForVoice, []);
   // Who leaves the screen has ended the conversation.
   useEffect(() => () => void talk.end(), [talk]);
-  const begin = () => void talk.begin(language || navigator.language);
+  const begin = (isWritten = false) => void talk.begin(language || navigator.language, isWritten);
   return (
     <section className="talk" aria-label="Talk">
       <div className="inner">
-        {view.phase === "asking" && <Ask hasVoice={hasVoice} onAgree={begin} sessionId={feed.id} />}
+        {view.phase === "asking" && <Ask hasVoice={hasVoice} onAgree={() => begin()} onWrite={() => begin(true)} sessionId={feed.id} />}
         {(view.phase === "starting" || view.phase === "talking") && <Talking view={view} talk={talk} />}
-        {view.phase === "over" && <Over view={view} talk={talk} onAgain={begin} sessionId={feed.id} />}
+        {view.phase === "over" && <Over view={view} talk={talk} onAgain={() => begin()} onWrite={() => begin(true)} sessionId={feed.id} />}
         {view.held && <Shown held={view.held} />}
         <Words view={view} />
         {view.calls.length > 0 && <Calls calls={view.calls} />}
@@ -48,7 +49,7 @@ export default function Talk({ feed, show }: Props) {
   );
 }
 
-function Ask({ hasVoice, onAgree, sessionId }: { hasVoice: boolean; onAgree: () => void; sessionId: string }) {
+function Ask({ hasVoice, onAgree, onWrite, sessionId }: { hasVoice: boolean; onAgree: () => void; onWrite: () => void; sessionId: string }) {
   return (
     <>
       <h2>Talk about this session</h2>
@@ -61,6 +62,7 @@ function Ask({ hasVoice, onAgree, sessionId }: { hasVoice: boolean; onAgree: () 
       {!hasVoice && <p role="status">This server has no voice, or has not said so yet.</p>}
       <div className="actions">
         <button type="button" className="button primary" disabled={!hasVoice} onClick={onAgree}>Agree and talk</button>
+        <button type="button" className="button" disabled={!hasVoice} onClick={onWrite}>Agree and write</button>
         <Link href={paths.session(sessionId)} className="button plain">Not now</Link>
       </div>
     </>
@@ -74,17 +76,18 @@ function Talking({ view, talk }: { view: TalkView; talk: Conversation }) {
       <div className="who" role="status">
         {view.phase === "starting" ? <span>Connecting…</span> : (
           <>
-            <span className={view.speaking.me ? "speaks" : ""}>{view.isMuted ? "You are muted" : view.speaking.me ? "You speak" : "Your microphone is on"}</span>
+            <span className={view.speaking.me ? "speaks" : ""}>{!view.hasMicrophone ? "You write" : view.isMuted ? "You are muted" : view.speaking.me ? "You speak" : "Your microphone is on"}</span>
             <span className={view.speaking.agent ? "speaks" : ""}>{agent}</span>
           </>
         )}
       </div>
       {view.notice !== undefined && <p className="banner" role="alert">{visible(view.notice)}</p>}
       <div className="actions">
-        {view.phase === "talking" && <button type="button" className="button" aria-pressed={view.isMuted} onClick={() => void talk.mute(!view.isMuted)}>Mute</button>}
+        {view.phase === "talking" && view.hasMicrophone && <button type="button" className="button" aria-pressed={view.isMuted} onClick={() => void talk.mute(!view.isMuted)}>Mute</button>}
         {!view.mayPlay && <button type="button" className="button primary" onClick={() => talk.play()}>Switch sound on</button>}
         <button type="button" className="button danger" onClick={() => void talk.end()}>End</button>
       </div>
+      {view.phase === "talking" && <Write talk={talk} />}
       <label className="check">
         <input type="checkbox" checked={view.tellsNews} onChange={(event) => talk.tellNews(event.currentTarget.checked)} />
         The voice says when the agent asks or ends
@@ -93,14 +96,42 @@ function Talking({ view, talk }: { view: TalkView; talk: Conversation }) {
   );
 }
 
+/** The most that the server takes at once is 8 KiB of UTF-8. */
+const MOST_WRITTEN = 2_000;
+
+function Write({ talk }: { talk: Conversation }) {
+  const [text, setText] = useState("");
+  const [error, setError] = useState<string>();
+  const send = (event: FormEvent) => {
+    event.preventDefault();
+    const said = text.trim();
+    if (said === "") return;
+    setText("");
+    setError(undefined);
+    talk.write(said).catch((caught: unknown) => {
+      setText((now) => now || said);
+      setError(textOf(caught));
+    });
+  };
+  return (
+    <form className="actions" onSubmit={send}>
+      <input className="input" aria-label="Write to the voice" placeholder="Write to the voice" value={text} maxLength={MOST_WRITTEN} autoComplete="off"
+        onChange={(event) => setText(event.target.value)} />
+      <button type="submit" className="button" disabled={text.trim() === ""}>Send</button>
+      {error !== undefined && <p className="error-text" role="alert">{visible(error)}</p>}
+    </form>
+  );
+}
+
 interface OverProps {
   view: TalkView;
   talk: Conversation;
   onAgain: () => void;
+  onWrite: () => void;
   sessionId: string;
 }
 
-function Over({ view, talk, onAgain, sessionId }: OverProps) {
+function Over({ view, talk, onAgain, onWrite, sessionId }: OverProps) {
   return (
     <>
       <h2>The conversation is over</h2>
@@ -113,6 +144,7 @@ function Over({ view, talk, onAgain, sessionId }: OverProps) {
       )}
       <div className="actions">
         <button type="button" className="button primary" onClick={onAgain}>Agree and talk again</button>
+        {!view.hasMicrophone && <button type="button" className="button" onClick={onWrite}>Agree and write</button>}
         {view.lines.length > 0 && view.kept !== "kept" && (
           <button type="button" className="button" disabled={view.kept === "being kept"} onClick={() => void talk.keep()}>Keep the words in the session</button>
         )}
