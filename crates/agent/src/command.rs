@@ -7,6 +7,8 @@ use ensemble_transcript::words::Mode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::mcp::McpServer;
+
 /// How a session begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,6 +33,12 @@ pub struct Start {
     /// The turn of that conversation that has gone on without a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
+    /// What an editor has for the agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
+    /// A folder of this session that only this user can enter, as an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<String>,
 }
 
 /// What a driver has said of the turn that runs, for the next driver to go on with. Only the driver of the same agent reads it.

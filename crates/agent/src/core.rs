@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::command::{Exit, Refused};
 use crate::event::{Event, Output, PartKind, Permission, Question, StateChange};
 use crate::json::one_line;
+use crate::mcp::McpServer;
 use crate::texts::Texts;
 use crate::tools::Tools;
 
@@ -98,6 +99,15 @@ impl<A> Core<A> {
     pub(crate) fn fail(&mut self, code: ErrorCode, text: &str, retry_at: Option<Timestamp>) {
         let text = visible(ensemble_transcript::bounds::beginning(text, 4 << 10).0).into_owned();
         self.say(Event::Failure { code, text, retry_at });
+    }
+
+    /// The agent does not reach these servers of the editor.
+    pub(crate) fn leave_out(&mut self, servers: &[McpServer]) {
+        for server in servers {
+            let text =
+                format!("The agent takes no MCP servers by {}, so {} is left out.", server.kind(), server.name());
+            self.fail(ErrorCode::Unknown, &text, None);
+        }
     }
 
     pub(crate) fn begin_turn(&mut self, cause: Cause) {

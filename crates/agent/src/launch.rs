@@ -13,6 +13,8 @@ use crate::drivers::{Kind, acp, claude, codex};
 pub struct Launch {
     pub args: Vec<String>,
     pub env: BTreeMap<String, String>,
+    /// Files that are written before, by their paths, so that only this user can read them.
+    pub files: BTreeMap<String, String>,
 }
 
 impl Launch {
@@ -67,8 +69,21 @@ mod tests {
 
     fn start(mode: Mode) -> Start {
         let (session_id, directory) = ("s-1".to_owned(), "/w".to_owned());
-        let (model, resume, checkpoint) = Default::default();
-        Start { directory, session_id, mode, model, resume, cost_before: 0.0, as_root: true, checkpoint }
+        let (model, resume, checkpoint, mcp_servers) = Default::default();
+        let private = Some("/p".to_owned());
+        let cost_before = 0.0;
+        Start {
+            directory,
+            session_id,
+            mode,
+            model,
+            resume,
+            cost_before,
+            as_root: true,
+            checkpoint,
+            mcp_servers,
+            private,
+        }
     }
 
     #[test]
@@ -88,6 +103,18 @@ mod tests {
         assert_eq!(args(Kind::Gemini, &resumed), "--acp --model m");
         assert_eq!(args(Kind::Opencode, &resumed), "acp");
         assert_eq!(args(Kind::Acp, &resumed), "", "the configuration has the command");
+    }
+
+    #[test]
+    fn what_an_editor_has_for_claude_stands_in_a_file_and_not_in_its_arguments() {
+        let hush = serde_json::json!([{"name": "n", "command": "c", "env": [{"name": "KEY", "value": "hush"}]}]);
+        let mcp_servers = crate::McpServer::read_all(Some(&hush)).unwrap();
+        let launched = launch(Kind::Claude, &Start { mcp_servers, ..start(Mode::Ask) }).unwrap();
+        assert!(launched.args.join(" ").contains("--mcp-config /p/mcp.json -p"), "{launched:?}");
+        assert!(
+            !launched.args.join(" ").contains("hush") && !launched.env.values().any(|value| value.contains("hush"))
+        );
+        assert!(launched.files["/p/mcp.json"].contains("hush"));
     }
 
     #[test]

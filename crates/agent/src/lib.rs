@@ -10,6 +10,7 @@ mod event;
 mod json;
 mod launch;
 mod lines;
+mod mcp;
 mod texts;
 mod tools;
 
@@ -18,3 +19,4 @@ pub use drivers::{Abilities, Driver, Kind, driver};
 pub use event::{Event, Output, PartKind, Permission, Question, StateChange};
 pub use launch::{Launch, launch, serve};
 pub use lines::{LONGEST, Line, Lines};
+pub use mcp::McpServer;

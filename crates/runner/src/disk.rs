@@ -18,10 +18,14 @@ pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result
 /// Replaces a file by this value as JSON, atomically: even after a power failure it is complete or unchanged. Only this user can
 /// read it.
 pub(crate) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(value).map_err(io::Error::other)?;
+    replace_text(path, &serde_json::to_string(value).map_err(io::Error::other)?)
+}
+
+/// The same with a text.
+pub(crate) fn replace_text(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&text)?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     path.parent().map_or(Ok(()), sync_folder)

@@ -14,6 +14,8 @@ fn start(checkpoint: Option<Checkpoint>) -> Start {
         cost_before: 0.0,
         as_root: false,
         checkpoint,
+        mcp_servers: Vec::new(),
+        private: None,
     }
 }
 

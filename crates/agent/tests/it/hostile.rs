@@ -24,6 +24,8 @@ fn start() -> Start {
         cost_before: 0.0,
         as_root: false,
         checkpoint: None,
+        mcp_servers: Vec::new(),
+        private: None,
     }
 }
 

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::wire::{self, Entry};
 
 /// The machine is slow, and gemini needs seconds to start.
-const SOON: Duration = Duration::from_secs(90);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 
 /// An agent's home, its work and its model.
 pub(crate) struct Place {
@@ -97,6 +97,8 @@ impl Place {
             cost_before: 0.0,
             as_root: nix::unistd::geteuid().is_root(),
             checkpoint: None,
+            mcp_servers: Vec::new(),
+            private: Some(self.home.path().to_str().unwrap().to_owned()),
         }
     }
 
@@ -109,6 +111,9 @@ impl Place {
 
     pub(crate) fn spawn(&mut self, start: Start) -> Live<'_> {
         let how = launch(self.kind, &start).unwrap();
+        for (path, text) in &how.files {
+            std::fs::write(path, text).unwrap();
+        }
         let mut process = Process::new(program(self.program));
         process.args(&how.args).args(self.more_args()).env_clear().envs(self.environment()).envs(how.env);
         process.current_dir(self.directory()).process_group(0);

@@ -16,6 +16,8 @@ mod following;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod stories;

@@ -303,7 +303,7 @@ fn permission(live: &mut Live<'_>) -> Permission {
     }
 }
 
-fn option<'a>(asked: &'a Permission, kind: &OptionKind) -> &'a str {
+pub(crate) fn option<'a>(asked: &'a Permission, kind: &OptionKind) -> &'a str {
     let found = asked.options.iter().find(|option| option.kind == *kind);
     &found.unwrap_or_else(|| panic!("no such option: {asked:#?}")).option_id
 }

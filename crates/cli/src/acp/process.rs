@@ -210,12 +210,12 @@ impl Process<'_> {
         match order {
             // Written by the caller.
             Order::Write(_) => {}
-            Order::Open { ticket, wanted } => {
+            Order::Open { ticket, wanted, servers } => {
                 let (commands, received) = mpsc::channel(MOST_COMMANDS);
                 self.opening.insert(ticket, commands);
                 let (which, reports) = (self.which, Reports { ticket, to: self.reports.clone() });
                 self.tasks.push(Box::pin(async move {
-                    session::follow(context, which, wanted, reports, received).await;
+                    session::follow(context, which, (wanted, servers), reports, received).await;
                     Ended::Session
                 }));
             }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::pin::pin;
 
+use ensemble_agent::McpServer;
 use ensemble_client::SessionEvent;
 use ensemble_runner::local::Start;
 use ensemble_transcript::body::Content;
@@ -66,15 +67,15 @@ pub(super) enum Command {
 pub(super) async fn follow(
     context: &Context,
     which: &Which,
-    wanted: Wanted,
+    (wanted, servers): (Wanted, Vec<McpServer>),
     reports: Reports,
     mut commands: mpsc::Receiver<Command>,
 ) {
     let opened = match sign_in(context).await {
-        Ok(me) => open(context, me, which, wanted).await,
+        Ok(me) => open(context, me, which, wanted, servers).await,
         Err(error) => Err(error),
     };
-    let (me, id, is_new) = match opened {
+    let Opened { me, id, is_new, left_out } = match opened {
         Ok(opened) => opened,
         Err(error) => return reports.not_opened(error).await,
     };
@@ -107,7 +108,7 @@ pub(super) async fn follow(
         }
     };
     let reading = async {
-        if let Err(failure) = read(live, is_new, &reports).await {
+        if let Err(failure) = read(live, (is_new, left_out), &reports).await {
             reports.say(Report::Event(id, Event::Gone(failure.to_string()))).await;
         }
     };
@@ -131,26 +132,50 @@ pub(super) fn error_of(failure: &Failure) -> Error {
     Error::new(if is_unknown { NOT_FOUND } else { INTERNAL }, failure.to_string())
 }
 
-/// Finds or begins the session. True: it was begun.
-async fn open(context: &Context, me: Me, which: &Which, wanted: Wanted) -> Result<(Me, SessionId, bool), Error> {
-    let cwd = match (wanted, which.session) {
-        (Wanted::This(id), _) => return Ok((me, id, false)),
-        (Wanted::New(_), Some(named)) => {
-            let id = named.find(&me).await.map_err(|failure| error_of(&failure))?;
-            return Ok((me, id, false));
-        }
+/// A session that was found or begun.
+struct Opened {
+    me: Me,
+    id: SessionId,
+    is_new: bool,
+    /// Why the agent does not get the MCP servers of the editor.
+    left_out: Option<String>,
+}
+
+async fn open(
+    context: &Context,
+    me: Me,
+    which: &Which,
+    wanted: Wanted,
+    servers: Vec<McpServer>,
+) -> Result<Opened, Error> {
+    let known = match (&wanted, which.session) {
+        (Wanted::This(id), _) => Some(*id),
+        (Wanted::New(_), Some(named)) => Some(named.find(&me).await.map_err(|failure| error_of(&failure))?),
+        (Wanted::New(_), None) => None,
+    };
+    let cwd = match (wanted, known) {
         (Wanted::New(cwd), None) => cwd,
+        (Wanted::This(id), _) | (Wanted::New(_), Some(id)) => {
+            let left_out = host::keep_servers(context, &me, id, servers).await;
+            return Ok(Opened { me, id, is_new: false, left_out });
+        }
     };
     if which.machine.is_none() && which.directory.is_none() && !cwd.is_dir() {
         return Err(Error::new(PARAMS, format!("`cwd` is a directory of this computer; {} is none.", cwd.display())));
     }
-    let id = begin(context, &me, which, cwd).await.map_err(|failure| error_of(&failure))?;
+    let left_out = which.machine.as_ref().filter(|_| !servers.is_empty()).map(|_| host::ELSEWHERE.to_owned());
+    let id = begin(context, &me, which, (cwd, servers)).await.map_err(|failure| error_of(&failure))?;
     // This machine may have become one of the account's devices just now.
     let me = context.me().await.map_err(|failure| error_of(&failure))?;
-    Ok((me, id, true))
+    Ok(Opened { me, id, is_new: true, left_out })
 }
 
-async fn begin(context: &Context, me: &Me, which: &Which, cwd: PathBuf) -> Result<SessionId> {
+async fn begin(
+    context: &Context,
+    me: &Me,
+    which: &Which,
+    (cwd, mcp_servers): (PathBuf, Vec<McpServer>),
+) -> Result<SessionId> {
     if let Some(machine) = &which.machine {
         return which.start_on(machine, cwd).begin(context, me).await;
     }
@@ -163,12 +188,13 @@ async fn begin(context: &Context, me: &Me, which: &Which, cwd: PathBuf) -> Resul
         resume: None,
         max_cost_usd: None,
         environment: Some(host::environment()),
+        mcp_servers,
     };
     host::start(context, me, start).await
 }
 
 /// Reads what was said, then what is said, until the session is gone.
-async fn read(mut live: Live<'_>, is_new: bool, reports: &Reports) -> Result<()> {
+async fn read(mut live: Live<'_>, (is_new, left_out): (bool, Option<String>), reports: &Reports) -> Result<()> {
     let (id, client) = (live.session.id, live.me.client.clone());
     let mut after = live.session.last_seq.saturating_sub(MOST_REPLAYED).max(0);
     let opening = Opening {
@@ -179,6 +205,7 @@ async fn read(mut live: Live<'_>, is_new: bool, reports: &Reports) -> Result<()>
         key: live.me.key.public_key(),
         online: live.session.online || is_new,
         is_new,
+        left_out,
         is_cut: after > 0,
     };
     reports.say(Report::Opened(Ok(opening))).await;

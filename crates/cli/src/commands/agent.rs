@@ -114,6 +114,7 @@ impl Agent {
             resume: self.resume,
             max_cost_usd: self.max_cost,
             environment: Some(host::environment()),
+            mcp_servers: Vec::new(),
         };
         let id = host::start(context, &me, start).await?;
         // This machine may have become one of the account's devices just now.

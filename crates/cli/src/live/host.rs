@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use ensemble_agent::McpServer;
 use ensemble_runner::local::{self, Answer, Request, Start};
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::sessions::{Session, SessionStatus};
@@ -48,7 +49,7 @@ pub(crate) async fn start(context: &Context, me: &Me, start: Start) -> Result<Se
     match answer {
         Ok(Answer::Started(session)) => Ok(session),
         Ok(Answer::Refused(why)) => Err(Failure::message(why)),
-        Ok(Answer::Leaving) => {
+        Ok(Answer::Leaving | Answer::Kept) => {
             Err(Failure::message("The program that hosts sessions here is about to end. Try again."))
         }
         Err(error) => Err(Failure::message(format!("The program that hosts sessions here does not answer: {error}."))),
@@ -60,6 +61,37 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     let mut environment = crate::commands::runner::environment();
     environment.retain(|name, _| !name.starts_with("ENSEMBLE_"));
     environment
+}
+
+/// What an editor reads whose MCP servers stay on this computer.
+pub(crate) const ELSEWHERE: &str = "The MCP servers of the editor are not passed on, because the session is not one of this computer: its \
+     agent has those of its own machine.";
+
+/// Has the agent of a session of this computer use the MCP servers of an editor. Returns why it does not.
+pub(crate) async fn keep_servers(context: &Context, me: &Me, id: SessionId, servers: Vec<McpServer>) -> Option<String> {
+    let is_empty = servers.is_empty();
+    let session = me.client.session(id).await.ok()?;
+    let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
+    let Some(machine) = this.filter(|this| session.machine_id.as_ref() == Some(this) && session.owner_id == me.id)
+    else {
+        return Some(ELSEWHERE.to_owned()).filter(|_| !is_empty);
+    };
+    // Nothing starts in a session that has ended.
+    if session.status == SessionStatus::Ended {
+        return None;
+    }
+    if !is_empty {
+        wake(context, me, &session).await;
+    }
+    let request = Request::McpServers { session: id, servers };
+    match local::ask(&folder(&context.home, &machine), &request).await {
+        Ok(Answer::Kept) => None,
+        // No host has any for it.
+        _ if is_empty => None,
+        Ok(Answer::Refused(why)) => Some(format!("The MCP servers of the editor are not passed on: {why}")),
+        Ok(_) => Some("The MCP servers of the editor are not passed on.".to_owned()),
+        Err(error) => Some(format!("The MCP servers of the editor are not passed on: {error}.")),
+    }
 }
 
 /// Starts a host if this session is one of this computer and nobody hosts it: its host was killed, or the computer was restarted.

@@ -151,12 +151,12 @@ impl Editor {
 
     /// Waits until the agent asks for permission. Returns the number of the request, and what it says.
     #[track_caller]
-    fn asked(&mut self) -> (u64, Value) {
+    pub(crate) fn asked(&mut self) -> (u64, Value) {
         self.until("a request", |event| Some((event["asked"].as_u64()?, event["params"].clone())))
     }
 
     /// Chooses the first option of this kind.
-    fn choose(&mut self, number: u64, asked: &Value, kind: &str) {
+    pub(crate) fn choose(&mut self, number: u64, asked: &Value, kind: &str) {
         let option = asked["options"].as_array().unwrap().iter().find(|option| option["kind"] == kind).unwrap();
         let outcome = json!({"outcome": {"outcome": "selected", "optionId": option["optionId"]}});
         self.tell(&json!({"answer": number, "result": outcome}));

@@ -8,6 +8,8 @@ mod acp;
 #[cfg(feature = "up")]
 mod acp_quits;
 #[cfg(feature = "up")]
+mod acp_servers;
+#[cfg(feature = "up")]
 mod acted_room;
 mod alone;
 #[cfg(feature = "up")]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ensemble_agent::McpServer;
 use ensemble_transcript::body::{AccessGrant, Attachment, Usage};
 use ensemble_transcript::rules::Taken;
 use ensemble_transcript::words::{Cause, ErrorCode, Mode, StopReason};
@@ -73,6 +74,9 @@ pub(crate) struct Kept {
     /// The turn that runs goes on while no program hosts the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<Left>,
+    /// What an editor has for the agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mcp_servers: Vec<McpServer>,
 }
 
 /// What a session may cost before its people are asked, in US dollars.
@@ -225,6 +229,7 @@ pub(crate) enum Change {
     HostKey(String),
     Task(TaskTurn),
     Left(Option<Box<Left>>),
+    McpServers(Vec<McpServer>),
 }
 
 impl TaskEnd {
@@ -264,6 +269,7 @@ impl Kept {
             limit: None,
             task: None,
             left: None,
+            mcp_servers: Vec::new(),
         }
     }
 
@@ -318,6 +324,7 @@ impl Kept {
             Change::CutOff(is_cut_off) => self.cut_off = is_cut_off,
             Change::HostKey(sealed) => self.host_key = sealed,
             Change::Task(task) => self.task = Some(task),
+            Change::McpServers(servers) => self.mcp_servers = servers,
             Change::Left(left) => self.left = left.map(|left| *left),
         }
     }

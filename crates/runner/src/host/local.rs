@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ensemble_agent::McpServer;
 use ensemble_transcript::digest;
 use ensemble_transcript::words::Mode;
 use ensemble_types::ids::SessionId;
@@ -30,6 +31,8 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 pub enum Request {
     /// Begin a session.
     Start(Start),
+    /// From its agent's next start on, a session has these MCP servers.
+    McpServers { session: SessionId, servers: Vec<McpServer> },
     /// End when the turns have ended, because another program of this machine is to host its sessions.
     Leave,
 }
@@ -57,6 +60,10 @@ pub struct Start {
     /// Without them it inherits from the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+    /// What an editor of this user has for the agent. They name commands, so they come this way alone: no other device and no server
+    /// can give any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_servers: Vec<McpServer>,
 }
 
 /// What the host answers.
@@ -65,6 +72,8 @@ pub struct Start {
 pub enum Answer {
     /// The session exists, and its agent is being started.
     Started(SessionId),
+    /// The session has its servers.
+    Kept,
     Leaving,
     /// It was not done. The text says why and what to do.
     Refused(String),

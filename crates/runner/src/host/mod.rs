@@ -15,6 +15,7 @@ mod kept;
 mod keys;
 mod leftovers;
 pub mod local;
+mod mcp;
 mod pause;
 mod place;
 mod receive;
@@ -38,6 +39,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ensemble_agent::McpServer;
 use ensemble_client::seal::{self, Binding, BoxKeyPair, KeyRing, Purpose};
 use ensemble_client::{AccountKey, Client, Credential, idempotency_key};
 use ensemble_transcript::words::Mode;
@@ -339,6 +341,7 @@ impl Host {
         if matches!(start.mode, Mode::Other(_)) {
             return Err(format!("There is no mode {}. There are ask, edit, plan and bypass.", start.mode.as_str()));
         }
+        McpServer::check(&start.mcp_servers)?;
         let agent = Agent::named(&self.config, &start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
         crate::provider::find(&agent.program, self.config.search_path())
             .map_err(|why| format!("Cannot start it: {why}."))?;
@@ -374,7 +377,8 @@ impl Host {
             return Err("The limit of the cost must be more than 0 dollars.".to_owned());
         }
         let limit = limit.map(CostLimit::new);
-        let kept = Kept { mode, model, resume, limit, ..Kept::new(id, start.agent, directory, host_key) };
+        let mcp_servers = start.mcp_servers;
+        let kept = Kept { mode, model, resume, limit, mcp_servers, ..Kept::new(id, start.agent, directory, host_key) };
         // On disk first: a session that the server has and the disk has not would have no host.
         let (folder, written) = (self.sessions.clone(), kept.clone());
         let spool = on_disk(move || Spool::create(&folder, &written)).await;

@@ -1,5 +1,7 @@
 //! The process of an agent with its pipes, or a session's connection to an agent that is a server.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use uuid::Uuid;
 use super::agents::Agent;
 use super::served::{Connection, Server};
 use crate::config::{Config, Environment};
+use crate::disk::{on_disk, replace_text};
 use crate::guard::Directory;
 use crate::process::{self, Process};
 use crate::provider;
@@ -113,6 +116,7 @@ impl Piped {
         let root = std::path::Path::new(&start.directory);
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", start.directory))?;
         let program = provider::find(&agent.program, config.search_path())?;
+        write_private(launch.files).await?;
         let mut env = agent.env(environment);
         env.extend(launch.env);
         let args = agent.args.iter().cloned().chain(launch.args).chain(agent.last_args.iter().cloned());
@@ -188,6 +192,11 @@ impl Piped {
         let said = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         exit_of(exit, &String::from_utf8_lossy(&said))
     }
+}
+
+async fn write_private(files: BTreeMap<String, String>) -> Result<(), String> {
+    let write = move || files.iter().try_for_each(|(path, text)| replace_text(Path::new(path), text));
+    on_disk(write).await.map_err(|error| format!("a file for it cannot be written: {error}"))
 }
 
 /// How a process ended, and the end of its standard error.

@@ -22,7 +22,7 @@ use super::running::{Happened, Running};
 use super::served::Server;
 use super::spool::Spool;
 use super::status::{self, Status};
-use super::tasks::{Ends, Order};
+use super::tasks::Ends;
 use crate::disk::on_disk;
 use crate::drain::Phase;
 
@@ -187,17 +187,12 @@ impl Session {
                 }
                 Some(order) = self.task.orders.recv() => {
                     self.tick();
-                    match order {
-                        Order::Do { prompt_id, text, taken } => {
-                            self.core.task(prompt_id, text);
-                            if let Err(error) = self.perform().await {
-                                tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
-                                break End::Lost;
-                            }
-                            let _ = taken.send(());
-                        }
-                        Order::Cancel(prompt_id) => self.core.cancel_task(&prompt_id),
+                    let taken = order.give(&mut self.core);
+                    if let Err(error) = self.perform().await {
+                        tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
+                        break End::Lost;
                     }
+                    let _ = taken.map(|taken| taken.send(()));
                 }
                 () = sleep_until(self.next_frame), if self.core.has_frames() && self.frames.is_empty() => self.send_frames(),
                 _ = self.frames.join_next(), if !self.frames.is_empty() => {}

@@ -16,7 +16,8 @@ use crate::orphans;
 impl Session {
     /// # Errors
     /// The log cannot be written. The inner error says why the agent was not started.
-    pub(super) async fn start(&mut self, start: ensemble_agent::Start) -> std::io::Result<Result<(), String>> {
+    pub(super) async fn start(&mut self, mut start: ensemble_agent::Start) -> std::io::Result<Result<(), String>> {
+        start.private = Some(self.host.sessions.join(self.id.to_string()).display().to_string());
         let known = Agent::named(&self.host.config, &self.core.kept.agent);
         let how = known.and_then(|agent| match launch(agent.kind, &start) {
             Ok(launch) => Ok((agent, launch)),

@@ -83,7 +83,14 @@ fn frames(next: &Move, request: &Value) -> (Vec<String>, Ending) {
             // A tool whose input is no JSON has calls of another kind.
             frames.push(done(&match input {
                 Value::String(text) => json!({"type": "custom_tool_call", "call_id": id, "name": name, "input": text}),
-                input => json!({"type": "function_call", "call_id": id, "name": name, "arguments": input.to_string()}),
+                input => {
+                    let (namespace, name) =
+                        name.split_once('/').map_or((None, &**name), |(first, rest)| (Some(first), rest));
+                    json!({
+                        "type": "function_call", "call_id": id, "name": name, "namespace": namespace,
+                        "arguments": input.to_string(),
+                    })
+                }
             }));
         }
         Move::Failure(_) | Move::Limit(_) => {}

@@ -57,7 +57,12 @@ impl Acp {
         let content = contents(call);
         let known = tool_call_id.as_deref().and_then(|id| self.core.tools.get(id)).map(|known| known.title.clone());
         let title = some(call, "/title").map(str::to_owned).or(known).unwrap_or_default();
-        let wish = Wish { tool_call_id, detail: whole(&title, call), title, content, options, input: call.clone() };
+        let mut detail = whole(&title, call);
+        if call.get("rawInput").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) && detail == title {
+            // opencode tells what it calls a tool of an MCP server with after it was allowed.
+            detail.push_str("\n(The agent does not say what it calls it with.)");
+        }
+        let wish = Wish { tool_call_id, detail, title, content, options, input: call.clone() };
         self.core.ask(id, params, wish, About);
     }
 

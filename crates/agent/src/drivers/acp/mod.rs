@@ -17,6 +17,7 @@ use crate::event::{Event, Output, StateChange};
 use crate::json::{is_true, list, some, text};
 use crate::launch::Launch;
 use crate::lines::Line;
+use crate::mcp::McpServer;
 
 use crate::drivers::rpc::{self, Calls};
 use ask::About;
@@ -153,16 +154,28 @@ impl Acp {
         self.loads = is_true(result, "/agentCapabilities/loadSession");
         self.images = is_true(result, "/agentCapabilities/promptCapabilities/image");
         self.embeds = is_true(result, "/agentCapabilities/promptCapabilities/embeddedContext");
+        let servers = self.mcp_servers(result);
         let directory = self.start.directory.clone();
         match self.start.resume.clone() {
             Some(session) if self.loads => {
                 self.replays = true;
-                let params = json!({"sessionId": session, "cwd": directory, "mcpServers": []});
+                let params = json!({"sessionId": session, "cwd": directory, "mcpServers": servers});
                 self.call(Call::Load, "session/load", params);
             }
             Some(_) => self.core.say(Event::ResumeFailed("The agent cannot resume a conversation.".to_owned())),
-            None => self.call(Call::New, "session/new", json!({"cwd": directory, "mcpServers": []})),
+            None => self.call(Call::New, "session/new", json!({"cwd": directory, "mcpServers": servers})),
         }
+    }
+
+    /// Those of the editor's MCP servers that the agent can reach. Each agent takes those that it starts itself.
+    fn mcp_servers(&mut self, initialized: &Value) -> Vec<Value> {
+        let (can, cannot): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.start.mcp_servers).into_iter().partition(|server| {
+                let capability = format!("/agentCapabilities/mcpCapabilities/{}", server.kind());
+                matches!(server, McpServer::Stdio { .. }) || is_true(initialized, &capability)
+            });
+        self.core.leave_out(&cannot);
+        can.iter().map(McpServer::for_acp).collect()
     }
 
     /// The session exists. The mode is set explicitly: an agent's own default may be one in which it decides alone.

@@ -141,6 +141,8 @@ mod tests {
             cost_before: 0.5,
             as_root: false,
             checkpoint: None,
+            mcp_servers: Vec::new(),
+            private: None,
         }
     }
 

@@ -23,6 +23,7 @@ use crate::event::{Event, Output, PartKind, StateChange};
 use crate::json::{count, is_true, list, some, text};
 use crate::launch::Launch;
 use crate::lines::Line;
+use crate::mcp;
 
 use ask::About;
 
@@ -62,7 +63,13 @@ pub(crate) fn launch(start: &Start) -> Launch {
         Some(id) => ("--resume", id),
         None => ("--session-id", &start.session_id),
     };
-    let launch = Launch::default()
+    let mut launch = Launch::default();
+    if let Some(folder) = start.private.as_ref().filter(|_| !start.mcp_servers.is_empty()) {
+        let path = format!("{folder}/mcp.json");
+        launch = launch.args(["--mcp-config", &path]);
+        launch.files.insert(path, mcp::for_claude(&start.mcp_servers));
+    }
+    let launch = launch
         .args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"])
         .args(["--include-partial-messages", "--replay-user-messages", "--permission-prompt-tool", "stdio"])
         .args(["--permission-mode", mode_word(&start.mode)])

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::item::{about, diffs, whole_change};
 use super::{Call, Codex};
 use crate::command::{Refused, Reply};
-use crate::core::{Wish, option};
+use crate::core::{Wish, option, whole_input};
 use crate::json::{list, some, text};
 
 /// What is remembered of a request.
@@ -21,6 +21,8 @@ pub(super) struct About {
 
 const COMMAND: &str = "item/commandExecution/requestApproval";
 const CHANGE: &str = "item/fileChange/requestApproval";
+/// The program asks in this way whether a tool of an MCP server may be called, and servers ask people for what they like.
+const ELICIT: &str = "mcpServer/elicitation/request";
 const INPUT: &str = "item/tool/requestUserInput";
 /// JSON-RPC 2.0: the method does not exist.
 const NO_METHOD: i64 = -32_601;
@@ -33,6 +35,7 @@ impl Codex {
             COMMAND if is_ours => self.wants_command(id, params),
             CHANGE if is_ours => self.wants_change(id, params),
             INPUT if is_ours => self.asks(id, params),
+            ELICIT if is_ours && asks_for_consent(params) => self.wants_tool(id, params),
             _ => {
                 let error = json!({"code": NO_METHOD, "message": "this client does not offer the method"});
                 self.core.write(&json!({"id": id, "error": error}));
@@ -113,6 +116,21 @@ impl Codex {
         self.core.ask(id, &about(item, params, changes.as_ref()), wish, Self::remembered(CHANGE, params));
     }
 
+    fn wants_tool(&mut self, id: &Value, params: &Value) {
+        let mut options = vec![option("accept", "Allow once", OptionKind::AllowOnce)];
+        options.extend(refusals());
+        let input = params.pointer("/_meta/tool_params").cloned().unwrap_or_default();
+        let wish = Wish {
+            tool_call_id: None,
+            title: text(params, "/message").to_owned(),
+            detail: format!("{}\n{}", text(params, "/serverName"), whole_input(&[], &input)).trim().to_owned(),
+            content: Vec::new(),
+            options,
+            input,
+        };
+        self.core.ask(id, params, wish, Self::remembered(ELICIT, params));
+    }
+
     /// Asks again about an item that has changed.
     pub(super) fn ask_anew(&mut self, item: &str) {
         let found = self.core.asked.values().find(|asked| asked.about.item == item && asked.about.method == CHANGE);
@@ -146,7 +164,11 @@ impl Codex {
         let is_question = asked.about.method == INPUT;
         let (result, message) = match reply {
             Reply::Option { id, message } if !is_question && asked.options.contains(id) => {
-                (json!({"decision": decision(id, &asked.about.params)}), message.clone())
+                let decision = decision(id, &asked.about.params);
+                let is_tool = asked.about.method == ELICIT;
+                let result =
+                    if is_tool { json!({"action": decision, "content": {}}) } else { json!({"decision": decision}) };
+                (result, message.clone())
             }
             Reply::Answers(answers) if is_question => {
                 let mut given = Map::new();
@@ -171,6 +193,12 @@ impl Codex {
         }
         Ok(())
     }
+}
+
+/// Whether only a yes or a no is wanted, and nothing is to be filled in.
+fn asks_for_consent(params: &Value) -> bool {
+    let fields = params.pointer("/requestedSchema/properties").and_then(Value::as_object);
+    text(params, "/mode") == "form" && fields.is_none_or(Map::is_empty)
 }
 
 fn choice(option: &Value) -> QuestionOption {

@@ -23,6 +23,7 @@ use crate::event::{Event, Output, StateChange};
 use crate::json::{list, some, text};
 use crate::launch::Launch;
 use crate::lines::Line;
+use crate::mcp::{self, McpServer};
 
 use ask::About;
 use follow::Following;
@@ -200,9 +201,15 @@ impl Codex {
             "cwd": self.start.directory, "approvalPolicy": approval, "approvalsReviewer": "user", "sandbox": sandbox,
         });
         let resume = self.start.resume.clone();
+        let is_sse = |server: &McpServer| matches!(server, McpServer::Sse { .. });
+        let (cannot, can): (Vec<_>, Vec<_>) = std::mem::take(&mut self.start.mcp_servers).into_iter().partition(is_sse);
+        self.core.leave_out(&cannot);
         if let Some(fields) = params.as_object_mut() {
             fields.extend(self.start.model.clone().map(|model| ("model".to_owned(), json!(model))));
             fields.extend(resume.clone().map(|thread| ("threadId".to_owned(), json!(thread))));
+            if !can.is_empty() {
+                fields.insert("config".to_owned(), Value::Object(mcp::for_codex(&can)));
+            }
             if resume.is_some() {
                 fields.insert("excludeTurns".to_owned(), json!(true));
             }

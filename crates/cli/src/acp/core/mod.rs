@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use ensemble_agent::Line;
+use ensemble_agent::{Line, McpServer};
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
 
@@ -52,8 +52,6 @@ struct Ticket {
     request: Value,
     /// How a session is to be opened; nothing for other requests.
     how: Option<How>,
-    /// The editor has MCP servers for it.
-    has_servers: bool,
 }
 
 impl Core {
@@ -206,7 +204,7 @@ impl Core {
             "agentCapabilities": {
                 "loadSession": true,
                 "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
-                "mcpCapabilities": {"http": false, "sse": false},
+                "mcpCapabilities": {"http": true, "sse": true},
                 "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
             },
             "authMethods": [login],
@@ -244,14 +242,13 @@ impl Core {
         }
     }
 
-    fn ticket(&mut self, request: Value, how: Option<(How, bool)>) -> Option<u64> {
+    fn ticket(&mut self, request: Value, how: Option<How>) -> Option<u64> {
         if self.tickets.len() >= MOST_WAITING {
             self.out.answer(&request, Err(Error::new(INVALID, "Too many requests wait for the server.")));
             return None;
         }
         self.next_ticket += 1;
-        let (how, has_servers) = how.map_or((None, false), |(how, has_servers)| (Some(how), has_servers));
-        self.tickets.insert(self.next_ticket, Ticket { request, how, has_servers });
+        self.tickets.insert(self.next_ticket, Ticket { request, how });
         Some(self.next_ticket)
     }
 
@@ -260,14 +257,14 @@ impl Core {
         if !directory.is_absolute() {
             return self.out.answer(&id, Err(Error::new(PARAMS, "`cwd` is an absolute path.")));
         }
-        self.begin(id, (How::New, has_servers(params)), Wanted::New(directory.to_owned()));
+        self.begin(id, How::New, params, Wanted::New(directory.to_owned()));
     }
 
     fn open(&mut self, id: Value, params: &Value, how: How) {
         let Some(named) = self.named(&id, params) else { return };
         // The updates name the session as the editor does.
         match named.parse().ok().filter(|known: &SessionId| known.to_string() == named) {
-            Some(known) => self.begin(id, (how, has_servers(params)), Wanted::This(known)),
+            Some(known) => self.begin(id, how, params, Wanted::This(known)),
             None => {
                 let text = format!("There is no session {named:?}: the id of one is a UUID in lower case.");
                 self.out.answer(&id, Err(Error::new(NOT_FOUND, text)));
@@ -275,14 +272,18 @@ impl Core {
         }
     }
 
-    fn begin(&mut self, id: Value, how: (How, bool), wanted: Wanted) {
+    fn begin(&mut self, id: Value, how: How, params: &Value, wanted: Wanted) {
+        let servers = match McpServer::read_all(params.get("mcpServers")) {
+            Ok(servers) => servers,
+            Err(why) => return self.out.answer(&id, Err(Error::new(PARAMS, why))),
+        };
         let opening = self.tickets.values().filter(|ticket| ticket.how.is_some()).count();
         if self.sessions.len() + opening >= MOST_SESSIONS {
             let text = format!("{MOST_SESSIONS} sessions are open. Close one first.");
             return self.out.answer(&id, Err(Error::new(INVALID, text)));
         }
         if let Some(ticket) = self.ticket(id, Some(how)) {
-            self.out.orders.push(Order::Open { ticket, wanted });
+            self.out.orders.push(Order::Open { ticket, wanted, servers });
         }
     }
 
@@ -319,11 +320,11 @@ impl Core {
     /// A session was opened, or was not. Its messages follow, then [`Event::CaughtUp`].
     pub(super) fn opened(&mut self, ticket: u64, opened: Result<Opening, Error>, now: Instant) {
         self.out.now = now;
-        let Some(Ticket { request, how: Some(how), has_servers }) = self.tickets.remove(&ticket) else { return };
+        let Some(Ticket { request, how: Some(how) }) = self.tickets.remove(&ticket) else { return };
         match opened {
             Ok(opening) => {
                 let id = opening.id;
-                let mut session = Session::new(opening, how, request, has_servers);
+                let mut session = Session::new(opening, how, request);
                 // The one that was open is shown no longer. The process has left it.
                 if let Some(mut before) = self.sessions.remove(&id) {
                     before.replaced(&mut self.out);
@@ -379,8 +380,4 @@ impl Core {
         self.out.forget(session);
         self.out.orders.push(Order::Leave(session));
     }
-}
-
-fn has_servers(params: &Value) -> bool {
-    params.get("mcpServers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty())
 }

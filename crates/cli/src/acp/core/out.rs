@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use ensemble_agent::McpServer;
 use ensemble_transcript::body::Content;
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
@@ -22,6 +23,8 @@ pub(in crate::acp) enum Order {
     Open {
         ticket: u64,
         wanted: Wanted,
+        /// What the editor has for the agent.
+        servers: Vec<McpServer>,
     },
     /// List the sessions, and answer with `Core::answered`.
     List {

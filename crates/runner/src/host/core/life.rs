@@ -80,6 +80,7 @@ impl Core {
 
     /// Begins: the agent is started, so that people see what can be chosen.
     pub(crate) fn begin(&mut self) {
+        self.show_servers();
         self.start();
         if self.kept.limit.is_some() && self.abilities.is_some_and(|abilities| !abilities.says_cost) {
             let text = "The agent does not say what it costs, so the limit of its cost holds nothing back.";
@@ -226,7 +227,10 @@ impl Core {
             cost_before: self.kept.cost_usd.unwrap_or_default(),
             as_root: self.as_root,
             checkpoint,
+            mcp_servers: self.kept.mcp_servers.clone(),
+            private: None,
         };
+        self.is_outdated = false;
         let mut driver = (self.driver_of)(self.kind, start.clone());
         self.abilities = Some(driver.abilities());
         self.effects.start = Some(start);
@@ -253,6 +257,9 @@ impl Core {
 
     /// Gives the agent the next prompt, when it can take one.
     pub(super) fn pump(&mut self) {
+        if self.is_outdated {
+            self.park();
+        }
         if self.kept.ended || self.is_draining || self.is_stopping || self.has_turn() {
             return;
         }

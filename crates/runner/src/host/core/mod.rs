@@ -11,6 +11,7 @@ mod judge;
 mod life;
 mod parts;
 mod prompts;
+mod servers;
 mod summary;
 mod tasks;
 #[cfg(test)]
@@ -81,6 +82,8 @@ pub(crate) struct Core {
     choices: Choices,
     /// The commands that have outlived their turn.
     still_running: Vec<String>,
+    /// The agent that runs has other MCP servers than it is to have.
+    is_outdated: bool,
     /// The messages up to this `seq` come again, because the server was restored.
     comes_again: i64,
     said: Option<State>,
@@ -210,6 +213,7 @@ impl Core {
             is_interrupting: false,
             choices: Choices::default(),
             still_running: Vec::new(),
+            is_outdated: false,
             said: None,
             wants: Wants::default(),
             comes_again: 0,

@@ -27,7 +27,7 @@ pub(super) use check::early;
 pub(super) use nonces::Nonces;
 use nonces::Once;
 pub(crate) use turn::TaskTurn;
-pub(super) use turn::{Ends, Order, Sessions};
+pub(super) use turn::{Ends, Sessions};
 
 /// Fills the outputs of other tasks into a prompt, marked as data. `None`: it would be too long.
 pub(crate) fn filled(prompt: &str, outputs: &BTreeMap<String, String>) -> Option<String> {
@@ -110,6 +110,7 @@ impl Host {
     ) -> Result<SessionId, NotBegun> {
         let start = Start {
             environment: None,
+            mcp_servers: Vec::new(),
             agent: task.provider.as_str().to_owned(),
             directory,
             mode: Mode::of(task.mode.as_str()),

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ensemble_agent::McpServer;
 use ensemble_types::ids::SessionId;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::host::core::TaskState;
+use crate::host::core::{Core, TaskState};
 
 /// A session takes an order when it has written its last step to disk.
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
@@ -19,6 +20,28 @@ pub(crate) enum Order {
     Do { prompt_id: String, text: String, taken: oneshot::Sender<()> },
     /// Interrupt the turn of the prompt with this id.
     Cancel(String),
+    /// Have the agent use these MCP servers, and say when that is on disk.
+    McpServers { servers: Vec<McpServer>, taken: oneshot::Sender<()> },
+}
+
+impl Order {
+    /// Gives it to the session. Returns who is to learn when it is on disk.
+    pub(crate) fn give(self, core: &mut Core) -> Option<oneshot::Sender<()>> {
+        match self {
+            Self::Do { prompt_id, text, taken } => {
+                core.task(prompt_id, text);
+                Some(taken)
+            }
+            Self::McpServers { servers, taken } => {
+                core.set_servers(servers);
+                Some(taken)
+            }
+            Self::Cancel(prompt_id) => {
+                core.cancel_task(&prompt_id);
+                None
+            }
+        }
+    }
 }
 
 /// How far the task of a session is, with the id of its prompt.
@@ -70,16 +93,30 @@ impl Sessions {
 
     /// Has a session do a prompt of its task. It is on disk when this returns.
     pub(crate) async fn begin(&self, session: SessionId, prompt_id: String, text: String) -> Result<TaskTurn, String> {
+        let order = |taken| Order::Do { prompt_id: prompt_id.clone(), text, taken };
+        let session = self.give(session, order).await?;
+        Ok(TaskTurn { prompt_id, session })
+    }
+
+    /// Has the agent of a session use these MCP servers from its next start on. It is on disk when this returns.
+    pub(crate) async fn keep_servers(&self, session: SessionId, servers: Vec<McpServer>) -> Result<(), String> {
+        self.give(session, |taken| Order::McpServers { servers, taken }).await.map(drop)
+    }
+
+    async fn give(
+        &self,
+        session: SessionId,
+        order: impl FnOnce(oneshot::Sender<()>) -> Order,
+    ) -> Result<Orders, String> {
         let not_hosted = || "its session is not hosted now".to_owned();
         let session = self.lock().get(&session).cloned().ok_or_else(not_hosted)?;
         let (taken, is_taken) = oneshot::channel();
-        let order = Order::Do { prompt_id: prompt_id.clone(), text, taken };
         let given = async {
-            session.orders.send(order).await.map_err(|_| not_hosted())?;
+            session.orders.send(order(taken)).await.map_err(|_| not_hosted())?;
             is_taken.await.map_err(|_| not_hosted())
         };
         match tokio::time::timeout(TAKEN_WITHIN, given).await {
-            Ok(given) => given.map(|()| TaskTurn { prompt_id, session }),
+            Ok(given) => given.map(|()| session),
             Err(_) => Err("its session does not answer".to_owned()),
         }
     }

@@ -45,6 +45,8 @@ pub(in crate::acp) struct Opening {
     pub(in crate::acp) online: bool,
     /// It was begun just now.
     pub(in crate::acp) is_new: bool,
+    /// The editor has MCP servers for the agent that its machine does not get: why.
+    pub(in crate::acp) left_out: Option<String>,
     /// There are messages before the first that is read.
     pub(in crate::acp) is_cut: bool,
 }
@@ -116,8 +118,6 @@ pub(super) struct Session {
     own: VecDeque<String>,
     /// What is answered when the server has the interrupt of a session that was closed: its `localId`, and the requests.
     closing: Option<Closing>,
-    /// The editor has MCP servers for the agent, and nobody has said what becomes of them.
-    has_servers: bool,
 }
 
 #[derive(Debug)]
@@ -128,7 +128,7 @@ struct Closing {
 }
 
 impl Session {
-    pub(super) fn new(opening: Opening, how: How, request: Value, has_servers: bool) -> Self {
+    pub(super) fn new(opening: Opening, how: How, request: Value) -> Self {
         Self {
             id: opening.id,
             told: Told::of(!opening.online),
@@ -149,7 +149,6 @@ impl Session {
             waiting: BTreeMap::new(),
             own: VecDeque::new(),
             closing: None,
-            has_servers,
         }
     }
 
@@ -246,8 +245,8 @@ impl Session {
         if self.told.is_away {
             self.note(out, "The machine of this session is away. What you send waits until it is back.");
         }
-        if std::mem::take(&mut self.has_servers) {
-            self.note(out, "The MCP servers of the editor are not passed on: the agent has those of its own machine.");
+        if let Some(why) = self.opening.left_out.take() {
+            self.note(out, &why);
         }
         self.requests(out);
     }

@@ -48,6 +48,8 @@ struct Editor {
     /// What was written and not looked at yet.
     written: Vec<Value>,
     done: Vec<Order>,
+    /// Why the session that is opened next has no MCP servers of the editor.
+    left_out: Option<String>,
 }
 
 impl Editor {
@@ -60,7 +62,8 @@ impl Editor {
         };
         let now = Instant::now();
         let core = Core::new(now, Box::new(ids));
-        let mut editor = Self { core, now, request: 0, seq: 0, n: 0, written: Vec::new(), done: Vec::new() };
+        let (written, done) = (Vec::new(), Vec::new());
+        let mut editor = Self { core, now, request: 0, seq: 0, n: 0, written, done, left_out: None };
         let client = json!({"name": "test", "version": "1"});
         let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": client});
         editor.request("initialize", &params);
@@ -122,6 +125,7 @@ impl Editor {
             key: HERE.to_owned(),
             online: true,
             is_new,
+            left_out: self.left_out.clone(),
             is_cut: false,
         };
         let ticket = self.core.tickets.keys().next().copied().unwrap();

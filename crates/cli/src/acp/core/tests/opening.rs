@@ -51,7 +51,7 @@ fn a_new_session_is_answered_when_its_agent_is_there() {
     let mut editor = Editor::new(&json!({}));
     editor.forget();
     let request = editor.request("session/new", &json!({"cwd": "/work", "mcpServers": []}));
-    assert_eq!(editor.done, [Order::Open { ticket: 1, wanted: Wanted::New("/work".into()) }]);
+    assert_eq!(editor.done, [Order::Open { ticket: 1, wanted: Wanted::New("/work".into()), servers: Vec::new() }]);
     editor.opened(true);
     editor.event(Event::CaughtUp);
     editor.state(Phase::Starting);
@@ -191,16 +191,32 @@ fn what_a_request_lacks_is_a_matter_of_its_parameters() {
 }
 
 #[test]
-fn servers_of_the_editor_that_are_not_passed_on_are_said_once_in_the_conversation() {
-    for servers in [json!([]), json!([{"name": "x", "command": "/x", "args": [], "env": []}])] {
+fn the_servers_of_the_editor_are_passed_on_and_what_becomes_of_them_is_said_once() {
+    let sent = json!([{"name": "x", "command": "/x", "args": ["y"], "env": [{"name": "KEY", "value": "hush"}]}]);
+    for (method, why) in [("session/new", None), ("session/load", Some("The MCP servers stay here.".to_owned()))] {
         let mut editor = Editor::new(&json!({}));
-        editor.request("session/load", &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": servers}));
+        editor.left_out.clone_from(&why);
+        editor.request(method, &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": sent}));
+        let Some(Order::Open { servers, .. }) = editor.done.pop() else { panic!() };
+        assert_eq!(servers, ensemble_agent::McpServer::read_all(Some(&sent)).unwrap());
         editor.opened(false);
         editor.state(Phase::Idle);
         editor.event(Event::CaughtUp);
         editor.state(Phase::Idle);
         let said = editor.texts().iter().filter(|text| text.contains("MCP servers")).count();
-        assert_eq!(said, servers.as_array().unwrap().len());
+        assert_eq!(said, why.into_iter().count());
+    }
+}
+
+#[test]
+fn servers_in_another_shape_are_a_matter_of_the_parameters() {
+    for servers in [json!({}), json!([{"name": "x"}]), json!([{"type": "pigeon", "name": "x", "url": "https://h"}])] {
+        let mut editor = Editor::new(&json!({}));
+        for method in ["session/new", "session/load", "session/resume"] {
+            let odd = editor.request(method, &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": servers}));
+            assert_eq!(code(editor.answer(odd)), PARAMS, "{method} {servers}");
+        }
+        assert_eq!(editor.done, []);
     }
 }
 
