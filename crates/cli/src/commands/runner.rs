@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use ensemble_runner::provider::Missing;
 use ensemble_runner::{Accept, Config, Hosting, RunError, offers, run};
 use ensemble_types::ids::MachineId;
+use ensemble_types::runs::Provider;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -274,9 +276,11 @@ async fn check(context: &Context, options: &Options) -> Result {
             .iter()
             .map(|offer| {
                 let reason = offer.program.as_ref().err().map(|not| &not.reason);
+                let missing = config.missing(offer.provider);
+                let missing: Vec<_> = missing.iter().map(|missing| missing.variable).collect();
                 serde_json::json!({
                     "provider": offer.provider, "program": offer.program.as_ref().ok(), "version": offer.version,
-                    "signedIn": offer.signed_in, "reason": reason,
+                    "signedIn": offer.signed_in, "reason": reason, "missing": missing,
                 })
             })
             .collect();
@@ -296,8 +300,25 @@ async fn check(context: &Context, options: &Options) -> Result {
             }
             Err(not) => print::line(format!("✗ {:7} {}", offer.provider.as_str(), not.reason))?,
         }
+        for missing in config.missing(offer.provider) {
+            print::line(format!("          {}", lacks(offer.provider, &missing)))?;
+        }
     }
     Ok(if offers.iter().any(|offer| offer.program.is_ok()) { DONE } else { ExitCode::FAILURE })
+}
+
+/// What to do about a variable that a program needs to sign in.
+fn lacks(provider: Provider, missing: &Missing) -> String {
+    let Missing { variable, chosen_by, is_kept_back } = missing;
+    let provider = provider.as_str();
+    if *is_kept_back {
+        return format!(
+            "{variable} is set, and {provider} does not get it: add it to providers.{provider}.passEnv in runner.yaml"
+        );
+    }
+    format!(
+        "{chosen_by} is set, and {variable} is not: set it, or put it under providers.{provider}.env in runner.yaml"
+    )
 }
 
 /// A check must work without the settings that it does not use.

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use crate::guard::Limits;
-use crate::provider::default_pass_env;
+use crate::provider::{Missing, default_pass_env, missing};
 
 pub use file::ConfigErrors;
 pub use timing::Timing;
@@ -221,6 +221,13 @@ impl Config {
     /// The environment of a provider's program: the inherited and the configured variables.
     pub(crate) fn program_env(&self, provider: &ProviderConfig) -> BTreeMap<String, String> {
         Self::program_env_of(provider, &self.environment)
+    }
+
+    /// What the program needs for the way to sign in that the variables choose, and does not get.
+    pub fn missing(&self, provider: Provider) -> Vec<Missing> {
+        let programs = self.programs();
+        let settings = programs.providers.get(&provider).filter(|settings| settings.enabled);
+        settings.map_or(Vec::new(), |settings| missing(provider, &self.environment, &self.program_env(settings)))
     }
 
     /// The same, with what the program may inherit from this environment.

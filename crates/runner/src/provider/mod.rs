@@ -16,6 +16,7 @@ mod program;
 mod sign_in;
 mod transcript;
 mod verdict;
+mod ways;
 
 use ensemble_types::runs::Provider;
 
@@ -29,6 +30,8 @@ pub(crate) use sign_in::{SignIn, State, Version, ask, changed_at};
 pub(crate) use transcript::Transcript;
 use transcript::{Ended, Refusal};
 pub(crate) use verdict::{Exit, Outcome, Stop, judge};
+pub use ways::Missing;
+pub(crate) use ways::missing;
 
 fn agent(provider: Provider) -> &'static dyn Agent {
     match provider {
