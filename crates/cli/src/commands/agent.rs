@@ -1,6 +1,6 @@
 //! `ensemble claude`, `codex`, `gemini` and `agent NAME`: a live session with an agent in this directory.
 
-use std::io::{IsTerminal, Read as _};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
@@ -24,6 +24,7 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::names::title;
 use crate::live::{Live, host};
+use crate::plan;
 use crate::print;
 use crate::vault::Card;
 
@@ -177,11 +178,12 @@ fn has_terminal() -> bool {
 
 /// The first prompt from standard input.
 fn prompt_of_a_pipe(agent: &str) -> Result<String> {
-    let mut text = String::new();
-    if !std::io::stdin().is_terminal() {
+    let text = if std::io::stdin().is_terminal() {
+        String::new()
+    } else {
         print::note("Reading the prompt from standard input.");
-        std::io::stdin().read_to_string(&mut text)?;
-    }
+        plan::piped_prompt()?
+    };
     match text.trim() {
         "" => Err(Failure::message(format!(
             "There is no terminal to type in, and no prompt. Give one: `ensemble {agent} \"…\"`. With --detach the session begins \

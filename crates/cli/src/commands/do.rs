@@ -1,6 +1,5 @@
 //! `ensemble do`: one prompt in this directory, with its output live.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,9 +15,6 @@ use crate::following::Following;
 use crate::plan::{self, Draft, Overrides};
 use crate::print;
 use crate::watching::{INTERRUPTED, end, watch};
-
-/// The longest prompt in bytes, as it is read. The server has a limit of its own in characters.
-const LONGEST_PROMPT: u64 = 256 << 10;
 
 /// Lets an agent do one thing in this directory, on this machine, and shows its output live.
 #[derive(Debug, Args)]
@@ -81,8 +77,7 @@ impl Do {
 
     fn prompt(&self) -> Result<String> {
         let prompt = match self.prompt.as_slice() {
-            [dash] if dash == "-" => plan::read_text(io::stdin(), LONGEST_PROMPT)
-                .map_err(|error| Failure::message(format!("Cannot read the prompt: {error}.")))?,
+            [dash] if dash == "-" => plan::piped_prompt()?,
             words => words.join(" "),
         };
         if prompt.trim().is_empty() {

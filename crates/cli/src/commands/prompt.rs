@@ -1,7 +1,7 @@
 //! `ensemble prompt`, `answer`, `interrupt` and `stop`: one command to a live session, without its screen.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Read as _, Write as _};
+use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,6 +19,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::live::{Live, attachments, text};
+use crate::plan;
 use crate::print;
 
 /// Several requests are open, and none was named.
@@ -71,11 +72,7 @@ pub(crate) struct Which {
 impl Prompt {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let text = match self.text.as_slice() {
-            [dash] if dash == "-" => {
-                let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text)?;
-                text
-            }
+            [dash] if dash == "-" => plan::piped_prompt()?,
             words => words.join(" "),
         };
         if text.trim().is_empty() {

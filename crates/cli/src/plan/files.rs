@@ -9,6 +9,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use crate::failure::Failure;
+
 /// What the server takes as the body of one run.
 pub(crate) const LONGEST_PLAN: u64 = 16 << 20;
 /// A prompt has at most 65,536 characters, of at most 4 bytes.
@@ -75,6 +77,12 @@ pub(crate) fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
         text.remove(0);
     }
     Ok(text)
+}
+
+/// The prompt on standard input.
+pub(crate) fn piped_prompt() -> Result<String, Failure> {
+    read_text(io::stdin(), LONGEST_PROMPT)
+        .map_err(|error| Failure::message(format!("Cannot read the prompt: {error}.")))
 }
 
 #[cfg(test)]

@@ -38,10 +38,18 @@ fn without_a_terminal_a_session_begins_with_a_prompt_or_not_at_all() {
 
     let mut command = user.command(&["claude"]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"from a pipe\n").unwrap();
+    child.stdin.take().unwrap().write_all("\u{feff}from a pipe\n".as_bytes()).unwrap();
     let lines = until_line(Running::out_of(child), "said from a pipe");
     assert!(lines.iter().any(|line| line == "> from a pipe"), "{lines:#?}");
     assert_eq!(sessions(&user), 1);
+    let session = user.json(&["sessions"])["sessions"][0]["session"]["ref"].as_str().unwrap().to_owned();
+    let sent = user.run_with_input(&["prompt", &session, "-"], "\u{feff}and another");
+    assert_eq!(sent.code, 0, "{}", sent.err);
+    let log = user.succeed(&["log", &session]);
+    assert!(
+        log.contains("> and another") && !log.contains('\u{feff}'),
+        "a byte order mark is no part of a prompt: {log}"
+    );
     // In a script without a prompt `--detach` reads nothing.
     assert!(!user.succeed(&["claude", "--detach"]).trim().is_empty());
 }

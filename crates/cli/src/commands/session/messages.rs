@@ -1,7 +1,6 @@
 //! `ensemble session send`, `read` and `follow`: writes and reads encrypted messages.
 
 use std::collections::HashMap;
-use std::io::Read as _;
 use std::pin::pin;
 
 use clap::Args;
@@ -74,11 +73,7 @@ impl Send {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let text = match self.text.as_slice() {
-            [dash] if dash == "-" => {
-                let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text)?;
-                text
-            }
+            [dash] if dash == "-" => crate::plan::piped_prompt()?,
             words => words.join(" "),
         };
         if text.trim().is_empty() {
