@@ -6,6 +6,7 @@ use ensemble_client::seal::{self, Purpose};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use futures_util::{StreamExt, TryStreamExt};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::DONE;
@@ -17,6 +18,13 @@ use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::vault::Card;
 use crate::when;
+
+/// What the machine of a session says of it without a message.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AgentState {
+    still_running: Vec<String>,
+}
 
 /// Sessions that are read at most.
 const MOST: usize = 200;
@@ -74,7 +82,7 @@ impl Sessions {
                 [
                     session.reference.to_string(),
                     state(session).to_owned(),
-                    waits_for(session),
+                    with_commands(waits_for(session), still_running(&me, session)),
                     print::inline(agent),
                     of_machine.or_else(|| card.host.clone()).unwrap_or_default(),
                     when::ago(session.updated_at),
@@ -86,6 +94,23 @@ impl Sessions {
         table.print()?;
         Ok(DONE)
     }
+}
+
+/// How many commands of the agent have outlived their turn, as its machine has said it. One that is away may have ended them.
+fn still_running(me: &Me, session: &Session) -> usize {
+    let sealed = session.agent_state.as_deref().filter(|_| session.online && session.status == SessionStatus::Active);
+    let open = || seal::open_json(&me.ring(session).ok()?, Purpose::AgentState(session.id), sealed?).ok();
+    let AgentState { still_running } = open().unwrap_or_default();
+    still_running.len()
+}
+
+fn with_commands(waits_for: String, still_running: usize) -> String {
+    let commands = match still_running {
+        0 => return waits_for,
+        1 => "1 command still runs".to_owned(),
+        more => format!("{more} commands still run"),
+    };
+    if waits_for.is_empty() { commands } else { format!("{waits_for}, {commands}") }
 }
 
 /// A session as JSON with its card, and without what is sealed: keys and ciphertext are of no use to who reads it here.

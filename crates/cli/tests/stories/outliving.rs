@@ -33,9 +33,11 @@ fn a_command_in_the_background_is_shown_and_an_interrupt_ends_it() {
     assert_eq!(shown.len(), 1, "{shown:?}");
     assert!(shown[0].as_str().unwrap().contains(&length), "{shown:?}");
     assert!(runs(&length));
+    until("the command in the list", || user.succeed(&["sessions"]).contains("1 command still runs").then_some(()));
 
     user.succeed(&["interrupt", &session]);
     until("the end of the command", || (!runs(&length)).then_some(()));
     seen(user, &session, "that nothing runs any more", |log| still_running(log).is_none().then_some(()));
+    until("the list without it", || (!user.succeed(&["sessions"]).contains("still runs")).then_some(()));
     user.succeed(&["stop", &session]);
 }

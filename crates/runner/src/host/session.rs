@@ -122,7 +122,8 @@ impl Session {
         let beat = Arc::new(Notify::new());
         let told = (self.grants.subscribe(), self.runs.subscribe(), woken, beat.clone());
         tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, told, send));
-        let mut beats = tokio::spawn(status::run(self.host.clone(), self.id, self.status.subscribe(), beat));
+        let mut beats =
+            tokio::spawn(status::run(self.host.clone(), self.keys.clone(), self.id, self.status.subscribe(), beat));
         let mut keys = self.keys.changes();
         let end = loop {
             if let Err(error) = self.perform().await {
@@ -264,8 +265,12 @@ impl Session {
             self.tell_task();
             let (works, has_ended) = (self.core.has_turn(), self.core.kept.ended && !self.core.runs());
             self.status.send_if_modified(|status| {
-                let new = Status { wants: wants.unwrap_or(status.wants), works, has_ended };
-                std::mem::replace(status, new) != new
+                let still_running = self.core.still_running();
+                let new = Status { wants: wants.unwrap_or(status.wants), works, has_ended, still_running };
+                *status != new && {
+                    *status = new;
+                    true
+                }
             });
             if self.core.kept.ended == self.unended.is_some() {
                 self.unended = if self.core.kept.ended { None } else { Some(self.host.unended.clone()) };

@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_client::Error;
+use ensemble_client::seal::{Purpose, seal_json};
+use ensemble_transcript::bounds::beginning;
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
-use ensemble_types::sessions::{SessionHeartbeat, UpdateSession};
+use ensemble_types::sessions::{AgentState, SessionHeartbeat, UpdateSession};
 use ensemble_types::text::Blob;
 use rand::RngCore;
+use serde_json::json;
 use tokio::sync::{Notify, watch};
 
 use super::core::Wants;
+use super::keys::Keys;
 use super::{Host, Pause};
 
 /// A session counts as online for 60 s after a beat.
@@ -21,32 +25,49 @@ const BEAT: Duration = Duration::from_secs(20);
 /// Longer than a host runs. A session that has ended is told once.
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
 
+/// Commands that are named, and the bytes of each.
+const MOST_NAMED: usize = 16;
+const LONGEST_NAME: usize = 200;
+
 /// What is told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) wants: Wants,
     pub(crate) works: bool,
     /// Nobody expects anything of the session any more.
     pub(crate) has_ended: bool,
+    /// The commands that have outlived their turn.
+    pub(crate) still_running: Arc<[String]>,
 }
 
 /// Tells it until another process hosts the session, which ends the future. `early` asks for a beat before its time.
-pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::Receiver<Status>, early: Arc<Notify>) {
+pub(crate) async fn run(
+    host: Arc<Host>,
+    keys: Keys,
+    session: SessionId,
+    mut status: watch::Receiver<Status>,
+    early: Arc<Notify>,
+) {
     let mut pause = Pause::new(&host);
     // What a host before this one has said stays until there is something else, but for requests: those are closed.
-    let mut told = match host.client.session(session).await {
+    let known = host.client.session(session).await;
+    // Commands that it has named have ended with it.
+    let mut shown = matches!(&known, Ok(known) if known.agent_state.is_none()).then(Arc::default);
+    let mut told = match known {
         Ok(known) if asks(known.attention.kind) => Wants { kind: known.attention.kind, open: 0, count: 0 },
         _ => Wants::default(),
     };
     loop {
-        let now = *status.borrow_and_update();
+        let now = status.borrow_and_update().clone();
         let heartbeat = beat(&host, Some(now.works));
         let attention = (!now.wants.is_as(&told)).then(|| attention(now.wants)).flatten();
-        let update = UpdateSession { heartbeat: Some(heartbeat), attention, ..UpdateSession::default() };
+        let is_shown = shown.as_ref() == Some(&now.still_running);
+        let agent_state = if is_shown { None } else { agent_state(&keys, session, &now.still_running) };
+        let update = UpdateSession { heartbeat: Some(heartbeat), attention, agent_state, ..UpdateSession::default() };
         let wait = match host.client.update_session(session, &update).await {
             Ok(_) => {
                 host.name.keep().await;
-                told = now.wants;
+                (told, shown) = (now.wants, Some(now.still_running));
                 pause.reset();
                 if now.has_ended { NEVER } else { BEAT }
             }
@@ -96,6 +117,13 @@ pub(crate) async fn claim(host: &Host, session: SessionId) -> Result<(), Error> 
 
 fn beat(host: &Host, thinking: Option<bool>) -> SessionHeartbeat {
     SessionHeartbeat { thinking, host_id: Some(host.name.id), previous_host_id: host.name.previous }
+}
+
+/// What the owner's programs show of the session without reading its messages.
+fn agent_state(keys: &Keys, session: SessionId, still_running: &[String]) -> Option<AgentState> {
+    let named = still_running.iter().take(MOST_NAMED).map(|command| beginning(command, LONGEST_NAME).0);
+    let state = json!({"stillRunning": named.collect::<Vec<_>>()});
+    AgentState::new(seal_json(&keys.ring(), Purpose::AgentState(session), &state).ok()?).ok()
 }
 
 fn attention(wants: Wants) -> Option<SetAttention> {

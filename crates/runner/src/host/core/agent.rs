@@ -1,5 +1,7 @@
 //! What the agent does becomes messages.
 
+use std::sync::Arc;
+
 use ensemble_agent::{Event, Output, Permission as Asked, Reply, StateChange};
 use ensemble_transcript::body::{Content, Failure, Permission, Question, Resolved, TextPart, ToolCall, ToolContent};
 use ensemble_transcript::rules::OpenRequest;
@@ -103,12 +105,16 @@ impl Core {
 
     /// The commands that have outlived their turn, as the machine sees them.
     pub(crate) fn still_run(&mut self, commands: Vec<String>) {
-        self.still_running = commands;
+        self.still_running = commands.into();
     }
 
     /// Whether the machine has to look for such commands, because the agent does not list them.
     pub(crate) fn is_looked_at(&self) -> bool {
         self.abilities.is_some_and(|abilities| !abilities.lists_commands)
+    }
+
+    pub(crate) fn still_running(&self) -> Arc<[String]> {
+        self.still_running.clone()
     }
 
     pub(crate) fn has_commands(&self) -> bool {
@@ -208,7 +214,7 @@ impl Core {
             self.change(Change::Model(model));
         }
         if let Some(commands) = change.still_running {
-            self.still_running = commands;
+            self.still_running = commands.into();
         }
         let choices = &mut self.choices;
         choices.modes = change.modes.unwrap_or_else(|| std::mem::take(&mut choices.modes));

@@ -100,7 +100,7 @@ impl Core {
     pub(crate) fn exited(&mut self, exit: &Exit) {
         let Some(mut driver) = self.driver.take() else { return };
         self.is_ready = false;
-        self.still_running.clear();
+        self.still_running = Arc::default();
         let output = driver.exited(exit);
         self.take_output(Output { lines: Vec::new(), close: false, ..output });
         self.close_open("agent restarted");

@@ -19,6 +19,7 @@ mod tests;
 mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ensemble_agent::{Abilities, Driver, Exit, Kind, Line, Output, Prompt, Start};
 use ensemble_transcript::body::{
@@ -81,7 +82,7 @@ pub(crate) struct Core {
     is_interrupting: bool,
     choices: Choices,
     /// The commands that have outlived their turn.
-    still_running: Vec<String>,
+    still_running: Arc<[String]>,
     /// The agent that runs has other MCP servers than it is to have.
     is_outdated: bool,
     /// The messages up to this `seq` come again, because the server was restored.
@@ -212,7 +213,7 @@ impl Core {
             is_stopping: false,
             is_interrupting: false,
             choices: Choices::default(),
-            still_running: Vec::new(),
+            still_running: Arc::default(),
             is_outdated: false,
             said: None,
             wants: Wants::default(),

@@ -63,7 +63,7 @@ impl Core {
             provider_session_id: self.kept.resume.clone(),
             context: self.choices.context,
             cost_usd: self.kept.cost_usd,
-            still_running: self.still_running.clone(),
+            still_running: self.still_running.to_vec(),
             queue: self.waiting().cloned().collect(),
             access: self.rules.access.grants().cloned().collect(),
             key_epoch: self.key_epoch,
