@@ -90,6 +90,10 @@ impl Screen {
         match key.code {
             KeyCode::Char('c') if has_ctrl => return self.ctrl_c(view, about),
             KeyCode::Char('d') if has_ctrl && is_empty => return Some(Action::Leave),
+            KeyCode::Char('d') if has_ctrl && about.level >= Level::Prompt => match self.composer.key(key) {
+                Typed::Nothing => self.notice("Ctrl-d leaves when the field is empty. Ctrl-c empties it."),
+                typed => self.typed(typed, about),
+            },
             KeyCode::Char('o') if has_ctrl => self.unfolded = !self.unfolded,
             KeyCode::Char('t') if has_ctrl => self.shows_plan = !self.shows_plan,
             KeyCode::PageUp => self.transcript.page(-1, view, &setting),

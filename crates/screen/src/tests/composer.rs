@@ -149,6 +149,7 @@ fn escape_and_ctrl_c_interrupt_and_twice_leaves() {
     assert_eq!(session.ctrl('c'), None, "too late for the second");
     session.types("x");
     assert_eq!(session.ctrl('d'), None);
+    assert!(session.text().contains("Ctrl-d leaves when the field is empty"), "{}", session.text());
     session.ctrl('c');
     assert_eq!(session.ctrl('d'), Some(Action::Leave));
 }

@@ -9,4 +9,5 @@ mod questions;
 mod random;
 mod session;
 mod talk;
+mod together;
 mod transcript;

@@ -147,7 +147,7 @@ fn what_happens_beside_texts_is_a_line() {
     session.host(Content::Newer("dance".into()));
     let lines = [
         " · Ben interrupted",
-        " ⊘ interrupted",
+        " ⊘ interrupted · Ben",
         " ✗ The agent is not signed in: run /login",
         " · something newer (dance)",
     ];

@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use ensemble_transcript::body::{Answer, Attachment, Prompt, TextPart};
-use ensemble_transcript::view::{Asks, Author, Card, Growing, Item, Shown, Taken};
+use ensemble_transcript::body::{Answer, Attachment, Control, Prompt, TextPart};
+use ensemble_transcript::view::{Asks, Author, Card, Growing, Item, Shown, Taken, View};
 use ensemble_transcript::words::{Cause, Outcome, TurnState};
 use ensemble_types::ids::UserId;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::tool;
+use super::{together, tool};
 use crate::about::About;
 use crate::clean::{line, readable};
 use crate::paint::Paint;
@@ -69,14 +69,16 @@ impl Setting<'_> {
     }
 }
 
-/// The lines of an item.
-pub(crate) fn block(item: &Item, setting: &Setting<'_>) -> Block {
+/// The lines of an item. It says nothing that another one says for it.
+pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
     let paint = setting.paint;
     let tight = |lines: Vec<Line<'static>>| Block { lines: lines.into(), is_tight: true, joins: false };
     let loose = |lines: Vec<Line<'static>>| Block { lines: lines.into(), ..Block::default() };
     match &item.shown {
         Shown::Prompt(prompt, taken) => loose(prompt_lines(prompt, taken, &item.author, setting)),
+        Shown::Answer(answer, Taken::Done) if together::is_on_its_question(item, answer, view) => tight(Vec::new()),
         Shown::Answer(answer, taken) => tight(answer_lines(answer, taken, &item.author, setting)),
+        Shown::Control(Control::Interrupt, Taken::Done) if together::is_in_turn(item, view) => tight(Vec::new()),
         Shown::Control(control, taken) => {
             let (name, _) = setting.author(&item.author);
             let did = words::control(control, |user| setting.name(user));
@@ -95,7 +97,11 @@ pub(crate) fn block(item: &Item, setting: &Setting<'_>) -> Block {
             _ => Vec::new(),
         }),
         Shown::Turn(turn) => tight(match words::stop(turn.stop_reason.as_ref()) {
-            Some(why) => setting.event(paint.gone(), paint.warning(), &why),
+            Some(why) => {
+                let by =
+                    together::interrupted_by(item, view).map(|user| format!("{}{}", paint.dot(), setting.name(user)));
+                setting.event(paint.gone(), paint.warning(), &format!("{why}{}", by.unwrap_or_default()))
+            }
             None => Vec::new(),
         }),
         Shown::Text(part) => {
@@ -103,8 +109,16 @@ pub(crate) fn block(item: &Item, setting: &Setting<'_>) -> Block {
             Block { lines: text_lines(part, setting).into(), is_tight: false, joins }
         }
         Shown::Thought(part) => tight(thought_lines(part, setting)),
-        Shown::Tool(call) => tight(tool::lines(call, setting)),
-        Shown::Card(card) => tight(card_lines(card, setting)),
+        Shown::Tool(call) if together::is_question(item, call, view) => tight(Vec::new()),
+        Shown::Tool(call) => {
+            let allowed = together::allowed(item, call, view).map(|(option, by)| {
+                let by = by.map(|user| format!("{}{}", paint.dot(), setting.name(user))).unwrap_or_default();
+                format!("{}{}{by}", paint.dot(), line(&option.name, 40))
+            });
+            tight(tool::lines(call, allowed, setting))
+        }
+        Shown::Card(card) if together::is_on_its_call(item, card, view) => tight(Vec::new()),
+        Shown::Card(card) => tight(card_lines(card, together::answers(item, card, view), setting)),
         Shown::Error(failure) => loose(setting.event(paint.no(), paint.bad(), &words::failure(failure))),
         Shown::Note(note) => tight(setting.event("!", paint.warning(), &words::note(note))),
         Shown::Newer(name) => {
@@ -219,7 +233,7 @@ fn thought_lines(part: &TextPart, setting: &Setting<'_>) -> Vec<Line<'static>> {
 }
 
 /// A request that is closed. An open one is shown as a card, below the transcript.
-fn card_lines(card: &Card, setting: &Setting<'_>) -> Vec<Line<'static>> {
+fn card_lines(card: &Card, answers: Vec<String>, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
     let title = match &card.asks {
         Asks::Permission(permission) => line(&permission.title, 400),
@@ -238,7 +252,8 @@ fn card_lines(card: &Card, setting: &Setting<'_>) -> Vec<Line<'static>> {
             let reason = resolved.reason.as_deref().map(|why| format!(" ({})", line(why, 200))).unwrap_or_default();
             (paint.gone(), paint.dim(), format!("withdrawn{reason}"))
         }
-        _ => (paint.yes(), paint.good(), "answered".to_owned()),
+        _ if answers.is_empty() => (paint.yes(), paint.good(), "answered".to_owned()),
+        _ => (paint.yes(), paint.good(), line(&answers.join("; "), 2_000)),
     };
     let dot = paint.dot();
     let by = by.map(|name| format!("{dot}{name}")).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ensemble_transcript::body::{Block as Content, ToolCall, ToolContent};
-use ensemble_transcript::view::{Author, Item, Shown, Taken};
+use ensemble_transcript::view::{Author, Item, Shown, Taken, View};
 
 use super::block::{Block, Setting, block};
 
@@ -37,14 +37,14 @@ impl Cache {
     }
 
     /// The lines of an item, wrapped anew only when it has changed.
-    pub(crate) fn block(&mut self, item: &Item, setting: &Setting<'_>) -> Block {
+    pub(crate) fn block(&mut self, item: &Item, view: &View, setting: &Setting<'_>) -> Block {
         let print = fingerprint(item, setting);
         if let Some(kept) = self.blocks.get_mut(&item.id).filter(|kept| kept.print == print) {
             kept.frame = self.frame;
             return kept.block.clone();
         }
         self.wrapped += 1;
-        let block = block(item, setting);
+        let block = block(item, view, setting);
         self.blocks.insert(item.id, Kept { print, frame: self.frame, block: block.clone() });
         block
     }

@@ -4,6 +4,7 @@
 
 pub(crate) mod block;
 mod cache;
+mod together;
 pub(crate) mod tool;
 
 use std::collections::HashMap;
@@ -158,7 +159,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn block(&mut self, place: u64) -> Block {
         if let Some(item) = self.view.item(place) {
-            let mut block = self.cache.block(item, self.setting);
+            let mut block = self.cache.block(item, self.view, self.setting);
             if let Some(tail) = self.tails.get(&place) {
                 block.lines = block.lines.iter().cloned().chain(tool::live_lines(tail, self.setting)).collect();
             }

@@ -18,8 +18,8 @@ const MOST_FOLDED: usize = 3;
 /// The bytes that are looked at for a running one.
 const MOST_LIVE_BYTES: usize = 4 << 10;
 
-/// The lines of a call.
-pub(super) fn lines(call: &ToolCall, setting: &Setting<'_>) -> Vec<Line<'static>> {
+/// The lines of a call. `allowed` says how and by whom.
+pub(super) fn lines(call: &ToolCall, allowed: Option<String>, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
     let indent = if call.parent_tool_call_id.is_some() { "  " } else { "" };
     let (mark, mark_style) = paint.tool(call.status.as_ref());
@@ -27,7 +27,8 @@ pub(super) fn lines(call: &ToolCall, setting: &Setting<'_>) -> Vec<Line<'static>
     let title = call.title.as_deref().filter(|title| !title.trim().is_empty()).unwrap_or(kind);
     let is_over = matches!(call.status, Some(ToolStatus::Completed | ToolStatus::Interrupted));
     let title_style = if is_over { paint.dim() } else { paint.plain() };
-    let after = after(call, setting);
+    let mut after = after(call, setting);
+    after.extend(allowed.map(|how| Span::styled(how, paint.dim())));
     let after_columns: u16 = after.iter().map(|span| columns(&span.content)).sum();
     let room = setting.width.saturating_sub(2 + columns(indent) + after_columns).max(8);
     let mut spans = vec![
