@@ -75,7 +75,9 @@ fn headline(run: &Run, task: &Task, number: usize, changes: &TaskChanges) -> Str
         ChangesState::Kept if was_applied_with(run, task) => {
             ", applied with the task that went on with them".to_owned()
         }
-        ChangesState::None => task.working_directory.as_deref().map_or(String::new(), |path| format!(", in {path}")),
+        ChangesState::None => {
+            task.working_directory.as_deref().map_or(String::new(), |path| format!(", in {}", print::below_home(path)))
+        }
         ChangesState::Kept => ", kept in a worktree".to_owned(),
         ChangesState::Applying => ", being applied".to_owned(),
         ChangesState::Applied => ", applied".to_owned(),

@@ -66,7 +66,7 @@ pub(crate) fn sessions() -> ArgValueCandidates {
             let sessions = me.client.session_page(all, Some(MOST), None).await?.sessions;
             let title = |session: &ensemble_types::sessions::Session| {
                 let card = me.ring(session).ok().and_then(|ring| card(&ring, session.id, &session.metadata).ok());
-                card.and_then(|card| card.title.or(card.path)).unwrap_or_default()
+                card.and_then(|card| card.title.or(card.path.as_deref().map(print::below_home))).unwrap_or_default()
             };
             let found = sessions.iter().map(|session| candidate(session.reference.as_str(), &title(session)));
             Ok(found.chain([last("session")]).collect())

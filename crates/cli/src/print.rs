@@ -65,13 +65,14 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     format!("{}…", cut.trim_end())
 }
 
+/// The home directory, or nothing.
+pub(crate) fn home() -> String {
+    std::env::var_os("HOME").and_then(|home| home.into_string().ok()).unwrap_or_default()
+}
+
 /// A path with `~` for the home directory of this computer.
 pub(crate) fn below_home(path: &str) -> String {
-    let home = std::env::var_os("HOME").and_then(|home| home.into_string().ok()).unwrap_or_default();
-    match path.strip_prefix(home.trim_end_matches('/')) {
-        Some(below) if home.len() > 1 && (below.is_empty() || below.starts_with('/')) => format!("~{below}"),
-        _ => path.to_owned(),
-    }
+    ensemble_screen::below(&home(), path)
 }
 
 /// Removes control characters other than line feed and tab, and characters that change the direction of a line, so that

@@ -14,8 +14,19 @@ pub struct About<'a> {
     pub me: &'a Me,
     /// The name of a user. The screen makes it fit and visible.
     pub name: &'a dyn Fn(UserId) -> String,
+    /// The home directory of the person, which is shown as `~`.
+    pub home: &'a str,
     /// The time. It decides what was typed too soon after a card appeared.
     pub now: Instant,
+}
+
+/// A path with `~` for this home directory.
+pub fn below(home: &str, path: &str) -> String {
+    let home = home.trim_end_matches('/');
+    match path.strip_prefix(home) {
+        Some(below) if !home.is_empty() && (below.is_empty() || below.starts_with('/')) => format!("~{below}"),
+        _ => path.to_owned(),
+    }
 }
 
 /// The person at this screen.

@@ -29,7 +29,7 @@ mod transcript;
 mod words;
 mod wrap;
 
-pub use about::{About, Connection, Level, Look, Me};
+pub use about::{About, Connection, Level, Look, Me, below};
 pub use action::Action;
 pub use calling::Call;
 pub use cards::option_digits;

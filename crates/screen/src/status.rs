@@ -6,7 +6,7 @@ use ensemble_transcript::words::{Mode, Phase};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::about::{Connection, Level};
+use crate::about::{Connection, Level, below};
 use crate::clean::line;
 use crate::paint::Paint;
 use crate::rule::rule;
@@ -30,7 +30,7 @@ pub(crate) fn header(view: &View, setting: &Setting<'_>) -> Line<'static> {
     let title = fit(&line(setting.about.title, 200), setting.width, paint.more());
     let mut place = String::new();
     if let Some(state) = view.state() {
-        place = format!("{}{}", paint.dot(), line(&state.directory, 400));
+        place = format!("{}{}", paint.dot(), line(&below(setting.about.home, &state.directory), 400));
         if let Some(branch) = &state.branch {
             place.push_str(&format!(" ({})", line(branch, 100)));
         }

@@ -32,6 +32,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let after = live.load().await?;
     live.learn_names().await;
     let mut screen = Screen::new(Look::of(|name| std::env::var_os(name)?.into_string().ok()));
+    let home = print::home();
     let mut terminal = Terminal::open().map_err(unusable)?;
     let rings = !live.context.home.settings()?.is_quiet;
     let mut keys = EventStream::new();
@@ -52,7 +53,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
         // The first prompt gives it one.
         let title = live.title();
         let name = |user| live.known_name(user);
-        let about = About { title: &title, connection, level, me: &me, name: &name, now: Instant::now() };
+        let about = About { title: &title, connection, level, me: &me, name: &name, home: &home, now: Instant::now() };
         terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
         terminal.call(&screen.call(&live.view, &about), rings).map_err(unusable)?;
         let due = screen.due_at();

@@ -21,7 +21,7 @@ fn a_screen_of_100_columns_shows_everything() {
     session.host(tool("Edit a.rs", ToolStatus::Completed, vec![diff()]));
     session.frame(2, 0, "Now I");
     let expected = [
-        " Fix it · /home/ann/app (main)",
+        " Fix it · ~/app (main)",
         " Ben",
         " │ Fix the parser.",
         " │ Please.",

@@ -66,7 +66,7 @@ impl List {
 
 fn row(me: &Me, session: &Session) -> [String; 6] {
     let title = match read(me, session) {
-        Ok(card) => card.title.or(card.path).unwrap_or_default(),
+        Ok(card) => card.title.or(card.path.as_deref().map(print::below_home)).unwrap_or_default(),
         Err(_) => "(cannot be decrypted)".to_owned(),
     };
     [
@@ -87,7 +87,8 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
     print::line(format!("session   {}", session.reference))?;
     match read(me, &session) {
         Ok(card) => {
-            for (name, value) in [("title", card.title), ("path", card.path), ("host", card.host)] {
+            let path = card.path.as_deref().map(print::below_home);
+            for (name, value) in [("title", card.title), ("path", path), ("host", card.host)] {
                 if let Some(value) = value {
                     print::line(format!("{name:8}  {}", print::inline(&value)))?;
                 }

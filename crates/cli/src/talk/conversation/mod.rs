@@ -195,7 +195,8 @@ impl<'a> Conversation<'a> {
     fn draw(&mut self) -> Result<()> {
         let (level, connection) = (level(&self.live), self.connection());
         let name = |user| self.live.known_name(user);
-        let about = About { title: &self.title, connection, level, me: &self.me, name: &name, now: Instant::now() };
+        let about =
+            About { title: &self.title, connection, level, me: &self.me, name: &name, home: "", now: Instant::now() };
         self.out.draw(&self.live.view, &about, &self.state, self.held.as_ref())
     }
 
