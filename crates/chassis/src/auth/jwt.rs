@@ -5,7 +5,7 @@
 
 use ed25519_dalek::{Signature, Signer, SigningKey, Verifier, VerifyingKey};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
-use jsonwebtoken::crypto::{CryptoProvider, JwkUtils, JwtSigner, JwtVerifier};
+use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -84,7 +84,7 @@ pub fn install_provider() {
             Algorithm::EdDSA => Ok(Box::new(StrictVerifier(verifying_key(key)?))),
             _ => Err(ErrorKind::InvalidAlgorithm.into()),
         },
-        jwk_utils: JwkUtils::new_unimplemented(),
+        key_utils: KeyUtils::new_unimplemented(),
     };
     // It fails only when a provider is installed already.
     let _ = PROVIDER.install_default();
@@ -197,11 +197,11 @@ impl JwtVerifier for StrictVerifier {
 }
 
 fn signing_key(key: &EncodingKey) -> Result<SigningKey, Error> {
-    let seed = key.inner().try_into().map_err(|_| ErrorKind::InvalidEddsaKey)?;
+    let seed = key.as_bytes().try_into().map_err(|_| ErrorKind::InvalidEddsaKey)?;
     Ok(SigningKey::from_bytes(seed))
 }
 
 fn verifying_key(key: &DecodingKey) -> Result<VerifyingKey, Error> {
-    let bytes = key.as_bytes().try_into().map_err(|_| ErrorKind::InvalidEddsaKey)?;
+    let bytes = key.try_get_as_bytes()?.try_into().map_err(|_| ErrorKind::InvalidEddsaKey)?;
     VerifyingKey::from_bytes(bytes).map_err(|_| ErrorKind::InvalidEddsaKey.into())
 }
