@@ -164,11 +164,11 @@ type Outcomes = Vec<Result<Numbered, Error>>;
 
 fn append_all(tx: &mut Conn, quota: &Quota, calls: &[Call], local_ids: LocalIds) -> Result<Outcomes, StoreError> {
     let ids: BTreeSet<SessionId> = calls.iter().map(|call| call.session).collect();
-    let locked = store::sessions::lock_all(tx, ids)?;
+    let (locked, now) = store::sessions::lock_all(tx, ids)?;
+    let Some(now) = now else { return Ok(calls.iter().map(|_| Err(Refusal::NotFound.into())).collect()) };
     let sessions: HashMap<SessionId, SessionRow> = locked.into_iter().map(|row| (row.id, row)).collect();
-    // Shares and the time are read under the locks: a revoke is either visible here or waits for this commit.
+    // Shares are read under the locks: a revoke is either visible here or waits for this commit.
     let levels = store::shares::levels(tx, &guests(calls, &sessions))?;
-    let now = tx.now()?;
     let mut numbering = Numbering::new(now, sessions.values().map(|row| (row.id, row.last_seq)).collect());
     if local_ids == LocalIds::LookUp {
         add_stored(tx, calls, &mut numbering)?;

@@ -176,18 +176,22 @@ pub(crate) fn lock(tx: &mut Conn, id: SessionId) -> Result<Option<SessionRow>, S
     )
 }
 
-/// Locks several sessions, in the order of their ids so that two batches cannot deadlock. Leaves out deleted sessions.
-pub(crate) fn lock_all(tx: &mut Conn, ids: BTreeSet<SessionId>) -> Result<Vec<SessionRow>, StoreError> {
+type Locked = (Vec<SessionRow>, Option<Timestamp>);
+
+/// Locks several sessions, in the order of their ids so that two batches cannot deadlock. Leaves out deleted sessions. The time comes
+/// with them. PostgreSQL reads its clock again for a row that has changed while it waited (its documentation, "Read Committed").
+pub(crate) fn lock_all(tx: &mut Conn, ids: BTreeSet<SessionId>) -> Result<Locked, StoreError> {
     let ids: Vec<DbId> = ids.into_iter().map(IntoDb::db).collect();
     // Filters deleted sessions here and not in SQL: without statistics, PostgreSQL would read a whole partial index for it.
     let query = sessions::table.filter(sessions::id.eq_any(ids)).order(sessions::id);
     let exists = sessions::deleted_at.is_null();
-    let rows: Vec<(SessionRow, bool)> = on!(
+    let rows: Vec<(SessionRow, bool, Timestamp)> = on!(
         tx,
-        Pg | c | query.select((SessionRow::as_select(), exists)).for_no_key_update().load(c),
-        Sqlite | c | query.select((SessionRow::as_select(), exists)).load(c)
+        Pg | c | query.select((SessionRow::as_select(), exists, now())).for_no_key_update().load(c),
+        Sqlite | c | query.select((SessionRow::as_select(), exists, now())).load(c)
     )?;
-    Ok(rows.into_iter().filter_map(|(row, exists)| exists.then_some(row)).collect())
+    let now = rows.iter().map(|(_, _, now)| *now).max();
+    Ok((rows.into_iter().filter_map(|(row, exists, _)| exists.then_some(row)).collect(), now))
 }
 
 /// Whether a session, also a deleted one, has this id.
