@@ -81,8 +81,12 @@ pub(crate) fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
 
 /// The prompt on standard input.
 pub(crate) fn piped_prompt() -> Result<String, Failure> {
-    read_text(io::stdin(), LONGEST_PROMPT)
-        .map_err(|error| Failure::message(format!("Cannot read the prompt: {error}.")))
+    piped_text(LONGEST_PROMPT)
+}
+
+/// The same for what goes into a session as one message of at most `limit` bytes.
+pub(crate) fn piped_text(limit: u64) -> Result<String, Failure> {
+    read_text(io::stdin(), limit).map_err(|error| Failure::message(format!("Cannot read the prompt: {error}.")))
 }
 
 #[cfg(test)]

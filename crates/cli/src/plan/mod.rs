@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub(crate) use self::draft::{Draft, Overrides, Step, read};
-pub(crate) use self::files::{LONGEST_PLAN, PromptFiles, piped_prompt, read_file, read_text};
+pub(crate) use self::files::{LONGEST_PLAN, PromptFiles, piped_prompt, piped_text, read_file, read_text};
 pub(crate) use self::schema::SCHEMA;
 pub(crate) use self::sessions::Seal;
 pub(crate) use self::variables::{Variables, assignment};

@@ -24,6 +24,9 @@ use crate::styled::cut_middle;
 use crate::vault::{body as opened, check_keys, seal_json};
 use crate::when;
 
+/// A sealed message has at most 1 MiB, and so its text has less.
+const MESSAGE_BYTES: u64 = 1 << 20;
+
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// The session's ref or id, or `last`
@@ -73,7 +76,7 @@ impl Send {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let text = match self.text.as_slice() {
-            [dash] if dash == "-" => crate::plan::piped_prompt()?,
+            [dash] if dash == "-" => crate::plan::piped_text(MESSAGE_BYTES)?,
             words => words.join(" "),
         };
         if text.trim().is_empty() {
