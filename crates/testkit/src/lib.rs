@@ -20,6 +20,7 @@
 //! Tests that need PostgreSQL use the server of `TEST_DATABASE_URL`, or start one that ends with the test process. The
 //! program `with-postgres` starts one for several test programs. Without PostgreSQL such tests fail and say so.
 
+pub mod costs;
 pub mod database;
 pub mod document;
 pub mod http;
@@ -34,6 +35,7 @@ pub mod statements;
 pub mod tokens;
 pub mod wait;
 
+pub use costs::Costs;
 pub use database::{Backend, TestDatabase, run};
 pub use http::{Answer, Api};
 pub use peers::Peers;

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod accounts;
+mod costs;
 mod device_access;
 mod device_hints;
 mod device_links;

@@ -56,7 +56,7 @@ on_both_databases! {
         fixture.peers.identity_away(true);
         fixture.peers.orchestrator_away(true);
         alice.delete("/v1/machines/m").await.expect(200);
-        let Fixture { peers, service, vars, _database } = fixture;
+        let Fixture { peers, service, vars, database: _database } = fixture;
         assert!(service.stop().await);
         peers.identity_away(false);
         peers.orchestrator_away(false);

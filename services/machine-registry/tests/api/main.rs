@@ -4,6 +4,7 @@
 
 mod access;
 mod changes;
+mod costs;
 mod deletion;
 mod directory;
 mod listing;
@@ -22,7 +23,7 @@ struct Fixture {
     service: Running,
     vars: Vec<(String, String)>,
     /// Removed when dropped.
-    _database: TestDatabase,
+    database: TestDatabase,
 }
 
 impl Fixture {
@@ -38,7 +39,7 @@ impl Fixture {
         vars.push(("DATABASE_POOL_SIZE".to_owned(), "4".to_owned()));
         vars.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let service = start_service::<MachineRegistry>(vars.clone()).await;
-        Self { peers, service, vars, _database: database }
+        Self { peers, service, vars, database }
     }
 
     /// Another replica on the same database.

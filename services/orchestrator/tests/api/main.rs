@@ -6,6 +6,7 @@ mod fixture;
 mod briefs;
 mod cancelling;
 mod cost;
+mod costs;
 mod deletion_races;
 mod dependencies;
 mod events;

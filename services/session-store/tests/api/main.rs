@@ -6,6 +6,7 @@ mod fixture;
 
 mod bad_input;
 mod briefs;
+mod costs;
 mod crash;
 mod hints;
 mod history;
