@@ -131,10 +131,16 @@ test("an account whose store is full opens, and works from memory", async () => 
   await ann.sessions.share(session.id, bob.userId, "view");
   await ann.sessions.unshare(session.id, bob.userId);
   assert.deepEqual([await store.get(`pin ${bob.userId}`), await ann.store.get(`pin ${bob.userId}`)], [undefined, bob.keys.publicKey]);
-  // With room again what is written next is kept.
+  // With room again all of it is written, onto what another tab may have written meanwhile.
+  await ann.store.update<string[]>("both", (kept) => [...(kept ?? []), "mine"]);
   store.isFull = false;
+  await store.update<string[]>("both", () => ["another tab's"]);
   await ann.people.list(bob.userId, 0);
   assert.ok(await store.get(`list ${bob.userId}`));
+  assert.deepEqual([await store.get("both"), await store.get(`pin ${bob.userId}`)], [["another tab's", "mine"], bob.keys.publicKey]);
+  // What an older program has left lacks what was added since.
+  await store.update("unfinished", () => ({ rekeys: {}, removed: {}, isRemoval: false }));
+  await ann.sessions.tellMachinesAgain();
   // Keys are no thing to hold in memory: a device that forgets them must not be listed.
   await assert.rejects(Account.create({ ...options, store: new FullStore(true) }), NoRoom);
 });

@@ -114,7 +114,7 @@ fn ask(find: impl AsyncFnOnce(&Context, &Me) -> Result<Vec<CompletionCandidate>>
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let found = runtime.block_on(async {
             let asked = async {
-                let me = context.me().await?;
+                let me = context.signed_in().await?;
                 find(&context, &me).await
             };
             tokio::time::timeout(LONGEST, asked).await

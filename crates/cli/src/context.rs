@@ -150,8 +150,15 @@ impl Context {
         Ok(machine.map(|machine| Linked { origin, machine }))
     }
 
-    /// Signs in with the account that is signed in at this server. Never creates an account.
+    /// Signs in with the account that is signed in at this server, and finishes what other commands have begun. Never creates an account.
     pub(crate) async fn me(&self) -> Result<Me> {
+        let me = self.signed_in().await?;
+        self.finish(&me).await?;
+        Ok(me)
+    }
+
+    /// The same, and finishes nothing: for a program that another command waits for.
+    pub(crate) async fn signed_in(&self) -> Result<Me> {
         let key = self.home.key()?;
         let (client, account) = self.account()?;
         let Some(account) = account.filter(|account| account.signed_in) else {
@@ -177,12 +184,14 @@ impl Context {
 
     /// As [`Self::me`] with a token that was just given.
     pub(crate) async fn me_with_new_token(&self) -> Result<Me> {
-        let me = self.me().await?;
+        let me = self.signed_in().await?;
         let (client, account) = self.account()?;
         match account {
             Some(account) => {
                 let client = client.with_credential(Credential::Device(me.key.clone()));
-                self.renew(client, me.key, &account).await
+                let me = self.renew(client, me.key, &account).await?;
+                self.finish(&me).await?;
+                Ok(me)
             }
             None => Ok(me),
         }
@@ -213,8 +222,12 @@ impl Context {
             self.home.remember(&client, &key, &token, Occasion::Renewal)?;
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
-        let me = Me { client, key, id: token.user_id, own, people: People::default() };
-        if let Err(failure) = Box::pin(access::tell_again(self, &me)).await {
+        Ok(Me { client, key, id: token.user_id, own, people: People::default() })
+    }
+
+    /// Finishes what commands before have begun: revocations, keys, removals of devices.
+    async fn finish(&self, me: &Me) -> Result<()> {
+        if let Err(failure) = Box::pin(access::tell_again(self, me)).await {
             print::note(format!(
                 "A machine does not know yet who may not command it any more: {failure} The next command tries again."
             ));
@@ -232,11 +245,11 @@ impl Context {
         if lock.is_some() {
             print::note("Finishing the removal of a device: sessions get new keys.");
             // The command that was typed must not fail because of it.
-            if let Err(failure) = finish_removal(self, &me).await {
+            if let Err(failure) = finish_removal(self, me).await {
                 print::note(format!("It could not be finished: {failure} The next command tries again."));
             }
         }
-        Ok(me)
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ import { accountDigest } from "../seal/device-list.js";
 import type { May } from "../transcript/body.js";
 import type { Taken } from "../transcript/item.js";
 import type { Account } from "./account.js";
-import { sharesOf } from "./grants.js";
+import { sharesOf, type Share } from "./grants.js";
 import { LiveSession } from "./live.js";
 import { beginRevocation, endRevocation, unfinished, type Revocation } from "./unfinished.js";
 import { isWithoutItsHost, readSession, type Session } from "./vault.js";
@@ -25,9 +25,11 @@ export async function beginTaking(account: Account, session: Session, user: stri
   await beginRevocation(account.store, session.id, user, { localId: newId(), version: account.credential.now() });
 }
 
+/** To take a right away needs no list of theirs, which a server could spoil: the machine has said whose account it is. */
 async function grant(live: LiveSession, user: string, may: May, version: number, localId: string): Promise<void> {
-  const list = await live.account.people.list(user);
-  const value = { user, account: await accountDigest(list.body.account), may, version };
+  const known = may === "none" ? live.view.state?.access.find((grant) => grant.user === user) : undefined;
+  const account = known?.account ?? (await accountDigest((await live.account.people.list(user)).body.account));
+  const value = { user, account, may, version };
   await live.control({ action: "access", value }, localId);
 }
 
@@ -45,7 +47,8 @@ export async function tellMachine(
   const known = state?.access.find((grant) => grant.user === user);
   const isUnknown = state !== undefined && known === undefined && isFirst;
   // A right that was given may not be in the last state, so taking one away is always said.
-  if ((known?.may === may && may !== "none") || (isUnknown && may === "none")) return "nothing";
+  const isTaking = (await unfinished(account.store)).revoked[session.id]?.[user] !== undefined;
+  if ((known?.may === may && may !== "none" && !isTaking) || (isUnknown && may === "none")) return "nothing";
   // The clock, so that a device that has not read the last state does not go back.
   const version = Math.max((known?.version ?? 0) + 1, account.credential.now());
   const localId = newId();
@@ -102,8 +105,9 @@ async function tellOneAgain(account: Account, id: string, user: string, { localI
   const isNewer = known !== undefined && known.version >= noted;
   if (taken?.is === "done" || (isNewer && known.may === "none")) return end();
   const isOutrun = isNewer || (taken?.is === "rejected" && taken.code === "superseded");
-  // Another device has given them something later.
-  if (isOutrun && (await sharesOf(account, id)).some(({ userId }) => userId === user)) return end();
+  // Another device has given them something later. A share to read gives nothing here.
+  const mayCommand = (share: Share): boolean => share.userId === user && share.accessLevel !== "view";
+  if (isOutrun && (await sharesOf(account, id)).some(mayCommand)) return end();
   // The machine reads it when it is back.
   if (taken && taken.is !== "rejected") return;
   // What was refused is refused for ever. What may have arrived is no second command.

@@ -23,11 +23,14 @@ export interface Unfinished {
 const NAME = "unfinished";
 const NONE: Unfinished = { rekeys: {}, removed: {}, isRemoval: false, revoked: {} };
 
-export const unfinished = async (store: Store): Promise<Unfinished> => (await store.get<Unfinished>(NAME)) ?? NONE;
+/** A record of an older program lacks what was added since. */
+const whole = (kept: Partial<Unfinished> | undefined): Unfinished => ({ ...structuredClone(NONE), ...structuredClone(kept) });
+
+export const unfinished = async (store: Store): Promise<Unfinished> => whole(await store.get<Partial<Unfinished>>(NAME));
 
 const change = (store: Store, edit: (now: Unfinished) => void): Promise<void> =>
   store.update<Unfinished>(NAME, (kept) => {
-    const now = structuredClone(kept ?? NONE);
+    const now = whole(kept);
     edit(now);
     return now;
   });

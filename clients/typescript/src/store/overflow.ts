@@ -3,32 +3,64 @@
 import { NoRoom } from "../errors.js";
 import type { Store } from "./store.js";
 
-/** Gives what the store has, and in its place what it had no room for. The next change for which there is room is made to what the store
- * has: another tab may have written something newer meanwhile. */
+type Change = (value: unknown) => unknown;
+
+/** What has been written of a record, and the changes that made it, which are made to what the store has as soon as there is room: another
+ * tab may have written something newer meanwhile. */
+interface Held {
+  value: unknown;
+  changes: Change[];
+}
+
+/** So many changes of a record are kept. After that their result takes the place of what the store has. */
+const MOST_CHANGES = 1_000;
+
+/** Gives what the store has, and in its place what it had no room for. */
 export class Overflow implements Store {
-  readonly #held = new Map<string, unknown>();
+  readonly #held = new Map<string, Held>();
+  /** Updates follow each other, so that none is made to a value that another one has changed. */
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(private readonly store: Store) {}
 
   async get<T>(name: string): Promise<T | undefined> {
-    return this.#held.has(name) ? (this.#held.get(name) as T | undefined) : this.store.get<T>(name);
+    const held = this.#held.get(name);
+    return held ? (held.value as T | undefined) : this.store.get<T>(name);
   }
 
-  async update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void> {
-    try {
-      await this.store.update<T>(name, change);
-      this.#held.delete(name);
-    } catch (error) {
-      if (!(error instanceof NoRoom)) throw error;
-      const stored = await this.store.get<T>(name);
-      // Another change may have come first.
-      this.#held.set(name, change(this.#held.has(name) ? (this.#held.get(name) as T | undefined) : stored));
-    }
+  update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void> {
+    const updated = this.#last.then(() => this.#update(name, change as Change));
+    this.#last = updated.catch(() => undefined);
+    return updated;
   }
 
   async clear(): Promise<void> {
     this.#held.clear();
     await this.store.clear();
+  }
+
+  async #update(name: string, change: Change): Promise<void> {
+    const before = this.#held.get(name);
+    const changes = [...(before?.changes ?? []), change];
+    try {
+      await this.#write(name, changes);
+    } catch (error) {
+      if (!(error instanceof NoRoom)) throw error;
+      const value = change(before ? before.value : await this.store.get(name));
+      this.#held.set(name, { value, changes: changes.length > MOST_CHANGES ? [() => value] : changes });
+      return;
+    }
+    // There is room for something again. What does not fit yet stays, and says so once more.
+    try {
+      for (const [other, held] of [...this.#held]) await this.#write(other, held.changes);
+    } catch (error) {
+      if (!(error instanceof NoRoom)) throw error;
+    }
+  }
+
+  async #write(name: string, changes: Change[]): Promise<void> {
+    await this.store.update<unknown>(name, (stored) => changes.reduce((value, change) => change(value), stored));
+    this.#held.delete(name);
   }
 
   lock<T>(name: string, run: () => Promise<T>): Promise<T> {

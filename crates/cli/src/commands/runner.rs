@@ -165,7 +165,7 @@ async fn host(context: &Context) -> Result {
     // The terminal that started it may be closed.
     let _ = rustix::process::setsid();
     log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
-    let me = context.me().await?;
+    let me = context.signed_in().await?;
     let mut config = for_machine(context, &me, &Options::default()).await?;
     let hosting = config.hosting.as_mut().map(|hosting| {
         hosting.sessions_only = true;

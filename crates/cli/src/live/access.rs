@@ -9,7 +9,7 @@ use ensemble_transcript::view::Taken;
 use ensemble_transcript::words::{May, Mode, ReceiptCode};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};
-use ensemble_types::shares::Share;
+use ensemble_types::shares::{Share, ShareLevel};
 use futures_util::TryStreamExt;
 
 use super::Live;
@@ -37,7 +37,10 @@ pub(crate) async fn grant(
     let known = state.and_then(|state| state.access.iter().find(|grant| grant.user == user));
     // A right that was given may not be in the last state, so taking one away is always said.
     let is_new = state.is_some() && known.is_none() && is_first;
-    if known.is_some_and(|known| known.may == may && may != May::Nothing) || (is_new && may == May::Nothing) {
+    let noted = context.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
+    let is_taking = noted.get(&session.id).is_some_and(|users| users.contains_key(&user));
+    let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && !is_taking;
+    if has_it || (is_new && may == May::Nothing) {
         return Ok(());
     }
     let version = version_after(known);
@@ -50,7 +53,7 @@ pub(crate) async fn grant(
         // What was taken away before counts no more.
         context.home.end_revocation(origin, session.id, user)?;
     }
-    let grant = named(context, me, user, may.clone(), version).await?;
+    let grant = named(context, me, user, may.clone(), (version, known)).await?;
     let taken = live.command_as(local_id, grant).await?;
     if taken == Taken::Done {
         context.home.end_revocation(origin, session.id, user)?;
@@ -89,7 +92,18 @@ pub(crate) fn begin_taking(context: &Context, me: &Me, session: &Session, user: 
     context.home.begin_revocation(me.client.origin(), session.id, user, revocation)
 }
 
-async fn named(context: &Context, me: &Me, user: UserId, may: May, version: u64) -> Result<Content> {
+/// `known` is what the machine has said of this person. To take a right away needs no list of theirs, which a server could spoil.
+async fn named(
+    context: &Context,
+    me: &Me,
+    user: UserId,
+    may: May,
+    (version, known): (u64, Option<&AccessGrant>),
+) -> Result<Content> {
+    if let (May::Nothing, Some(known)) = (&may, known) {
+        let account = known.account.clone();
+        return Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version })));
+    }
     let list = me.list_of(context, user).await?;
     let account = account_digest(&list.body().account).ok_or_else(|| {
         Failure::message(format!("The account key of {user} cannot be read. The machine was not told."))
@@ -125,44 +139,60 @@ async fn tell_one_again(context: &Context, me: &Me, id: SessionId, users: BTreeM
     if session.is_none_or(|session| !session.hosted || me.is_without_its_host(&session)) {
         return users.into_keys().try_for_each(end);
     }
-    let mut live = Live::open(context, me, id).await?;
+    let mut live = Live::open_asleep(context, me, id).await?;
     live.load().await?;
-    for (user, Revocation { local_id, version }) in users {
-        let taken = live.taken(&local_id);
-        let known = live.view.state().and_then(|state| state.access.iter().find(|grant| grant.user == user));
-        let is_newer = known.is_some_and(|known| known.version >= version);
-        if taken == Some(Taken::Done) || (is_newer && known.is_some_and(|known| known.may == May::Nothing)) {
-            end(user)?;
-            continue;
-        }
-        let is_superseded =
-            matches!(&taken, Some(Taken::Rejected { code: Some(code), .. }) if *code == ReceiptCode::Superseded);
-        let is_outrun = is_newer || is_superseded;
-        if is_outrun {
-            let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
-            // Another device has given them something later.
-            if shares.iter().any(|share| share.user_id == user) {
-                end(user)?;
-                continue;
-            }
-        }
-        let local_id = match taken {
-            // It has not arrived, or long ago. It is no second command.
-            None => local_id,
-            // What was refused is refused for ever.
-            Some(Taken::Rejected { .. }) => idempotency_key(),
-            // The machine reads it when it is back.
-            Some(_) => continue,
-        };
-        let version = if is_outrun { version_after(known) } else { version };
-        let revocation = Revocation { local_id: local_id.clone(), version };
-        context.home.begin_revocation(me.client.origin(), id, user, revocation)?;
-        let grant = named(context, me, user, May::Nothing, version).await?;
-        live.sender().send_as(local_id, grant).await?;
-        print::note(format!(
-            "The machine of session {} is asked again to refuse commands of {user}.",
-            live.session.reference
-        ));
+    let mut failed = None;
+    for (user, revocation) in users {
+        failed = failed.or(tell_of_one_again(context, me, &live, user, revocation).await.err());
     }
+    failed.map_or(Ok(()), Err)
+}
+
+async fn tell_of_one_again(
+    context: &Context,
+    me: &Me,
+    live: &Live<'_>,
+    user: UserId,
+    Revocation { local_id, version }: Revocation,
+) -> Result<()> {
+    let id = live.session.id;
+    let end = || context.home.end_revocation(me.client.origin(), id, user);
+    let taken = live.taken(&local_id);
+    let known = live.view.state().and_then(|state| state.access.iter().find(|grant| grant.user == user));
+    // There is no such person, and the machine knows none.
+    if known.is_none() && me.client.user(user).await.is_err_and(|error| error.is_not_found()) {
+        return end();
+    }
+    let is_newer = known.is_some_and(|known| known.version >= version);
+    if taken == Some(Taken::Done) || (is_newer && known.is_some_and(|known| known.may == May::Nothing)) {
+        return end();
+    }
+    let is_superseded =
+        matches!(&taken, Some(Taken::Rejected { code: Some(code), .. }) if *code == ReceiptCode::Superseded);
+    let is_outrun = is_newer || is_superseded;
+    if is_outrun {
+        let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
+        // Another device has given them something later. A share to read gives nothing here.
+        if shares.iter().any(|share| share.user_id == user && share.access_level != ShareLevel::View) {
+            return end();
+        }
+    }
+    let local_id = match taken {
+        // It has not arrived, or long ago. It is no second command.
+        None => local_id,
+        // What was refused is refused for ever.
+        Some(Taken::Rejected { .. }) => idempotency_key(),
+        // The machine reads it when it is back.
+        Some(_) => return Ok(()),
+    };
+    let version = if is_outrun { version_after(known) } else { version };
+    let revocation = Revocation { local_id: local_id.clone(), version };
+    context.home.begin_revocation(me.client.origin(), id, user, revocation)?;
+    let grant = named(context, me, user, May::Nothing, (version, known)).await?;
+    live.sender().send_as(local_id, grant).await?;
+    print::note(format!(
+        "The machine of session {} is asked again to refuse commands of {user}.",
+        live.session.reference
+    ));
     Ok(())
 }

@@ -77,7 +77,15 @@ pub(crate) struct Opened {
 }
 
 impl<'a> Live<'a> {
+    /// Opens a session, and starts its host where that is the task of this computer.
     pub(crate) async fn open(context: &'a Context, me: &'a Me, id: SessionId) -> Result<Self> {
+        let live = Self::open_asleep(context, me, id).await?;
+        host::wake(context, me, &live.session).await;
+        Ok(live)
+    }
+
+    /// The same, and starts nothing: a host that is starting calls it as well.
+    pub(crate) async fn open_asleep(context: &'a Context, me: &'a Me, id: SessionId) -> Result<Self> {
         let session = me.session(context, id).await?;
         if !session.hosted {
             return Err(Failure::message(format!(
@@ -86,7 +94,6 @@ impl<'a> Live<'a> {
             )));
         }
         let ring = me.reading_ring(context, &session).await?;
-        host::wake(context, me, &session).await;
         let list = me.list_of(context, session.owner_id).await?;
         let owner = Arc::new(Owner::new(me.client.clone(), session.owner_id, list));
         let view = View::new(Keep::default());

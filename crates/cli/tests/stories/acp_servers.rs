@@ -59,7 +59,7 @@ fn uses_the_servers_of_an_editor(place: &Place, agent: &str, tool: &str) {
     note(&mut editor, &session, tool, "one");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), format!("one {KEY}\n"));
     let shown = log(user, &session).into_iter().find(|body| body["title"] == "MCP server notes (stdio)").unwrap();
-    assert!(shown.to_string().contains("notes.mjs"), "{shown:#}");
+    assert!(shown.to_string().contains("node (with 2 arguments)"), "{shown:#}");
     assert_kept_secret(user, &session, KEY);
 
     // The host has them after a restart too.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::ensemble::{User, up};
 use crate::linking::add;
-use crate::live::{guest, seen, turns};
+use crate::live::{guest, host_of, kill as kill_host, seen, turns, until};
 use crate::lying::LyingServer;
 use crate::place::Place;
 
@@ -143,4 +143,41 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     // Once the machine has confirmed it, it is over.
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && !next.err.contains("asked again") && is_over(), "{}{}", next.err, settings());
+}
+
+/// The processes that host sessions for this person, and those that are about to.
+fn hosts(user: &User) -> usize {
+    let home = format!("ENSEMBLE_HOME={}", user.files().display());
+    let is_host = |process: &std::fs::DirEntry| {
+        let read = |file| std::fs::read(process.path().join(file)).unwrap_or_default();
+        String::from_utf8_lossy(&read("cmdline")).ends_with("runner\0host\0")
+            && String::from_utf8_lossy(&read("environ")).contains(&home)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter(is_host).count()
+}
+
+#[test]
+fn a_revocation_that_is_open_starts_no_more_than_one_host() {
+    let place = Place::new();
+    let owner = &place.user;
+    let (_up, url) = up(owner, &["--no-runner"]);
+    let (editor, editor_id) = guest(&url);
+    let session = place.start(&["claude", "[[say begin]]"]);
+    turns(owner, &session, 1);
+    owner.succeed(&["share", "add", &session, &editor_id, "--level", "edit"]);
+    kill_host(host_of(owner).unwrap());
+    until("the end of the host", || (hosts(owner) == 0).then_some(()));
+
+    // Somebody who is not there must not keep the others from being told.
+    let nobody = "00000000-0000-7000-8000-000000000000";
+    owner.fail(&["share", "remove", &session, nobody]);
+    owner.succeed(&["share", "remove", &session, &editor_id]);
+    assert_eq!(hosts(owner), 1);
+    kill_host(host_of(owner).unwrap());
+    until("the end of the host", || (hosts(owner) == 0).then_some(()));
+    owner.succeed(&["session", "list"]);
+    assert_eq!(hosts(owner), 0, "a list of sessions needs no host");
+    let settings: Value = serde_json::from_slice(&std::fs::read(owner.files().join("settings.json")).unwrap()).unwrap();
+    assert_eq!(settings["revocations"][url.trim_end_matches('/')], json!({}), "{settings}");
+    editor.fail(&["prompt", &session, "[[say no more]]"]);
 }
