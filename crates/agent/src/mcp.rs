@@ -89,6 +89,9 @@ impl McpServer {
         }
         for server in servers {
             let name = visible(server.name());
+            if server.texts().any(|text| text.contains('\0')) {
+                return Err(format!("The MCP server {name} has a NUL in a text."));
+            }
             match server {
                 _ if name.is_empty() => return Err("An MCP server needs a name.".to_owned()),
                 Self::Stdio { command, .. } if command.is_empty() => {
@@ -109,6 +112,14 @@ impl McpServer {
         }
     }
 
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let (first, args, named) = match self {
+            Self::Stdio { command, args, env, .. } => (command, args.as_slice(), env),
+            Self::Http { url, headers, .. } | Self::Sse { url, headers, .. } => (url, [].as_slice(), headers),
+        };
+        [first].into_iter().chain(args).chain(named.iter().flat_map(|Named { name, value }| [name, value]))
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Stdio { .. } => "stdio",
@@ -122,13 +133,14 @@ impl McpServer {
         one_line(&format!("{} ({})", self.name(), self.kind()))
     }
 
-    /// Its command with the arguments, or the host that it is reached at, for people. Variables, headers and the rest of an address can
-    /// be secrets.
+    /// Its command, or the host that it is reached at, for people. Arguments, variables, headers and the rest of an address can be secrets.
     pub fn reached_by(&self) -> String {
         let how = match self {
-            Self::Stdio { command, args, .. } => {
-                [command].into_iter().chain(args).cloned().collect::<Vec<_>>().join(" ")
-            }
+            Self::Stdio { command, args, .. } => match args.len() {
+                0 => command.clone(),
+                1 => format!("{command} (with one argument)"),
+                count => format!("{command} (with {count} arguments)"),
+            },
             Self::Http { url, .. } | Self::Sse { url, .. } => origin(url).unwrap_or_default().to_owned(),
         };
         visible(&how).into_owned()
@@ -171,9 +183,9 @@ pub(crate) fn for_codex(servers: &[McpServer]) -> Map<String, Value> {
 fn origin(url: &str) -> Option<&str> {
     let scheme = ["https://", "http://"].into_iter().find(|scheme| url.starts_with(scheme))?;
     let rest = url.get(scheme.len()..)?;
-    let host = rest.split(['/', '?', '#', '\\']).next().filter(|host| !host.is_empty())?;
+    let host = rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty())?;
     // A password can stand before the host.
-    Some(if host.contains('@') { scheme } else { url.get(..scheme.len() + host.len())? })
+    Some(if host.contains(['@', '\\']) { scheme } else { url.get(..scheme.len() + host.len())? })
 }
 
 fn values(named: &[Named]) -> Map<String, Value> {
@@ -208,7 +220,10 @@ mod tests {
         ]);
         let read = McpServer::read_all(Some(&sent)).unwrap();
         let shown: Vec<String> = read.iter().map(|one| format!("{}: {}", one.title(), one.reached_by())).collect();
-        assert_eq!(shown, ["my notes (stdio): node n.mjs", "my.notes (http): https://h.example:8", "s (sse): http://"]);
+        assert_eq!(
+            shown,
+            ["my notes (stdio): node (with one argument)", "my.notes (http): https://h.example:8", "s (sse): http://"]
+        );
         assert!(!format!("{read:?}").contains("KEY=hush"), "{read:?}");
         assert_eq!(Value::from_iter(read.iter().map(McpServer::for_acp)), sent, "an agent gets what the editor sent");
         let claude: Value = serde_json::from_str(&for_claude(&read)).unwrap();
@@ -219,6 +234,7 @@ mod tests {
         // The host reads what it has written.
         assert_eq!(serde_json::from_value::<Vec<McpServer>>(json!(read)).unwrap(), read);
         assert_eq!(McpServer::read_all(None), Ok(Vec::new()));
+        assert_eq!(origin("https://ann:hush\\h.example/"), Some("https://"));
     }
 
     #[test]
@@ -237,6 +253,8 @@ mod tests {
             json!([{"type": "http", "name": "x", "url": "https:///"}]),
             json!([{"type": "pigeon", "name": "x", "url": "https://h.example"}]),
             json!([{"name": "x", "command": "/x", "args": [long]}]),
+            json!([{"name": "x", "command": "/x", "args": ["\0"]}]),
+            json!([{"name": "x", "command": "/x", "env": [{"name": "KEY", "value": "\0"}]}]),
             json!(vec![one.clone(); 17]),
         ] {
             assert!(McpServer::read_all(Some(&odd)).is_err(), "{odd}");
