@@ -15,16 +15,16 @@ help: ## this list
 setup: ## installs what the tests need (Debian and Ubuntu as root; elsewhere it names what is missing)
 	@.ci/setup
 
-run: web ## builds and starts everything on http://127.0.0.1:8080
+run: ## builds and starts everything on http://127.0.0.1:8080
 	@command -v cc >/dev/null || .ci/setup
-	$(CARGO) build --profile quick --locked -p ensemble-cli
+	ENSEMBLE_BUILD_WEB=1 $(CARGO) build --profile quick --locked -p ensemble-cli
 	./target/quick/ensemble up
 
 test: setup web ## everything, on SQLite and on a private PostgreSQL; FILTER="session-store api" runs only those programs
 	$(LINTED) $(CARGO) build --locked --workspace --all-targets
 	$(LINTED) ./target/debug/with-postgres .ci/suite "$(FILTER)"
 
-lint: web ## formatting, clippy, rules of the repository and its dependencies
+lint: web-check ## formatting, clippy, rules of the repository and its dependencies
 	@command -v cc >/dev/null || .ci/setup
 	$(CARGO) fmt --check
 	$(LINTED) $(CARGO) build --locked --workspace --all-targets
