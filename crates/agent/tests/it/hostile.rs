@@ -372,3 +372,23 @@ fn what_a_conversation_has_cost_before_is_not_counted_again() {
     let said = say(&mut driver, &json!({"method": "session/update", "params": {"sessionId": "s", "update": usage}}));
     assert!(said.events.contains(&Event::Cost(0.25)), "{said:?}");
 }
+
+#[test]
+fn claude_is_interrupted_again_when_it_had_not_begun() {
+    let (mut claude, _) = in_a_turn(Kind::Claude);
+    say(&mut claude, &json!({"type": "result", "subtype": "success", "is_error": false}));
+    let prompt = |id: &str| {
+        Command::Prompt(Prompt { id: id.to_owned(), text: "go".to_owned(), attachments: Vec::new(), steer: false })
+    };
+    let interrupts = |output: &Output| output.lines.iter().filter(|line| line.contains("\"interrupt\"")).count();
+    let taken = |id: &str| json!({"type": "user", "isReplay": true, "uuid": id, "message": {"content": []}});
+    claude.command(prompt("q")).unwrap();
+    assert_eq!(interrupts(&claude.command(Command::Interrupt).unwrap()), 1);
+    assert_eq!(interrupts(&say(&mut claude, &taken("q"))), 1, "it interrupts only a turn that runs");
+    say(&mut claude, &json!({"type": "result", "subtype": "error_during_execution", "is_error": false}));
+    // The next prompt is another one.
+    claude.command(prompt("r")).unwrap();
+    assert_eq!(interrupts(&say(&mut claude, &taken("r"))), 0);
+    assert_eq!(interrupts(&claude.command(Command::Interrupt).unwrap()), 1);
+    assert_eq!(interrupts(&say(&mut claude, &taken("s"))), 0);
+}

@@ -4,6 +4,7 @@
 
 mod ask;
 mod ending;
+mod mode;
 mod prompt;
 mod suggestions;
 mod tool;
@@ -26,6 +27,7 @@ use crate::lines::Line;
 use crate::mcp;
 
 use ask::About;
+use mode::{mode_of, mode_word};
 
 /// The control requests of ours that wait for an answer.
 const MOST_WAITING: usize = 64;
@@ -38,8 +40,10 @@ pub(crate) struct Claude {
     waiting: BTreeMap<String, Order>,
     next_order: u64,
     is_ready: bool,
-    /// Prompts that were written and not taken up yet.
-    prompts: u32,
+    /// Prompts that were written and not taken up yet, by their ids.
+    prompts: Vec<String>,
+    /// The last of them, if it was interrupted before it was taken up: claude interrupts only a turn that runs.
+    interrupted: Option<String>,
     mode: Mode,
     costs: ending::Costs,
     plan: tool::Tasks,
@@ -80,25 +84,6 @@ pub(crate) fn launch(start: &Start) -> Launch {
     if start.as_root && start.mode == Mode::Bypass { launch.env("IS_SANDBOX", "1") } else { launch }
 }
 
-fn mode_word(mode: &Mode) -> &'static str {
-    match mode {
-        Mode::Edit => "acceptEdits",
-        Mode::Plan => "plan",
-        Mode::Bypass => "bypassPermissions",
-        _ => "default",
-    }
-}
-
-fn mode_of(word: &str) -> Mode {
-    match word {
-        "default" => Mode::Ask,
-        "acceptEdits" => Mode::Edit,
-        "plan" => Mode::Plan,
-        "bypassPermissions" => Mode::Bypass,
-        other => Mode::of(other),
-    }
-}
-
 impl Claude {
     pub(crate) fn new(start: Start) -> Self {
         Self {
@@ -106,7 +91,8 @@ impl Claude {
             waiting: BTreeMap::new(),
             next_order: 0,
             is_ready: false,
-            prompts: 0,
+            prompts: Vec::new(),
+            interrupted: None,
             mode: start.mode.clone(),
             costs: ending::Costs::default(),
             plan: tool::Tasks::default(),
@@ -140,7 +126,7 @@ impl Claude {
             return Err(Refused::Busy);
         }
         let content = prompt::content(prompt, &self.commands)?;
-        self.prompts = self.prompts.saturating_add(1);
+        self.prompts.push(prompt.id.clone());
         self.core.write(&json!({
             "type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": null,
             "session_id": "", "uuid": prompt.id,
@@ -255,7 +241,7 @@ impl Claude {
     /// A turn begins: with a prompt of ours, or with what the agent had in the background.
     fn begin(&mut self) {
         if self.core.turn.is_none() {
-            let cause = if self.prompts > 0 { Cause::Prompt } else { Cause::Background };
+            let cause = if !self.prompts.is_empty() { Cause::Prompt } else { Cause::Background };
             self.core.begin_turn(cause);
         }
     }
@@ -301,11 +287,19 @@ impl Claude {
 
     fn user(&mut self, event: &Value) {
         if is_true(event, "/isReplay") {
-            self.prompts = self.prompts.saturating_sub(1);
-            if let Some(id) = some(event, "/uuid") {
+            let taken = some(event, "/uuid");
+            match self.prompts.iter().position(|id| taken == Some(id)) {
+                Some(at) => drop(self.prompts.remove(at)),
+                // It is not said which one.
+                None => drop(self.prompts.pop()),
+            }
+            if let Some(id) = taken {
                 self.core.say(Event::Taken(id.to_owned()));
             }
             self.begin_prompted();
+            if self.interrupted.take_if(|id| taken == Some(id)).is_some() {
+                self.order(Order::Interrupt, json!({}));
+            }
             return;
         }
         let parent = some(event, "/parent_tool_use_id").map(str::to_owned);
@@ -360,6 +354,9 @@ impl Driver for Claude {
             Command::Answer { request, reply } => self.reply(&request, &reply)?,
             Command::Interrupt => {
                 self.core.withdraw_all("the turn was interrupted");
+                if self.core.turn.is_none() {
+                    self.interrupted = self.prompts.last().cloned();
+                }
                 self.order(Order::Interrupt, json!({}));
             }
             Command::SetMode(Mode::Bypass) if self.start.mode != Mode::Bypass => {
@@ -388,7 +385,8 @@ impl Driver for Claude {
     fn exited(&mut self, exit: &Exit) -> Output {
         self.lost(exit);
         self.core.exited(exit);
-        (self.is_ready, self.prompts) = (false, 0);
+        (self.is_ready, self.interrupted) = (false, None);
+        self.prompts.clear();
         self.core.take()
     }
 }
