@@ -125,6 +125,11 @@ impl Members {
         Self { named: BTreeMap::new(), items: None, free: true }
     }
 
+    /// Whether it is an object, so that a list in its place is wrong.
+    pub(super) fn is_object(&self) -> bool {
+        !self.named.is_empty() && self.items.is_none()
+    }
+
     /// What is known of each item of a list.
     pub(super) fn item(&self) -> &Self {
         const FREE: &Members = &Members::free();

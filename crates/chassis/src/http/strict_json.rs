@@ -4,6 +4,7 @@
 //! [`MAX_DEPTH`] levels or [`MAX_MEMBERS`] members. Free objects can therefore be stored as text, and all
 //! later readers read the same.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -31,14 +32,19 @@ pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// Refuses text that is not strict JSON, and finds the members that are not among those of its schema.
+/// Refuses text that is not strict JSON, and finds the members that are not among those of its schema. A list in the place of an object
+/// is refused too: serde reads a struct from one, by the order of its fields.
 pub fn check(text: &[u8], known: &Members) -> Result<Vec<Unknown>, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let found = Found::default();
-    let whole = Strict { depth: 0, known, place: &Place::Whole, found: &found };
+    let list = RefCell::new(None);
+    let whole = Strict { depth: 0, known, place: &Place::Whole, found: &found, list: &list };
     let checked = whole.deserialize(&mut json).and_then(|()| json.end());
     checked.map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))?;
-    Ok(found.into_inner())
+    match list.into_inner() {
+        Some(pointer) => Err(Problem::field(pointer, "must be an object")),
+        None => Ok(found.into_inner()),
+    }
 }
 
 /// Where a value stands.
@@ -93,6 +99,8 @@ struct Strict<'a> {
     known: &'a Members,
     place: &'a Place<'a>,
     found: &'a Found,
+    /// Where a list stands in the place of an object.
+    list: &'a RefCell<Option<String>>,
 }
 
 impl Strict<'_> {
@@ -140,9 +148,12 @@ impl<'de> Visitor<'de> for Strict<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let depth = self.deeper()?;
+        if self.known.is_object() {
+            self.list.borrow_mut().get_or_insert_with(|| self.place.pointer());
+        }
         for index in 0.. {
             let place = Place::Item(self.place, index);
-            let item = Strict { depth, known: self.known.item(), place: &place, found: self.found };
+            let item = Strict { depth, known: self.known.item(), place: &place, ..self };
             if items.next_element_seed(item)?.is_none() {
                 break;
             }
@@ -167,12 +178,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
             if known.is_none() && !self.found.is_full() {
                 self.found.add(&place.pointer(), &key, self.known);
             }
-            members.next_value_seed(Strict {
-                depth,
-                known: known.unwrap_or(FREE),
-                place: &place,
-                found: self.found,
-            })?;
+            members.next_value_seed(Strict { depth, known: known.unwrap_or(FREE), place: &place, ..self })?;
             seen.insert(key);
         }
         Ok(())

@@ -132,6 +132,22 @@ async fn a_closed_route_refuses_what_it_does_not_know_and_names_what_was_meant()
     assert!(orders.stop().await);
 }
 
+#[tokio::test]
+async fn a_list_is_no_object() {
+    let orders = orders().await;
+    for (body, pointer) in [
+        (r#"{"steps":[[null]]}"#, "/steps/0"),
+        (r#"{"steps":[{"retry":[1]}]}"#, "/steps/0/retry"),
+        (r#"{"steps":[{"retry":[]},[null]]}"#, "/steps/0/retry"),
+    ] {
+        let (status, _, problem) = call(&orders, "POST", "/v1/open", body).await;
+        let wrong = json!([{ "pointer": pointer, "detail": "must be an object" }]);
+        assert_eq!((status, &problem["errors"]), (400, &wrong), "{body}: {problem}");
+    }
+    assert_eq!(call(&orders, "POST", "/v1/open", r#"{"extra":[[1]],"steps":[]}"#).await.0, 200);
+    assert!(orders.stop().await);
+}
+
 /// `null` may have been meant as "no limit", and no body as "the usual one".
 #[tokio::test]
 async fn null_is_no_body() {
