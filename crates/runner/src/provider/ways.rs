@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ensemble_types::runs::Provider;
 
-/// A variable that chooses a way, and what has to be set beside it: one of each list.
+/// A variable that chooses a way, and what it needs as well: one of each list.
 type Way = (&'static str, &'static [&'static [&'static str]]);
 
 /// code.claude.com/docs: "Authentication", "Amazon Bedrock", "Google Vertex AI", "Microsoft Foundry".
