@@ -2,7 +2,7 @@
 
 import createHttp, { type Client as Http } from "openapi-fetch";
 import { BearerCredential, type Credential } from "./credential.js";
-import { isProblem, NoAnswer, Problem } from "./errors.js";
+import { isNotFound, isProblem, NoAnswer, Problem } from "./errors.js";
 import { again, isAmbiguous, isRepeatable, pause, sleep } from "./retry.js";
 import type { paths } from "./openapi.js";
 
@@ -154,7 +154,7 @@ export class Client {
           renewed = true;
           continue;
         }
-        if (mayHaveHappened && request.method === "DELETE" && error instanceof Problem && error.status === 404) {
+        if (mayHaveHappened && request.method === "DELETE" && isNotFound(error)) {
           return Response.json({ success: true });
         }
         watch?.failed(error);
@@ -259,12 +259,20 @@ function isJson(bytes: Uint8Array): boolean {
   }
 }
 
+/** How a server begins the detail of 404 for a path that it does not have. Its code is that of a thing that was not found. */
+const NO_SUCH_PATH = "There is no such path.";
+
 async function refusal(response: Response, origin: string): Promise<Problem | NoAnswer> {
   const { status, headers } = response;
   if (headers.get("content-type")?.startsWith("application/problem+json")) {
     const body: unknown = await response.json().catch(() => undefined);
     const seconds = Number.parseInt(headers.get("retry-after") ?? "", 10);
     if (body !== null && typeof body === "object") {
+      const { detail } = body as { detail?: unknown };
+      if (status === 404 && typeof detail === "string" && detail.startsWith(NO_SUCH_PATH)) {
+        const text = `The server at ${origin} is older than this program and does not know this call. Update the server, or check its address.`;
+        return new Problem({ detail: text, code: "OLDER_SERVER" }, status, undefined);
+      }
       return new Problem(body as Record<string, unknown>, status, Number.isNaN(seconds) ? undefined : seconds);
     }
   }

@@ -79,8 +79,10 @@ export class NoRoom extends Refused {}
 export const isProblem = (error: unknown, ...codes: Code[]): error is Problem =>
   error instanceof Problem && (codes.length === 0 || (codes as string[]).includes(error.code));
 
-/** Whether the server says that there is no such thing, or none that this account may know. */
-export const isNotFound = (error: unknown): boolean => error instanceof Problem && error.status === 404;
+/** Whether the server says that there is no such thing, or none that this account may know. Not every 404 does: an older server has one
+ * for calls that it does not know, and a proxy for what it cannot forward. */
+export const isNotFound = (error: unknown): boolean =>
+  isProblem(error, "NOT_FOUND", "LINK_NOT_FOUND", "MACHINE_NOT_FOUND", "USER_NOT_FOUND");
 
 /** Whether the same call may succeed later: no connection, or the service is busy or starts. */
 export function mayPass(error: unknown): boolean {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Client, DeviceCredential, NoAnswer, Problem, isProblem } from "@ensemble/client";
+import { Client, DeviceCredential, isNotFound, isProblem, NoAnswer, Problem } from "@ensemble/client";
 import { SigningKey } from "@ensemble/client/seal";
 import { json, problem, scripted, token, type Handler, type Scripted } from "./scripted.js";
 
@@ -168,6 +168,27 @@ test("what is gone after a lost answer was deleted", async () => {
     const client = new Client({ base: url, credential: "t" });
     assert.deepEqual(await client.data(client.http.DELETE("/v1/sessions/{id}", { params: path })), { success: true });
     await assert.rejects(client.http.DELETE("/v1/sessions/{id}", { params: path }), { code: "NOT_FOUND" });
+  });
+});
+
+test("a server without the call is older, and says nothing about what the call names", async () => {
+  let count = 0;
+  const absent: Handler = (_, response) =>
+    ++count === 1 ? void response.destroy() : problem(response, 404, "NOT_FOUND", {}, { detail: "There is no such path. /openapi.json lists all there are." });
+  await using(absent, async ({ url }) => {
+    const client = new Client({ base: url, credential: "t" });
+    const error = await client.http.DELETE("/v1/sessions/{id}", { params: path }).catch((caught: unknown) => caught);
+    assert.ok(error instanceof Problem && error.code === "OLDER_SERVER" && error.message.includes("older than this program"), String(error));
+    assert.ok(!isNotFound(error));
+  });
+  await using((_, response) => problem(response, 404, "NOT_FOUND"), async ({ url }) => {
+    const error = await new Client({ base: url, credential: "t" }).http.GET("/v1/account").catch((caught: unknown) => caught);
+    assert.ok(isNotFound(error));
+  });
+  // A proxy that forwards nothing.
+  await using((_, response) => void response.writeHead(404).end("<html>"), async ({ url }) => {
+    const error = await new Client({ base: url, credential: "t" }).http.GET("/v1/account").catch((caught: unknown) => caught);
+    assert.ok(error instanceof Problem && !isNotFound(error));
   });
 });
 

@@ -1,5 +1,5 @@
 /** The session behind a public link, read and followed without an account. */
-import { isProblem, Refused, type StreamState } from "@ensemble/client";
+import { isNotFound, Refused, type StreamState } from "@ensemble/client";
 import { PublicSession } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { connectionIs, onCall, whyOf } from "./connection.ts";
@@ -27,8 +27,8 @@ export class PublicFeed implements SessionFeed {
     const stop = new AbortController();
     const failed = (error: unknown): void => {
       // That the link opens nothing is an answer.
-      if (isGone(error)) connectionIs("open");
-      this.view.update((before) => ({ ...before, error: this.#shown && isGone(error) ? ENDED : said(error) }));
+      if (isNotFound(error)) connectionIs("open");
+      this.view.update((before) => ({ ...before, error: this.#shown && isNotFound(error) ? ENDED : said(error) }));
     };
     void keepTrying(() => this.#run(stop.signal), failed, stop.signal);
     return () => stop.abort();
@@ -98,13 +98,11 @@ export class PublicFeed implements SessionFeed {
 
 const ENDED = "The link has ended. What was shown stays as long as this page is open.";
 
-const isGone = (error: unknown): boolean => isProblem(error) && error.status === 404;
-
 function reading(): Promise<never> {
   return Promise.reject(new Refused("A public link is for reading."));
 }
 
 function said(error: unknown): string {
-  if (isGone(error)) return "This link does not open anything: it has ended, was used up, or was replaced by another one. Ask for a new one.";
+  if (isNotFound(error)) return "This link does not open anything: it has ended, was used up, or was replaced by another one. Ask for a new one.";
   return textOf(error);
 }

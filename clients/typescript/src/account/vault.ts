@@ -1,6 +1,6 @@
 // The keys of sessions: opened, checked, and changed when somebody lost access.
 
-import { Distrust, isProblem, Refused, SealError } from "../errors.js";
+import { Distrust, isNotFound, isProblem, Refused, SealError } from "../errors.js";
 import { sharesSessions, type ListedDevice } from "../seal/device-list.js";
 import { KeyRing } from "../seal/ring.js";
 import { SharedRing } from "../seal/share.js";
@@ -230,7 +230,7 @@ async function stillThere(account: Account, id: string): Promise<Session | undef
   try {
     return await readSession(account, id);
   } catch (error) {
-    if (isProblem(error) && error.status === 404) return undefined;
+    if (isNotFound(error)) return undefined;
     throw error;
   }
 }
