@@ -133,7 +133,7 @@ impl Editor {
     }
 
     #[track_caller]
-    fn refused(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn refused(&mut self, method: &str, params: &Value) -> Value {
         let tag = self.ask(method, params);
         self.answer(tag).unwrap_err()
     }

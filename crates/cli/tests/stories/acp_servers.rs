@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -111,4 +112,19 @@ fn acp_gives_no_server_of_the_editor_to_another_machine() {
     assert!(!json!(log(user, session)).to_string().contains("MCP server"));
     editor.close();
     user.succeed(&["stop", session]);
+}
+
+#[test]
+fn acp_says_at_once_that_there_is_no_such_session() {
+    let place = Place::new();
+    let user = &place.user;
+    let (_up, _url) = up(user, &[]);
+    let mut editor = Editor::start(user, &[], false);
+    let unknown = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let begun = Instant::now();
+    let sent = json!({"sessionId": unknown, "cwd": "/", "mcpServers": servers(&place.file("notes"), "hush")});
+    let refused = editor.refused("session/load", &sent);
+    assert_eq!(refused["code"], -32_002, "{refused:#}");
+    // So long it would wait for a host that takes the servers.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }

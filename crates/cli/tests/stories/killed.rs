@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::ensemble::{User, up};
 use crate::linking::add;
-use crate::live::{guest, host_of, kill as kill_host, seen, turns, until};
+use crate::live::{guest, host_of, kill as kill_host, log, seen, turns, until};
 use crate::lying::LyingServer;
 use crate::place::Place;
 
@@ -120,12 +120,11 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
         left["revocations"] = json!({ origin: { id.as_str(): users } });
         std::fs::write(&file, left.to_string()).unwrap();
     };
-    let may = |log: &[Value]| {
+    let grant = |log: &[Value]| {
         let state = log.iter().rev().find(|body| body["type"] == "state")?;
-        let grants = state["access"].as_array()?;
-        let grant = grants.iter().find(|grant| grant["user"] == editor_id.as_str())?;
-        grant["may"].as_str().map(str::to_owned)
+        state["access"].as_array()?.iter().find(|grant| grant["user"] == editor_id.as_str()).cloned()
     };
+    let may = |log: &[Value]| grant(log)?["may"].as_str().map(str::to_owned);
     let is_over = || settings()["revocations"][origin] == json!({});
 
     // What they were given later counts.
@@ -134,6 +133,28 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     assert!(next.code == 0 && !next.err.contains("asked again") && is_over(), "{}{}", next.err, settings());
     editor.succeed(&["prompt", &session, "[[say still]]"]);
     turns(owner, &session, 2);
+
+    // Who is given the right again while it is to be taken away has it.
+    leave(grant(&log(owner, &session)).unwrap()["version"].as_i64().unwrap() + 1);
+    owner.succeed(&["share", "change", &session, &editor_id, "--level", "edit"]);
+    assert!(is_over(), "{}", settings());
+    editor.succeed(&["prompt", &session, "[[say again]]"]);
+    turns(owner, &session, 3);
+
+    // A share to read gives no right to command: what was taken away stays so, although the machine has given it later.
+    let shared = std::process::Command::new("curl")
+        .args(["-s", "-f", "-X", "PATCH", "-H", "content-type: application/json", "-d", r#"{"accessLevel":"view"}"#])
+        .args(["-H", &format!("Authorization: Bearer {}", owner.succeed(&["token"]).trim())])
+        .arg(format!("{origin}/v1/sessions/{id}/shares/{editor_id}"))
+        .output();
+    assert!(shared.unwrap().status.success());
+    leave(1);
+    let next = owner.run(&["session", "list"]);
+    assert!(next.code == 0 && next.err.contains("asked again"), "{}", next.err);
+    seen(owner, &session, "the end of the right", |log| (may(log).as_deref() == Some("none")).then_some(()));
+    owner.succeed(&["share", "change", &session, &editor_id, "--level", "edit"]);
+    editor.succeed(&["prompt", &session, "[[say once more]]"]);
+    turns(owner, &session, 4);
 
     leave(i64::from(u32::MAX) * 1_000);
     let next = owner.run(&["session", "list"]);
