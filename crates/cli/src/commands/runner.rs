@@ -277,7 +277,7 @@ async fn check(context: &Context, options: &Options) -> Result {
             .map(|offer| {
                 let reason = offer.program.as_ref().err().map(|not| &not.reason);
                 let missing = config.missing(offer.provider);
-                let missing: Vec<_> = missing.iter().map(|missing| missing.variable).collect();
+                let missing: Vec<_> = missing.iter().map(|missing| missing.variable.as_str()).collect();
                 serde_json::json!({
                     "provider": offer.provider, "program": offer.program.as_ref().ok(), "version": offer.version,
                     "signedIn": offer.signed_in, "reason": reason, "missing": missing,

@@ -204,15 +204,19 @@ fn a_check_names_the_variables_that_a_sign_in_lacks() {
     let user = User::new(None);
     std::fs::create_dir_all(user.files()).unwrap();
     std::fs::write(user.files().join("runner.yaml"), "providers: {gemini: {passEnv: [PATH, HOME]}}\n").unwrap();
+    std::fs::create_dir_all(user.home().join(".codex")).unwrap();
+    let codex = "model_provider = \"x\"\n[model_providers.x]\nname = \"x\"\nenv_key = \"X_KEY\"\n";
+    std::fs::write(user.home().join(".codex/config.toml"), codex).unwrap();
     let check = |arguments: &[&str]| {
         let mut command = user.command(arguments);
-        command.env("CLAUDE_CODE_USE_BEDROCK", "1").env("GEMINI_API_KEY", "hush-7c");
+        command.env_remove("CODEX_HOME").env("CLAUDE_CODE_USE_BEDROCK", "1").env("GEMINI_API_KEY", "hush-7c");
         let output = command.env_remove("AWS_REGION").env_remove("AWS_DEFAULT_REGION").output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let printed = check(&["runner", "check"]);
     for said in [
         "CLAUDE_CODE_USE_BEDROCK is set, and AWS_REGION is not",
+        "model_providers.x.env_key is set, and X_KEY is not",
         "GEMINI_API_KEY is set, and gemini does not get it: add it to providers.gemini.passEnv",
     ] {
         assert!(printed.contains(said), "{printed}");
@@ -222,7 +226,7 @@ fn a_check_names_the_variables_that_a_sign_in_lacks() {
     let missing: Vec<_> = printed["providers"].as_array().unwrap().iter().map(|one| one["missing"].clone()).collect();
     assert_eq!(
         missing,
-        [serde_json::json!(["AWS_REGION"]), serde_json::json!([]), serde_json::json!(["GEMINI_API_KEY"])]
+        [serde_json::json!(["AWS_REGION"]), serde_json::json!(["X_KEY"]), serde_json::json!(["GEMINI_API_KEY"])]
     );
 }
 

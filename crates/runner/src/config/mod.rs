@@ -227,7 +227,9 @@ impl Config {
     pub fn missing(&self, provider: Provider) -> Vec<Missing> {
         let programs = self.programs();
         let settings = programs.providers.get(&provider).filter(|settings| settings.enabled);
-        settings.map_or(Vec::new(), |settings| missing(provider, &self.environment, &self.program_env(settings)))
+        settings.map_or(Vec::new(), |settings| {
+            missing(provider, &settings.args, &self.environment, &self.program_env(settings))
+        })
     }
 
     /// The same, with what the program may inherit from this environment.

@@ -223,13 +223,18 @@ pub(super) fn of_codex(code: Option<i32>, printed: &str) -> SignIn {
     }
 }
 
-/// Whether Codex has another model provider than its maker's, which has a sign-in of its own.
-pub(super) fn has_other_model(environment: &BTreeMap<String, String>, args: &[String]) -> bool {
+/// The text of Codex's configuration.
+pub(super) fn codex_configuration(environment: &BTreeMap<String, String>) -> Option<String> {
     let folder = environment.get("CODEX_HOME").map(PathBuf::from);
     let folder = folder.or_else(|| environment.get("HOME").map(|home| Path::new(home).join(".codex")));
-    let configured = folder.and_then(|folder| std::fs::read_to_string(folder.join("config.toml")).ok());
+    folder.and_then(|folder| std::fs::read_to_string(folder.join("config.toml")).ok())
+}
+
+/// Whether Codex has another model provider than its maker's, which has a sign-in of its own.
+pub(super) fn has_other_model(environment: &BTreeMap<String, String>, args: &[String]) -> bool {
     let names_provider = |text: &str| text.lines().any(|line| line.trim_start().starts_with("model_provider"));
-    args.iter().any(|arg| names_provider(arg)) || configured.is_some_and(|text| names_provider(&text))
+    args.iter().any(|arg| names_provider(arg))
+        || codex_configuration(environment).is_some_and(|text| names_provider(&text))
 }
 
 /// Gemini CLI: every command but `--version` needs what its settings select, or else a key in the environment, and has exit
