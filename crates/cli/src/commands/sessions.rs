@@ -63,15 +63,7 @@ impl Sessions {
             return Ok(DONE);
         }
         let machines = Machines::if_available(context, &me).await;
-        let mut table = Table::new([
-            Column::fixed("SESSION", 0),
-            Column::fixed("STATE", 0),
-            Column::fixed("WAITS FOR", 0),
-            Column::fixed("AGENT", 2),
-            Column::text("MACHINE", 4, 8),
-            Column::fixed("CHANGED", 3),
-            Column::text("TITLE", 1, 12),
-        ]);
+        let mut table = table();
         for (session, card) in sessions.iter().zip(&cards) {
             let of_machine = session.machine_id.as_ref().and_then(|id| machines.told_apart(id));
             let agent = card.more.get("agent").and_then(|agent| agent.as_str()).unwrap_or_default();
@@ -94,6 +86,19 @@ impl Sessions {
         table.print()?;
         Ok(DONE)
     }
+}
+
+fn table() -> Table {
+    Table::new([
+        Column::fixed("SESSION", 0),
+        Column::fixed("STATE", 0),
+        // What a person is asked stays readable: the rest of it is in the session.
+        Column::text("WAITS FOR", 0, 14),
+        Column::fixed("AGENT", 2),
+        Column::text("MACHINE", 4, 8),
+        Column::fixed("CHANGED", 3),
+        Column::text("TITLE", 1, 12),
+    ])
 }
 
 /// How many commands of the agent have outlived their turn, as its machine has said it. One that is away may have ended them.
@@ -157,4 +162,31 @@ fn waits_for(session: &Session) -> String {
         AttentionKind::Failed => "has failed".to_owned(),
     };
     if session.access_level == AccessLevel::View { format!("{what} (the owner's)") } else { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_shows_which_session_waits_for_what() {
+        let cells = [
+            "k3x9q2a",
+            "working",
+            "3 permissions, 2 commands still run",
+            "claude",
+            "desk",
+            "3 min ago",
+            "Mend the tests",
+        ];
+        let mut table = table();
+        table.row(cells.map(|cell| (Tone::Plain, cell.to_owned())));
+        let row = |columns| table.lines(Some(columns), true)[1].render(None, false);
+        for columns in [40, 60, 80] {
+            let row = row(columns);
+            assert!(row.chars().count() <= columns, "{columns}: {row}");
+            assert!(row.starts_with("k3x9q2a  working  3 permissions"), "{columns}: {row}");
+        }
+        assert!(row(60).contains("Mend the"), "{}", row(60));
+    }
 }
