@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use ensemble_screen::Printed;
+
 use crate::failure::Result;
 use crate::print;
 
@@ -17,6 +19,8 @@ const KEPT: usize = 64 << 10;
 pub(crate) struct AgentOutput {
     json: bool,
     fold: Option<Fold>,
+    /// On a terminal.
+    printed: Option<Printed>,
     /// An incomplete character.
     rest: Vec<u8>,
     end: String,
@@ -24,7 +28,7 @@ pub(crate) struct AgentOutput {
 
 impl AgentOutput {
     pub(crate) fn new(json: bool, is_folded: bool) -> Self {
-        Self { json, fold: is_folded.then(Fold::default), ..Self::default() }
+        Self { json, fold: is_folded.then(Fold::default), printed: print::printed(is_of_tool), ..Self::default() }
     }
 
     pub(crate) fn print(&mut self, chunk: &[u8]) -> Result<()> {
@@ -42,9 +46,12 @@ impl AgentOutput {
     pub(crate) fn finish(&mut self) -> Result<()> {
         let rest = std::mem::take(&mut self.rest);
         self.show(&rest)?;
-        match self.fold.as_mut().map(Fold::finish) {
-            Some(text) if !text.is_empty() => print::raw(text.as_bytes()),
-            _ => Ok(()),
+        if let Some(text) = self.fold.as_mut().map(Fold::finish).filter(|text| !text.is_empty()) {
+            self.out(text.as_bytes())?;
+        }
+        match &mut self.printed {
+            Some(printed) => print::drawn(&printed.finish()),
+            None => Ok(()),
         }
     }
 
@@ -55,7 +62,7 @@ impl AgentOutput {
 
     /// Whether the next line begins on a new line.
     pub(crate) fn is_at_line_start(&self) -> bool {
-        self.end.is_empty() || self.end.ends_with('\n')
+        self.printed.is_some() || self.end.is_empty() || self.end.ends_with('\n')
     }
 
     fn show(&mut self, bytes: &[u8]) -> Result<()> {
@@ -71,11 +78,24 @@ impl AgentOutput {
         if self.json {
             return print::json(&serde_json::json!({ "data": text }), true);
         }
-        match &mut self.fold {
-            Some(fold) => print::raw(fold.add(&text).as_bytes()),
+        match self.fold.as_mut().map(|fold| fold.add(&text)) {
+            Some(folded) => self.out(folded.as_bytes()),
+            None => self.out(bytes),
+        }
+    }
+
+    fn out(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.printed {
+            Some(printed) => print::drawn(&printed.add(&String::from_utf8_lossy(bytes))),
             None => print::raw(bytes),
         }
     }
+}
+
+/// What the runner writes between an agent's messages: a result, or `[tool] what it was called with`.
+fn is_of_tool(line: &str) -> bool {
+    let named = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    line.starts_with(RESULT) || named.is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with(' '))
 }
 
 /// Leaves out the lines of a tool's result after the first ones.
@@ -181,6 +201,16 @@ mod tests {
         let mut fold = Fold::default();
         assert_eq!(fold.add("Hel"), "Hel");
         assert_eq!(fold.add("lo\n"), "lo\n");
+    }
+
+    #[test]
+    fn what_tools_do_is_no_markdown() {
+        for line in ["  │ *a* | b", "[Bash] ls *.rs *.md", "[files] changed"] {
+            assert!(is_of_tool(line), "{line}");
+        }
+        for line in ["[the docs](https://a.example)", "It **works**", "", "  indented"] {
+            assert!(!is_of_tool(line), "{line}");
+        }
     }
 
     #[test]

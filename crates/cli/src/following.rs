@@ -121,7 +121,8 @@ impl<'a> Following<'a> {
         let Some((number, task)) = self.find(run) else { return Ok(()) };
         let result = task.output_summary.as_deref().filter(|_| task.status == TaskStatus::Completed);
         if let Some(result) = result.filter(|result| !self.view.ends_with(result)) {
-            print::line(format!("\n{}", result.trim_end()))?;
+            print::line("")?;
+            print::markdown(result.trim_end())?;
         }
         failed(run, task, number, run.tasks.as_deref().unwrap_or_default(), self.machines)
     }

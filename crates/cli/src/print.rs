@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
+use ensemble_screen::{Look, Printed};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::styled::{Styled, Tone, is_coloured};
+use crate::styled::{Styled, Tone, is_coloured, screen};
 
 /// Prints one line.
 pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
@@ -40,6 +41,27 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     } else {
         out.write_all(bytes)?;
     }
+    Ok(out.flush()?)
+}
+
+/// How Markdown is printed on a terminal, except the lines that are plain. `None`: the output is no terminal and has it as it is.
+pub(crate) fn printed(is_plain: fn(&str) -> bool) -> Option<Printed> {
+    let (columns, _) = screen()?;
+    let look = Look::of(|name| std::env::var_os(name)?.into_string().ok());
+    Some(Printed::new(look, u16::try_from(columns).unwrap_or(u16::MAX), is_plain))
+}
+
+/// Prints Markdown.
+pub(crate) fn markdown(text: &str) -> Result<()> {
+    let Some(mut printed) = printed(|_| false) else { return line(text) };
+    let begun = printed.add(text);
+    drawn(&(begun + &printed.finish()))
+}
+
+/// Prints what was made fit for the terminal.
+pub(crate) fn drawn(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }
 

@@ -259,7 +259,8 @@ fn conclude(run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Res
     for (number, task) in tasks.iter().enumerate() {
         let result = task.output_summary.as_deref().filter(|_| task.status == TaskStatus::Completed);
         if let Some(result) = result.filter(|_| !taken.contains(&task.id)) {
-            print::line(format!("\n── {} ──\n{}", name(task, number), result.trim_end()))?;
+            print::line(format!("\n── {} ──", name(task, number)))?;
+            print::markdown(result.trim_end())?;
         }
     }
     for (number, task) in tasks.iter().enumerate() {

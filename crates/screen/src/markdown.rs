@@ -15,20 +15,33 @@ const MARKS: &[(&str, Modifier)] = &[("**", Modifier::BOLD), ("__", Modifier::BO
 /// A partner that is farther away is not looked for, so that a line of marks costs no more than its length.
 const FARTHEST: usize = 2_000;
 
+/// What begins and ends a block of code.
+pub(crate) type Fence = &'static str;
+
 /// The lines of a text that is visible already.
 pub(crate) fn lines(text: &str, base: Style, width: u16, paint: Paint) -> Vec<Line<'static>> {
+    lines_within(&mut None, text, base, width, paint)
+}
+
+/// The same for a part of a text, which begins within this fence and leaves the one in which it ends.
+pub(crate) fn lines_within(
+    fence: &mut Option<Fence>,
+    text: &str,
+    base: Style,
+    width: u16,
+    paint: Paint,
+) -> Vec<Line<'static>> {
     let nothing = Span::raw("");
     let mut lines = Vec::new();
-    let mut fence: Option<&str> = None;
     let text: Vec<&str> = text.trim_end().split('\n').collect();
     let mut at = 0;
     while let Some(line) = text.get(at) {
         at += 1;
         let trimmed = line.trim_start();
-        if let Some(open) = fence {
+        if let Some(open) = *fence {
             let is_end = trimmed.starts_with(open) && trimmed.trim_end().chars().all(|one| open.starts_with(one));
             if is_end {
-                fence = None;
+                *fence = None;
             } else {
                 let code = Span::styled(*line, base.patch(paint.code()));
                 let broken = Span::styled(paint.pick("↳ ", "\\ "), base.patch(paint.dim()));
@@ -37,7 +50,7 @@ pub(crate) fn lines(text: &str, base: Style, width: u16, paint: Paint) -> Vec<Li
             continue;
         }
         if let Some(open) = ["```", "~~~"].into_iter().find(|open| trimmed.starts_with(open)) {
-            fence = Some(open);
+            *fence = Some(open);
             let language = trimmed.trim_start_matches(['`', '~']).trim();
             if !language.is_empty() {
                 lines.push(Line::styled(format!("  {language}"), base.patch(paint.dim())));

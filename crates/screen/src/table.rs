@@ -45,6 +45,11 @@ pub(crate) fn lines(text: &[&str], base: Style, width: u16, paint: Paint) -> Opt
     Some((lines, used))
 }
 
+/// Whether a line may belong to a table.
+pub(crate) fn is_row(line: &str) -> bool {
+    line.trim_start().starts_with('|')
+}
+
 /// The cells of a row. `None`: it is none.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let line = line.trim().strip_prefix('|')?;

@@ -172,7 +172,11 @@ impl Printed {
             if self.approvals && !matches!(&item.shown, Shown::Card(_)) {
                 continue;
             }
-            if let Some(text) = text::item(item, !self.follows, |user| live.known_name(user)) {
+            if let Shown::Text(part) = &item.shown
+                && std::io::stdout().is_terminal()
+            {
+                print::markdown(&part.text)?;
+            } else if let Some(text) = text::item(item, !self.follows, |user| live.known_name(user)) {
                 print::line(text)?;
             }
         }

@@ -71,6 +71,13 @@ async fn print_all(
     }
 }
 
+/// The command that prints what an attempt of a task said.
+pub(crate) fn command(run: &Run, task: &Task, attempt: u32) -> String {
+    let number = run.tasks.iter().flatten().position(|other| other.id == task.id).map_or(1, |at| at + 1);
+    let which = task.task_key.clone().unwrap_or_else(|| number.to_string());
+    format!("ensemble output {} {which} --attempt {attempt}", run.reference)
+}
+
 /// Fails if the task has no such attempt.
 fn check_attempt(run: &Run, task: &Task, attempt: Option<u32>) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();

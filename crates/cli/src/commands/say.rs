@@ -10,7 +10,7 @@ use ensemble_types::runs::{Run, Signed, Task, TaskMessage};
 use ensemble_types::text::Text;
 
 use super::DONE;
-use super::output::find;
+use super::output::{command, find};
 use super::runs::Which;
 use crate::complete;
 use crate::context::{Context, Me};
@@ -77,6 +77,7 @@ impl Say {
             )));
         }
         let task = find(&run, task)?;
+        let earlier = command(&run, task, task.attempt);
         let Signed { signature, signed_body } = sign_order(&me, task, TaskAction::Message, Some(text.to_string()))?;
         let (signature, signed_body) = (Some(signature), Some(signed_body));
         let message = TaskMessage { text, message_id, signature, signed_body };
@@ -86,7 +87,9 @@ impl Say {
                 print::json(&named(&Machines::if_available(context, &me).await, &task), false)?;
             } else {
                 let run = run.reference;
-                print::line(format!("Run {run} goes on: `ensemble show {run} --watch` watches it."))?;
+                print::line(format!(
+                    "Run {run} goes on: `ensemble show {run} --watch` watches it. What the task has said so far stays: `{earlier}`."
+                ))?;
             }
             return Ok(DONE);
         }
@@ -94,6 +97,7 @@ impl Say {
             let asked = Asked { about: Some(task.id), ..Asked::default() };
             return watch(context, &me, run.id, asked, self.allow).await;
         }
+        print::note(format!("What the task has said so far stays: `{earlier}` prints it."));
         self.follow(context, &me, run, task).await
     }
 

@@ -4,6 +4,7 @@ use clap::Args;
 use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
 use super::DONE;
+use super::output::command;
 use super::runs::Which;
 use crate::complete;
 use crate::context::{Context, Me, now};
@@ -99,6 +100,11 @@ async fn show(me: &Me, run: &Run, machines: &Machines, all: bool) -> Result<()> 
     table.print()?;
     if let Some(hidden) = hidden(tasks, &shown) {
         print::line(hidden)?;
+    }
+    // Its result is that of the newest attempt.
+    for (number, task) in shown.iter().filter(|(_, task)| task.attempt > 1) {
+        let (earlier, name) = (task.attempt - 1, name(task, *number));
+        print::line(format!("\n{name} has an earlier attempt: `{}` prints it.", command(run, task, earlier)))?;
     }
     let waits = |task: &&Task| task.status == TaskStatus::Queued && task.waiting_reason.is_some();
     let active = tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Dispatching));

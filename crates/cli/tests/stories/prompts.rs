@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::ensemble::{Running, User, up, wait_for_runner};
 use crate::runs::program;
+use crate::terminal::Terminal;
 
 /// Says what it does, and is refused commands if the prompt asks for the tests.
 const CLAUDE: &str = r#"#!/bin/sh
@@ -61,6 +62,10 @@ fn one_prompt_is_done_in_this_directory_and_shown_as_it_goes() {
     assert!(ended.code == 0 && ended.out.contains("explain {{ tasks.a.output }}"), "{}{}", ended.out, ended.err);
     assert!(user.run_with_input(&["run", "-"], "fix the tests").err.contains("ensemble do -"));
     assert!(user.fail(&["do", " "]).contains("empty"));
+    assert!(user.succeed(&["do", "it is **bold**"]).contains(": it is **bold**"), "a pipe has the text as it is");
+    let terminal = Terminal::open(&user, 160, 30);
+    terminal.ensemble("", "do 'it is **bold**'");
+    terminal.sees(": it is bold");
 
     let shown = user.json(&["show", "last"]);
     assert_eq!(shown["machineId"], shown["tasks"][0]["machineId"]);
@@ -87,6 +92,11 @@ fn more_is_said_to_an_agent_that_ended() {
     assert!(ended.out.contains(": and now the tests"), "the text alone: {}", ended.out);
     let ended = user.run_with_input(&["say", "last", "1", "-"], "from a pipe");
     assert!(ended.code == 0 && ended.out.contains(": from a pipe"), "{}{}", ended.out, ended.err);
+    // The result is that of the newest attempt, and the way to those before is shown.
+    let earlier = format!("ensemble output {reference} 1 --attempt 2");
+    assert!(ended.err.contains(&earlier), "{}", ended.err);
+    assert!(user.succeed(&["show", &reference]).contains(&earlier));
+    assert!(user.succeed(&["output", &reference, "1", "--attempt", "2"]).contains(": and now the tests"));
     let shown = user.json(&["show", "last"]);
     assert_eq!((&shown["tasks"][0]["attempt"], &shown["tasks"][0]["prompt"]), (&3.into(), &"begin".into()));
     assert!(user.fail(&["say", "last", "2", "x"]).contains("no task 2"));
