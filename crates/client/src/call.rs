@@ -267,6 +267,7 @@ fn problem(origin: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) -
     let is_problem = text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(PROBLEM_JSON));
     let parsed = is_problem.then(|| serde_json::from_slice::<Problem>(body).ok()).flatten();
     match parsed {
+        Some(problem) if problem.is_no_such_path() => Error::OlderServer { origin: origin.to_owned() },
         Some(mut problem) => {
             problem.retry_after = text(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
             problem.into()

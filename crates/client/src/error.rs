@@ -38,6 +38,11 @@ pub enum Error {
     /// An error status without a problem body: the response did not come from this service.
     #[error("{origin} answered with status {status} and is not this service; check the address")]
     ForeignServer { origin: String, status: u16 },
+    /// The service does not have the address that was called, so it is older than this program.
+    #[error(
+        "the server at {origin} is older than this program and does not know this call; update the server, or check its address"
+    )]
+    OlderServer { origin: String },
     /// A success status with a body that does not match the interface.
     #[error("the response to {call} could not be read")]
     InvalidResponse {
@@ -90,7 +95,7 @@ impl Error {
         self.code() == Some(code)
     }
 
-    /// Whether it is one of the 404 codes.
+    /// Whether it is one of the 404 codes: what was named is not there. An [`Error::OlderServer`] says nothing about that.
     pub fn is_not_found(&self) -> bool {
         self.code().is_some_and(|code| code.status() == 404)
     }

@@ -129,6 +129,10 @@ codes! {
     UpstreamTimeout "UPSTREAM_TIMEOUT" 504 "An upstream service did not respond in time.";
 }
 
+/// How the detail of [`Problem::no_such_path`] begins. Clients tell by it that a server is older than they are: every server has said
+/// so since the first one, with the code of a resource that was not found.
+const NO_SUCH_PATH: &str = "There is no such path.";
+
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
@@ -180,6 +184,16 @@ impl Problem {
     /// The only 404 for an id that is malformed, absent or not visible to the caller.
     pub fn not_found() -> Self {
         Self::new(Code::NotFound, "Check the id, and that the resource is yours or shared with you.")
+    }
+
+    /// 404 for an address that the server does not have.
+    pub fn no_such_path() -> Self {
+        Self::new(Code::NotFound, format!("{NO_SUCH_PATH} /openapi.json lists all there are."))
+    }
+
+    /// Whether the server does not have the address at all, so that nothing is said about what it names.
+    pub fn is_no_such_path(&self) -> bool {
+        self.code == Code::NotFound && self.detail.starts_with(NO_SUCH_PATH)
     }
 
     /// The credentials are missing, wrong or expired: 401.

@@ -101,6 +101,5 @@ pub(super) fn resource(path: &str, rows: &[&Row]) -> Resource {
 }
 
 pub(crate) async fn no_such_route(request: HttpRequest) -> HttpResponse {
-    let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
-    problem_response(problem, &request_id(&request))
+    problem_response(Problem::no_such_path(), &request_id(&request))
 }

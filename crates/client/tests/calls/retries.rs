@@ -7,7 +7,7 @@ use ensemble_types::ids::{LeaseId, MachineId, RunId, SessionId};
 use ensemble_types::leases::{LeaseHeartbeat, LeaseRequest};
 use ensemble_types::links::CreateLink;
 use ensemble_types::machines::RegisterMachine;
-use ensemble_types::problem::Code;
+use ensemble_types::problem::{Code, Problem};
 use ensemble_types::runs::Provider;
 use ensemble_types::text::Blob;
 use futures_util::TryStreamExt;
@@ -173,6 +173,20 @@ async fn a_foreign_server_is_reported() {
     let server = Server::start(|_, _| json(200, "{}")).await;
     let error = server.client().machine(&machine_id()).await.unwrap_err();
     assert!(matches!(error, Error::InvalidResponse { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_without_the_call_is_older_and_says_nothing_about_what_it_names() {
+    let absent = serde_json::to_string(&Problem::no_such_path()).unwrap();
+    let server = Server::start(move |_, attempt| match attempt {
+        0 => Reply::Nothing,
+        _ => Reply::Json(404, "application/problem+json", absent.clone()),
+    })
+    .await;
+    let error = server.client().delete_machine(&machine_id()).await.unwrap_err();
+    assert!(matches!(error, Error::OlderServer { .. }), "{error:?}");
+    assert!(!error.is_not_found() && !error.may_pass(), "{error:?}");
+    assert!(error.to_string().contains("older than this program"), "{error}");
 }
 
 #[tokio::test]

@@ -38,8 +38,7 @@ pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payloa
         if let Some(answer) = crate::pages::web::other(&edge, &request) {
             return answer;
         }
-        let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
-        return problem_response(problem, &id);
+        return problem_response(Problem::no_such_path(), &id);
     };
     tracing::Span::current().record("peer.service", upstream.name());
     // A path can hold a link's token, so it is named by its prefix.
