@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::command::{Exit, Refused};
 use crate::event::{Event, Output, PartKind, Permission, Question, StateChange};
 use crate::json::one_line;
-use crate::mcp::McpServer;
+use crate::mcp::{McpServer, Secrets};
 use crate::texts::Texts;
 use crate::tools::Tools;
 
@@ -33,6 +33,7 @@ pub(crate) struct Core<A> {
     next_request: u64,
     /// The end of the process is wanted.
     pub(crate) stopping: bool,
+    secrets: Secrets,
 }
 
 /// A request that is open.
@@ -57,6 +58,7 @@ impl<A> Default for Core<A> {
             asked: BTreeMap::new(),
             next_request: 0,
             stopping: false,
+            secrets: Secrets::default(),
         }
     }
 }
@@ -73,6 +75,11 @@ pub(crate) struct Wish {
 }
 
 impl<A> Core<A> {
+    /// Of an agent that gets these servers.
+    pub(crate) fn with(servers: &[McpServer]) -> Self {
+        Self { secrets: Secrets::of(servers), ..Self::default() }
+    }
+
     /// What is to be given back to the host.
     pub(crate) fn take(&mut self) -> Output {
         std::mem::take(&mut self.out)
@@ -97,8 +104,19 @@ impl<A> Core<A> {
     }
 
     pub(crate) fn fail(&mut self, code: ErrorCode, text: &str, retry_at: Option<Timestamp>) {
-        let text = visible(ensemble_transcript::bounds::beginning(text, 4 << 10).0).into_owned();
+        let text = self.secrets.hide(text);
+        let text = visible(ensemble_transcript::bounds::beginning(&text, 4 << 10).0).into_owned();
         self.say(Event::Failure { code, text, retry_at });
+    }
+
+    pub(crate) fn retry(&mut self, code: ErrorCode, text: &str) {
+        let text = self.secrets.hide(text);
+        self.say(Event::Retrying { code, text });
+    }
+
+    pub(crate) fn resume_failed(&mut self, why: &str) {
+        let why = self.secrets.hide(why);
+        self.say(Event::ResumeFailed(why));
     }
 
     /// The agent does not reach these servers of the editor.

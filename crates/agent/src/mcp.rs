@@ -14,6 +14,10 @@ use crate::json::one_line;
 const MOST_SERVERS: usize = 16;
 /// Of all of them, as JSON.
 const MOST_BYTES: usize = 64 << 10;
+/// Shorter values are no secrets, and are in many a text by chance.
+const SHORTEST_SECRET: usize = 8;
+/// What stands in the place of a secret.
+const HIDDEN: &str = "•••";
 
 /// A server, and how an agent reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +116,13 @@ impl McpServer {
         }
     }
 
+    /// The values of its variables and headers.
+    fn values(&self) -> impl Iterator<Item = &str> {
+        let (Self::Stdio { env: named, .. } | Self::Http { headers: named, .. } | Self::Sse { headers: named, .. }) =
+            self;
+        named.iter().map(|Named { value, .. }| value.as_str())
+    }
+
     fn texts(&self) -> impl Iterator<Item = &String> {
         let (first, args, named) = match self {
             Self::Stdio { command, args, env, .. } => (command, args.as_slice(), env),
@@ -130,7 +141,8 @@ impl McpServer {
 
     /// Its name and its kind, for people.
     pub fn title(&self) -> String {
-        one_line(&format!("{} ({})", self.name(), self.kind()))
+        let name = self.name().split_whitespace().collect::<Vec<_>>().join(" ");
+        one_line(&format!("{name} ({})", self.kind()))
     }
 
     /// Its command, or the host that it is reached at, for people. Arguments, variables, headers and the rest of an address can be secrets.
@@ -153,6 +165,24 @@ impl McpServer {
             fields.remove("type");
         }
         server
+    }
+}
+
+/// What no text of an agent may repeat: an agent says with what it has tried to start a server.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets(Vec<String>);
+
+impl Secrets {
+    pub(crate) fn of(servers: &[McpServer]) -> Self {
+        let values = servers.iter().flat_map(McpServer::values).filter(|value| value.len() >= SHORTEST_SECRET);
+        let mut secrets: Vec<String> = values.map(str::to_owned).collect();
+        // One can be the beginning of another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self(secrets)
+    }
+
+    pub(crate) fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
     }
 }
 
@@ -234,7 +264,20 @@ mod tests {
         // The host reads what it has written.
         assert_eq!(serde_json::from_value::<Vec<McpServer>>(json!(read)).unwrap(), read);
         assert_eq!(McpServer::read_all(None), Ok(Vec::new()));
+        let odd = json!([{"name": " my\nnotes\t", "command": "node"}]);
+        assert_eq!(McpServer::read_all(Some(&odd)).unwrap()[0].title(), "my notes (stdio)");
         assert_eq!(origin("https://ann:hush\\h.example/"), Some("https://"));
+    }
+
+    #[test]
+    fn what_an_agent_says_of_its_start_has_no_secrets() {
+        let servers = McpServer::read_all(Some(&json!([
+            {"name": "a", "command": "x", "env": [{"name": "KEY", "value": "hush-hush"}, {"name": "DEBUG", "value": "1"}]},
+            {"type": "http", "name": "b", "url": "https://h.example", "headers": [{"name": "X", "value": "hush-hush-hush"}]},
+        ])));
+        let secrets = Secrets::of(&servers.unwrap());
+        let said = "KEY=hush-hush DEBUG=1 x failed, X: hush-hush-hush";
+        assert_eq!(secrets.hide(said), "KEY=••• DEBUG=1 x failed, X: •••");
     }
 
     #[test]

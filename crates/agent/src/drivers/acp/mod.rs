@@ -77,7 +77,7 @@ impl Acp {
     pub(crate) fn new(kind: Kind, start: Start) -> Self {
         Self {
             kind,
-            core: Core::default(),
+            core: Core::with(&start.mcp_servers),
             calls: Calls::default(),
             session: None,
             loads: false,
@@ -131,7 +131,7 @@ impl Acp {
             }
             (Call::Load, Some(error)) => {
                 self.replays = false;
-                self.core.say(Event::ResumeFailed(rpc::reason(error)));
+                self.core.resume_failed(&rpc::reason(error));
             }
             (Call::Prompt, None) => self.ended(result),
             (Call::Prompt, Some(error)) => self.failed(error),
@@ -162,7 +162,7 @@ impl Acp {
                 let params = json!({"sessionId": session, "cwd": directory, "mcpServers": servers});
                 self.call(Call::Load, "session/load", params);
             }
-            Some(_) => self.core.say(Event::ResumeFailed("The agent cannot resume a conversation.".to_owned())),
+            Some(_) => self.core.resume_failed("The agent cannot resume a conversation."),
             None => self.call(Call::New, "session/new", json!({"cwd": directory, "mcpServers": servers})),
         }
     }

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::{Claude, Order};
 use crate::command::{Exit, Start};
-use crate::event::Event;
 use crate::json::{count, is_true, list, some, text};
 
 /// What is kept between turns. The program counts what it has cost since it began.
@@ -69,7 +68,7 @@ impl Claude {
         let errors: Vec<&str> = list(event, "/errors").filter_map(Value::as_str).collect();
         let said = some(event, "/result").map_or_else(|| errors.join("; "), str::to_owned);
         if said.starts_with("No conversation found") {
-            self.core.say(Event::ResumeFailed(said));
+            self.core.resume_failed(&said);
             return;
         }
         self.begin();
@@ -105,7 +104,7 @@ impl Claude {
     /// The process ended before it was ready: the conversation to go on with may be gone.
     pub(super) fn lost(&mut self, exit: &Exit) {
         if let Some(line) = exit.stderr.lines().find(|line| line.contains("No conversation found")) {
-            self.core.say(Event::ResumeFailed(line.trim().to_owned()));
+            self.core.resume_failed(line.trim());
         }
     }
 }

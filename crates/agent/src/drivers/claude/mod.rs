@@ -87,7 +87,7 @@ pub(crate) fn launch(start: &Start) -> Launch {
 impl Claude {
     pub(crate) fn new(start: Start) -> Self {
         Self {
-            core: Core::default(),
+            core: Core::with(&start.mcp_servers),
             waiting: BTreeMap::new(),
             next_order: 0,
             is_ready: false,
@@ -232,7 +232,7 @@ impl Claude {
                 let code = ending::code(text(event, "/error"), count(event, "/error_status"));
                 let (attempt, most) =
                     (count(event, "/attempt").unwrap_or(0), count(event, "/max_retries").unwrap_or(0));
-                self.core.say(Event::Retrying { code, text: format!("Attempt {attempt} of {most} failed.") });
+                self.core.retry(code, &format!("Attempt {attempt} of {most} failed."));
             }
             _ => {}
         }

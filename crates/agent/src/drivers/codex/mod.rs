@@ -101,7 +101,7 @@ impl Codex {
     pub(crate) fn new(mut start: Start) -> Self {
         let checkpoint = start.checkpoint.take();
         let mut codex = Self {
-            core: Core::default(),
+            core: Core::with(&start.mcp_servers),
             calls: Calls::default(),
             thread: None,
             children: BTreeSet::new(),
@@ -179,7 +179,7 @@ impl Codex {
     fn refused(&mut self, call: Call, error: &Value) {
         let (code, text) = (rpc::code(error), rpc::reason(error));
         match call {
-            Call::Resume => self.core.say(Event::ResumeFailed(text)),
+            Call::Resume => self.core.resume_failed(&text),
             Call::Initialize | Call::Start => self.core.fail(code, &text, None),
             Call::Turn(_) => {
                 self.core.begin_turn(Cause::Prompt);

@@ -47,8 +47,7 @@ impl Codex {
             "thread/tokenUsage/updated" => self.tokens(params),
             "serverRequest/resolved" => self.resolved(params),
             "error" if is_true(params, "/willRetry") => {
-                let text = text(params, "/error/message").to_owned();
-                self.core.say(Event::Retrying { code: code(params.pointer("/error/codexErrorInfo")), text });
+                self.core.retry(code(params.pointer("/error/codexErrorInfo")), text(params, "/error/message"));
             }
             _ => {}
         }
