@@ -61,7 +61,7 @@ pub(crate) async fn page(edge: State<EdgeProxy>, request: HttpRequest) -> Handle
 pub(crate) async fn page_file(
     edge: State<EdgeProxy>,
     request: HttpRequest,
-    Path(name): Path<String>,
+    Path(_): Path<String>,
 ) -> HandlerResult<HttpResponse> {
-    Ok(web::file(&edge, &request, &format!("docs/{name}")).ok_or_else(Problem::not_found)?)
+    Ok(web::other(&edge, &request).ok_or_else(Problem::not_found)?)
 }

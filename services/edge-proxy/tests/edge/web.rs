@@ -76,7 +76,7 @@ async fn a_person_at_a_mistyped_address_gets_the_page() {
     let edge = Edge::before(&stub).await;
     let page = edge.browse("/", "").await;
     let etag = page.header("etag").unwrap();
-    for path in ["/nothing", "/session", "/settngs/devices", "/docs2", "/x.png"] {
+    for path in ["/nothing", "/session", "/settngs/devices", "/docs2", "/docs/nothing", "/x.png"] {
         for fields in [String::new(), format!("If-None-Match: {etag}\r\n")] {
             let answer = edge.browse(path, &fields).await;
             assert_eq!((answer.status, &answer.body), (404, &page.body), "{path}");
