@@ -59,7 +59,7 @@ impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
             Self::Store(error) => error.into_problem(),
-            Self::InvalidCursor(error) => Problem::field("?cursor", error.to_string()),
+            Self::InvalidCursor(error) => error.into(),
             Self::TranscriptGone => Problem::new(
                 Code::NotFound,
                 "What was said in this voice session has been deleted. It is kept until a while after its end.",

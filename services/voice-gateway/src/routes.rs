@@ -91,6 +91,7 @@ pub(crate) fn table() -> Routes {
 .about("Each with its state and how long it lasted, without what was said.")
                 .query::<VoiceSessionQuery>()
                 .response::<VoiceSessionPage>(200)
+                .errors(&[Code::InvalidCursor])
                 .handler(history::list),
         )
         .row(

@@ -51,17 +51,13 @@ pub(super) fn bound(schema: &mut RefOr<Schema>) {
 }
 
 fn bound_number(object: &mut Object) {
-    let bounds = match &object.format {
-        Some(SchemaFormat::KnownFormat(KnownFormat::Int32)) => {
-            (i32::MIN as isize, i32::MAX as usize, u32::MAX as usize)
-        }
-        Some(SchemaFormat::KnownFormat(KnownFormat::Int64)) => (isize::MIN, isize::MAX as usize, usize::MAX),
+    // Those of the format, which is signed. That a count is not negative stands in its schema.
+    let (lowest, highest) = match &object.format {
+        Some(SchemaFormat::KnownFormat(KnownFormat::Int32)) => (i32::MIN as isize, i32::MAX as usize),
+        Some(SchemaFormat::KnownFormat(KnownFormat::Int64)) => (isize::MIN, isize::MAX as usize),
         _ => return,
     };
-    let (lowest, highest, highest_unsigned) = bounds;
-    // Only unsigned types have a minimum in their schema, and it is 0.
-    let is_unsigned = object.minimum == Some(Number::UInt(0)) || object.minimum == Some(Number::Int(0));
-    object.maximum.get_or_insert(Number::UInt(if is_unsigned { highest_unsigned } else { highest }));
+    object.maximum.get_or_insert(Number::UInt(highest));
     object.minimum.get_or_insert(Number::Int(lowest));
 }
 
