@@ -15,6 +15,7 @@ const MAPS: [&str; 3] = ["properties", "schemas", "headers"];
 pub fn as_3_0(mut document: Value) -> Value {
     let license = document.pointer("/info/license/identifier").and_then(Value::as_str).map(spdx);
     older(&mut document);
+    simplify_responses(&mut document);
     let types = types(&document);
     name_types(&mut document, &types);
     if let Value::Object(document) = &mut document {
@@ -24,6 +25,29 @@ pub fn as_3_0(mut document: Value) -> Value {
         license.insert("url".to_owned(), url.into());
     }
     document
+}
+
+/// Generators of 3.0 such as progenitor (Rust) know one type of success and one of failure for an operation, count `default` as a
+/// success, and need a schema of each content.
+fn simplify_responses(document: &mut Value) {
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
+    let operations = paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut);
+    for responses in operations.filter_map(|operation| operation.get_mut("responses")?.as_object_mut()) {
+        if let Some(other) = responses.remove("default") {
+            responses.insert("4XX".to_owned(), other.clone());
+            responses.insert("5XX".to_owned(), other);
+        }
+        if responses.contains_key("200") {
+            responses.remove("204");
+        }
+        let contents = responses.values_mut().filter_map(|response| response.get_mut("content")?.as_object_mut());
+        for (media_type, content) in contents.flatten() {
+            let schema = if media_type.starts_with("text/") { json!({ "type": "string" }) } else { json!({}) };
+            if let Some(content) = content.as_object_mut() {
+                content.entry("schema").or_insert(schema);
+            }
+        }
+    }
 }
 
 /// Where a licence of the SPDX list can be read.
@@ -164,6 +188,18 @@ mod tests {
         let (new, old) = (json!({ "identifier": "MIT" }), json!({ "url": "https://spdx.org/licenses/MIT.html" }));
         let license = |license: Value| json!({ "license": license });
         assert_eq!(as_3_0(whole("3.1.0", license(new))), whole("3.0.3", license(old)));
+        let responses = |of: Value| json!({ "openapi": "3.0.3", "paths": { "/a": { "get": { "responses": of } } } });
+        let content = |of: Value| json!({ "content": of });
+        assert_eq!(
+            as_3_0(responses(json!({
+                "200": content(json!({ "text/plain": {}, "application/json": {} })), "204": {}, "default": { "$ref": "#/r" },
+            }))),
+            responses(json!({
+                "200": content(json!({ "text/plain": { "schema": { "type": "string" } }, "application/json": { "schema": {} } })),
+                "4XX": { "$ref": "#/r" }, "5XX": { "$ref": "#/r" },
+            })),
+        );
+        assert_eq!(as_3_0(responses(json!({ "204": {} }))), responses(json!({ "204": {} })));
         let schemas = |b: Value| json!({ "components": { "schemas": { "A": { "type": "string" }, "B": b } } });
         let new = json!({ "oneOf": [{ "$ref": "#/components/schemas/A" }, { "type": "null" }] });
         let old = json!({ "allOf": [{ "$ref": "#/components/schemas/A" }], "nullable": true, "type": "string" });
