@@ -44,6 +44,11 @@ impl Composer {
         self.area.lines().join("\n")
     }
 
+    /// What the person has written, also while an earlier prompt is shown in its place.
+    pub(crate) fn written(&self) -> String {
+        self.earlier.as_ref().map_or_else(|| self.text(), |(_, draft)| draft.clone())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.area.is_empty()
     }

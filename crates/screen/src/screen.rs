@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use ensemble_transcript::bounds;
 use ensemble_transcript::view::View;
 use ensemble_transcript::words::Mode;
 use ratatui::Frame;
@@ -15,7 +16,7 @@ use crate::calling::{Call, Calling};
 use crate::cards::{Cards, Typing};
 use crate::clean::readable;
 use crate::commands::{self, Offer};
-use crate::composer::Composer;
+use crate::composer::{Composer, MOST_TEXT};
 use crate::paint::Paint;
 use crate::transcript::Transcript;
 use crate::transcript::block::Setting;
@@ -95,6 +96,16 @@ impl Screen {
             asked_older: None,
             wants_older: false,
         }
+    }
+
+    /// Puts a text into the text field, at most 256 KiB of it.
+    pub fn write(&mut self, text: &str) {
+        self.composer.set(bounds::beginning(text, MOST_TEXT).0);
+    }
+
+    /// The text of the person that is not sent.
+    pub fn written(&self) -> String {
+        self.composer.written()
     }
 
     /// Shows a sentence above the text field until the person goes on.

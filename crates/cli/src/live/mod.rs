@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 mod attachments;
+mod draft;
 pub(crate) mod host;
 pub(crate) mod names;
 mod owner;

@@ -14,6 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::draft::Draft;
 use super::{Live, Sender, Watch, Watched};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -32,6 +33,8 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let after = live.load().await?;
     live.learn_names().await;
     let mut screen = Screen::new(Look::of(|name| std::env::var_os(name)?.into_string().ok()));
+    let mut draft = Draft::open(&live.context.home, live.session.id);
+    screen.write(draft.text());
     let home = print::home();
     let mut terminal = Terminal::open().map_err(unusable)?;
     let rings = !live.context.home.settings()?.is_quiet;
@@ -43,7 +46,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let sender = live.sender();
     let mut sending: FuturesUnordered<Sending<'_>> = FuturesUnordered::new();
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
-    loop {
+    let was_ended = loop {
         let level = level(&live);
         let connection = match (is_connected, live.session.online) {
             (false, _) => Connection::Connecting,
@@ -54,6 +57,8 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
         let title = live.title();
         let name = |user| live.known_name(user);
         let about = About { title: &title, connection, level, me: &me, name: &name, home: &home, now: Instant::now() };
+        draft.follow(screen.written(), !sending.is_empty());
+        let keep = draft.due();
         terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
         terminal.call(&screen.call(&live.view, &about), rings).map_err(unusable)?;
         let due = screen.due_at();
@@ -61,10 +66,10 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
             // A key that waits is there before a digit counts: the two may be a text.
             biased;
             key = keys.next() => {
-                let Some(event) = key else { break };
+                let Some(event) = key else { break false };
                 let about = About { now: Instant::now(), ..about };
                 match screen.event(event.map_err(unusable)?, &live.view, &about) {
-                    Some(Action::Leave) => break,
+                    Some(Action::Leave) => break false,
                     Some(action) => sending.push(Box::pin(carry_out(sender.clone(), action))),
                     None => {}
                 }
@@ -78,6 +83,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
                     sending.push(Box::pin(carry_out(sender.clone(), action)));
                 }
             }
+            () = tokio::time::sleep_until(keep.unwrap_or_else(Instant::now).into()), if keep.is_some() => draft.keep(),
             watched = watch.next() => match watched? {
                 Watched::Connected => match live.refresh().await {
                     Err(Failure::Client(error)) if error.is_passing() => watch.lost(),
@@ -128,9 +134,14 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
                     screen.not_sent(action, &failure.to_string());
                 }
             }
-            _ = terminate.recv() => return Ok(()),
-            _ = hang_up.recv() => return Ok(()),
+            _ = terminate.recv() => break true,
+            _ = hang_up.recv() => break true,
         }
+    };
+    draft.follow(screen.written(), !sending.is_empty());
+    draft.keep();
+    if was_ended {
+        return Ok(());
     }
     drop(terminal);
     let reference = &live.session.reference;

@@ -1,5 +1,6 @@
 //! `ensemble attach` in a real terminal, with the real claude.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -82,6 +83,48 @@ fn a_person_works_in_a_terminal_and_gets_it_back() {
             && log.iter().all(|body| body["type"] != "answer" || body["optionId"] == "allow")
     );
     assert_whole(&log);
+}
+
+#[test]
+fn what_was_being_written_outlives_the_program() {
+    let place = Place::new();
+    let user = &place.user;
+    let (_up, _url) = up(user, &[]);
+    let session = place.start(&["claude", "[[say It **boils**.]]"]);
+    turns(user, &session, 1);
+    let printed = Terminal::open(user, 100, 30);
+    printed.ensemble("", &format!("log {session}"));
+    printed.sees("It boils.");
+    assert!(user.succeed(&["log", &session]).contains("It **boils**."), "a pipe has the text as it is");
+    let attached = || {
+        let terminal = Terminal::open(user, 100, 30);
+        terminal.ensemble("", &format!("attach {session}"));
+        terminal.sees("It boils.");
+        terminal
+    };
+    let kept = || std::fs::read_dir(user.files().join("drafts")).into_iter().flatten().flatten().next();
+    let terminal = attached();
+    terminal.types("half written");
+    terminal.sees("half written");
+    let file = until("a draft", || {
+        let path = kept()?.path();
+        std::fs::read_to_string(&path).is_ok_and(|text| text == "half written").then_some(path)
+    });
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    kill(Pid::from_raw(terminal.program()), Signal::SIGKILL).unwrap();
+
+    let terminal = attached();
+    terminal.sees("half written");
+    terminal.key("Enter");
+    turns(user, &session, 2);
+    until("that what was sent is not offered again", || kept().is_none().then_some(()));
+    terminal.types("of no use any more");
+    until("another draft", || kept().map(drop));
+    terminal.key("C-d");
+    terminal.key("C-d");
+    user.succeed(&["stop", &session]);
+    user.succeed(&["session", "delete", &session, "--yes"]);
+    assert!(kept().is_none(), "it goes with its session");
 }
 
 fn texts(log: &[serde_json::Value]) -> Vec<&str> {

@@ -62,8 +62,12 @@ impl Terminal {
 
     /// Types a text and enter.
     pub(crate) fn line(&self, text: &str) {
-        self.tmux(&["send-keys", "-l", text]);
+        self.types(text);
         self.key("Enter");
+    }
+
+    pub(crate) fn types(&self, text: &str) {
+        self.tmux(&["send-keys", "-l", text]);
     }
 
     /// Presses a key, by tmux's name of it.

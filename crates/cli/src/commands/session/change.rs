@@ -67,6 +67,7 @@ impl Delete {
         }
         me.client.delete_session(id).await?;
         context.home.forget_session(me.client.origin(), id)?;
+        context.home.forget_draft(id)?;
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }
