@@ -288,4 +288,58 @@ mod tests {
         assert_eq!(one, "content of a".len() + "a".len() + 64);
         assert_eq!(Drafts { messages: vec![draft("a"), draft("b")], batch: true }.bytes(), 2 * one);
     }
+
+    #[test]
+    fn a_message_counts_its_content_and_its_row() {
+        // The contents have 12 bytes each.
+        let drafts = |local_ids: &[&str]| local_ids.iter().map(|local_id| draft(local_id)).collect::<Vec<_>>();
+        let call = |local_ids: &[&str]| Drafts { messages: drafts(local_ids), batch: true };
+        assert_eq!((call(&["a"]).counted_bytes(), call(&["a", "b"]).counted_bytes()), (268, 536));
+    }
+
+    #[test]
+    fn a_repeated_message_counts_nothing() {
+        let (session, owner) = (SessionId::generate(), person());
+        let access = access_of(&owner);
+        let mut numbering = Numbering::new(Timestamp::from_micros(0), HashMap::new());
+        numbering.add_stored(session, draft("s").numbered(&owner, 1, Timestamp::from_micros(0)));
+        let guest = person();
+        for (sender, local_ids, bytes) in [
+            (&owner, ["s", "s"], 0),
+            (&owner, ["s", "a"], 268),
+            (&owner, ["b", "b"], 268),
+            (&guest, ["s", "a"], 536),
+            (&owner, ["a", "b"], 0),
+        ] {
+            let drafts = local_ids.map(draft);
+            assert_eq!(numbering.counted_bytes(session, sender, &drafts), bytes, "before: {local_ids:?}");
+            let numbered = numbering.number(access.edit().unwrap(), session, sender, &drafts);
+            assert_eq!(numbered.counted_bytes, bytes, "{local_ids:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_takes_no_old_key_and_a_session_of_people_none_that_it_has_not_got() {
+        let wrong = || Err("/keyEpoch".to_owned());
+        let old = || Err("the session has 5".to_owned());
+        for (key_epoch, hosted, of_people) in
+            [(None, wrong(), Ok(())), (Some(4), old(), Ok(())), (Some(5), Ok(()), Ok(())), (Some(6), Ok(()), wrong())]
+        {
+            let call = Drafts { messages: vec![Draft { key_epoch, ..draft("a") }], batch: false };
+            for (is_hosted, expected) in [(true, hosted), (false, of_people)] {
+                let checked = call.check_epochs(is_hosted, 5);
+                assert_eq!(checked.map_err(what_is_wrong), expected, "{key_epoch:?}, hosted: {is_hosted}");
+            }
+        }
+        let second_lacks_it = vec![Draft { key_epoch: Some(5), ..draft("a") }, draft("b")];
+        let checked = Drafts { messages: second_lacks_it, batch: true }.check_epochs(true, 5);
+        assert_eq!(checked.map_err(what_is_wrong), Err("/messages/1/keyEpoch".to_owned()));
+    }
+
+    fn what_is_wrong(epoch: BadEpoch) -> String {
+        match epoch {
+            BadEpoch::Wrong(invalid) => invalid.pointer,
+            BadEpoch::Old { current } => format!("the session has {current}"),
+        }
+    }
 }

@@ -235,6 +235,13 @@ mod tests {
     }
 
     #[test]
+    fn of_people_only_the_owner_says_that_it_was_seen() {
+        let seen = change(r#"{"attention":{"kind":"none"},"expectedVersion":1}"#).unwrap();
+        assert_eq!(seen.required_level(&Access::Person(AccessLevel::Admin)), AccessLevel::Owner);
+        assert_eq!(seen.required_level(&Access::Host), AccessLevel::Edit, "the machine says what the session wants");
+    }
+
+    #[test]
     fn an_expected_version_belongs_to_its_field() {
         let both =
             change(r#"{"metadata":"a","agentState":"b","expectedMetadataVersion":3,"expectedAgentStateVersion":4}"#);
