@@ -97,7 +97,7 @@ impl IntoProblem for Error {
                 Problem::new(Code::Conflict, "The run is being cancelled. Retry it after it has ended.")
                     .with_retry_after(5)
             }
-            Self::NoFollowUp(why) => Problem::new(Code::Conflict, why.advice()),
+            Self::NoFollowUp(why) => Problem::new(Code::Conflict, why.to_string()),
             Self::NotEnded => {
                 Problem::new(Code::Conflict, "The run has not ended. Cancel it first, and delete it when it has ended.")
             }

@@ -79,8 +79,12 @@ mod tests {
         assert_eq!(code(2.0, failed(), 2), limit, "nothing is left for another attempt");
         assert_eq!(code(2.5, failed(), 1), None, "the last attempt failed for its own reason");
         assert_eq!((code(1.9, quota(), 1), code(2.0, quota(), 1)), (None, limit.clone()));
-        let own = TaskError { code: COST_LIMIT_REACHED.to_owned(), message: String::new() };
-        assert_eq!(code(0.0, AttemptEnd::Reported(FinishStatus::Failed, Some(own)), 9), limit, "it is not retried");
+        let failed_with = |code: &str| {
+            let error = TaskError { code: code.to_owned(), message: String::new() };
+            AttemptEnd::Reported(FinishStatus::Failed, Some(error))
+        };
+        assert_eq!(code(0.0, failed_with("COST_LIMIT_REACHED"), 9), limit, "it is not retried");
+        assert_eq!(code(0.0, failed_with("AGENT_FAILED"), 9), None, "another failure is");
         let unlimited = Spending { max: None, spent: 1e6 };
         assert_eq!((unlimited.limit(completed(), Retry::default(), 0), unlimited.rest()), (completed(), None));
         assert_eq!(Spending { max: Some(2.0), spent: 3.0 }.rest(), Some(0.0));

@@ -3,19 +3,30 @@
 use ensemble_types::changes::ChangesState;
 use ensemble_types::runs::TaskStatus;
 
-/// Why nothing can be said to the task now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why nothing can be said to the task now. Its text tells the caller what is in the way, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoFollowUp {
+    #[error("The task has not begun, or waits for its next attempt. Say this when it has ended.")]
     Waits,
+    #[error("The task is running. Wait for its end, or cancel the run and submit another one.")]
     Runs,
+    #[error("The task was cancelled. Retry the run first.")]
     Cancelled,
+    #[error("The task was never begun, so there is no conversation. Retry the run first.")]
     NotBegun,
+    #[error("The agent of this task left no conversation that could go on. Submit a new run.")]
     NoSession,
+    #[error("The task is a live session. Say it there: `ensemble prompt`.")]
     Live,
+    #[error("The machine with the conversation of this task was deleted. Submit a new run.")]
     MachineDeleted,
+    #[error("A task that depends on this one is running with its result. Wait for its end, or cancel the run.")]
     DependentRuns,
+    #[error("A task that this one depends on has not completed. Wait for its end, or retry the run.")]
     DependencyOpen,
+    #[error("The changes of this task are being applied. Say this when that has ended.")]
     Applying,
+    #[error("The worktree of this task was removed. Submit a new run.")]
     WorktreeGone,
 }
 
@@ -53,29 +64,6 @@ impl Continuation {
                     Err(NoFollowUp::WorktreeGone)
                 }
             },
-        }
-    }
-}
-
-impl NoFollowUp {
-    /// For the caller: what is in the way, and what to do.
-    pub(crate) fn advice(self) -> &'static str {
-        match self {
-            Self::Waits => "The task has not begun, or waits for its next attempt. Say this when it has ended.",
-            Self::Runs => "The task is running. Wait for its end, or cancel the run and submit another one.",
-            Self::Cancelled => "The task was cancelled. Retry the run first.",
-            Self::NotBegun => "The task was never begun, so there is no conversation. Retry the run first.",
-            Self::NoSession => "The agent of this task left no conversation that could go on. Submit a new run.",
-            Self::Live => "The task is a live session. Say it there: `ensemble prompt`.",
-            Self::MachineDeleted => "The machine with the conversation of this task was deleted. Submit a new run.",
-            Self::DependentRuns => {
-                "A task that depends on this one is running with its result. Wait for its end, or cancel the run."
-            }
-            Self::Applying => "The changes of this task are being applied. Say this when that has ended.",
-            Self::WorktreeGone => "The worktree of this task was removed. Submit a new run.",
-            Self::DependencyOpen => {
-                "A task that this one depends on has not completed. Wait for its end, or retry the run."
-            }
         }
     }
 }

@@ -59,6 +59,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_runner_that_has_no_room_or_no_provider_asks_for_orders_only() {
+        for (capacity, providers, wants_tasks) in [
+            (1, vec![Provider::Claude], true),
+            (9, vec![Provider::Claude, Provider::Codex], true),
+            (0, vec![Provider::Claude], false),
+            (1, vec![], false),
+        ] {
+            let (owner, machine) = (UserId::generate(), "m".parse().unwrap());
+            let request = RunnerRequest { owner, machine, providers, capacity, slots: None, taken_orders: Vec::new() };
+            assert_eq!(request.wants_tasks(), wants_tasks, "{request:?}");
+        }
+    }
+
+    #[test]
     fn a_fence_that_no_attempt_can_have_matches_none() {
         let attempt = |fence| {
             let machine = "m".parse().unwrap();

@@ -58,3 +58,98 @@ pub(super) fn check_outputs(tasks: &[CreateTask], graph: &TaskGraph) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::domain::{InvalidRun, RunDraft};
+
+    fn sealed() -> Value {
+        json!({ "sealed": "s", "session": "start", "provider": "claude", "machineId": "m" })
+    }
+
+    fn clear() -> Value {
+        json!({ "prompt": "p", "provider": "claude" })
+    }
+
+    /// The fields of the only task that are wrong, with these fields changed. What is null is left out.
+    fn wrong(mut task: Value, changed: Value) -> Vec<String> {
+        let fields = task.as_object_mut().unwrap();
+        fields.extend(changed.as_object().unwrap().clone());
+        fields.retain(|_, value| !value.is_null());
+        pointers(&json!({ "tasks": [task] }))
+    }
+
+    fn pointers(run: &Value) -> Vec<String> {
+        match RunDraft::new(serde_json::from_value(run.clone()).unwrap()) {
+            Ok(_) => Vec::new(),
+            Err(InvalidRun::Fields(errors)) => {
+                errors.into_iter().map(|(pointer, _)| pointer.replace("/tasks/0/", "")).collect()
+            }
+            Err(InvalidRun::Graph(error)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_is_not_said_in_the_clear() {
+        assert_eq!(wrong(sealed(), json!({})), [""; 0]);
+        for (field, value) in [
+            ("prompt", json!("p")),
+            ("model", json!("m")),
+            ("workingDirectory", json!("/a")),
+            ("permission", json!("plan")),
+            ("allowedTools", json!([])),
+            ("isolation", json!("worktree")),
+            ("maxCostUsd", json!(1)),
+            // What is null has to be given.
+            ("session", Value::Null),
+            ("machineId", Value::Null),
+        ] {
+            assert_eq!(wrong(sealed(), json!({ field: value })), [field], "{value}");
+        }
+        let signed = json!({ "signature": { "key": "k", "sig": "s" }, "signedBody": "{}" });
+        assert_eq!(wrong(sealed(), signed), ["signature"], "what is sealed has its signature inside");
+    }
+
+    #[test]
+    fn a_task_in_the_clear_has_a_prompt_and_no_session() {
+        assert_eq!(wrong(clear(), json!({})), [""; 0]);
+        assert_eq!(wrong(clear(), json!({ "prompt": null })), ["prompt"]);
+        assert_eq!(wrong(clear(), json!({ "session": true })), ["session"]);
+        assert_eq!(wrong(clear(), json!({ "signedBody": "{}" })), ["signature"]);
+        assert_eq!(wrong(clear(), json!({ "signature": { "key": "k", "sig": "s" } })), ["signedBody"]);
+    }
+
+    #[test]
+    fn only_a_task_that_is_a_turn_can_fail_on_a_denial() {
+        for is_given in [true, false] {
+            assert_eq!(wrong(sealed(), json!({ "failOnDenial": is_given })), ["failOnDenial"]);
+            assert_eq!(wrong(sealed(), json!({ "failOnDenial": is_given, "session": true })), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn the_machine_of_the_run_is_that_of_its_sealed_tasks() {
+        let task = json!({ "sealed": "s", "session": "start", "provider": "claude" });
+        assert_eq!(pointers(&json!({ "tasks": [task], "machineId": "m" })), [""; 0]);
+        assert_eq!(pointers(&json!({ "tasks": [task] })), ["machineId"]);
+    }
+
+    #[test]
+    fn no_prompt_uses_the_output_of_a_session() {
+        let named = |key: &str, mut task: Value| {
+            task["taskKey"] = json!(key);
+            task
+        };
+        let uses = |key: &str| {
+            let asks = json!({ "prompt": format!("{{{{tasks.{key}.output}}}}"), "provider": "claude", "dependsOn": ["live", "plain"] });
+            let tasks = json!([named("live", sealed()), named("plain", clear()), asks]);
+            RunDraft::new(serde_json::from_value(json!({ "tasks": tasks })).unwrap()).map(drop)
+        };
+        assert_eq!(uses("plain"), Ok(()));
+        let no_output = InvalidGraph::NoOutput { task: 2, key: "live".to_owned() };
+        assert_eq!(uses("live"), Err(InvalidRun::Graph(no_output)));
+    }
+}
