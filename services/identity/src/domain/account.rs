@@ -206,6 +206,32 @@ mod tests {
     }
 
     #[test]
+    fn the_state_of_clients_is_replaced_only_when_the_version_is_known() {
+        let stored = || Account {
+            client_state: Some("old".to_owned()),
+            client_state_version: 3,
+            ..account(&SigningKey::from_bytes(&[1; 32]))
+        };
+        let replace = |version| {
+            let update = UpdateAccount {
+                client_state: Some(Blob::new("new").unwrap()),
+                expected_version: Some(version),
+                ..UpdateAccount::default()
+            };
+            let changed = stored().change(AccountChange::new(update).unwrap())?;
+            Ok((changed.client_state.unwrap(), changed.client_state_version))
+        };
+        assert_eq!(replace(3), Ok(("new".to_owned(), 4)));
+        for version in [2, 4] {
+            let old = BadAccountChange::OldState { version: 3, value: Some("old".to_owned()) };
+            assert_eq!(replace(version), Err(old), "{version}");
+        }
+        let name = UpdateAccount { display_name: Some(Text::new("after").unwrap()), ..UpdateAccount::default() };
+        let renamed = stored().change(AccountChange::new(name).unwrap()).unwrap();
+        assert_eq!((renamed.client_state.as_deref(), renamed.client_state_version), (Some("old"), 3));
+    }
+
+    #[test]
     fn a_content_key_comes_with_its_signature() {
         let key = SigningKey::from_bytes(&[1; 32]);
         let field = |update| match AccountChange::new(update) {

@@ -87,4 +87,40 @@ mod tests {
         assert_eq!(name(" phone \u{1b}[31m\n📱 ").as_deref(), Some("phone [31m📱"));
         assert_eq!(name("\t \u{85}"), None);
     }
+
+    fn listed(role: Role) -> Device {
+        Device {
+            id: DeviceId::generate(),
+            user: UserId::generate(),
+            public_key: [1; 32],
+            box_key: [2; 32],
+            role,
+            kind: DeviceKind::Cli,
+            name: None,
+            machine: None,
+            created_at: Timestamp::from_unix_seconds(0),
+            last_seen_at: None,
+            is_removed: false,
+            is_machine_deleted: false,
+            tokens_until: None,
+            notify: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_the_first_key_and_primary_devices_add_others() {
+        assert!(CallingDevice::Only.is_primary());
+        for role in Role::ALL {
+            let is_primary = CallingDevice::Listed(Box::new(listed(role))).is_primary();
+            assert_eq!(is_primary, role == Role::Primary, "{role:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_knows_itself() {
+        let device = listed(Role::Linked);
+        let caller = CallingDevice::Listed(Box::new(device.clone()));
+        assert!(caller.is(device.id) && !caller.is(DeviceId::generate()) && !CallingDevice::Only.is(device.id));
+        assert!(device.clone().seen_by(&[1; 32], false).current && !device.seen_by(&[2; 32], false).current);
+    }
 }

@@ -173,4 +173,18 @@ mod tests {
         let sees = |reader| asked.clone().seen_by(reader, now).request.is_some();
         assert!(sees(Some(user)) && !sees(None) && !sees(Some(UserId::generate())));
     }
+
+    #[test]
+    fn the_device_that_asked_reads_the_answer() {
+        let (user, now) = (UserId::generate(), Timestamp::from_unix_seconds(0));
+        let asked = DeviceLink::new([1; 16], user, now, Duration::from_secs(600)).ask(request(), now).unwrap();
+        assert_eq!(asked.clone().seen_by(None, now).answer, None);
+        let approved = asked.approve("sealed".to_owned(), now).unwrap();
+        assert_eq!(approved.seen_by(None, now).answer.as_deref(), Some("sealed"));
+    }
+
+    #[test]
+    fn the_names_of_steps_are_those_in_stored_links() {
+        assert_eq!(LinkStep::ALL.map(LinkStep::as_str), ["waiting", "asked", "approved", "refused"]);
+    }
 }

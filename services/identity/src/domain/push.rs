@@ -132,4 +132,13 @@ mod tests {
         assert_eq!(kinds_text(&some), "permission,away");
         assert_eq!(kinds(Some("permission,away")), [PushKind::Permission, PushKind::Away]);
     }
+
+    #[test]
+    fn a_push_service_is_asked_again_after_ten_seconds_then_later_or_when_it_says() {
+        for (tries, asked, seconds) in
+            [(1, None, 10), (2, None, 20), (4, None, 80), (1, Some(60), 60), (4, Some(60), 80)]
+        {
+            assert_eq!(wait(tries, asked.map(Duration::from_secs)).as_secs(), seconds, "{tries} {asked:?}");
+        }
+    }
 }
