@@ -26,6 +26,8 @@ mod devices;
 mod doctor;
 mod ensemble;
 #[cfg(feature = "up")]
+mod faults;
+#[cfg(feature = "up")]
 mod first_client;
 #[cfg(feature = "up")]
 mod going_on;

@@ -44,6 +44,11 @@ impl Place {
         Self::of(&[(name, program)], &[])
     }
 
+    /// With these agents, by their names and their programs.
+    pub(crate) fn with_agents(wanted: &[(&str, &str)]) -> Self {
+        Self::of(wanted, &[])
+    }
+
     fn of(wanted: &[(&str, &str)], variables: &[(&'static str, &'static str)]) -> Self {
         let programs = programs(wanted);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
