@@ -1,6 +1,6 @@
 /** Runs of tasks: their list, and one of them followed live. */
 import { followRun, newId } from "@ensemble/client";
-import { sealTurn, signRun, type Turn } from "@ensemble/client/account";
+import { sealTurn, signOrder, signRun, type Turn } from "@ensemble/client/account";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
@@ -12,11 +12,15 @@ import { whileSeen } from "./seen.ts";
 type Schemas = components["schemas"];
 export type Run = Omit<Schemas["Run"], "tasks">;
 export type Task = Schemas["Task"];
+export type TaskChanges = Schemas["TaskChanges"];
 
 /** So much of an output is kept: its end. */
 const MOST_OUTPUT = 400_000;
 const PAGE = 50;
 const KEPT_AFTER_MS = 1_000;
+/** How long one call waits for the machine, and how long all of them do. */
+const ONE_WAIT_MS = 20_000;
+const LONGEST_WAIT_MS = 10 * 60_000;
 
 /** How often any run of the account was said to have changed. */
 export const runChanges = new Store(0);
@@ -113,6 +117,53 @@ export class RunFeed {
     const { client } = mine();
     await client.data(client.http.POST("/v1/orchestrator/runs/{id}/retry", { params: { path: { id: this.id } } }));
     await this.#read(new AbortController().signal);
+  }
+
+  /** What a task has changed in its worktree, as a unified diff. */
+  async diff(task: Task): Promise<string> {
+    const path = `/v1/orchestrator/runs/${encodeURIComponent(this.#run())}/tasks/${encodeURIComponent(task.id)}/diff`;
+    return (await mine().client.open(path, {}, new AbortController().signal)).text();
+  }
+
+  /** Has the machine bring what a task has changed into its directory, or remove its worktree. Returns what has become of it. */
+  async order(task: Task, action: "apply" | "discard"): Promise<TaskChanges> {
+    const account = mine();
+    const { client } = account;
+    // Signed once: the same order again is one order.
+    const body = await signOrder(account, task, action);
+    const params = { path: { id: this.#run(), taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
+    const until = Date.now() + LONGEST_WAIT_MS;
+    for (;;) {
+      const called = action === "apply"
+        ? client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/apply", { params, body })
+        : client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/discard", { params, body });
+      const { changes } = await client.data(called);
+      if (!changes) throw new Error("The server does not know what the task changed.");
+      await this.#read(new AbortController().signal);
+      const isOpen = changes.state === "applying" || changes.state === "discarding";
+      if (!isOpen || changes.waitingFor === "machine" || Date.now() > until) return changes;
+    }
+  }
+
+  /** Says something more to the agent of a task that has ended. `messageId`: the same one again says it once. */
+  async say(task: Task, text: string, messageId: string): Promise<void> {
+    const account = mine();
+    const { client } = account;
+    const body = { text, messageId, ...(await signOrder(account, task, "message", text)) };
+    const params = { path: { id: this.id, taskId: task.id } };
+    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/messages", { params, body }));
+    await this.#read(new AbortController().signal);
+  }
+
+  /** Deletes the run with its outputs. */
+  async remove(): Promise<void> {
+    const { client } = mine();
+    await client.data(client.http.DELETE("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } } }));
+  }
+
+  /** The address of the page may have the ref, which calls about changes do not take. */
+  #run(): string {
+    return this.view.get().run?.id ?? this.id;
   }
 
   async #read(signal: AbortSignal): Promise<number> {

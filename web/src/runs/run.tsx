@@ -1,9 +1,10 @@
 /** One run, live. */
 import { useEffect, useMemo, useState } from "react";
-import { Link } from "wouter";
+import { Link, useLocation } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
+import { say } from "../base/toast.tsx";
 import { ago, money } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
 import { RunFeed, type Task } from "../data/runs.ts";
@@ -12,18 +13,24 @@ import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 import { Graph, MOST_DRAWN, nameOf } from "./graph.tsx";
 import { TaskPanel } from "./task.tsx";
+import { hasWorktree, isOpen as isNotApplied } from "./worktree.tsx";
 import { DOTS, lasted, RUN_WORDS, TASK_WORDS } from "./words.ts";
 
 const FIRST = 100;
 
 export function RunPage({ id }: { id: string }) {
   const feed = useMemo(() => new RunFeed(id), [id]);
-  useEffect(() => feed.watch(), [feed]);
+  const [again, setAgain] = useState(0);
+  // A run that has ended is followed again when it goes on.
+  useEffect(() => feed.watch(), [feed, again]);
+  const goOn = () => setAgain((count) => count + 1);
   const { run, tasks, error, keptAt } = useStore(feed.view);
   const [chosen, setChosen] = useState<string>();
   const [most, setMost] = useState(FIRST);
   const [failure, setFailure] = useState<string>();
   const [isBusy, setBusy] = useState(false);
+  const [asks, setAsks] = useState(false);
+  const [, go] = useLocation();
   const title = run ? oneLine(run.title ?? `Run ${run.ref}`, 160) : "Run";
   useTitle(title);
   const attempt = (action: Promise<void>) => {
@@ -32,6 +39,16 @@ export function RunPage({ id }: { id: string }) {
     action.catch((caught: unknown) => setFailure(textOf(caught))).finally(() => setBusy(false));
   };
   const isOver = run !== undefined && ["completed", "failed", "cancelled"].includes(run.status);
+  const unsaved = tasks.filter(isNotApplied);
+  const deleted = async (): Promise<void> => {
+    for (const task of tasks.filter(hasWorktree)) {
+      const { state } = await feed.order(task, "discard");
+      if (state !== "discarded") throw new Error(`The worktree of ${nameOf(task)} could not be removed. Its machine may be away: try again when it is back.`);
+    }
+    await feed.remove();
+    say("Deleted");
+    go(paths.runs);
+  };
   const isDrawn = tasks.length > 1 && tasks.length <= MOST_DRAWN && tasks.some((task) => task.dependsOn.length > 0);
   const cost = tasks.reduce((sum, task) => sum + (task.usage?.costUsd ?? 0), 0);
   return (
@@ -42,8 +59,22 @@ export function RunPage({ id }: { id: string }) {
           <h1><bdi>{title}</bdi></h1>
           <span className="space" />
           {run && keptAt === undefined && !isOver && <button type="button" className="button danger" disabled={isBusy || run.status === "canceling"} onClick={() => attempt(feed.cancel())}>Cancel</button>}
-          {run && keptAt === undefined && isOver && run.status !== "completed" && <button type="button" className="button" disabled={isBusy} onClick={() => attempt(feed.retry())}>Retry</button>}
+          {run && keptAt === undefined && isOver && run.status !== "completed" && <button type="button" className="button" disabled={isBusy} onClick={() => attempt(feed.retry().then(goOn))}>Retry</button>}
+          {run && keptAt === undefined && isOver && !asks && <button type="button" className="button danger" disabled={isBusy} onClick={() => setAsks(true)}>Delete…</button>}
         </div>
+        {asks && (
+          <div className="empty">
+            <p>
+              Delete this run with what its tasks have said? This cannot be undone.
+              {tasks.some(hasWorktree) && " Its worktrees are removed from their machines."}
+              {unsaved.length > 0 && <> What <bdi>{unsaved.map(nameOf).join(", ")}</bdi> changed was not applied and is lost.</>}
+            </p>
+            <div className="row">
+              <button type="button" className="button danger" disabled={isBusy} onClick={() => attempt(deleted())}>Delete</button>
+              <button type="button" className="button" disabled={isBusy} onClick={() => setAsks(false)}>Cancel</button>
+            </div>
+          </div>
+        )}
         {keptAt !== undefined && <KeptNote at={keptAt} />}
         {(error ?? failure) !== undefined && <p className="banner bad" role="alert">{error ?? failure}</p>}
         {!run && error === undefined && <p className="soft" role="status">Opening…</p>}
@@ -63,7 +94,7 @@ export function RunPage({ id }: { id: string }) {
             {tasks.slice(0, most).map((task) => (
               <li key={task.id}>
                 <Entry task={task} isOpen={chosen === task.id} onToggle={() => setChosen(chosen === task.id ? undefined : task.id)} />
-                {chosen === task.id && <TaskPanel run={id} task={task} />}
+                {chosen === task.id && <TaskPanel feed={feed} task={task} canAct={keptAt === undefined} onGoesOn={goOn} />}
               </li>
             ))}
           </ul>

@@ -3,15 +3,26 @@ import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { textOf } from "../data/failure.ts";
 import { keepTrying } from "../data/keep-trying.ts";
-import { followOutput, type Task } from "../data/runs.ts";
+import { followOutput, type RunFeed, type Task } from "../data/runs.ts";
 import { whileSeen } from "../data/seen.ts";
 import { paths } from "../shell/route.ts";
 import { Long } from "../text/long.tsx";
 import { Markdown } from "../text/markdown.tsx";
 import { Terminal } from "../text/terminal.tsx";
 import { visible } from "../text/visible.ts";
+import { MoreToSay, Worktree } from "./worktree.tsx";
 
-export function TaskPanel({ run, task }: { run: string; task: Task }) {
+interface Props {
+  feed: RunFeed;
+  task: Task;
+  /** The server has been reached, so that something can be done. */
+  canAct: boolean;
+  /** Hears when the task goes on. */
+  onGoesOn: () => void;
+}
+
+export function TaskPanel({ feed, task, canAct, onGoesOn }: Props) {
+  const run = feed.id;
   const hasOutput = task.session === null || task.session === undefined;
   return (
     <div className="task-panel">
@@ -20,6 +31,8 @@ export function TaskPanel({ run, task }: { run: string; task: Task }) {
       {task.prompt && <section aria-label="Prompt"><h2>Prompt</h2><Long className="plain" text={visible(task.prompt)} label="Prompt" /></section>}
       {task.outputSummary && task.outputSummary.trim() !== task.error?.message.trim() && <section aria-label="Result"><h2>Result</h2><Markdown text={task.outputSummary} /></section>}
       {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} isRunning={task.status === "running" || task.status === "dispatching"} />}
+      {canAct && task.changes && task.changes.state !== "none" && <Worktree feed={feed} task={task} changes={task.changes} />}
+      {canAct && hasOutput && <MoreToSay feed={feed} task={task} onGoesOn={onGoesOn} />}
       {!hasOutput && !task.sessionId && <p className="soft">It is sealed for its machine: what it does is in its session, once it has started.</p>}
     </div>
   );

@@ -2,7 +2,8 @@
 //
 // `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
@@ -118,6 +119,45 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("link", { name: "Open its session" }).click();
     await page.getByRole("log").getByText("three is a session", { exact: true }).waitFor();
     await ensemble(["stop", new URL(page.url()).pathname.split("/").pop()]);
+    checked();
+  });
+
+  step("what a task changed in a worktree is seen, applied, gone on with, and deleted", async () => {
+    const { page, checked } = me;
+    const project = join(homedir(), "project");
+    mkdirSync(project);
+    const git = (...words) => execFileSync("git", ["-c", "user.name=p", "-c", "user.email=p@example.com", ...words], { cwd: project });
+    git("init", "--quiet", ".");
+    writeFileSync(join(project, "note"), "one\n");
+    git("add", "--all");
+    git("commit", "--quiet", "-m", "first");
+    const tasks = [{ title: "Add", prompt: "[[run cp note one.txt]]", permission: "edit" }];
+    const plan = { title: "In a worktree", defaults: { provider: "claude", workingDirectory: project, isolation: "worktree" }, tasks };
+    const run = (await ensemble(["run", "-", "--detach"], JSON.stringify(plan))).split(/\s/)[0];
+    await page.goto(`${origin}/runs`);
+    await page.getByRole("main").getByRole("link", { name: /In a worktree/ }).click();
+    await page.getByText("Completed ·").waitFor();
+    await page.getByRole("button", { name: /Add/ }).click();
+    const changes = page.getByRole("region", { name: "Changes" });
+    await changes.getByText("1 file, +1 −0, kept in a worktree.").waitFor();
+    await changes.getByRole("button", { name: "Show changes" }).click();
+    await changes.getByText(/\+\+\+ b\/one\.txt/).waitFor();
+    await accessible(page, "changes of a task");
+    await pictures(page, "changes-of-a-task");
+    assert.ok(!existsSync(join(project, "one.txt")));
+    await changes.getByRole("button", { name: "Apply" }).click();
+    await changes.getByText("1 file, +1 −0, applied.").waitFor();
+    assert.ok(existsSync(join(project, "one.txt")));
+    await page.getByLabel("Say more to its agent").fill("[[say gone on]]");
+    await page.getByRole("button", { name: "Say", exact: true }).click();
+    await page.getByText("attempt 2").waitFor();
+    await page.getByText("Completed ·").waitFor();
+    await page.getByText("gone on").first().waitFor();
+    await page.getByRole("button", { name: "Delete…" }).click();
+    await page.getByText(/Its worktrees are removed/).waitFor();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
+    assert.ok(!(await ensemble(["runs"])).includes(run));
     checked();
   });
 

@@ -12,7 +12,7 @@ export { Machines, type Machine, type MachineMetadata, type RunnerState } from "
 export { People } from "./people.js";
 export { NO_HOST, PublicSession, type PublicOptions } from "./public-view.js";
 export { recover, type Recovering } from "./recovering.js";
-export { sealTurn, signRun, type Turn } from "./runs.js";
+export { sealTurn, signOrder, signRun, type Turn } from "./runs.js";
 export { Sessions, type Metadata, type SessionFilter } from "./sessions.js";
 export type { Start, Starting } from "./start.js";
 export type { Session } from "./vault.js";

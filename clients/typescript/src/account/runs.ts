@@ -2,7 +2,7 @@
 
 import { uuidV7 } from "../bytes.js";
 import { Refused } from "../errors.js";
-import { newNonce, signTask, type ClearTask, type SessionTask } from "../seal/task.js";
+import { newNonce, signTask, type ClearTask, type SessionTask, type Signed } from "../seal/task.js";
 import type { Account } from "./account.js";
 import { sealedFor } from "./start.js";
 import type { components } from "../openapi.js";
@@ -13,6 +13,8 @@ type CreateTask = Schemas["CreateTask"];
 
 /** The longest time for which a machine takes a task, in milliseconds. */
 const GOOD_FOR = 7 * 24 * 3_600_000;
+/** An order names a task and not what its worktree holds then, so it is good for a day. */
+const ORDER_GOOD_FOR = 24 * 3_600_000;
 
 /** The same run with each task signed by this device. What the run says for all of its tasks is signed with each of them. Sealed tasks have
  * a signature of their own. A machine lets an agent work in `bypass` only where a primary device has signed it, so a linked one is
@@ -53,6 +55,23 @@ function bodyOf(task: CreateTask, run: CreateRun, keys: ReadonlySet<string>, now
     at: new Date(now).toISOString(),
     expires: new Date(now + GOOD_FOR).toISOString(),
   };
+}
+
+/** What the owner wants of a task that there is, signed for the machine that has its agent's conversation or its worktree. `text`: what its
+ * agent is told. Only of a message. */
+export async function signOrder(account: Account, task: Pick<Schemas["Task"], "id" | "machineId">, action: Schemas["TaskAction"], text?: string): Promise<Signed> {
+  const now = account.credential.now();
+  const machineId = task.machineId ?? null;
+  const order: Schemas["TaskOrder"] = {
+    action,
+    taskId: task.id,
+    ...(text !== undefined && { text }),
+    machineId,
+    nonce: newNonce(),
+    at: new Date(now).toISOString(),
+    expires: new Date(now + ORDER_GOOD_FOR).toISOString(),
+  };
+  return signTask(JSON.stringify(order), machineId, account.keys.signer);
 }
 
 /** A task that is the first turn of a live session: what it does is sealed for its machine, and what is said stays in the session. */

@@ -1,0 +1,104 @@
+/** What a task has changed in its worktree, what becomes of it, and what is said to its agent afterwards. */
+import { newId } from "@ensemble/client";
+import { type FormEvent, useState } from "react";
+import { useAttempt } from "../base/attempt.ts";
+import type { RunFeed, Task, TaskChanges } from "../data/runs.ts";
+import { Code } from "../text/code.tsx";
+import { visible } from "../text/visible.ts";
+
+const STATES: Record<TaskChanges["state"], string> = {
+  none: "in its directory", kept: "kept in a worktree", applying: "being applied", applied: "applied",
+  conflicted: "kept in a worktree: they could not be applied", discarding: "being discarded", discarded: "discarded", lost: "lost with their machine",
+};
+
+/** Whether its machine still has the worktree. */
+export const hasWorktree = ({ changes }: Task): boolean => changes != null && ["kept", "conflicted", "applied", "discarding"].includes(changes.state);
+
+const isKept = ({ state }: TaskChanges): boolean => state === "kept" || state === "conflicted";
+
+/** Whether it changed something that was not applied. */
+export const isOpen = ({ changes }: Task): boolean =>
+  changes != null && isKept(changes) && (changes.fileCount > 0 || changes.unknown === true || (changes.notes?.length ?? 0) > 0);
+
+function counted({ fileCount, added, removed, state, unknown, wasApplied }: TaskChanges): string {
+  const place = state === "discarded" && wasApplied ? "applied; the worktree is removed" : STATES[state];
+  if (unknown) return `It is not known what it changed, ${place}.`;
+  return `${fileCount === 1 ? "1 file" : `${fileCount.toLocaleString()} files`}, +${added.toLocaleString()} −${removed.toLocaleString()}, ${place}.`;
+}
+
+export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; changes: TaskChanges }) {
+  const [isBusy, setBusy] = useState(false);
+  const [asks, setAsks] = useState(false);
+  const [diff, setDiff] = useState<string>();
+  const { error, said, setSaid, run } = useAttempt(setBusy);
+  const order = (action: "apply" | "discard") => run(async () => {
+    setAsks(false);
+    const { state, waitingFor } = await feed.order(task, action);
+    if (state !== "applying" && state !== "discarding") return;
+    setSaid(waitingFor === "machine" ? "Its machine is away. It does this when it is back, within 24 hours." : "Its machine has not ended yet.");
+  });
+  const shown = () => run(async () => setDiff(diff === undefined ? await feed.diff(task) : undefined));
+  // What was applied before went on since.
+  const canApply = isOpen(task) || (isKept(changes) && changes.wasApplied === true);
+  return (
+    <section aria-label="Changes">
+      <h2>Changes</h2>
+      <p>{counted(changes)}</p>
+      {changes.notes?.map((note) => <p key={note} className="soft">{visible(note)}</p>)}
+      {changes.conflicted.length > 0 && <p className="error-text">Not applied, and nothing was changed, because of: <bdi>{visible(changes.conflicted.join(", "))}</bdi></p>}
+      {changes.failure != null && <p className="error-text">{visible(changes.failure)}</p>}
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+      {said !== undefined && <p className="soft" role="status">{said}</p>}
+      <div className="row">
+        {changes.fileCount > 0 && <button type="button" className="button small" aria-expanded={diff !== undefined} disabled={isBusy} onClick={shown}>{diff === undefined ? "Show changes" : "Hide changes"}</button>}
+        {canApply && <button type="button" className="button small" disabled={isBusy} onClick={() => order("apply")}>Apply</button>}
+        {hasWorktree(task) && !asks && <button type="button" className="button small danger" disabled={isBusy} onClick={() => (isOpen(task) ? setAsks(true) : order("discard"))}>{isOpen(task) ? "Discard…" : "Remove worktree"}</button>}
+      </div>
+      {asks && (
+        <div className="empty">
+          <p>Discard what this task changed? This cannot be undone.</p>
+          <div className="row">
+            <button type="button" className="button danger" disabled={isBusy} onClick={() => order("discard")}>Discard</button>
+            <button type="button" className="button" disabled={isBusy} onClick={() => setAsks(false)}>Cancel</button>
+          </div>
+        </div>
+      )}
+      {diff !== undefined && <Code text={diff} language="diff" />}
+      {diff !== undefined && changes.diffTruncated && <p className="soft">It is not complete: it was too long, or the account's quota was reached.</p>}
+    </section>
+  );
+}
+
+/** The field for what is said to the agent of a task that has ended. */
+export function MoreToSay({ feed, task, onGoesOn }: { feed: RunFeed; task: Task; onGoesOn: () => void }) {
+  const [text, setText] = useState("");
+  const [messageId, setMessageId] = useState(newId);
+  const [isBusy, setBusy] = useState(false);
+  const { error, run } = useAttempt(setBusy);
+  const isGone = task.changes?.state === "discarded" || task.changes?.state === "lost";
+  if ((task.status !== "completed" && task.status !== "failed") || task.attempt === 0 || isGone) return null;
+  const sent = (event: FormEvent) => {
+    event.preventDefault();
+    run(async () => {
+      await feed.say(task, text.trim(), messageId);
+      setText("");
+      setMessageId(newId());
+      onGoesOn();
+    });
+  };
+  const name = `say-${task.id}`;
+  return (
+    <form onSubmit={sent}>
+      <div className="field">
+        <label htmlFor={name}>Say more to its agent</label>
+        <textarea id={name} className="input" rows={2} value={text} onChange={(event) => {
+          setText(event.target.value);
+          // Another text is another message.
+          setMessageId(newId());
+        }} />
+      </div>
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+      <div className="row"><button type="submit" className="button small" disabled={isBusy || text.trim() === ""}>Say</button></div>
+    </form>
+  );
+}
