@@ -317,7 +317,8 @@ mod tests {
     fn a_task_that_costs_too_much_is_not_retried() {
         let often = Retry { max_attempts: 9, backoff: Duration::ZERO, factor: 1.0 };
         let end = AttemptEnd::CostLimit(task_error("COST_LIMIT_REACHED", "It did."));
-        assert_eq!(attempt_outcome(end, false, often, (0, 0), 3).event, TaskEvent::Failed);
+        let outcome = attempt_outcome(end, false, often, (1, 2), 3);
+        assert_eq!((outcome.event, outcome.failures, outcome.losses), (TaskEvent::Failed, 2, 2));
     }
 
     #[test]

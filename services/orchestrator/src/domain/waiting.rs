@@ -288,6 +288,19 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_counts_dependencies_and_the_machines_that_it_does_not_describe() {
+        let depends = |open_deps| waiting_for(Obstacles { open_deps, ..TASK }, &[]).unwrap().1;
+        assert_eq!(depends(1), "It depends on 1 task that has not completed.");
+        assert_eq!(depends(2), "It depends on 2 tasks that have not completed.");
+        let reason = |machines: usize| {
+            let all: Vec<Runner> = (0..machines).map(|at| runner(&format!("m{at}"), Provider::Codex)).collect();
+            waiting_for(TASK, &all).unwrap().1
+        };
+        assert!(reason(4).ends_with("m3 is online and offers codex, not claude."), "{}", reason(4));
+        assert!(reason(6).ends_with("not claude; 2 more machines cannot run it either."), "{}", reason(6));
+    }
+
+    #[test]
     fn a_reason_has_at_most_512_characters() {
         let all: Vec<Runner> = (0..100).map(|at| runner(&format!("{at}{}", "ä".repeat(62)), Provider::Codex)).collect();
         let (_, reason) = waiting_for(TASK, &all).unwrap();
