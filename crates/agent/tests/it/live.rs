@@ -47,6 +47,10 @@ pub(crate) struct Live<'a> {
     has_ended: bool,
 }
 
+/// Where the agents have their homes. In a folder for temporary files, such as `/tmp`, codex does not make the programs that its sandbox
+/// needs, so a clone of the project there must not decide.
+const HOMES: &str = "/var/tmp";
+
 impl Place {
     pub(crate) fn new(kind: Kind, case: &'static str) -> Self {
         let name = match kind {
@@ -68,7 +72,7 @@ impl Place {
         let guard = runtime.enter();
         let model = StandIn::start().unwrap();
         drop(guard);
-        let home = tempfile::Builder::new().prefix("agent").tempdir_in(base()).unwrap();
+        let home = tempfile::Builder::new().prefix("agent").tempdir_in(HOMES).unwrap();
         std::fs::create_dir(home.path().join("work")).unwrap();
         Self { kind, program, folder, home, model, _runtime: runtime, entries: Vec::new(), case }
     }
@@ -370,13 +374,6 @@ impl Drop for Live<'_> {
             let _ = self.child.wait();
         }
     }
-}
-
-/// Beside the target folder: codex warns about homes in the folder for temporary files.
-fn base() -> PathBuf {
-    let base = Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned();
-    std::fs::create_dir_all(&base).unwrap();
-    base.canonicalize().unwrap()
 }
 
 fn search_path() -> String {

@@ -87,7 +87,7 @@ fn does_what_is_allowed(live: &mut Live<'_>) {
     assert!(!made.exists(), "it waits for the answer");
     live.choose(&asked.request, option(&asked, &OptionKind::AllowOnce));
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
-    assert!(made.exists());
+    assert!(made.exists(), "{:#?}", live.events);
     assert_eq!(statuses(&live.events).last(), Some(&ToolStatus::Completed));
     assert_eq!(failures(&live.events), [] as [&ErrorCode; 0], "{:#?}", live.events);
 }
