@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ensemble_chassis::{Caller, HandlerResult, Json, OptionalJson, Path, Query, State};
 use ensemble_types::changes::{ChangesWaitFor, LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
 use ensemble_types::ids::{LeaseId, OrderId, RunId, TaskId};
+use ensemble_types::refs::IdOrRef;
 use ensemble_types::runs::Task;
 use ensemble_types::signatures::ChangesOrder;
 use futures_util::stream;
@@ -21,10 +22,12 @@ use crate::Orchestrator;
 use crate::domain::{ChangesWish, TAKES_WITHIN};
 use crate::error::Error;
 use crate::operations::topics::run_changed;
-use crate::operations::{diffs, task_changes};
+use crate::operations::{diffs, refs, task_changes};
 
 const MOST_FILES: usize = 256;
 const LONGEST_WAIT_MS: u32 = 60_000;
+
+type TaskPath = (IdOrRef<RunId>, IdOrRef<TaskId>);
 
 /// How long to wait for the machine.
 #[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
@@ -38,7 +41,7 @@ pub(crate) struct WaitQuery {
 pub(crate) async fn apply(
     service: State<Orchestrator>,
     caller: Caller,
-    Path(task): Path<(RunId, TaskId)>,
+    Path(task): Path<TaskPath>,
     Query(query): Query<WaitQuery>,
     OptionalJson(body): OptionalJson<ChangesOrder>,
 ) -> HandlerResult<Json<Task>> {
@@ -48,7 +51,7 @@ pub(crate) async fn apply(
 pub(crate) async fn discard(
     service: State<Orchestrator>,
     caller: Caller,
-    Path(task): Path<(RunId, TaskId)>,
+    Path(task): Path<TaskPath>,
     Query(query): Query<WaitQuery>,
     OptionalJson(body): OptionalJson<ChangesOrder>,
 ) -> HandlerResult<Json<Task>> {
@@ -58,7 +61,7 @@ pub(crate) async fn discard(
 async fn order(
     service: State<Orchestrator>,
     caller: Caller,
-    (run, task): (RunId, TaskId),
+    (run, task): TaskPath,
     query: WaitQuery,
     (wish, body): (ChangesWish, ChangesOrder),
 ) -> HandlerResult<Json<Task>> {
@@ -67,6 +70,8 @@ async fn order(
         return Err(Error::InvalidField("?waitMs", "must be 0 to 60,000").into());
     }
     let deadline = Instant::now() + Duration::from_millis(wait_ms.into());
+    let run = refs::run(&service.db, caller.user, run).await?;
+    let task = refs::task(&service.db, task).await?;
     let mut changes = service.db.notifier().subscribe(run_changed(run));
     let mut token = TokenWatch::new(&service, caller.clone());
     let mut found = task_changes::ask(&service.db, (caller.user, run, task), wish, body).await?;
@@ -95,8 +100,10 @@ async fn order(
 pub(crate) async fn read_diff(
     service: State<Orchestrator>,
     caller: Caller,
-    Path((run, task)): Path<(RunId, TaskId)>,
+    Path((run, task)): Path<TaskPath>,
 ) -> HandlerResult<HttpResponse> {
+    let run = refs::run(&service.db, caller.user, run).await?;
+    let task = refs::task(&service.db, task).await?;
     diffs::find(&service.db, caller.user, run, task).await?;
     let parts = stream::try_unfold(None::<(String, i32)>, move |after| {
         let db = service.db.clone();

@@ -6,7 +6,7 @@ use ensemble_testkit::{Api, SOON, eventually, on_both_databases};
 use ensemble_types::ids::OrderId;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, LEASES, Runner, execute, number, path, task};
+use crate::fixture::{Fixture, LEASES, RUNS, Runner, execute, number, path, task};
 
 fn of_task(run: &Value, rest: &str) -> String {
     path(run, &format!("/tasks/{}/{rest}", run["tasks"][0]["id"].as_str().expect("a task")))
@@ -53,10 +53,14 @@ on_both_databases! {
         assert_eq!(first["files"][0], json!({ "path": "src/a.rs", "kind": "modified", "added": 2, "removed": 1 }));
         assert_eq!(fixture.api.get(&of_task(&run, "diff")).await.text, "diff --git a/src/a.rs\n");
 
+        let by_refs = format!("{RUNS}/{}/tasks/{}", run["ref"].as_str().unwrap(), run["tasks"][0]["ref"].as_str().unwrap());
+        assert_eq!(fixture.api.get(&format!("{by_refs}/diff")).await.text, "diff --git a/src/a.rs\n");
+
         let applying = apply(&fixture, &run).await;
         assert_eq!(applying["changes"]["state"], "applying");
         assert!(fixture.run(&run).await["version"].as_i64() > run["version"].as_i64());
-        assert_eq!(apply(&fixture, &run).await["changes"]["state"], "applying", "the same again");
+        let again = fixture.api.post(&format!("{by_refs}/apply"), &json!({})).await.expect(200);
+        assert_eq!(again["changes"]["state"], "applying", "the same again");
         let given = orders(&runner, &[]).await;
         assert_eq!(given.len(), 1);
         let order = given[0].clone();
@@ -66,7 +70,7 @@ on_both_databases! {
         assert!(orders(&runner, &[order["id"].as_str().unwrap()]).await.is_empty(), "not while it is carried out");
         assert!(orders(&fixture.runner(), &[]).await.is_empty(), "another machine");
         answer(&fixture.runner(), &order, json!({ "outcome": "applied" })).await.problem(404, "NOT_FOUND");
-        fixture.api.post(&of_task(&run, "discard"), &json!({})).await.problem(409, "CONFLICT");
+        fixture.api.post(&format!("{by_refs}/discard"), &json!({})).await.problem(409, "CONFLICT");
 
         let conflicted = json!({ "outcome": "conflicted", "files": ["src/a.rs"] });
         let before = number(&fixture, "SELECT stored_bytes FROM runs").await;
