@@ -123,6 +123,8 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn limiter() -> Limiter {
@@ -182,6 +184,24 @@ mod tests {
         }
         assert!(limiter.count(Class::Ordinary, token, ip("1.1.1.1")).is_some_and(|quota| quota.refused_for.is_none()));
         assert!(limiter.count(Class::LiveFrames, LimitKey::new(None, ip("2.2.2.2")), ip("2.2.2.2")).is_some());
+    }
+
+    #[test]
+    fn a_caller_whose_share_is_there_again_is_forgotten() {
+        // A request counts for 60 ns.
+        let limiter = limiter_of([1_000_000_000, 1, 1, 1, 1, 1, 1]);
+        let known = || limiter.policies[0].limiter.as_ref().expect("a limit").len();
+        limiter.count(Class::Ordinary, LimitKey::Account(UserId::generate()), ip("1.1.1.1"));
+        limiter.count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1"));
+        assert_eq!(known(), 1);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(1) {
+            std::hint::spin_loop();
+        }
+        limiter.sweep();
+        assert_eq!(known(), 0);
+        let sign_in = limiter.policies[3].limiter.as_ref().expect("a limit");
+        assert_eq!(sign_in.len(), 1, "its share is there again in a minute");
     }
 
     #[test]

@@ -285,6 +285,8 @@ mod tests {
         let handed_back = AttemptEnd::Reported(FinishStatus::Cancelled, Some(task_error("HANDED_BACK", "")));
         let ended = attempt_outcome(handed_back, false, Retry::default(), (1, 2), 3);
         assert_eq!((ended.event, ended.error, ended.failures, ended.losses), (TaskEvent::Requeued, None, 1, 2));
+        let for_another_reason = AttemptEnd::Reported(FinishStatus::Cancelled, Some(task_error("AGENT_ENDED", "")));
+        assert_eq!(attempt_outcome(for_another_reason, false, Retry::default(), (1, 1), 3).losses, 2);
     }
 
     #[test]

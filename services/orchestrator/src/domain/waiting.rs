@@ -167,12 +167,12 @@ pub(crate) fn directory_is_busy(machine: &str) -> String {
 }
 
 fn shorten(reason: String) -> String {
-    match reason.char_indices().nth(LONGEST_REASON - 1) {
-        Some((end, _)) if reason.chars().count() > LONGEST_REASON => {
-            format!("{}…", reason.get(..end).unwrap_or_default())
-        }
-        _ => reason,
+    if reason.chars().count() <= LONGEST_REASON {
+        return reason;
     }
+    let mut cut: String = reason.chars().take(LONGEST_REASON - 1).collect();
+    cut.push('…');
+    cut
 }
 
 #[cfg(test)]
@@ -269,6 +269,9 @@ mod tests {
         );
         let both = of(TASK, &[later.clone(), first.clone()]).1;
         assert!(both.ends_with("02:00:00.000Z; on b at 1970-01-01T02:30:00.000Z."), "{both}");
+        let five: Vec<Runner> = (1..=5).map(|day| held(&format!("m{day}"), day * 86_400)).collect();
+        let four = of(TASK, &five).1;
+        assert!(four.ends_with("; on m4 at 1970-01-05T00:00:00.000Z."), "{four}");
         let paused = Obstacles { paused_until: Some(at(9)), ..TASK };
         assert_eq!(of(paused, std::slice::from_ref(&first)).0, WaitingFor::Backoff);
         // Another machine has no limit.
@@ -285,6 +288,12 @@ mod tests {
                 .1
                 .contains("on b is reached; goes on at 1970-01-01T02:30:00.000Z when")
         );
+    }
+
+    #[test]
+    fn tasks_of_one_directory_take_turns() {
+        let expected = "Another task works in its directory on the machine desk. They take turns.";
+        assert_eq!(directory_is_busy("desk"), expected);
     }
 
     #[test]
@@ -305,6 +314,7 @@ mod tests {
         let all: Vec<Runner> = (0..100).map(|at| runner(&format!("{at}{}", "ä".repeat(62)), Provider::Codex)).collect();
         let (_, reason) = waiting_for(TASK, &all).unwrap();
         assert!(reason.chars().count() <= 512 && reason.contains("not claude"), "{reason}");
-        assert_eq!(shorten("ä".repeat(600)).chars().count(), 512);
+        assert_eq!(shorten("ä".repeat(512)), "ä".repeat(512));
+        assert_eq!(shorten("ä".repeat(513)), "ä".repeat(511) + "…");
     }
 }
