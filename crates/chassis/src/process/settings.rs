@@ -15,7 +15,8 @@ pub struct ServerSettings {
     /// How long an idle connection stays open. Longer than the edge keeps its own, so that a service never closes a
     /// connection that the edge is about to use.
     pub keep_alive: Duration,
-    /// How long a client may take to send a request's head.
+    /// How long a client may take to send a request's head. The edge, which people reach, has a setting for it; before a service is the
+    /// edge, which has read the head.
     pub head_timeout: Duration,
     /// How long a client may take to close its side after the last answer.
     pub disconnect_timeout: Duration,
@@ -26,7 +27,7 @@ impl Default for ServerSettings {
         Self {
             max_connections: 25_000,
             keep_alive: Duration::from_secs(75),
-            head_timeout: Duration::from_secs(5),
+            head_timeout: Duration::from_secs(60),
             disconnect_timeout: Duration::from_secs(1),
         }
     }
