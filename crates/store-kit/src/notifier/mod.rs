@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, watch};
+use tokio::time::Instant;
 
 use crate::reach::Reach;
 
@@ -54,7 +55,7 @@ pub struct Notifier {
 /// Waits for one topic. Notifications that come while no one awaits [`Subscription::changed`] are remembered as one.
 pub struct Subscription {
     topic: Topic,
-    rx: watch::Receiver<()>,
+    rx: watch::Receiver<Instant>,
     registry: Arc<Registry>,
 }
 
@@ -71,7 +72,8 @@ pub enum Published {
 
 /// The subscriptions of this process.
 pub(crate) struct Registry {
-    senders: Mutex<HashMap<Topic, watch::Sender<()>>>,
+    /// Each holds when its topic was last delivered here.
+    senders: Mutex<HashMap<Topic, watch::Sender<Instant>>>,
     taps: broadcast::Sender<Published>,
     /// Notifications of other replicas arrive.
     pub(crate) connected: AtomicBool,
@@ -140,7 +142,9 @@ impl Notifier {
 
     /// Subscribes to one topic from now on.
     pub fn subscribe(&self, topic: Topic) -> Subscription {
-        let rx = self.registry.lock().entry(topic.clone()).or_default().subscribe();
+        let mut senders = self.registry.lock();
+        let rx = senders.entry(topic.clone()).or_insert_with(|| watch::Sender::new(Instant::now())).subscribe();
+        drop(senders);
         Subscription { topic, rx, registry: Arc::clone(&self.registry) }
     }
 
@@ -193,6 +197,12 @@ impl Subscription {
         }
     }
 
+    /// When the topic was last delivered here, or first subscribed to. All subscribers of one delivery get the same instant, so what
+    /// one of them reads at that time or later is new enough for the others.
+    pub fn delivered_at(&self) -> Instant {
+        *self.rx.borrow()
+    }
+
     pub fn topic(&self) -> &Topic {
         &self.topic
     }
@@ -221,14 +231,14 @@ impl Drop for Subscription {
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, watch::Sender<()>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, watch::Sender<Instant>>> {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self, topics: &[Topic]) {
-        let senders = self.lock();
+        let (senders, now) = (self.lock(), Instant::now());
         for sender in topics.iter().filter_map(|topic| senders.get(topic)) {
-            sender.send_replace(());
+            sender.send_replace(now);
         }
     }
 
@@ -241,8 +251,9 @@ impl Registry {
     }
 
     pub(crate) fn deliver_all(&self) {
+        let now = Instant::now();
         for sender in self.lock().values() {
-            sender.send_replace(());
+            sender.send_replace(now);
         }
         let _ = self.taps.send(Published::Any);
     }

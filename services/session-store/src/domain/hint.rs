@@ -8,7 +8,7 @@ use ensemble_types::hints::{Hint, HintKind};
 
 /// The most bytes of hints that wait for a reader.
 const MOST_BYTES: usize = 64 << 10;
-/// What a hint takes beside its id.
+/// What a hint takes besides its id.
 const HINT_BYTES: usize = 64;
 /// Between two hints for one id.
 const EVERY: Duration = Duration::from_secs(1);

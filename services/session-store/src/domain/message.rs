@@ -13,7 +13,7 @@ use super::access::{Actor, CanEdit};
 /// The most messages that one call can append.
 pub(crate) const MAX_DRAFTS: usize = 200;
 
-/// What a message counts for the quota beside its content: about as much as its row and its index entries take. Without it,
+/// What a message counts for the quota besides its content: about as much as its row and its index entries take. Without it,
 /// many short messages would fill the disk and count almost nothing.
 pub(crate) const ROW_BYTES: i64 = 256;
 

@@ -13,7 +13,7 @@ use ensemble_types::time::Timestamp;
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, sleep};
 use utoipa::IntoParams;
 
 use crate::SessionStore;
@@ -127,8 +127,7 @@ impl Feed {
             }
             // A stream that has caught up reads what the others of its session read.
             self.is_live |= waits;
-            let step =
-                if self.is_live { self.stream.read_latest(Instant::now()).await } else { self.stream.read().await };
+            let step = if self.is_live { self.stream.read_latest().await } else { self.stream.read().await };
             match step {
                 Ok(Step::Send { events, more }) => {
                     self.next = if more { Next::Read } else { Next::Wait };

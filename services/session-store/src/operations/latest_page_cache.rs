@@ -1,7 +1,7 @@
 //! The newest messages of a session, read once for all of its streams.
 //!
 //! A message wakes every stream of its session. The first one reads the new messages, and after them the shares; the others
-//! take the same page if it was read after they were woken. A message then costs a fixed number of queries, whatever the
+//! take the same page, because it was read after the notification that woke them all. A message then costs a fixed number of queries, whatever the
 //! number of streams, and each stream is still checked against shares that were read after the messages.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::store::sessions::SessionRow;
 
 /// The most bytes of all cached pages. A page is short, or it is one message of at most 1 MiB.
 const CACHED_BYTES: u64 = 16 << 20;
-/// What a page costs beside its content.
+/// What a page costs besides its content.
 const PAGE_COST: usize = 16 << 10;
 /// The most sessions whose streams are kept apart.
 const SESSIONS: u64 = 10_000;
@@ -58,18 +58,18 @@ impl LatestPageCaches {
         }
     }
 
-    /// The messages after `after`, read at `woken_at` or later.
+    /// The messages after `after`, read at `changed_at` or later.
     pub(super) async fn page(
         &self,
         db: &Db,
         session: SessionId,
         after: i64,
-        woken_at: Instant,
+        changed_at: Instant,
     ) -> Result<Arc<LatestPage>, Error> {
         let reading = self.reading.get_with(session, Arc::default);
         let _turn = reading.lock().await;
         let known = self.pages.get(&session);
-        if let Some(page) = known.filter(|page| page.read_at >= woken_at && page.after == after) {
+        if let Some(page) = known.filter(|page| page.read_at >= changed_at && page.after == after) {
             return Ok(page);
         }
         let read_at = Instant::now();

@@ -9,7 +9,6 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::{PublicMessage, PublicSession};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
-use tokio::time::Instant;
 
 use super::latest_page_cache::LatestPage;
 use super::live::{Following, Frame};
@@ -142,10 +141,10 @@ impl SessionStream {
         })
     }
 
-    /// Reads what is new since this stream was woken, together with the other streams of the session.
-    pub(crate) async fn read_latest(&mut self, woken_at: Instant) -> Result<Step, Error> {
+    /// Reads what is new since the session last changed, together with the other streams of the session.
+    pub(crate) async fn read_latest(&mut self) -> Result<Step, Error> {
         if let Audience::Member(reader) = &self.audience
-            && let Ok(page) = self.latest_page(woken_at).await
+            && let Ok(page) = self.latest_page().await
             && page.check(reader).is_ok()
             && page.session.stamp() == self.position.stamp
         {
@@ -177,9 +176,9 @@ impl SessionStream {
         if let Audience::Member(reader) = &self.audience { Some(reader.user) } else { None }
     }
 
-    async fn latest_page(&self, woken_at: Instant) -> Result<Arc<LatestPage>, Error> {
+    async fn latest_page(&self) -> Result<Arc<LatestPage>, Error> {
         let SessionStore { db, latest_pages, .. } = &*self.service;
-        latest_pages.page(db, self.session, self.position.seq, woken_at).await
+        latest_pages.page(db, self.session, self.position.seq, self.changes.delivered_at()).await
     }
 }
 
