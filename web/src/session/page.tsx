@@ -27,6 +27,7 @@ import { Phase } from "./phase.tsx";
 import { Directory } from "./paths.ts";
 import { Plan } from "./plan.tsx";
 import { Requests } from "./requests.tsx";
+import { StillRunning } from "./still-running.tsx";
 import { Transcript } from "./transcript.tsx";
 import { sendPrompt, Unsent } from "./unsent.tsx";
 import { useTyping } from "./use-digits.ts";
@@ -103,7 +104,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
 }
 
 function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined }) {
-  const { plan, state, may, isHosted, items } = useStore(feed.view);
+  const { plan, state, may, isHosted, items, row, keptAt } = useStore(feed.view);
   const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
   const me = useStore(account);
   const [draft, setDraft] = useState(() => draftOf(feed.id) ?? "");
@@ -132,6 +133,10 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
       <div className="inner">
         <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && attachments.length === 0} />
         {plan.length > 0 && (state?.phase === "working" || state?.phase === "waiting") && <Plan entries={plan} />}
+        {/* A machine that is away may have ended them. */}
+        {state && keptAt === undefined && row?.online !== false && (
+          <StillRunning commands={state.stillRunning} onEnd={may.prompt && (state.phase === "idle" || state.phase === "parked") ? () => attempt(feed.interrupt()) : undefined} />
+        )}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
         {isNotKept && <p className="banner" role="status">This browser has no room to keep what you type. Send it before you leave the page.</p>}
         <Unsent feed={feed} onEdit={({ text, attachments: earlier = [] }) => {

@@ -12,7 +12,7 @@ import * as made from "./bodies.ts";
 // What the page keeps is named after the server, which is this origin.
 await findServer();
 const COMMANDS = ["prompt", "answer", "control"];
-const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string; online?: boolean; isGuest?: boolean } }).gallery ?? {};
+const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string; online?: boolean; isGuest?: boolean; refusal?: string } }).gallery ?? {};
 const show = new URLSearchParams(location.search).get("show") ?? "none";
 const bodies = given.bodies ?? [...made.session, ...(made.requests[show] ?? [])];
 
@@ -56,8 +56,14 @@ const prompt: SessionFeed["prompt"] = (text, _when, localId, attachments) => {
   prompted.push(`${localId} ${text}`);
   return prompted.length > 1 || "worksAtOnce" in globalThis ? Promise.resolve() : Promise.reject(new Error("The connection broke."));
 };
+/** The machine ends what still runs, or the server refuses with the text that is given. */
+const interrupt: SessionFeed["interrupt"] = () => {
+  if (given.refusal !== undefined) return Promise.reject(new Error(given.refusal));
+  store.update((before) => ({ ...before, state: before.state && { ...before.state, stillRunning: [] } }));
+  return Promise.resolve();
+};
 const feed: SessionFeed = {
-  id: "s", view: store, prompt, answer, interrupt: nothing, resume: nothing, setMode: nothing, setModel: nothing, loadOlder: nothing,
+  id: "s", view: store, prompt, answer, interrupt, resume: nothing, setMode: nothing, setModel: nothing, loadOlder: nothing,
 };
 const root = document.getElementById("root");
 if (root) {

@@ -74,6 +74,30 @@ describe("what is shown", () => {
     await later.context.close();
   });
 
+  test("commands that outlive their turn are named, and ended while no turn is under way", async () => {
+    const state = (phase, stillRunning) => ({ type: "state", phase, agent: "claude", mode: "ask", directory: "/w", keyEpoch: 1, stillRunning });
+    const { page, context, checked } = await shown({ bodies: [state("idle", ["sleep 100"])] });
+    const left = page.locator(".still-running");
+    await left.getByText("1 command still runs: sleep 100").waitFor();
+    await left.locator("summary").click();
+    await accessible(page, "a command that still runs");
+    await pictures(page, "still-running");
+    await left.getByRole("button", { name: "End" }).click();
+    await left.waitFor({ state: "detached" });
+    checked();
+    await context.close();
+    // What ends them would end the turn too.
+    const busy = await shown({ bodies: [state("working", ["sleep 100", "tail -f \u202Elog"])] });
+    await busy.page.locator(".still-running").getByText("2 commands still run: sleep 100, tail -f \\u{202e}log").waitFor();
+    assert.equal(await busy.page.getByRole("button", { name: "End", exact: true }).count(), 0);
+    await busy.context.close();
+    // A machine that is away may have ended them.
+    const away = await shown({ online: false, bodies: [state("idle", ["sleep 100"])] });
+    await away.page.getByText("Machine away").waitFor();
+    assert.equal(await away.page.locator(".still-running").count(), 0);
+    await away.context.close();
+  });
+
   test("a change stands side by side where there is room, and is remembered so", async () => {
     const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n" };
     const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content: [change] };
