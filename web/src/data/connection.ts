@@ -4,6 +4,7 @@
  */
 import { type CallWatch, NoAnswer, Problem } from "@ensemble/client";
 import { Store } from "../base/store.ts";
+import { textOf } from "./failure.ts";
 import { noteRemoval, removed } from "./removed.ts";
 
 const QUIET_MS = 2_000;
@@ -34,7 +35,7 @@ export function whyOf(error: unknown): Why {
   if (error instanceof Problem) {
     if (error.status === 503 || error.status === 429) return { what: "The server is busy or starts", todo: "Wait a moment." };
     if (error.status >= 500) return { what: `The server has a fault (${error.status})`, todo: "If it lasts, tell who runs the server." };
-    return { what: "The server refuses this browser", todo: error.message };
+    return { what: "The server refuses this browser", todo: textOf(error) };
   }
   return { what: "The server answers what this page cannot use", todo: "If it lasts, the two are of different versions: load the page again." };
 }

@@ -3,6 +3,7 @@ import { type LiveSession, type Session } from "@ensemble/client/account";
 import type { Attachment } from "@ensemble/client/transcript";
 import { Store } from "../base/store.ts";
 import type { Answers, Card } from "../session/types.ts";
+import { visible } from "../text/visible.ts";
 import { account, mine } from "./account.ts";
 import { textOf } from "./failure.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
@@ -203,7 +204,7 @@ export class LiveFeed implements SessionFeed {
       const taken = this.#live?.taken(localId);
       if (taken === undefined || taken.is === "not_yet" || taken.is === "queued") continue;
       this.#answers.delete(localId);
-      if (taken.is === "rejected") found = { requestId, text: taken.text ?? `The machine did not take it (${taken.code ?? "rejected"}).` };
+      if (taken.is === "rejected") found = { requestId, text: visible(taken.text ?? `The machine did not take it (${taken.code ?? "rejected"}).`) };
     }
     return found;
   }

@@ -7,7 +7,7 @@ import { Directory } from "../session/paths.ts";
 import { Requests } from "../session/requests.tsx";
 import { Dot } from "../shell/dot.tsx";
 import { paths } from "../shell/route.ts";
-import { oneLine, visible } from "../text/visible.ts";
+import { oneLine } from "../text/visible.ts";
 
 /** So many sessions are opened at once; the others are listed. Each holds a stream while it is seen. */
 const MOST_OPENED = 3;
@@ -31,7 +31,7 @@ function Need({ row }: { row: SessionRow }) {
         <Link href={paths.session(row.id)}><bdi>{oneLine(row.title, 120)}</bdi></Link>
         {row.host && <span><bdi>{oneLine(row.host, 40)}</bdi></span>}
       </p>
-      {error !== undefined && <p className="banner bad">{visible(error)}</p>}
+      {error !== undefined && <p className="banner bad">{error}</p>}
       {error === undefined && !isOpen && <div className="list"><div className="skeleton" /></div>}
       {isOpen && open.length === 0 && <p className="reader-note">Its request is further up than what was read. Open the session to see it.</p>}
       <Directory value={state?.directory}><Requests feed={feed} isAlone={false} isEmpty /></Directory>

@@ -8,6 +8,7 @@ import { useTitle } from "../base/title.ts";
 import { folder } from "../base/words.ts";
 import { account } from "../data/account.ts";
 import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
+import { textOf } from "../data/failure.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { notKept } from "../data/kept.ts";
 import { nameOf } from "../data/people.ts";
@@ -120,7 +121,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
   };
   const attempt = (sending: Promise<void>) => {
     setError(undefined);
-    sending.catch((caught: unknown) => setError(caught instanceof Error ? caught.message : String(caught)));
+    sending.catch((caught: unknown) => setError(textOf(caught)));
   };
   const prompt = (when: "now" | "next") => {
     setError(undefined);
@@ -137,7 +138,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
         {state && keptAt === undefined && row?.online !== false && (
           <StillRunning commands={state.stillRunning} onEnd={may.prompt && (state.phase === "idle" || state.phase === "parked") ? () => attempt(feed.interrupt()) : undefined} />
         )}
-        {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
+        {error !== undefined && <p className="banner bad" role="alert">{error}</p>}
         {isNotKept && <p className="banner" role="status">This browser has no room to keep what you type. Send it before you leave the page.</p>}
         <Unsent feed={feed} onEdit={({ text, attachments: earlier = [] }) => {
           write(draft === "" ? text : `${text}\n${draft}`);

@@ -1,6 +1,7 @@
 /** The oldest open request of a session as a card, or the one that was brought up, with how many wait behind it. */
 import { useEffect, useRef, useState } from "react";
 import { useStore } from "../base/store.ts";
+import { textOf } from "../data/failure.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { type Pending, PermissionCard, QuestionCard } from "./request.tsx";
 import type { Answers } from "./types.ts";
@@ -41,7 +42,7 @@ export function Requests({ feed, wanted, isAlone, isEmpty }: Props) {
     hasAnswered();
     answered.current = key;
     feed.answer(card, answer).catch((error: unknown) => {
-      setPending({ requestId, label, error: error instanceof Error ? error.message : String(error) });
+      setPending({ requestId, label, error: textOf(error) });
     });
   };
   const shared = { isAlone, isEmpty, behind: open.length - 1, mayAnswer: may.approve, pending: pending?.requestId === requestId ? pending : undefined };

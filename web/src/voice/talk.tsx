@@ -118,7 +118,7 @@ function Write({ talk }: { talk: Conversation }) {
       <input className="input" aria-label="Write to the voice" placeholder="Write to the voice" value={text} maxLength={MOST_WRITTEN} autoComplete="off"
         onChange={(event) => setText(event.target.value)} />
       <button type="submit" className="button" disabled={text.trim() === ""}>Send</button>
-      {error !== undefined && <p className="error-text" role="alert">{visible(error)}</p>}
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
     </form>
   );
 }

@@ -1,5 +1,6 @@
 /** What a person does with a notification: they open it or deny what it shows. To allow something, they have to see the whole of it. */
 import type { NoticeData } from "../base/worker-words.ts";
+import { textOf } from "../data/failure.ts";
 import { account, soon } from "./account.ts";
 
 declare const self: ServiceWorkerGlobalScope;
@@ -11,8 +12,7 @@ export async function clicked(notification: Notification, action: string): Promi
   try {
     await soon(deny(kept));
   } catch (error) {
-    const why = error instanceof Error ? error.message : "something went wrong";
-    await self.registration.showNotification("Not denied", { body: `${why} Open it, and answer there.`, tag: notification.tag, data: { ...kept, asked: undefined } });
+    await self.registration.showNotification("Not denied", { body: `${textOf(error)} Open it, and answer there.`, tag: notification.tag, data: { ...kept, asked: undefined } });
   }
 }
 

@@ -45,6 +45,16 @@ describe("parts", { timeout: 120_000 }, () => {
     assert.deepEqual(found.tokens.map(({ raw, type }) => [type, raw]), [...blocksOf(text).tokens].map(({ raw, type }) => [type, raw]));
   });
 
+  test("nothing in the text of an error is hidden", async () => {
+    const { textOf } = await part("data/failure.ts");
+    const { whyOf } = await part("data/connection.ts");
+    const { Problem } = await module("@ensemble/client");
+    const detail = "No: \u202Egnp.exe\u0000 \u001b]52;c;aGk=\u0007";
+    const shown = "No: \\u{202e}gnp.exe\\u{0} \\u{1b}]52;c;aGk=\\u{7}";
+    const problem = new Problem({ title: "Refused", detail }, 403, undefined);
+    assert.deepEqual([textOf(problem), textOf(new Error(detail)), whyOf(problem).todo], [shown, shown, shown]);
+  });
+
   test("the secret of a linking leaves the address of the page", async (context) => {
     const { location, history } = globalThis;
     context.after(() => Object.assign(globalThis, { location, history }));

@@ -98,6 +98,17 @@ describe("what is shown", () => {
     await away.context.close();
   });
 
+  test("nothing in what a server says is hidden", async () => {
+    const state = { type: "state", phase: "idle", agent: "claude", mode: "ask", directory: "/w", keyEpoch: 1, stillRunning: ["sleep 100"] };
+    const { page, context, checked } = await shown({ bodies: [state], refusal: "No: \u202Egnp.exe\u0000 \u001b]52;c;aGk=\u0007" });
+    await page.getByRole("button", { name: "End", exact: true }).click();
+    const alert = page.getByRole("alert");
+    await alert.waitFor();
+    assert.equal(await alert.innerText(), "No: \\u{202e}gnp.exe\\u{0} \\u{1b}]52;c;aGk=\\u{7}");
+    checked();
+    await context.close();
+  });
+
   test("a change stands side by side where there is room, and is remembered so", async () => {
     const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n" };
     const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content: [change] };
