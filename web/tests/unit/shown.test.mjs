@@ -109,6 +109,24 @@ describe("what is shown", () => {
     await context.close();
   });
 
+  test("a table breaks no word that has room", async () => {
+    const long = "A sentence that is much longer than any column can be, so that each column wants all of the room that there is. ".repeat(3);
+    const text = `| Permission | Meaning | Documentation |\n|---|---|---|\n| administration | ${long} | ${long} |`;
+    for (const viewport of [PHONE, DESK]) {
+      const { page, context, checked } = await shown({ bodies: [says(text)] }, { viewport });
+      const cells = page.getByRole("table").locator("th, td:first-child");
+      await cells.first().waitFor();
+      const lines = await cells.evaluateAll((all) => all.map((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return [cell.textContent, range.getClientRects().length];
+      }));
+      assert.deepEqual(lines, [["Permission", 1], ["Meaning", 1], ["Documentation", 1], ["administration", 1]]);
+      checked();
+      await context.close();
+    }
+  });
+
   test("a change stands side by side where there is room, and is remembered so", async () => {
     const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n" };
     const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content: [change] };
