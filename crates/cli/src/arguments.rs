@@ -97,6 +97,8 @@ pub(crate) enum Command {
     Codex(agent::Agent),
     /// The same with Gemini CLI
     Gemini(agent::Agent),
+    /// The same with opencode
+    Opencode(agent::Agent),
     /// The same with any agent that speaks the Agent Client Protocol
     Agent(agent::Named),
     /// Let an editor (Zed, JetBrains, Neovim) drive live sessions
@@ -144,6 +146,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "claude",
             "codex",
             "gemini",
+            "opencode",
             "agent",
             "acp",
             "sessions",
@@ -189,7 +192,6 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("merge", "apply"),
     ("docs", "open"),
     ("settings", "config"),
-    ("opencode", "agent opencode"),
     ("approve", "answer"),
     ("allow", "answer"),
     ("deny", "answer"),

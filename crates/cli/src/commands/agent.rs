@@ -1,4 +1,4 @@
-//! `ensemble claude`, `codex`, `gemini` and `agent NAME`: a live session with an agent in this directory.
+//! `ensemble claude`, `codex`, `gemini`, `opencode` and `agent NAME`: a live session with an agent in this directory.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub(crate) struct Agent {
 /// `ensemble agent NAME`.
 #[derive(Debug, Args)]
 pub(crate) struct Named {
-    /// The agent's name in runner.yaml (`agents`), or a provider
+    /// The agent's name in runner.yaml (`agents`), or one that has a command of its own
     name: String,
     #[command(flatten)]
     agent: Agent,

@@ -100,6 +100,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Claude(command) => command.run(context, "claude").await,
         Command::Codex(command) => command.run(context, "codex").await,
         Command::Gemini(command) => command.run(context, "gemini").await,
+        Command::Opencode(command) => command.run(context, "opencode").await,
         Command::Agent(command) => command.run(context).await,
         Command::Acp(command) => command.run(context).await,
         Command::Attach(command) => command.run(context).await,

@@ -176,7 +176,7 @@ fn gemini_works_live() {
 
 #[test]
 fn an_agent_that_speaks_acp_works_live() {
-    works_live(&Place::with_agent("opencode", "opencode"), &["agent", "opencode"]);
+    works_live(&Place::with_agent("opencode", "opencode"), &["opencode"]);
 }
 
 /// A guest of the owner's server, with an id.
