@@ -6,8 +6,8 @@ use std::pin::pin;
 use clap::Args;
 use ensemble_client::{SessionEvent, SessionFilter};
 use ensemble_transcript::body::Content;
-use ensemble_transcript::view::Shown;
-use ensemble_types::ids::SessionId;
+use ensemble_transcript::view::{Item, Shown};
+use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
 use futures_util::{StreamExt, TryStreamExt};
@@ -145,7 +145,7 @@ struct Printed {
 }
 
 /// The newest items of a log may still change, so they are printed at its end.
-const MAY_CHANGE: usize = 500;
+pub(super) const MAY_CHANGE: usize = 500;
 
 impl Printed {
     async fn message(&mut self, live: &mut Live<'_>, message: &Message) -> Result<()> {
@@ -172,13 +172,7 @@ impl Printed {
             if self.approvals && !matches!(&item.shown, Shown::Card(_)) {
                 continue;
             }
-            if let Shown::Text(part) = &item.shown
-                && std::io::stdout().is_terminal()
-            {
-                print::markdown(&part.text)?;
-            } else if let Some(text) = text::item(item, !self.follows, |user| live.known_name(user)) {
-                print::line(text)?;
-            }
+            print_item(item, !self.follows, |user| live.known_name(user))?;
         }
         Ok(())
     }
@@ -189,12 +183,22 @@ impl Printed {
     }
 }
 
+/// Prints an item: on a terminal what an agent says as its Markdown shows it, all else as plain text.
+pub(super) fn print_item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> String) -> Result<()> {
+    if let Shown::Text(part) = &item.shown
+        && std::io::stdout().is_terminal()
+    {
+        return print::markdown(&part.text);
+    }
+    text::item(item, is_last_word, name).map_or(Ok(()), print::line)
+}
+
 /// A request, an answer, or what became of it.
 fn is_approval(content: &Content) -> bool {
     matches!(content, Content::Permission(_) | Content::Question(_) | Content::Answer(_) | Content::Resolved(_))
 }
 
-fn author_json(author: &ensemble_transcript::view::Author) -> Value {
+pub(super) fn author_json(author: &ensemble_transcript::view::Author) -> Value {
     use ensemble_transcript::view::Author;
     match author {
         Author::Host => json!({ "host": true }),

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use crate::ensemble::{Running, User, up};
+use crate::live::turns;
+use crate::place::Place;
 
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("{pointer} in {value}"))
@@ -141,6 +143,11 @@ fn the_complete_link_is_needed_to_read() {
 
     let again = owner.json(&["share", "link", &session]);
     let address = text(&again, "/address");
+    // As of the session of a machine, which the server passes off as one of people.
+    let machine = format!("{address}.{}", "A".repeat(43));
+    let refused = visitor.run(&["share", "open", &machine]);
+    assert!(refused.code == 1 && refused.err.contains("the link names one"), "{}", refused.err);
+    assert!(!refused.out.contains("number"), "{}", refused.out);
     let wrong = format!("{}#v1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", address.split('#').next().unwrap());
     assert!(visitor.run(&["share", "open", &wrong]).err.contains("cannot be decrypted"));
     owner.succeed(&["share", "unlink", &session]);
@@ -183,4 +190,31 @@ fn an_account_moves_with_its_key() {
     assert!(elsewhere.fail(&["machine", "delete", machine]).contains("--yes"), "without a terminal it needs --yes");
     elsewhere.succeed(&["machine", "delete", machine, "--yes"]);
     assert_eq!(elsewhere.run(&["machine", "show", machine]).code, 1);
+}
+
+#[test]
+fn a_link_of_a_machines_session_shows_what_the_machine_has_signed() {
+    let place = Place::new();
+    let owner = &place.user;
+    let (_up, _url) = up(owner, &["--no-runner"]);
+    let session = place.start(&["claude", "[[say violets are blue]]"]);
+    turns(owner, &session, 1);
+    owner.succeed(&["session", "send", &session, "words of a server"]);
+    let link = owner.json(&["share", "link", &session]);
+    let address = text(&link, "/address");
+
+    let visitor = User::new(None);
+    let read = visitor.succeed(&["share", "open", address]);
+    assert!(read.contains("> [[say violets are blue]]") && read.contains("\nviolets are blue\n"), "{read}");
+    assert!(!read.contains("words of a server") && read.contains("counts for nothing"), "{read}");
+    let lines = visitor.json_lines(&["share", "open", address]);
+    let is_said = |line: &&Value| line["author"]["host"] == true && line["body"]["text"] == "violets are blue";
+    assert_eq!(lines.iter().filter(is_said).count(), 1, "{lines:?}");
+    let unsigned: Vec<_> = lines.iter().filter(|line| line["author"]["unsigned"].is_string()).collect();
+    assert!(unsigned.len() == 1 && unsigned[0]["body"].is_null(), "{unsigned:?}");
+
+    let (bare, _) = address.rsplit_once('.').unwrap();
+    let refused = visitor.run(&["share", "open", bare]);
+    assert!(refused.code == 1 && refused.err.contains("cannot be checked"), "{}", refused.err);
+    owner.succeed(&["stop", &session]);
 }

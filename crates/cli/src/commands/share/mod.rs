@@ -1,6 +1,7 @@
 //! `ensemble share`: gives other users access to sessions.
 
 mod link;
+mod open;
 pub(crate) mod people;
 mod users;
 
@@ -31,7 +32,7 @@ pub(crate) enum Share {
     /// Delete the public link, and end all views of it
     Unlink(Which),
     /// Read a session through its public link
-    Open(link::Open),
+    Open(open::Open),
 }
 
 /// The access level of a user.
