@@ -28,18 +28,16 @@ const SHOWN_FILES: usize = 12;
 const ONE_WAIT: Duration = Duration::from_secs(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 
-/// The summary after a run: the files of each task with their counts, and what to type next.
-pub(crate) fn report(run: &Run) -> Result<()> {
+/// The summary after a run: the files of each task with their counts, and what to type next. `is_shown`: the whole diff was printed before.
+pub(crate) fn report(run: &Run, is_shown: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     for (number, task, changes) in worth_saying(tasks) {
         print::line(format!("\n{}", headline(run, task, number, changes)))?;
         files(changes)?;
         notes(changes)?;
     }
-    for step in next_steps(run) {
-        print::line(step)?;
-    }
-    Ok(())
+    let steps = next_steps(run, is_shown);
+    if steps.is_empty() { Ok(()) } else { print::line(steps.join("\n")) }
 }
 
 /// The tasks that changed files, with their positions.
@@ -135,9 +133,10 @@ fn counts(added: Option<u64>, removed: Option<u64>) -> String {
 }
 
 /// What to type next.
-fn next_steps(run: &Run) -> Vec<String> {
+fn next_steps(run: &Run, is_shown: bool) -> Vec<String> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let mut steps = Vec::new();
+    let look = (!is_shown).then(|| format!("ensemble diff {}       shows the changes", run.reference));
     let uncommitted = tasks.iter().filter_map(|task| task.changes.as_ref()).map(|changes| changes.uncommitted).max();
     let is_kept = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
     if worth_saying(tasks).any(|(_, task, changes)| is_kept(changes) && !was_applied_with(run, task)) {
@@ -145,11 +144,12 @@ fn next_steps(run: &Run) -> Vec<String> {
             let (files, have) = (files_word(count), if count == 1 { "has" } else { "have" });
             steps.push(format!("{files} of yours {have} uncommitted changes. The worktree began without them."));
         }
-        steps.push(format!("\nensemble diff {}       shows the changes", run.reference));
+        steps.push(String::new());
+        steps.extend(look);
         steps.push(format!("ensemble apply {}      brings them into your directory", run.reference));
         steps.push(format!("ensemble discard {}    removes them", run.reference));
     } else if with_files(tasks).next().is_some() {
-        steps.push(format!("\nensemble diff {}       shows the changes", run.reference));
+        steps.extend(look.map(|look| format!("\n{look}")));
     } else if tasks
         .iter()
         .any(|task| task.changes.as_ref().is_some_and(|changes| is_kept(changes) && changes.was_applied))
@@ -338,7 +338,11 @@ mod tests {
         assert!(is_continued(&run, &tasks[0]) && !is_continued(&run, &tasks[1]));
         assert_eq!(began_with(&run, &tasks[1])[0].id, tasks[0].id);
         assert!(!was_applied_with(&run, &tasks[0]));
-        let steps = next_steps(&run).join("\n");
+        let steps = next_steps(&run, false).join("\n");
+        assert!(
+            steps.contains("\n\nensemble diff") && !next_steps(&run, true).join("\n").contains("ensemble diff"),
+            "{steps}"
+        );
         assert!(
             steps.contains("ensemble apply") && steps.contains("2 files of yours have uncommitted changes"),
             "{steps}"
@@ -352,7 +356,7 @@ mod tests {
         let tasks = run.tasks.as_deref().unwrap();
         let first = headline(&run, &tasks[0], 0, tasks[0].changes.as_ref().unwrap());
         assert!(first.ends_with(", applied with the task that went on with them"), "{first}");
-        assert!(!next_steps(&run).join("\n").contains("ensemble apply"));
+        assert!(!next_steps(&run, false).join("\n").contains("ensemble apply"));
     }
 
     fn run(tasks: Vec<Task>) -> Run {

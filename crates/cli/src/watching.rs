@@ -266,18 +266,19 @@ fn conclude(run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Res
     for (number, task) in tasks.iter().enumerate() {
         failed(run, task, number, tasks, machines)?;
     }
-    end(run, machines, asked)
+    end(run, machines, asked, false)
 }
 
 /// What was refused, the counts, the time and the cost.
-pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Result<()> {
+/// `is_shown`: what changed was printed before.
+pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>], is_shown: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     if denials::count(tasks) > 0 {
         print::line("")?;
         denials::report(tasks, machines)?;
     }
     denials::report_less(tasks, asked, machines)?;
-    changes::report(run)?;
+    changes::report(run, is_shown)?;
     let summary = &run.summary;
     let counts = [(summary.completed, "completed"), (summary.failed, "failed"), (summary.cancelled, "cancelled")];
     let counts: Vec<_> =
@@ -304,7 +305,7 @@ pub(crate) fn end_of(run: &Run, number: usize, task: &Task, machines: &Machines)
         print::line("")?;
         denials::report(tasks, machines)?;
     }
-    changes::report(&alone)?;
+    changes::report(&alone, false)?;
     let time = task.started_at.zip(task.finished_at).map(|(from, to)| when::duration(to.since(from)));
     let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
     let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };

@@ -72,17 +72,21 @@ impl Diff {
     }
 }
 
-/// Prints what the tasks of a run changed, as long as it fits a screen.
-pub(crate) async fn show_short(me: &Me, run: &Run) -> Result<()> {
+/// Prints what the tasks of a run changed, as long as it fits a screen. Returns whether that is all that they changed.
+pub(crate) async fn show_short(me: &Me, run: &Run) -> Result<bool> {
+    let (mut printed, mut left_out) = (0_u32, 0_u32);
     for (_, task, changes) in changes::with_files(run.tasks.as_deref().unwrap_or_default()) {
         let is_short = changes.added.saturating_add(changes.removed) <= SHORT && !changes.diff_truncated;
         // The end of a run says what changed in any case.
         if let (true, Ok(diff)) = (is_short, read(me, run, task).await) {
             print::line("")?;
             show(&diff)?;
+            printed += 1;
+        } else {
+            left_out += 1;
         }
     }
-    Ok(())
+    Ok(printed > 0 && left_out == 0)
 }
 
 async fn read(me: &Me, run: &Run, task: &Task) -> Result<String> {

@@ -70,8 +70,8 @@ impl Do {
         }
         let run = me.client.run(following.run()).await?;
         following.conclude(&run)?;
-        diff::show_short(&me, &run).await?;
-        end(&run, &machines, &asked.permissions)?;
+        let is_shown = diff::show_short(&me, &run).await?;
+        end(&run, &machines, &asked.permissions, is_shown)?;
         Ok(self.options.allow.code(&run))
     }
 

@@ -128,7 +128,7 @@ async fn show(me: &Me, run: &Run, machines: &Machines, all: bool) -> Result<()> 
     }
     denials::report(tasks, machines)?;
     denials::report_machines(tasks, machines)?;
-    changes::report(run)
+    changes::report(run, false)
 }
 
 /// `… 40 more tasks (--all shows them): 38 completed, 2 queued`

@@ -107,6 +107,8 @@ fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
     {
         assert!(ended.out.contains(said), "{said}: {}", ended.out);
     }
+    assert!(!ended.out.contains("shows the changes"), "they are above: {}", ended.out);
+    assert!(user.succeed(&["show", "last"]).contains("shows the changes"));
     assert_eq!(story.read("note"), "one\ntwo\n", "the directory is as it was");
     assert_eq!(story.git(&["status", "--porcelain"]), "?? mine\n");
 
