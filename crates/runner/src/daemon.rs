@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::attempt::{self, Context, Held, Slot};
+use crate::attempt::{self, Context, Held, Slot, Unchecked};
 use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::drain::{Drain, Phase};
@@ -105,6 +105,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
         orders: Orders::default(),
         host,
         signed_out: Arc::default(),
+        unchecked: Unchecked::default(),
     };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
     // Until the programs were asked whether they can work, nothing is offered.

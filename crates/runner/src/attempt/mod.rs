@@ -15,6 +15,7 @@ mod session_turn;
 mod signed;
 mod slash;
 mod slot;
+mod unchecked;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub(crate) use held::Held;
 use signed::NotRun;
 pub(crate) use signed::refused_order;
 pub(crate) use slot::Slot;
+pub(crate) use unchecked::Unchecked;
 
 /// What every attempt of a runner needs.
 #[derive(Clone)]
@@ -54,6 +56,7 @@ pub(crate) struct Context {
     pub(crate) host: watch::Receiver<Option<Arc<Host>>>,
     /// Notified when an agent has said that nobody is signed in to it.
     pub(crate) signed_out: Arc<Notify>,
+    pub(crate) unchecked: Unchecked,
 }
 
 impl Context {

@@ -171,8 +171,14 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
     let permission =
         lease.permission.unwrap_or(provider.permission).min(provider.permission_limit.max(provider.permission));
     if permission == Permission::Bypass {
-        tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, provider = %lease.provider,
-            "This attempt runs without permission checks, because its task asks for it and the configuration allows it");
+        let text =
+            "This attempt runs without permission checks, because its task asks for it and the configuration allows it";
+        let (lease_id, task_id, provider) = (lease.id, lease.task_id, lease.provider);
+        if context.unchecked.is_first(provider) {
+            tracing::warn!(lease.id = %lease_id, task.id = %task_id, %provider, "{text}. Others of it are not named");
+        } else {
+            tracing::debug!(lease.id = %lease_id, task.id = %task_id, %provider, "{text}");
+        }
     }
     Ok(Prepared { program, version: offer.version, directory, model, config, provider, permission })
 }
