@@ -113,6 +113,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
 
     let mut background = JoinSet::new();
     background.spawn(wake::watch(wake_ups));
+    background.spawn(context.workplaces.clone().look_at_git());
     background.spawn(offers::keep(config.clone(), offered, context.signed_out.clone()));
     let (beating, ending) = oneshot::channel();
     let mut presence = tokio::spawn(presence::run(context.clone(), offers.clone(), slots.clone(), ending));

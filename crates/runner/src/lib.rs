@@ -32,4 +32,4 @@ pub use drain::Drain;
 pub use guard::{Limits, run_if_guard};
 pub use host::local;
 pub use offers::offers;
-pub use workplace::{absent_in_worktree, uncommitted_files};
+pub use workplace::{OLDEST_GIT, absent_in_worktree, git_version, uncommitted_files};

@@ -1,22 +1,21 @@
 //! `ensemble doctor`: checks everything that a run needs on this machine, and says for each problem what to type.
 
+mod programs;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use ensemble_client::{Client, Credential, Version};
-use ensemble_runner::{Config, offers};
+use ensemble_runner::Config;
 use ensemble_types::machines::Machine;
-use ensemble_types::runs::Provider;
 use serde::Serialize;
 use serde_json::json;
 
 use super::DONE;
 use super::run::here;
 use super::runner::Options;
-use super::submit::install;
 use crate::context::{Context, Linked, Me, anonymous, answers};
-use crate::cost;
 use crate::devices;
 use crate::failure::{Failure, Result, is_loopback, start};
 use crate::machines::{Machines, Runner, runner};
@@ -88,7 +87,8 @@ impl Doctor {
             linked_machine(context, &linked, &mut findings).await;
             if let Ok(config) = self.runner.for_check(context) {
                 directory(context, &config, None, &mut findings)?;
-                providers(&config, None, &mut findings).await;
+                programs::git(&config, &mut findings).await;
+                programs::providers(&config, None, &mut findings).await;
             }
             return end(&findings);
         }
@@ -106,7 +106,8 @@ impl Doctor {
             Ok(config) => {
                 let started = me.as_ref().filter(|_| runner.is_some()).map(|me| me.client.origin());
                 directory(context, &config, started, &mut findings)?;
-                providers(&config, runner.as_ref(), &mut findings).await;
+                programs::git(&config, &mut findings).await;
+                programs::providers(&config, runner.as_ref(), &mut findings).await;
             }
             Err(failure) => findings.wrong("runner", failure.to_string(), "correct it"),
         }
@@ -276,71 +277,6 @@ fn check_runner(machine: &Machine, runner: Option<&Runner>, findings: &mut Findi
             findings.add("runner", Verdict::Note, found, Some("run `ensemble doctor` again in a moment".to_owned()));
         }
         None => findings.wrong("runner", "no runner is online on this machine", start),
-    }
-}
-
-/// Each provider as this machine has it, and as the runner offers it. One is enough.
-async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Findings) {
-    let (mut usable, mut installed) = (0, 0);
-    for offer in offers(config).await {
-        let check = offer.provider.as_str();
-        let state = runner.and_then(|runner| runner.providers.iter().find(|state| state.provider == check));
-        let mut found = Vec::new();
-        let mut advice = None;
-        match &offer.program {
-            Ok(program) => {
-                found.push(program.display().to_string());
-                found.push(offer.version.clone().unwrap_or_else(|| "does not say its version".to_owned()));
-                if offer.signed_in.is_none() {
-                    found.push("does not say whether somebody is signed in".to_owned());
-                }
-            }
-            Err(not) => {
-                found.push(not.reason.clone());
-                if offer.version.is_none() {
-                    advice = Some(format!("to use it: `{}`", install(offer.provider)));
-                }
-            }
-        }
-        let signed_in = offer.signed_in.or_else(|| state.and_then(|state| state.signed_in));
-        if signed_in == Some(false) {
-            advice = Some(format!("sign in: `{}`", sign_in(offer.provider)));
-        }
-        let is_offered = state.map_or(offer.program.is_ok(), |state| state.offered);
-        match state {
-            Some(state) if state.offered => {
-                found.push("offered".to_owned());
-                if !cost::is_reported(offer.provider) {
-                    found.push("reports no costs, so limits of cost are not kept".to_owned());
-                }
-            }
-            Some(state) if offer.program.is_ok() => {
-                let reason = print::short(state.reason.as_deref().unwrap_or("for an unknown reason"), 200);
-                found.push(format!("not offered by the runner: {reason}"));
-                advice.get_or_insert_with(|| "restart the runner".to_owned());
-            }
-            _ => {}
-        }
-        installed += usize::from(offer.program.is_ok() || offer.version.is_some());
-        usable += usize::from(is_offered && offer.program.is_ok());
-        let verdict = if is_offered && offer.program.is_ok() { Verdict::Ok } else { Verdict::Note };
-        findings.add(check, verdict, found.join(", "), advice.filter(|_| verdict != Verdict::Ok));
-    }
-    if usable == 0 {
-        let advice = match installed {
-            0 => super::submit::install_hint(),
-            _ => "make one of them usable, as said above. The runner finds it within a minute".to_owned(),
-        };
-        findings.wrong("providers", "none can be used", advice);
-    }
-}
-
-/// How people sign in to a provider's program.
-const fn sign_in(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Claude => "claude auth login",
-        Provider::Codex => "codex login",
-        Provider::Gemini => "gemini",
     }
 }
 

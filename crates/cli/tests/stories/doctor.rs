@@ -80,3 +80,25 @@ fn a_clock_that_is_off_is_found_also_without_a_sign_in() {
     assert!(found.contains("12 min") && found.contains("behind the server's"), "{clock}");
     assert_eq!(clock["advice"], "set the clock that is wrong");
 }
+
+#[test]
+fn an_old_git_is_named_with_what_it_cannot_do() {
+    let git = |says: &str| {
+        let programs = tempfile::tempdir().unwrap();
+        program(programs.path(), "git", &format!("#!/bin/sh\n{says}\n"));
+        let user = User::new(None).with_programs(programs.path());
+        let found = user.run(&["doctor", "--server", "http://127.0.0.1:9", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&found.out).unwrap();
+        let checks = report["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["check"] == "git").unwrap_or_else(|| panic!("{report:#}")).clone()
+    };
+    let old = git("echo git version 2.34.1");
+    let found = old["found"].as_str().unwrap();
+    assert!(found.contains("2.34") && found.contains("worktrees are refused"), "{old}");
+    assert_eq!(old["verdict"], "note");
+    assert_eq!(old["advice"], "install git 2.38 or newer");
+    let new = git("echo git version 2.38.0");
+    assert_eq!(new["verdict"], "ok");
+    assert_eq!(new["found"], "version 2.38");
+    assert!(git("exit 1")["found"].as_str().unwrap().contains("cannot be run"));
+}

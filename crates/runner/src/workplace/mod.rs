@@ -31,6 +31,7 @@ use crate::disk::on_disk;
 pub use absent::absent_in_worktree;
 pub(crate) use difference::DiffPart;
 pub(crate) use orders::{Orders, failed};
+pub use place::OLDEST_GIT;
 pub(crate) use place::{Entry, Place};
 pub(crate) use turns::Held as Turn;
 
@@ -78,6 +79,21 @@ impl Workplaces {
         Ok(Self(Arc::new(shared)))
     }
 
+    /// Says at the start what cannot be done with the git of this machine, not only when somebody wants it.
+    pub(crate) async fn look_at_git(self) {
+        let git = self.0.git.version().await;
+        let (major, minor) = OLDEST_GIT;
+        match git {
+            Some(version) if version >= OLDEST_GIT => {}
+            Some((its_major, its_minor)) => tracing::warn!(
+                "git is {its_major}.{its_minor} here. Tasks in worktrees are refused, because their changes could not be applied: that needs git {major}.{minor}"
+            ),
+            None => tracing::warn!(
+                "git cannot be run here. Tasks in worktrees are refused, and no task says what it has changed"
+            ),
+        }
+    }
+
     /// How many worktrees are kept until their owner discards them, and how many can be. `None`: that cannot be read.
     pub(crate) async fn places(&self) -> Option<(usize, usize)> {
         let shared = self.0.clone();
@@ -99,6 +115,12 @@ impl Workplaces {
         private_dir(&path.join("objects"))?;
         Ok(Scratch(path))
     }
+}
+
+/// The version of git on this machine, major and minor. `None`: there is none, or it does not say its version. With one before
+/// [`OLDEST_GIT`] no task works in a worktree.
+pub async fn git_version(environment: &Environment) -> Option<(u32, u32)> {
+    Git::new(environment, None).version().await
 }
 
 /// How many files of the git working tree around a directory have changes that are not committed. `None` outside of git.

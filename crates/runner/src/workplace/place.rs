@@ -19,7 +19,7 @@ use crate::provider::Outcome;
 
 const DISTRUSTED: &str = "git does not trust the working directory, because another user owns it";
 /// `git merge-tree --write-tree`, with which changes are applied.
-const OLDEST_GIT: (u32, u32) = (2, 38);
+pub const OLDEST_GIT: (u32, u32) = (2, 38);
 /// The interface accepts 4.
 const MOST_NOTES: usize = 4;
 
@@ -141,8 +141,10 @@ impl Workplaces {
         };
         let (git, turns) = (&self.0.git, &self.0.turns);
         if let Some((major, minor)) = git.version().await.filter(|version| *version < OLDEST_GIT) {
+            let (oldest_major, oldest_minor) = OLDEST_GIT;
             let message = format!(
-                "The machine has git {major}.{minor}, with which the changes of a worktree could not be applied. Install git 2.38 or newer."
+                "The machine has git {major}.{minor}, with which the changes of a worktree could not be applied. Install git \
+                 {oldest_major}.{oldest_minor} or newer."
             );
             return Err(Outcome::refused("WORKING_DIRECTORY_NO_WORKTREE", message));
         }
