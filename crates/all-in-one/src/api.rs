@@ -17,7 +17,8 @@ const ABOUT: &str = "Sessions, sharing, machines, runs of coding agents, and voi
     counts. Whole numbers are written without a fraction. A body with a key twice in one object, a lone surrogate, U+0000 in a \
     string (also as `\\u0000`) or more than 32 levels is 400 INVALID_JSON. Streams are \
     Server-Sent Events; their schema is that of what stands after `data:`. Who connects again with the id of the last event of \
-    what is over gets 204, and nothing more will come.";
+    a run or a voice session that is over gets 204, and nothing more will come; a session or link that is gone is 404. A comment comes every 15 s. A stream can \
+    end without the event `end`, as when a server stops: connect again.";
 
 /// Every route that is reachable from outside, by service.
 pub fn tables() -> [Routes; 6] {

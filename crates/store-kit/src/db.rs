@@ -1,14 +1,16 @@
 //! The database of a service: the three ways to run a job on it.
 
+mod admission;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::connect::Target;
-use crate::deadline::{Deadline, Deadlines};
+use crate::deadline::Deadlines;
 use crate::error::ConnState;
 use crate::file::{self, Unusable};
 use crate::metrics::{DbMetrics, Outcome};
@@ -239,27 +241,14 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let (reach, begun) = (&self.inner.reach, Instant::now());
-        let late = |reason: &str| E::from(StoreError::Unavailable { operation, reason: reason.to_owned() });
-        let Ok(turn) = timeout(reach.limit(reach.timeout()), pool.turn()).await else {
-            return Err(late("its turn did not come in time"));
-        };
-        // The service's own work holds up nobody, and doing it again may cost more than to wait.
-        let limit = if turn.is_some() { reach.limit(reach.timeout()) } else { reach.timeout() };
-        let deadline = Deadline::new(begun, limit);
-        let permit = tokio::select! {
-            biased;
-            permit = pool.permit(operation) => permit?,
-            () = deadline.passed() => return Err(late("all connections are in use")),
-        };
-        let held = (turn, permit);
-        self.inner.metrics.waited(deadline.elapsed());
-        let (db, pool, job_deadline) = (self.clone(), Arc::clone(pool), deadline.clone());
+        let admitted = self.admit(pool, operation).await?;
+        let (db, pool, deadline) = (self.clone(), Arc::clone(pool), admitted.deadline.clone());
+        let deadlines = Deadlines::one(deadline.clone());
         let span = tracing::Span::current();
         let mut running = self.inner.runtime.spawn_blocking(move || {
             let _entered = span.enter();
-            let _held = held;
-            db.work(&pool, operation, Deadlines::one(job_deadline), &mut job, attempt)
+            let _admitted = admitted;
+            db.work(&pool, operation, deadlines, &mut job, attempt)
         });
         tokio::select! {
             biased;
@@ -267,12 +256,7 @@ impl Db {
                 Ok(outcome) => outcome,
                 Err(panic) => Err(StoreError::bad_row(operation, panic).into()),
             },
-            () = deadline.passed() => {
-                if deadline.elapsed() >= reach.timeout() {
-                    reach.unanswered_since(begun);
-                }
-                Err(late("it did not answer in time"))
-            }
+            () = deadline.passed() => Err(self.unanswered(operation, &deadline).into()),
         }
     }
 
@@ -311,33 +295,16 @@ impl Db {
         job: &mut F,
         attempt: impl Fn(&mut Conn, &mut F) -> Attempt<T, E>,
     ) -> (Outcome, Result<T, E>) {
-        let is_late = || deadlines.have_passed();
         let mut tries = 0;
         loop {
             tries += 1;
-            let begun = Instant::now();
-            let mut conn = match pool.take(operation) {
-                // Connecting took so long that the caller was told of a failure, so nothing may happen any more.
-                Ok(_) if is_late() => {
-                    let reason = "the caller has timed out".to_owned();
-                    return (Outcome::Unavailable, Err(StoreError::Unavailable { operation, reason }.into()));
-                }
-                Ok(raw) => Conn::new(raw, operation, deadlines.clone()),
-                Err(error) => {
-                    self.inner.reach.unanswered_since(begun);
-                    return (Outcome::Unavailable, Err(error.into()));
-                }
+            let mut conn = match self.connect(pool, operation, &deadlines) {
+                Ok(conn) => conn,
+                Err(error) => return (Outcome::Unavailable, Err(error.into())),
             };
             let Attempt { result, may_repeat } = attempt(&mut conn, job);
-            let state = conn.state();
-            if state == ConnState::Broken {
-                conn.raw.mark_broken();
-                pool.close_idle();
-            } else {
-                self.inner.reach.answered();
-            }
-            drop(conn);
-            if may_repeat && state != ConnState::Healthy && tries < MAX_TRIES && !is_late() {
+            let state = self.give_back(pool, conn);
+            if may_repeat && state != ConnState::Healthy && tries < MAX_TRIES && !deadlines.have_passed() {
                 continue;
             }
             let outcome = match (&result, state) {

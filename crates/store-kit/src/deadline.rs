@@ -29,6 +29,10 @@ impl Deadline {
         Self { start, limit: Arc::new(limit) }
     }
 
+    pub(crate) fn start(&self) -> Instant {
+        self.start
+    }
+
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }

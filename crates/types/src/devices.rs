@@ -126,7 +126,7 @@ pub struct ListedDevice {
     pub machine_id: Option<MachineId>,
 }
 
-/// What a device is, as it said when it was added.
+/// What a device is: as it said in its request for a link, or `cli` for the first device of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {

@@ -19,7 +19,7 @@ use crate::voice_history::{VoiceToolCall, VoiceUtterance};
 pub struct StreamEnd {
     /// `terminal`, `deleted`, `session_deleted`, `link_ended`: nothing more will come, and the event has no `retry`. `draining`,
     /// `unavailable`: connect again. `token_expired`, `token_revoked`, `unauthenticated`: sign in and connect again.
-    /// `access_revoked`: the next connection says what is wrong.
+    /// `access_revoked`: the next connection says what is wrong. A stream can also end without this event: connect again.
     pub reason: EndReason,
 }
 

@@ -72,7 +72,7 @@ macro_rules! id {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(|_| de::Error::custom("must be an id that this service returned"))
+                text.parse().map_err(|_| de::Error::custom("must be an id in the form in which this service writes it"))
             }
         }
 

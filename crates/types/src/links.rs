@@ -83,6 +83,7 @@ pub struct PublicSession {
     /// A machine made the session with its own token.
     #[serde(default)]
     pub hosted: bool,
+    /// The `seq` of the newest message of the session, which need not be in the page. 0 when there is none.
     pub last_seq: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -71,5 +71,6 @@ pub struct MessagePage {
     pub next_before: Option<i64>,
     /// Cursor for `after`: the page of newer messages.
     pub next_after: Option<i64>,
+    /// The `seq` of the newest message of the session, which need not be in the page. 0 when there is none.
     pub last_seq: i64,
 }

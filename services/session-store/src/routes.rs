@@ -41,12 +41,12 @@ fn session_routes(routes: Routes) -> Routes {
                 .operation(
                     SESSIONS,
                     "createSession",
-                    "Creates a session on one of your machines. The same tag returns the same session. A \
+                    "Creates a session, on one of your machines or on none. The same tag returns the same session. A \
                      machine's token makes it hosted.",
                 )
                 .about(
-                    "Metadata and the key are sealed by the client and never read by the server. The machine \
-                     must be yours.",
+                    "Metadata and the key are sealed by the client and never read by the server. A machine \
+                     must be yours. `contentEpoch` is stored as it comes and not compared with the list.",
                 )
                 .body::<CreateSession>()
                 .max_body(MAX_SESSION)

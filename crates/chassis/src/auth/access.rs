@@ -31,3 +31,19 @@ impl Access {
         matches!(self, Self::VoiceKey | Self::VoicePerson | Self::VoiceAgent | Self::Webhook)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_a_service_are_many_people() {
+        use Access::*;
+        for access in [VoiceKey, VoicePerson, VoiceAgent, Webhook] {
+            assert!(access.is_for_many(), "{access:?}");
+        }
+        for access in [Public, User, UserOrMachine, UserOrRecovery, AnyToken, Machine] {
+            assert!(!access.is_for_many(), "{access:?}");
+        }
+    }
+}

@@ -66,13 +66,6 @@ pub enum BadToken {
     DeviceRemoved,
 }
 
-impl BadToken {
-    /// Nobody ended the token: its time is over.
-    pub fn is_expiry(&self) -> bool {
-        matches!(self, Self::Expired)
-    }
-}
-
 /// Installs our provider for the whole process. Must run before the first token is read; a second call does nothing.
 pub fn install_provider() {
     static PROVIDER: CryptoProvider = CryptoProvider {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use actix_web::{HttpRequest, HttpResponse};
+use ensemble_chassis::auth::BadToken;
 use ensemble_chassis::live::{self, Event, LongEvents, Outgoing, PIECE, Sending};
 use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
 use ensemble_types::events::EndReason;
@@ -249,8 +250,9 @@ impl Credentials {
             Self::ViewToken(..) => Ok(()),
             Self::Caller { caller, keys, clock, .. } => {
                 let keys = keys.current().map_err(|_| EndReason::Unavailable)?;
-                caller.check(&keys, clock.now()).map_err(|reason| {
-                    if reason.is_expiry() { EndReason::TokenExpired } else { EndReason::TokenRevoked }
+                caller.check(&keys, clock.now()).map_err(|reason| match reason {
+                    BadToken::Expired => EndReason::TokenExpired,
+                    _ => EndReason::TokenRevoked,
                 })
             }
         }
