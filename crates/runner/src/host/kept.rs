@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ensemble_agent::McpServer;
 use ensemble_transcript::body::{AccessGrant, Attachment, Usage};
-use ensemble_transcript::rules::Taken;
-use ensemble_transcript::words::{Cause, ErrorCode, Mode, StopReason};
+use ensemble_transcript::rules::{self, Taken};
+use ensemble_transcript::words::{Cause, ErrorCode, Mode, ReceiptCode, StopReason};
 use ensemble_types::ids::{SessionId, UserId, unique};
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,9 @@ use super::served::Left;
 /// Commands are remembered for a day and some minutes; see `ensemble_transcript::rules`.
 const REMEMBERED: Duration = Duration::from_secs(25 * 3_600);
 
-/// Of all people together. `ensemble_transcript::rules` remembers 4,000 of each.
-const MOST_TAKEN: usize = 50_000;
+/// Of each person, and of all keys that are in no list. `ensemble_transcript::rules` remembers one less: what it rejects as older than it
+/// remembers is known by that one after a restart.
+const MOST_TAKEN: usize = rules::MOST_TAKEN + 1;
 
 /// All that a host knows of a session when it starts again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -181,15 +182,19 @@ pub(crate) struct RunningTurn {
     pub(crate) prompt_id: Option<String>,
 }
 
-/// A command that was taken, as it is written down.
+/// A command that got its receipt, as it is written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TakenCommand {
-    pub(crate) user: UserId,
+    /// `None`: its key was in no list.
+    pub(crate) user: Option<UserId>,
     pub(crate) key: String,
     pub(crate) local_id: String,
     pub(crate) at: Timestamp,
     pub(crate) taken: Timestamp,
+    /// Why it was not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rejected: Option<ReceiptCode>,
 }
 
 /// A change of what is kept.
@@ -286,14 +291,7 @@ impl Kept {
             }
             Change::Seen(seq) => self.seen = self.seen.max(seq),
             Change::Restored(seq) => self.seen = seq,
-            Change::Take(command) => {
-                let now = command.taken;
-                self.taken.push_back(command);
-                let is_old = |first: &TakenCommand| now.since(first.taken) > REMEMBERED;
-                while self.taken.len() > MOST_TAKEN || self.taken.front().is_some_and(is_old) {
-                    self.taken.pop_front();
-                }
-            }
+            Change::Take(command) => self.remember(command),
             Change::Access(grant) => {
                 self.access.retain(|known| known.user != grant.user);
                 self.access.push(grant);
@@ -329,22 +327,36 @@ impl Kept {
         }
     }
 
+    /// As `ensemble_transcript::rules` remembers it.
+    fn remember(&mut self, command: TakenCommand) {
+        let (user, now) = (command.user, command.taken);
+        self.taken.push_back(command);
+        self.taken.retain(|known| now.since(known.taken.max(known.at)) <= REMEMBERED);
+        let of_user = || self.taken.iter().enumerate().filter(|(_, known)| known.user == user);
+        if self.taken.len() > MOST_TAKEN
+            && of_user().count() > MOST_TAKEN
+            && let Some((oldest, _)) = of_user().min_by_key(|(_, known)| known.at)
+        {
+            self.taken.remove(oldest);
+        }
+    }
+
     /// The bytes that wait to be sent.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.unsent.iter().map(|message| message.body.len()).sum()
     }
 }
 
-impl From<&Taken> for TakenCommand {
-    fn from(taken: &Taken) -> Self {
-        let Taken { user, key, local_id, at, taken } = taken.clone();
-        Self { user, key, local_id, at, taken }
+impl From<Taken> for TakenCommand {
+    fn from(taken: Taken) -> Self {
+        let Taken { user, key, local_id, at, taken, rejected } = taken;
+        Self { user, key, local_id, at, taken, rejected }
     }
 }
 
 impl From<TakenCommand> for Taken {
     fn from(command: TakenCommand) -> Self {
-        let TakenCommand { user, key, local_id, at, taken } = command;
-        Self { user, key, local_id, at, taken }
+        let TakenCommand { user, key, local_id, at, taken, rejected } = command;
+        Self { user, key, local_id, at, taken, rejected }
     }
 }

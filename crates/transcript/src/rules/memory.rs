@@ -1,6 +1,6 @@
-//! Which commands were taken, so that none is taken twice, and how old a command may be.
+//! Which commands have come, so that none is taken twice and none that was rejected later, and how old a command may be.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use ensemble_types::ids::UserId;
@@ -18,26 +18,30 @@ pub(super) const CONTROL_AGE: Duration = Duration::from_secs(10 * 60);
 /// A command is remembered until it would be too old in any case, by a clock that is late.
 const KEPT: Duration = Duration::from_secs(24 * 3_600 + 3 * 5 * 60);
 /// The commands of one person that are remembered at most. Beyond it the oldest are forgotten, and all of that person's that is
-/// as old is rejected. So nobody makes the host forget what others have sent.
+/// as old is rejected. So no person makes the host forget what others have sent.
 pub const MOST_TAKEN: usize = 4_000;
 const MOST_USERS: usize = 256;
 
-/// A command that was taken.
+/// A command that got its receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    pub user: UserId,
+    /// Whose it is. `None`: its key is in no list, or there was no place for another person.
+    pub user: Option<UserId>,
     pub key: String,
     pub local_id: String,
     /// By the signer's clock.
     pub at: Timestamp,
     /// By the host's clock.
     pub taken: Timestamp,
+    /// Why it was not done.
+    pub rejected: Option<ReceiptCode>,
 }
 
 /// The commands of the last 24 hours.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    people: BTreeMap<UserId, Person>,
+    /// `None`: of all keys that are in no list. They share one place, so they take none from people.
+    people: BTreeMap<Option<UserId>, Person>,
     /// What is older than this is rejected, of any person.
     lost: Option<Timestamp>,
 }
@@ -45,7 +49,8 @@ pub struct Memory {
 #[derive(Clone, Debug, Default)]
 struct Person {
     known: HashSet<(String, String)>,
-    order: VecDeque<Taken>,
+    /// By the time of the signer, so that one from the future is not forgotten before it would be taken.
+    order: BTreeMap<(Timestamp, String, String), Taken>,
     /// What is older than this is rejected.
     floor: Option<Timestamp>,
 }
@@ -56,7 +61,7 @@ impl Memory {
         Self { lost: Some(at), ..Self::default() }
     }
 
-    /// From what the spool has kept, oldest first, with the time of the last loss.
+    /// From what the spool has kept, with the time of the last loss.
     pub fn of_taken(taken: impl IntoIterator<Item = Taken>, lost: Option<Timestamp>) -> Self {
         let mut memory = Self { lost, ..Self::default() };
         for one in taken {
@@ -67,29 +72,40 @@ impl Memory {
 
     /// What is remembered: of each person, oldest first.
     pub fn taken(&self) -> impl Iterator<Item = &Taken> {
-        self.people.values().flat_map(|person| &person.order)
+        self.people.values().flat_map(|person| person.order.values())
     }
 
-    /// When the memory was lost last.
-    pub fn lost_at(&self) -> Option<Timestamp> {
-        self.lost
-    }
-
-    /// Remembers a command, or says why it is not taken.
-    pub(super) fn take(&mut self, command: &Content, one: Taken) -> Result<(), ReceiptCode> {
-        let now = one.taken;
-        if !self.people.contains_key(&one.user) && self.people.len() >= MOST_USERS {
-            self.people.retain(|_, person| {
-                person.forget(now);
-                !person.order.is_empty()
-            });
-            if self.people.len() >= MOST_USERS {
-                return Err(ReceiptCode::Busy);
-            }
+    /// Whether commands of this person can be remembered.
+    pub(super) fn has_place(&mut self, user: UserId, now: Timestamp) -> bool {
+        if self.people.contains_key(&Some(user)) || self.count() < MOST_USERS {
+            return true;
         }
-        let person = self.people.entry(one.user).or_default();
-        person.forget(now);
-        if person.known.contains(&(one.key.clone(), one.local_id.clone())) {
+        self.people.retain(|_, person| {
+            person.forget(now);
+            !person.order.is_empty()
+        });
+        self.count() < MOST_USERS
+    }
+
+    /// Whether another command of a key that is in no list can be remembered. None is forgotten before its time: there is no floor that
+    /// strangers could move.
+    pub(super) fn has_place_for_unknown(&mut self, now: Timestamp) -> bool {
+        self.people.get_mut(&None).is_none_or(|unknown| {
+            unknown.forget(now);
+            unknown.order.len() < MOST_TAKEN
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.people.keys().flatten().count()
+    }
+
+    /// Why a command is not taken: it came before, or it comes too late or too early.
+    pub(super) fn check(&self, command: &Content, one: &Taken) -> Result<(), ReceiptCode> {
+        let now = one.taken;
+        let id = (one.key.clone(), one.local_id.clone());
+        // Its key may have been in no list when it came.
+        if [one.user, None].iter().any(|user| self.people.get(user).is_some_and(|person| person.known.contains(&id))) {
             return Err(ReceiptCode::Repeated);
         }
         // The versions of `access` that were known are lost too.
@@ -98,37 +114,52 @@ impl Memory {
             return Err(ReceiptCode::Stale);
         }
         if let Some(age) = most_age(command) {
-            let is_early = one.at > now.plus(CLOCK);
             let is_late = one.at.plus(age).plus(CLOCK) < now;
-            if is_early || is_late || person.floor.max(self.lost).is_some_and(|floor| one.at < floor) {
+            let floor = self.people.get(&one.user).and_then(|person| person.floor).max(self.lost);
+            if is_early(one.at, now) || is_late || floor.is_some_and(|floor| one.at < floor) {
                 return Err(ReceiptCode::Stale);
             }
         }
-        person.remember(one);
         Ok(())
+    }
+
+    /// Remembers a command. False: it is remembered already.
+    pub(super) fn remember(&mut self, one: Taken) -> bool {
+        let person = self.people.entry(one.user).or_default();
+        person.forget(one.taken);
+        person.remember(one)
     }
 }
 
+/// Whether the time of a command is in the future.
+pub(super) fn is_early(at: Timestamp, now: Timestamp) -> bool {
+    at > now.plus(CLOCK)
+}
+
 impl Person {
-    fn remember(&mut self, one: Taken) {
+    fn remember(&mut self, one: Taken) -> bool {
         if !self.known.insert((one.key.clone(), one.local_id.clone())) {
-            return;
+            return false;
         }
-        self.order.push_back(one);
+        self.order.insert((one.at, one.key.clone(), one.local_id.clone()), one);
         while self.order.len() > MOST_TAKEN {
-            let Some(oldest) = self.order.pop_front() else { break };
+            let Some((_, oldest)) = self.order.pop_first() else { break };
             // It is forgotten before its time, so nothing that is as old is taken any more.
             self.floor = self.floor.max(Some(Timestamp::from_micros(oldest.at.micros().saturating_add(1))));
             self.known.remove(&(oldest.key, oldest.local_id));
         }
+        true
     }
 
     fn forget(&mut self, now: Timestamp) {
-        while self.order.front().is_some_and(|oldest| now.since(oldest.taken) > KEPT) {
-            if let Some(oldest) = self.order.pop_front() {
-                self.known.remove(&(oldest.key, oldest.local_id));
+        let Self { known, order, .. } = self;
+        order.retain(|_, one| {
+            let is_kept = now.since(one.taken.max(one.at)) <= KEPT;
+            if !is_kept {
+                known.remove(&(one.key.clone(), one.local_id.clone()));
             }
-        }
+            is_kept
+        });
     }
 }
 

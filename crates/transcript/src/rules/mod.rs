@@ -1,7 +1,7 @@
 //! Who may command: the decision about each command that reaches the host. It needs no clock and no device list; both are
 //! passed in.
 //!
-//! docs/TRANSCRIPT.md has the table. A command is taken once, and not late.
+//! docs/TRANSCRIPT.md has the table. A command is taken once, and not late. One that was rejected is not taken later.
 
 mod access;
 mod limits;
@@ -66,6 +66,8 @@ pub enum Decision {
     /// A prompt of a guest in a mode that asks nothing: the owner is asked first.
     AskOwner,
     Reject(ReceiptCode),
+    /// Nothing, without a receipt: strangers have sent too many.
+    Ignore,
 }
 
 /// All that the host remembers about commands of one session. It is kept in the spool.
@@ -74,7 +76,7 @@ pub struct Rules {
     owner: UserId,
     /// What the owner has said about guests.
     pub access: Access,
-    /// The commands that were taken.
+    /// The commands that got a receipt.
     pub memory: Memory,
     limits: Limits,
 }
@@ -100,7 +102,8 @@ impl Rules {
         Self { owner, access, memory: Memory::lost(at), limits: Limits::default() }
     }
 
-    /// Decides about a command whose signature is good. What is taken is remembered, and an `access` is noted.
+    /// Decides about a command whose signature is good. What gets a receipt is remembered, and is returned when it was not before, for the
+    /// disk. An `access` is noted.
     ///
     /// Called once for each message of the server: a second call rejects it as repeated.
     pub fn decide(
@@ -109,11 +112,34 @@ impl Rules {
         signer: &Signer,
         situation: &Situation<'_>,
         now: Timestamp,
-    ) -> Decision {
-        match self.check(message, signer, situation, now) {
-            Ok(decision) => decision,
-            Err(code) => Decision::Reject(code),
+    ) -> (Decision, Option<Taken>) {
+        let is_listed = matches!(signer.role, Some(Role::Primary | Role::Linked));
+        let has_place = is_listed && (signer.user == self.owner || self.memory.has_place(signer.user, now));
+        if !has_place && !self.has_place_for_unknown(message.at, now) {
+            return (Decision::Ignore, None);
         }
+        let mut command = Taken {
+            user: has_place.then_some(signer.user),
+            key: signer.key.clone(),
+            local_id: message.local_id.clone(),
+            at: message.at,
+            taken: now,
+            rejected: None,
+        };
+        let checked = match (is_listed, has_place) {
+            (false, _) => Err(ReceiptCode::UnknownKey),
+            (true, false) => Err(ReceiptCode::Busy),
+            (true, true) => self.check(message, signer, situation, &command),
+        };
+        command.rejected = checked.as_ref().err().cloned();
+        let is_new = command.rejected != Some(ReceiptCode::Repeated) && self.memory.remember(command.clone());
+        (checked.unwrap_or_else(Decision::Reject), is_new.then_some(command))
+    }
+
+    /// Whether there is a place for a command that is remembered among those of keys in no list. One from the future would keep its
+    /// place until then.
+    fn has_place_for_unknown(&mut self, at: Timestamp, now: Timestamp) -> bool {
+        !memory::is_early(at, now) && self.memory.has_place_for_unknown(now) && self.limits.take_unknown(now)
     }
 
     fn check(
@@ -121,18 +147,14 @@ impl Rules {
         message: &Message,
         signer: &Signer,
         situation: &Situation<'_>,
-        now: Timestamp,
+        command: &Taken,
     ) -> Result<Decision, ReceiptCode> {
-        if !matches!(signer.role, Some(Role::Primary | Role::Linked)) {
-            return Err(ReceiptCode::UnknownKey);
-        }
         let is_ours = matches!(message.content, Content::Prompt(_) | Content::Answer(_) | Content::Control(_));
         if !is_ours || matches!(message.content, Content::Control(Control::Newer(_))) {
             return Err(ReceiptCode::Unsupported);
         }
-        // A rejected command is remembered as well: a server that kept it back could have it done later.
-        let (key, local_id) = (signer.key.clone(), message.local_id.clone());
-        self.memory.take(&message.content, Taken { user: signer.user, key, local_id, at: message.at, taken: now })?;
+        self.memory.check(&message.content, command)?;
+        let now = command.taken;
         let is_interrupt = matches!(message.content, Content::Control(Control::Interrupt));
         // What only takes a right away waits for nothing.
         let takes_away = matches!(&message.content, Content::Control(Control::Access(grant)) if grant.may == crate::words::May::Nothing);

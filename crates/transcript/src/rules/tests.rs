@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::body::{AccessGrant, KnownList, Prompt, SetMode, SetModel};
-use crate::rules::memory::{CLOCK, CONTROL_AGE, PROMPT_AGE};
 use crate::words::{May, OptionKind, When};
+
+mod remembering;
 
 const NOON: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
 
@@ -65,7 +66,7 @@ fn decide_in(rules: &mut Rules, who: &Signer, id: &str, content: Content, mode: 
     let open = request();
     let situation =
         Situation { mode, ended: false, epoch: 1, newest_epoch: 1, open: Some(&open), list_is_withheld: false };
-    rules.decide(&command(id, NOON, content), who, &situation, NOON)
+    rules.decide(&command(id, NOON, content), who, &situation, NOON).0
 }
 
 fn with_guests() -> Rules {
@@ -150,48 +151,13 @@ fn the_highest_version_of_an_access_counts() {
 }
 
 #[test]
-fn a_command_is_taken_once_and_not_late() {
-    let at = |content: Content, at, now| {
-        let situation = Situation {
-            mode: &Mode::Ask,
-            ended: false,
-            epoch: 1,
-            newest_epoch: 1,
-            open: None,
-            list_is_withheld: false,
-        };
-        Rules::new(user(1)).decide(&command("c", at, content), &owner(), &situation, now)
-    };
-    let stop = || Content::Control(Control::Stop);
-    let stale = Decision::Reject(ReceiptCode::Stale);
-    let second = Duration::from_secs(1);
-    for (content, age) in [(prompt as fn() -> Content, PROMPT_AGE), (stop, CONTROL_AGE)] {
-        let last = NOON.plus(age).plus(CLOCK);
-        assert_eq!(at(content(), NOON, last), Decision::Take);
-        assert_eq!(at(content(), NOON, last.plus(second)), stale);
-        assert_eq!(at(content(), NOON.plus(CLOCK), NOON), Decision::Take);
-        assert_eq!(at(content(), NOON.plus(CLOCK).plus(second), NOON), stale);
-    }
-    let year = NOON.plus(Duration::from_secs(365 * 86_400));
-    assert_eq!(at(grant(2, May::Nothing, 1), NOON, year), Decision::Take, "a revocation reaches a machine that slept");
-
-    let mut rules = Rules::new(user(1));
-    assert_eq!(decide(&mut rules, &owner(), "c", prompt()), Decision::Take);
-    assert_eq!(decide(&mut rules, &owner(), "c", stop()), Decision::Reject(ReceiptCode::Repeated));
-    assert_eq!(decide(&mut rules, &signer(1, Role::Linked), "c", prompt()), Decision::Take, "another device");
-    let memory = Memory::of_taken(rules.memory.taken().cloned(), None);
-    let mut kept = Rules::kept(user(1), rules.access.clone(), memory);
-    assert_eq!(decide(&mut kept, &owner(), "c", prompt()), Decision::Reject(ReceiptCode::Repeated), "after a restart");
-}
-
-#[test]
 fn a_right_counts_by_its_version_whatever_key_it_was_sealed_with() {
     let mut rules = Rules::new(user(1));
     assert_eq!(decide(&mut rules, &owner(), "a", grant(3, May::Approve, 1)), Decision::Take);
     let mut old = |id: &str, content, list_is_withheld| {
         let situation =
             Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 2, open: None, list_is_withheld };
-        rules.decide(&command(id, NOON, content), &owner(), &situation, NOON)
+        rules.decide(&command(id, NOON, content), &owner(), &situation, NOON).0
     };
     assert_eq!(old("p", prompt(), false), Decision::Reject(ReceiptCode::OldKey));
     assert_eq!(
@@ -209,36 +175,6 @@ fn a_right_counts_by_its_version_whatever_key_it_was_sealed_with() {
 }
 
 #[test]
-fn a_rejected_command_does_not_come_back_either() {
-    let mut rules = Rules::new(user(1));
-    let guest = signer(3, Role::Primary);
-    assert_eq!(decide(&mut rules, &guest, "c", prompt()), Decision::Reject(ReceiptCode::NotAllowed));
-    assert_eq!(decide(&mut rules, &owner(), "g", grant(3, May::Prompt, 1)), Decision::Take);
-    assert_eq!(decide(&mut rules, &guest, "c", prompt()), Decision::Reject(ReceiptCode::Repeated));
-}
-
-#[test]
-fn after_a_loss_nothing_from_before_is_taken() {
-    let mut rules = Rules::lost(user(1), Access::default(), NOON);
-    let mut at = |id: &str, at, content| {
-        let situation = Situation {
-            mode: &Mode::Ask,
-            ended: false,
-            epoch: 1,
-            newest_epoch: 1,
-            open: None,
-            list_is_withheld: false,
-        };
-        rules.decide(&command(id, at, content), &owner(), &situation, NOON.plus(Duration::from_secs(60)))
-    };
-    assert_eq!(at("a", Timestamp::from_micros(NOON.micros() - 1), prompt()), Decision::Reject(ReceiptCode::Stale));
-    assert_eq!(at("b", NOON, prompt()), Decision::Take);
-    let before = Timestamp::from_micros(NOON.micros() - 1);
-    assert_eq!(at("c", before, grant(2, May::Prompt, 9)), Decision::Reject(ReceiptCode::Stale), "an old right");
-    assert_eq!(at("d", NOON, grant(2, May::Prompt, 1)), Decision::Take);
-}
-
-#[test]
 fn an_answer_is_for_the_request_that_was_shown() {
     let decision = |content| decide(&mut with_guests(), &owner(), "c", content);
     assert_eq!(decision(answer("d", Some("allow"))), Decision::Take);
@@ -248,7 +184,7 @@ fn an_answer_is_for_the_request_that_was_shown() {
     let situation =
         Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     let closed = command("c", NOON, answer("d", Some("allow")));
-    let found = with_guests().decide(&closed, &owner(), &situation, NOON);
+    let found = with_guests().decide(&closed, &owner(), &situation, NOON).0;
     assert_eq!(found, Decision::Reject(ReceiptCode::Superseded));
 }
 
@@ -277,7 +213,7 @@ fn a_guest_chooses_nothing_that_reaches_further_than_the_request() {
             let message = command(&format!("{id} of {}", who.key), NOON, answer("d", Some(id)));
             let is_taken = who.user == user(1) || matches!(id, "once" | "never");
             let expected = if is_taken { Decision::Take } else { Decision::Reject(ReceiptCode::NotAllowed) };
-            assert_eq!(rules.decide(&message, &who, &situation, NOON), expected, "{id} by {}", who.key);
+            assert_eq!(rules.decide(&message, &who, &situation, NOON).0, expected, "{id} by {}", who.key);
         }
     }
 }
@@ -292,7 +228,7 @@ fn what_has_changed_meanwhile_is_not_done() {
     let mut with = |id: &str, ended, epoch| {
         let situation =
             Situation { mode: &Mode::Ask, ended, epoch, newest_epoch: 2, open: None, list_is_withheld: false };
-        rules.decide(&command(id, NOON, prompt()), &owner(), &situation, NOON)
+        rules.decide(&command(id, NOON, prompt()), &owner(), &situation, NOON).0
     };
     assert_eq!(with("c", false, 1), Decision::Reject(ReceiptCode::OldKey));
     assert_eq!(with("d", true, 2), Decision::Reject(ReceiptCode::Superseded), "the session has ended");
@@ -313,7 +249,7 @@ fn a_person_has_thirty_commands_a_minute_and_five_interrupts() {
     let later = NOON.plus(Duration::from_secs(60));
     let situation =
         Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
-    assert_eq!(rules.decide(&command("later", later, prompt()), &owner(), &situation, later), Decision::Take);
+    assert_eq!(rules.decide(&command("later", later, prompt()), &owner(), &situation, later).0, Decision::Take);
 }
 
 #[test]
@@ -326,42 +262,7 @@ fn bypass_begins_with_a_primary_only() {
     assert!(!rules.may_begin(&owner(), &Mode::of("auto")));
 }
 
-#[test]
-fn a_full_memory_forgets_the_oldest_and_takes_nothing_as_old() {
-    let one = |person, number: usize, at| Taken {
-        user: user(person),
-        key: "k".to_owned(),
-        local_id: number.to_string(),
-        at,
-        taken: NOON,
-    };
-    let early = |number: usize| NOON.plus(Duration::from_millis(number as u64));
-    let mut memory = Memory::of_taken((0..=MOST_TAKEN).map(|number| one(2, number, early(number))), None);
-    assert_eq!(memory.taken().count(), MOST_TAKEN);
-    assert_eq!(memory.take(&prompt(), one(2, 0, NOON)), Err(ReceiptCode::Stale), "it was forgotten");
-    assert_eq!(memory.take(&prompt(), one(2, MOST_TAKEN + 1, early(1))), Ok(()));
-    assert_eq!(memory.take(&prompt(), one(1, 0, NOON)), Ok(()), "another person's commands are not affected");
-}
-
 proptest! {
-    /// Whatever a server withholds, repeats or reorders: no prompt and no control of a good clock is taken twice.
-    #[test]
-    fn nothing_is_taken_twice(steps in proptest::collection::vec((0u8..20, 0u64..6 * 3_600), 1..80)) {
-        let mut rules = Rules::new(user(1));
-        let (mut now, mut taken) = (NOON, Vec::new());
-        for (number, pause) in steps {
-            now = now.plus(Duration::from_secs(pause));
-            // Each command has one time of its own, at which it was signed.
-            let at = NOON.plus(Duration::from_secs(u64::from(number) * 1_800));
-            let content = if number % 2 == 0 { prompt() } else { Content::Control(Control::Stop) };
-            let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
-            if rules.decide(&command(&number.to_string(), at, content), &owner(), &situation, now) == Decision::Take {
-                prop_assert!(!taken.contains(&number), "{} was taken twice", number);
-                taken.push(number);
-            }
-        }
-    }
-
     /// A linked device or a guest never changes a session to bypass, and a guest never changes who may what.
     #[test]
     fn no_guest_gains_a_right(orders in proptest::collection::vec((2u8..6, 0u8..3, 0u64..9), 1..40)) {
@@ -378,15 +279,4 @@ proptest! {
         }
         prop_assert_eq!(rules.access, before);
     }
-}
-
-#[test]
-fn a_command_that_came_while_the_list_was_withheld_is_not_done_later() {
-    let mut rules = Rules::new(owner().user);
-    let withheld =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: true };
-    let prompt = command("p", NOON, prompt());
-    assert_eq!(rules.decide(&prompt, &owner(), &withheld, NOON), Decision::Reject(ReceiptCode::Busy));
-    let shown = Situation { list_is_withheld: false, ..withheld };
-    assert_eq!(rules.decide(&prompt, &owner(), &shown, NOON), Decision::Reject(ReceiptCode::Repeated));
 }

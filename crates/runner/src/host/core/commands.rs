@@ -1,7 +1,5 @@
 //! What people send becomes orders to the agent, and each command gets its receipt.
 
-use std::time::Duration;
-
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_transcript::body::{
     Answer, Content, Control, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
@@ -12,7 +10,7 @@ use ensemble_types::ids::unique;
 
 use super::prompts::queued;
 use super::{About, Asked, Core, MOST_OF_GUEST, MOST_QUEUED};
-use crate::host::kept::{Change, Queued, TakenCommand};
+use crate::host::kept::{Change, Queued};
 use crate::host::tasks::early;
 
 /// A message of a person whose signature is good.
@@ -85,27 +83,13 @@ impl Core {
             open: open.as_ref(),
             list_is_withheld,
         };
-        let decision = self.rules.decide(&message, &signer, &situation, self.now);
-        // A user with edit access can send anything under any name, so only what the rules remember is kept.
-        let is_remembered = |code: &ReceiptCode| {
-            !matches!(
-                code,
-                ReceiptCode::Repeated | ReceiptCode::Stale | ReceiptCode::UnknownKey | ReceiptCode::Unsupported
-            )
-        };
-        if !matches!(&decision, Decision::Reject(code) if !is_remembered(code)) {
-            self.change(Change::Take(TakenCommand {
-                user: signer.user,
-                key: signer.key.clone(),
-                local_id: message.local_id.clone(),
-                at: message.at,
-                taken: self.now,
-            }));
+        let (decision, remembered) = self.rules.decide(&message, &signer, &situation, self.now);
+        let is_known = remembered.is_none();
+        if let Some(command) = remembered {
+            self.change(Change::Take(command.into()));
         }
-        if matches!(decision, Decision::Reject(ReceiptCode::UnknownKey)) && !self.answers_strangers() {
-            return;
-        }
-        if comes_again && matches!(decision, Decision::Reject(ReceiptCode::Repeated | ReceiptCode::Stale)) {
+        let is_late = matches!(decision, Decision::Reject(ReceiptCode::Stale));
+        if decision == Decision::Ignore || (comes_again && (is_known || is_late)) {
             return;
         }
         if matches!((&decision, &message.content), (Decision::Take, Content::Prompt(_))) {
@@ -150,19 +134,6 @@ impl Core {
             }
         };
         self.say(Content::Receipt(Receipt { command_id, key, outcome, code, text }));
-    }
-
-    /// At most so many receipts a minute for people whom nobody knows.
-    fn answers_strangers(&mut self) -> bool {
-        const A_MINUTE: usize = 10;
-        while self.strangers.front().is_some_and(|first| self.now.since(*first) > Duration::from_secs(60)) {
-            self.strangers.pop_front();
-        }
-        let is_free = self.strangers.len() < A_MINUTE;
-        if is_free {
-            self.strangers.push_back(self.now);
-        }
-        is_free
     }
 
     fn prompt(&mut self, prompt: Queued, when: &When) -> Done {
@@ -387,7 +358,7 @@ fn advice(code: &ReceiptCode) -> Option<&'static str> {
         ReceiptCode::Stale => {
             "It came too late. Send it again. If it is sent again and still late, look at the clocks."
         }
-        ReceiptCode::Repeated => "It was taken before.",
+        ReceiptCode::Repeated => "It came before. What became of it then holds.",
         ReceiptCode::Superseded => "What it was for has changed or is over.",
         ReceiptCode::OldKey => "The session has a newer key. Send it again.",
         ReceiptCode::Busy => "Too many at once. Send it again in a minute.",

@@ -18,7 +18,7 @@ mod tasks;
 mod tests;
 mod turns;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ensemble_agent::{Abilities, Driver, Exit, Kind, Line, Output, Prompt, Start};
@@ -71,8 +71,6 @@ pub(crate) struct Core {
     judged: Option<Judged>,
     /// The prompt that was refused last.
     refused: Option<(String, String)>,
-    /// When people whom nobody knows got receipts.
-    strangers: VecDeque<Timestamp>,
     open: BTreeMap<String, Open>,
     parts: Parts,
     crashes: u32,
@@ -205,7 +203,6 @@ impl Core {
             judging: None,
             judged: None,
             refused: None,
-            strangers: VecDeque::new(),
             open: BTreeMap::new(),
             parts: Parts::default(),
             crashes: 0,

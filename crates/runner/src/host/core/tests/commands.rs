@@ -1,8 +1,10 @@
 //! What becomes of commands.
 
 use ensemble_transcript::body::{Attachment, Resource};
+use ensemble_transcript::rules::MOST_TAKEN;
 
 use super::*;
+use crate::host::kept::TakenCommand;
 
 #[test]
 fn a_prompt_waits_until_the_agent_is_ready_and_its_turn_names_it() {
@@ -195,7 +197,7 @@ fn the_owner_sees_all_of_a_guests_prompt() {
 }
 
 #[test]
-fn strangers_leave_nothing_behind() {
+fn strangers_leave_little_behind() {
     let mut room = room();
     room.begin();
     // Under the owner's name, with keys that are in no list.
@@ -204,8 +206,61 @@ fn strangers_leave_nothing_behind() {
         room.send_as(signer, prompt("x"));
     }
     let receipts = room.said.iter().filter(|said| matches!(said.content, Content::Receipt(_))).count();
-    assert!(receipts <= 10 && room.core.kept.taken.is_empty(), "{receipts}");
+    assert_eq!((receipts, room.core.kept.taken.len()), (10, 10), "what got no receipt is not kept");
+    assert!(room.core.kept.taken.iter().all(|command| command.user.is_none()), "and it is nobody's");
     assert_eq!(room.prompt("mine").outcome, ReceiptOutcome::Done);
+}
+
+#[test]
+fn a_command_that_was_rejected_is_not_done_later() {
+    let mut room = room();
+    room.begin();
+    let known = room.signer(room.owner, Role::Linked);
+    let unknown = Signer { role: None, ..known.clone() };
+    rejected(&room.resend(unknown, "a", prompt("one")).unwrap(), ReceiptCode::UnknownKey);
+    let early = room.now.plus(Duration::from_secs(312));
+    rejected(&room.resend_at(known.clone(), "b", early, prompt("two")).unwrap(), ReceiptCode::Stale);
+    let late = room.now.minus(Duration::from_secs(3 * 86_400));
+    rejected(&room.resend_at(known.clone(), "c", late, prompt("three")).unwrap(), ReceiptCode::Stale);
+    // A host of another version may know what it is.
+    let newer = Content::Control(Control::Newer("dance".into()));
+    rejected(&room.resend(known.clone(), "d", newer).unwrap(), ReceiptCode::Unsupported);
+    let written = serde_json::to_vec(&room.core.kept).unwrap();
+    let mut again = room_by(room.owner, serde_json::from_slice(&written).unwrap());
+    for room in [&mut room, &mut again] {
+        room.now = early;
+        for (id, at, content) in [
+            ("a", early, prompt("one")),
+            ("b", early, prompt("two")),
+            ("c", late, prompt("three")),
+            ("d", early, Content::Control(Control::Stop)),
+        ] {
+            let receipt = room.resend_at(known.clone(), id, at, content).unwrap();
+            rejected(&receipt, ReceiptCode::Repeated);
+        }
+        assert!(!room.lines.iter().any(|line| line.contains("prompt")) && !room.core.kept.ended, "{:?}", room.lines);
+    }
+}
+
+#[test]
+fn what_one_person_sends_makes_the_host_forget_nothing_of_others() {
+    let mut kept = kept("/nonexistent");
+    let now = Timestamp::from_unix_seconds(1_800_000_000);
+    let (owner, guest) = (UserId::generate(), UserId::generate());
+    let mut take = |user, number: usize, at| {
+        let (key, local_id) = ("k".to_owned(), number.to_string());
+        kept.apply(Change::Take(TakenCommand { user, key, local_id, at, taken: now, rejected: None }));
+    };
+    take(Some(owner), 0, now);
+    for user in [None, Some(guest)] {
+        // The server shows again what a person has said in years: it is older than what counts.
+        take(user, 0, now);
+        (1..=MOST_TAKEN + 5).for_each(|number| take(user, number, now.minus(Duration::from_secs(number as u64))));
+    }
+    let of = |user: Option<UserId>| kept.taken.iter().filter(|command| command.user == user).count();
+    assert_eq!((of(Some(owner)), of(None), of(Some(guest))), (1, MOST_TAKEN + 1, MOST_TAKEN + 1));
+    let newest = kept.taken.iter().filter(|command| command.local_id == "0").count();
+    assert_eq!(newest, 3, "the oldest are forgotten");
 }
 
 #[test]

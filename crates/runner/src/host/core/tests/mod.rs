@@ -265,8 +265,13 @@ impl Room {
     }
 
     fn resend(&mut self, signer: Signer, local_id: &str, content: Content) -> Option<Receipt> {
+        self.resend_at(signer, local_id, self.now, content)
+    }
+
+    /// Signed at this time.
+    fn resend_at(&mut self, signer: Signer, local_id: &str, at: Timestamp, content: Content) -> Option<Receipt> {
         let list = KnownList { version: 1, digest: "d".into() };
-        let message = Message { local_id: local_id.to_owned(), at: self.now, list, n: None, content };
+        let message = Message { local_id: local_id.to_owned(), at, list, n: None, content };
         let before = self.said.len();
         self.core.set_time(self.now);
         let list_is_withheld = std::mem::take(&mut self.list_is_withheld);
