@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use diesel::connection::SimpleConnection;
 use diesel::r2d2::{ConnectionManager, CustomizeConnection, R2D2Connection};
-use diesel::{PgConnection, SqliteConnection};
+use diesel::sql_types::BigInt;
+use diesel::{PgConnection, QueryResult, QueryableByName, RunQueryDsl, SqliteConnection};
 use futures_util::future::BoxFuture;
 use r2d2::{ManageConnection, NopErrorHandler};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,6 +26,17 @@ use crate::reach::Reach;
 /// How long a job waits for a new connection. Attempts that fail are repeated in the background, at most half of this
 /// apart, so this is also how soon a database that is back is noticed.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long a connection to PostgreSQL is kept that no job uses. In an outage each replica opens as many as it may, and a service that
+/// starts then may find none.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A file has room for all.
+const IDLE_TIMEOUT_OF_FILE: Duration = Duration::from_secs(600);
+/// What a server allows, and the replicas of all services that it has. Each has one connection for wake-ups, and any role sees the names of
+/// connections.
+const ROOM: &str = "SELECT current_setting('max_connections')::bigint \
+                    - current_setting('superuser_reserved_connections')::bigint \
+                    - COALESCE(current_setting('reserved_connections', true), '0')::bigint AS allowed, \
+                    (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ensemble-wakes') AS replicas";
 
 pub(crate) struct Pool {
     connections: Connections,
@@ -72,8 +84,10 @@ impl Pool {
     ) -> Arc<Self> {
         let (url, begin) = (target.url(), Begin { settings: target.settings(), reach: Arc::clone(reach) });
         let connections = match target {
-            Target::Postgres { .. } => Connections::Pg(lazy(url, size, begin)),
-            Target::SqliteReader(_) | Target::SqliteWriter(_) => Connections::Sqlite(lazy(url, size, begin)),
+            Target::Postgres { .. } => Connections::Pg(lazy(url, size, IDLE_TIMEOUT, begin)),
+            Target::SqliteReader(_) | Target::SqliteWriter(_) => {
+                Connections::Sqlite(lazy(url, size, IDLE_TIMEOUT_OF_FILE, begin))
+            }
         };
         let (permits, waiting) = (Arc::new(Semaphore::new(size)), Arc::default());
         Arc::new(Self { connections, permits, limit: size, waiting, wait, take_turn: turns((size / 2).max(1)) })
@@ -129,10 +143,23 @@ impl Pool {
     pub(crate) async fn warm(self: &Arc<Self>, deadline: Instant) {
         loop {
             let pool = Arc::clone(self);
-            let taken = tokio::task::spawn_blocking(move || pool.take("open").map(drop)).await;
+            let taken = tokio::task::spawn_blocking(move || pool.take("open").map(|raw| pool.look_around(raw))).await;
             if matches!(taken, Ok(Ok(()))) || Instant::now() > deadline {
                 return;
             }
+        }
+    }
+
+    /// Says when the connections of all replicas do not fit.
+    fn look_around(&self, raw: Raw) {
+        let Raw::Pg(mut conn) = raw else { return };
+        match Room::of(&mut conn) {
+            Ok(room) => {
+                if let Some(warning) = room.warning(self.limit) {
+                    tracing::warn!("{warning}");
+                }
+            }
+            Err(error) => tracing::debug!("How many connections PostgreSQL allows is not known: {error}"),
         }
     }
 
@@ -146,6 +173,37 @@ impl Pool {
         while let Some(mut idle) = idle() {
             idle.mark_broken();
         }
+    }
+}
+
+/// Connections of a PostgreSQL server.
+#[derive(Clone, Copy, Debug, QueryableByName)]
+struct Room {
+    /// For all programs together that are no administrators.
+    #[diesel(sql_type = BigInt)]
+    allowed: i64,
+    /// Replicas of all services that run already.
+    #[diesel(sql_type = BigInt)]
+    replicas: i64,
+}
+
+impl Room {
+    fn of(conn: &mut PgConnection) -> QueryResult<Self> {
+        diesel::sql_query(ROOM).get_result(conn)
+    }
+
+    /// What to say when all replicas together, with this one, may open more than the server allows. All have pools of one size, unless
+    /// somebody gives them different ones.
+    fn warning(self, pool: usize) -> Option<String> {
+        let Self { allowed, replicas } = self;
+        let (replicas, each) = (replicas.saturating_add(1), i64::try_from(pool).unwrap_or(i64::MAX).saturating_add(1));
+        let all = replicas.saturating_mul(each);
+        (all > allowed).then(|| {
+            format!(
+                "{replicas} replicas of services with {each} connections each may open {all}, and PostgreSQL allows {allowed}. Under load or \
+                 after an outage some are refused, and a service that starts then ends. Lower DATABASE_POOL_SIZE or raise max_connections"
+            )
+        })
     }
 }
 
@@ -168,6 +226,7 @@ impl<C: SimpleConnection + 'static> CustomizeConnection<C, diesel::r2d2::Error> 
 fn lazy<C>(
     url: String,
     size: usize,
+    idle: Duration,
     begin: impl CustomizeConnection<C, diesel::r2d2::Error>,
 ) -> r2d2::Pool<ConnectionManager<C>>
 where
@@ -177,6 +236,7 @@ where
     r2d2::Pool::builder()
         .max_size(u32::try_from(size).unwrap_or(u32::MAX))
         .min_idle(Some(0))
+        .idle_timeout(Some(idle))
         .test_on_check_out(false)
         .connection_timeout(CONNECT_TIMEOUT)
         .connection_customizer(Box::new(begin))
@@ -198,5 +258,34 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diesel::Connection;
+    use ensemble_testkit::postgres::{Cluster, Durability};
+
+    use super::*;
+
+    #[test]
+    fn the_pools_of_all_replicas_are_added_up() {
+        assert_eq!(Room { allowed: 97, replicas: 4 }.warning(16), None, "85 connections");
+        let warning = Room { allowed: 97, replicas: 5 }.warning(16).unwrap();
+        assert!(warning.contains("6 replicas") && warning.contains("102") && warning.contains("97"), "{warning}");
+        assert!(Room { allowed: 17, replicas: 0 }.warning(17).is_some(), "one that is too large by itself");
+    }
+
+    #[test]
+    fn any_role_sees_what_is_allowed_and_who_runs() {
+        let cluster = Cluster::start_with(Durability::None, &["max_connections=20"]).unwrap();
+        let url = cluster.url("postgres");
+        let mut owner = PgConnection::establish(&url).unwrap();
+        owner.batch_execute("CREATE ROLE guest LOGIN").unwrap();
+        let named = format!("{url}?application_name=ensemble-wakes");
+        let _replicas = [&named, &named].map(|named| PgConnection::establish(named).unwrap());
+        let mut guest = PgConnection::establish(&url.replace("postgres@", "guest@")).unwrap();
+        let Room { allowed, replicas } = Room::of(&mut guest).unwrap();
+        assert_eq!((allowed, replicas), (17, 2));
     }
 }
