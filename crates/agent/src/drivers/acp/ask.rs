@@ -96,11 +96,13 @@ impl Acp {
     }
 }
 
-/// All that the request says about the call. Texts and diffs are written out, everything else is shown as it came.
+/// All that the request says about the call. Texts and diffs are written out, everything else is shown as it came. What it says in two
+/// ways stands once.
 fn whole(title: &str, call: &Value) -> String {
+    let changes: Vec<&Value> = list(call, "/content").filter(|content| text(content, "/type") == "diff").collect();
     let mut shown = vec![title.to_owned()];
     if let Some(input) = call.get("rawInput").filter(|input| !input.is_null()) {
-        shown.push(whole_input(&["command", "path"], input));
+        shown.push(whole_input(&["command", "path"], &without_repetition(input, &changes)));
     }
     for content in list(call, "/content") {
         shown.push(match text(content, "/type") {
@@ -114,8 +116,79 @@ fn whole(title: &str, call: &Value) -> String {
             _ => content.to_string(),
         });
     }
-    shown.extend(list(call, "/locations").map(|place| text(place, "/path").to_owned()));
+    let is_said = |path: &&str| *path == title || changes.iter().any(|change| text(change, "/path") == *path);
+    let places = list(call, "/locations").map(|place| text(place, "/path"));
+    shown.extend(places.filter(|path| !is_said(path)).map(str::to_owned));
     shown.retain(|part| !part.is_empty());
     shown.dedup();
     shown.join("\n")
+}
+
+/// An input without a unified diff of a change that is shown as well. One that says more stays, without its head.
+fn without_repetition(input: &Value, changes: &[&Value]) -> Value {
+    let mut input = input.clone();
+    let Some(fields) = input.as_object_mut() else { return input };
+    let Some(diff) = fields.get("diff").and_then(Value::as_str).map(without_head) else { return input };
+    if changes.iter().any(|change| is_of(&diff, change)) {
+        fields.remove("diff");
+    } else {
+        fields.insert("diff".to_owned(), diff.into());
+    }
+    input
+}
+
+/// A unified diff without the two lines with which some programs begin one: the path and a rule.
+fn without_head(diff: &str) -> String {
+    let head = diff.split_once('\n').filter(|(path, _)| path.starts_with("Index: "));
+    let rest = head.and_then(|(_, rest)| rest.split_once('\n'));
+    rest.filter(|(rule, _)| rule.chars().all(|c| c == '=')).map_or(diff, |(_, rest)| rest).to_owned()
+}
+
+/// Whether a unified diff names no other file than a change, and has no lines but those of its texts, in their order.
+fn is_of(diff: &str, change: &Value) -> bool {
+    let (mut old, mut new) = (text(change, "/oldText").lines(), text(change, "/newText").lines());
+    let path = text(change, "/path");
+    let is_name =
+        |line: &&str| [format!("--- {path}"), format!("+++ {path}")].iter().any(|name| name == line.trim_end());
+    let mut hunks = diff.lines().skip_while(is_name);
+    hunks.all(|line| match line.split_at_checked(1) {
+        Some(("-", line)) => old.any(|known| known == line),
+        Some(("+", line)) => new.any(|known| known == line),
+        Some((" ", line)) => old.any(|known| known == line) && new.any(|known| known == line),
+        Some(("@", _)) => line.starts_with("@@ -") && line.ends_with(" @@"),
+        _ => line == "\\ No newline at end of file",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "Index: /w/a\n=====\n";
+    const DIFF: &str = "--- /w/a\n+++ /w/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline at end of file\n";
+
+    fn call(diff: &str) -> Value {
+        let change = json!({"type": "diff", "path": "/w/a", "oldText": "one\ntwo", "newText": "one\n2"});
+        json!({
+            "rawInput": {"filepath": "/w/a", "diff": diff}, "content": [change],
+            "locations": [{"path": "/w/a"}, {"path": "/w/b"}],
+        })
+    }
+
+    #[test]
+    fn a_change_that_is_said_twice_stands_once() {
+        let shown = whole("/w/a", &call(&format!("{HEAD}{DIFF}")));
+        assert_eq!(shown, "/w/a\nfilepath: /w/a\n/w/a\n-one\n-two\n+one\n+2\n/w/b");
+    }
+
+    #[test]
+    fn a_diff_that_says_more_than_the_change_stays() {
+        for more in ["+rm -rf /\n", "-three\n", " four\n", "five\n", "@@ -9 +9 @@\n+six\n", "@@ -1 +1 @@ seven\n"] {
+            let shown = whole("Edit", &call(&format!("{HEAD}{DIFF}{more}")));
+            assert!(shown.contains(more) && shown.contains("+++ /w/a\n"), "{shown}");
+            assert!(!shown.contains("Index") && !shown.contains("==="), "{shown}");
+        }
+        let other = whole("Edit", &call(&DIFF.replace("+++ /w/a", "+++ /etc/passwd")));
+        assert!(other.contains("+++ /etc/passwd"), "{other}");
+    }
 }
