@@ -1,4 +1,5 @@
 /** Follows one live session: its stream while it is seen, and commands to its machine. */
+import { isProblem } from "@ensemble/client";
 import { type LiveSession, type Session } from "@ensemble/client/account";
 import type { Attachment } from "@ensemble/client/transcript";
 import { Store } from "../base/store.ts";
@@ -107,7 +108,8 @@ export class LiveFeed implements SessionFeed {
     const failed = (error: unknown): void => {
       // The line over the page says that there is no connection, and what was kept is shown.
       if (mayHeal(error) && this.view.get().isOpen) return;
-      this.view.update((before) => ({ ...before, error: textOf(error) }));
+      const text = isProblem(error, "NOT_FOUND") ? "There is no session at this address, or it is not shared with you." : textOf(error);
+      this.view.update((before) => ({ ...before, error: text }));
     };
     await whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), signal);
   }

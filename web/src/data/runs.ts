@@ -1,5 +1,5 @@
 /** Runs of tasks: their list, and one of them followed live. */
-import { followRun, newId } from "@ensemble/client";
+import { followRun, isProblem, newId } from "@ensemble/client";
 import { sealTurn, signOrder, signRun, type Turn } from "@ensemble/client/account";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
@@ -101,7 +101,8 @@ export class RunFeed {
     const failed = (error: unknown): void => {
       // The line over the page says that there is no connection, and what was kept is shown.
       if (mayHeal(error) && this.view.get().run) return;
-      this.view.update((before) => ({ ...before, error: textOf(error) }));
+      const text = isProblem(error, "NOT_FOUND") ? "There is no run at this address. It may have been deleted." : textOf(error);
+      this.view.update((before) => ({ ...before, error: text }));
     };
     void whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), stop.signal);
     return () => stop.abort();
@@ -121,7 +122,7 @@ export class RunFeed {
 
   /** What a task has changed in its worktree, as a unified diff. */
   async diff(task: Task): Promise<string> {
-    const path = `/v1/orchestrator/runs/${encodeURIComponent(this.#run())}/tasks/${encodeURIComponent(task.id)}/diff`;
+    const path = `/v1/orchestrator/runs/${encodeURIComponent(this.id)}/tasks/${encodeURIComponent(task.id)}/diff`;
     return (await mine().client.open(path, {}, new AbortController().signal)).text();
   }
 
@@ -131,7 +132,7 @@ export class RunFeed {
     const { client } = account;
     // Signed once: the same order again is one order.
     const body = await signOrder(account, task, action);
-    const params = { path: { id: this.#run(), taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
+    const params = { path: { id: this.id, taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
     const until = Date.now() + LONGEST_WAIT_MS;
     for (;;) {
       const called = action === "apply"
@@ -159,11 +160,6 @@ export class RunFeed {
   async remove(): Promise<void> {
     const { client } = mine();
     await client.data(client.http.DELETE("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } } }));
-  }
-
-  /** The address of the page may have the ref, which calls about changes do not take. */
-  #run(): string {
-    return this.view.get().run?.id ?? this.id;
   }
 
   async #read(signal: AbortSignal): Promise<number> {

@@ -30,7 +30,7 @@ export function TaskPanel({ feed, task, canAct, onGoesOn }: Props) {
       {task.sessionId && <div><Link href={paths.session(task.sessionId)} className="button small">Open its session</Link></div>}
       {task.prompt && <section aria-label="Prompt"><h2>Prompt</h2><Long className="plain" text={visible(task.prompt)} label="Prompt" /></section>}
       {task.outputSummary && task.outputSummary.trim() !== task.error?.message.trim() && <section aria-label="Result"><h2>Result</h2><Markdown text={task.outputSummary} /></section>}
-      {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} isRunning={task.status === "running" || task.status === "dispatching"} />}
+      {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} isOver={OVER.has(task.status)} said={task.error?.message} />}
       {canAct && task.changes && task.changes.state !== "none" && <Worktree feed={feed} task={task} changes={task.changes} />}
       {canAct && hasOutput && <MoreToSay feed={feed} task={task} onGoesOn={onGoesOn} />}
       {!hasOutput && !task.sessionId && <p className="soft">It is sealed for its machine: what it does is in its session, once it has started.</p>}
@@ -38,7 +38,17 @@ export function TaskPanel({ feed, task, canAct, onGoesOn }: Props) {
   );
 }
 
-function Output({ run, task, isRunning }: { run: string; task: string; isRunning: boolean }) {
+const OVER = new Set<Task["status"]>(["completed", "failed", "cancelled"]);
+
+interface OutputProps {
+  run: string;
+  task: string;
+  isOver: boolean;
+  /** What stands above it already. */
+  said: string | undefined;
+}
+
+function Output({ run, task, isOver, said }: OutputProps) {
   const [text, setText] = useState<string>();
   const [error, setError] = useState<string>();
   useEffect(() => {
@@ -53,12 +63,13 @@ function Output({ run, task, isRunning }: { run: string; task: string; isRunning
     void whileSeen((seen) => keepTrying(() => read(seen), (caught) => setError(textOf(caught)), seen), stop.signal);
     return () => stop.abort();
   }, [run, task]);
+  if (text && text.trim() === said?.trim()) return null;
   return (
     <section aria-label="Output">
       <h2>Output</h2>
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}
       {text === undefined && error === undefined && <p className="soft" role="status">Waiting for output…</p>}
-      {text !== undefined && (text === "" ? <p className="soft">{isRunning ? "No output yet." : "It said nothing."}</p> : <Terminal text={text} />)}
+      {text !== undefined && (text === "" ? <p className="soft">{isOver ? "It said nothing." : "No output yet."}</p> : <Terminal text={text} />)}
     </section>
   );
 }

@@ -397,6 +397,11 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByText("the second is done").first().waitFor();
     await accessible(page, "run");
     await pictures(page, "run");
+    await page.getByRole("group", { name: /The tasks/ }).getByRole("button", { name: /Broken/ }).click();
+    const panel = page.locator(".task-panel");
+    await panel.locator(".failure").waitFor();
+    await panel.getByText("Waiting for output…").waitFor({ state: "detached" });
+    assert.equal((await panel.innerText()).split("asked to fail").length - 1, 1, `the error stands there more than once: ${await panel.innerText()}`);
     await page.getByRole("link", { name: "All runs" }).click();
     await page.getByRole("link", { name: /Two steps/ }).waitFor();
     await accessible(page, "runs");
@@ -452,6 +457,11 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByRole("heading", { name: "Home" }).waitFor();
     // The browser notes the status.
     faults.splice(0, faults.length, ...faults.filter((fault) => !fault.endsWith("/settngs")));
+    for (const [path, said, back] of [["sessions", "There is no session at this address", "Home"], ["runs", "There is no run at this address", "All runs"]]) {
+      await page.goto(`${origin}/${path}/01890a5d-ac96-774b-bcce-b302099a8059`);
+      await page.getByRole("alert").filter({ hasText: said }).waitFor();
+      await page.getByRole("main").getByRole("link", { name: back }).first().waitFor();
+    }
     await page.goto(here);
     checked();
   });

@@ -3,7 +3,7 @@
 // `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
@@ -12,6 +12,15 @@ import { exists, phase, signUp, steps } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
+
+/** Whether a process has this word among its arguments. One that ends meanwhile has none. */
+const runs = (word) => readdirSync("/proc").filter((name) => /^\d+$/.test(name)).some((name) => {
+  try {
+    return readFileSync(`/proc/${name}/cmdline`, "utf8").split("\0").includes(word);
+  } catch {
+    return false;
+  }
+});
 
 describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
   let browser, me, session, runner;
@@ -218,6 +227,26 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await reader.page.getByRole("log").getByText("and figs", { exact: true }).waitFor();
     reader.checked();
     await reader.context.close();
+    checked();
+  });
+
+  step("a command that outlives its turn is shown, and ended", async () => {
+    const { page, checked } = me;
+    // Its length is a name for it.
+    const length = String(100_000_000 + process.pid);
+    const tool = `[[tool Bash {"command":"sleep ${length}","run_in_background":true,"description":"wait"}]]`;
+    const outlived = await ensemble(["claude", "--title", "Outlived", "--dir", "work", "--mode", "bypass", "--detach", tool]);
+    await page.goto(origin);
+    await page.getByRole("main").getByRole("link", { name: /Outlived/ }).click();
+    const left = page.locator(".still-running");
+    await left.getByText(/^1 command still runs: /).waitFor();
+    assert.ok(runs(length));
+    await accessible(page, "a command that outlives its turn");
+    await pictures(page, "outlived");
+    await left.getByRole("button", { name: "End" }).click();
+    await left.waitFor({ state: "detached" });
+    assert.ok(!runs(length), "it runs on");
+    await ensemble(["stop", outlived]);
     checked();
   });
 
