@@ -129,6 +129,7 @@ impl Play {
             path: "src/parser/lines.rs".to_owned(),
             old_text: Some("fn next(&mut self) -> Option<&str> {\n    let at = self.find('\\n')?;\n    self.cut(at)\n}\n".into()),
             new_text: "fn next(&mut self) -> Option<&str> {\n    match self.find('\\n') {\n        Some(at) => self.cut(at),\n        None => self.rest(),\n    }\n}\n".into(),
+            line: None,
             cut: None,
         };
         let content = Some(vec![ToolContent::Diff(diff)]);

@@ -13,10 +13,23 @@ const ICONS: Record<string, IconName> = {
 };
 const STATES: Record<string, string> = { pending: "waits", failed: "failed", interrupted: "interrupted" };
 
-function Content({ content }: { content: ToolContent }) {
+const lineFeeds = (text: string): number => text.split("\n").length - 1;
+
+/** By how many lines the changes before each one have moved it in its file. */
+function movesIn(content: readonly ToolContent[]): number[] {
+  const moves = new Map<string, number>();
+  return content.map((one) => {
+    if (one.type !== "diff") return 0;
+    const moved = moves.get(one.path) ?? 0;
+    moves.set(one.path, moved + lineFeeds(one.newText) - lineFeeds(one.oldText ?? ""));
+    return moved;
+  });
+}
+
+function Content({ content, moved }: { content: ToolContent; moved: number }) {
   switch (content.type) {
     case "diff":
-      return <Changes diff={content} />;
+      return <Changes diff={content} moved={moved} />;
     case "terminal":
       return (
         <>
@@ -48,6 +61,7 @@ export const Tool = memo(function Tool({ call, growing, mark }: { call: ToolCall
   const places = call.locations ?? [];
   const title = oneLine(titleWith(call.title ?? "A tool", kind === "execute" ? [] : places.map(({ path }) => path), directory), 300);
   const content = call.content ?? [];
+  const moves = isOpen ? movesIn(content) : [];
   return (
     <details className={call.parentToolCallId ? "tool inside" : "tool"} open={isOpen}
       onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -69,7 +83,7 @@ export const Tool = memo(function Tool({ call, growing, mark }: { call: ToolCall
             ))}</p>
           )}
           {title.length >= 299 && <Long className="plain" text={visible(call.title ?? "")} label="Title" />}
-          {content.map((one, at) => <Content key={at} content={one} />)}
+          {content.map((one, at) => <Content key={at} content={one} moved={moves[at] ?? 0} />)}
           {growing !== undefined && !isOver && <Terminal text={growing} label="Output so far" />}
           {content.length === 0 && growing === undefined && <p className="note">{isOver ? "It said nothing." : "Nothing has come yet."}</p>}
         </div>

@@ -16,32 +16,37 @@ export interface Diff {
   path: string;
   oldText?: string | null | undefined;
   newText: string;
+  /** Where the old text begins in its file, from 1. */
+  line?: number | undefined;
   cut?: number | undefined;
 }
 
 interface Line {
   sign: "+" | "-" | " " | "…";
   text: string;
-  before?: number;
-  after?: number;
+  before?: number | undefined;
+  after?: number | undefined;
 }
 
-function linesOf(diff: Diff): Line[] {
+function linesOf(diff: Diff, moved: number): Line[] {
   const old = diff.oldText ?? "";
   const patch = structuredPatch("", "", old, diff.newText, "", "", { context: 3, timeout: LONGEST_MS });
   if (!patch) {
     const all = (text: string, sign: "+" | "-") => text.split("\n").map((line) => ({ sign, text: line }));
     return [...(old ? all(old, "-") : []), ...all(diff.newText, "+")];
   }
+  // A part of a file whose place is not known has no numbers.
+  const first = diff.oldText == null ? 1 : diff.line;
+  const number = (at: number) => (first === undefined ? undefined : at + first - 1);
   const lines: Line[] = [];
   for (const hunk of patch.hunks) {
     if (lines.length > 0 || hunk.oldStart > 1) lines.push({ sign: "…", text: "" });
-    let [before, after] = [hunk.oldStart, hunk.newStart];
+    let [before, after] = [hunk.oldStart, hunk.newStart + moved];
     for (const line of hunk.lines) {
       const text = line.slice(1);
-      if (line[0] === "+") lines.push({ sign: "+", text, after: after++ });
-      else if (line[0] === "-") lines.push({ sign: "-", text, before: before++ });
-      else if (line[0] === " ") lines.push({ sign: " ", text, before: before++, after: after++ });
+      if (line[0] === "+") lines.push({ sign: "+", text, after: number(after++) });
+      else if (line[0] === "-") lines.push({ sign: "-", text, before: number(before++) });
+      else if (line[0] === " ") lines.push({ sign: " ", text, before: number(before++), after: number(after++) });
     }
   }
   return lines;
@@ -77,13 +82,15 @@ const CLASS = { "+": "added", "-": "removed", " ": "same", "…": "gap" } as con
 
 interface Props {
   diff: Diff;
+  /** By how many lines earlier changes have moved what comes after them in the file. */
+  moved?: number;
   /** Hears once whether everything is drawn that there is, and again when that changes. */
   onWhole?: ((isWhole: boolean) => void) | undefined;
 }
 
 /** One file's change. */
-export function Changes({ diff, onWhole }: Props) {
-  const lines = useMemo(() => linesOf(diff), [diff]);
+export function Changes({ diff, moved = 0, onWhole }: Props) {
+  const lines = useMemo(() => linesOf(diff, moved), [diff, moved]);
   const [most, setMost] = useState(MOST_LINES);
   const [isLong, setLong] = useState(false);
   const long = lines.filter(({ text }) => text.length > MOST_CHARACTERS).length;

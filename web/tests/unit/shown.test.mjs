@@ -128,14 +128,14 @@ describe("what is shown", () => {
   });
 
   test("a change stands side by side where there is room, and is remembered so", async () => {
-    const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n" };
+    const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n", line: 41 };
     const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content: [change] };
     const { page, context, checked } = await shown({ bodies: [call] }, { viewport: DESK });
     await page.getByRole("log").getByText("Edit").click();
     const rows = () => page.locator(".changes tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
-    assert.deepEqual(await rows(), [["1", "", "one"], ["2", "-", "two"], ["2", "+", "2"], ["3", "+", "more"], ["4", "", "three"]]);
+    assert.deepEqual(await rows(), [["41", "", "one"], ["42", "-", "two"], ["42", "+", "2"], ["43", "+", "more"], ["44", "", "three"]]);
     await page.getByRole("button", { name: "Side by side" }).click();
-    assert.deepEqual(await rows(), [["1", "one", "1", "one"], ["2", "- two", "2", "+ 2"], ["", "", "3", "+ more"], ["3", "three", "4", "three"]]);
+    assert.deepEqual(await rows(), [["41", "one", "41", "one"], ["42", "- two", "42", "+ 2"], ["", "", "43", "+ more"], ["43", "three", "44", "three"]]);
     await accessible(page, "changes side by side");
     await pictures(page, "changes");
     await page.setViewportSize(PHONE);
@@ -145,6 +145,22 @@ describe("what is shown", () => {
     await page.reload();
     await page.getByRole("log").getByText("Edit").click();
     await page.getByRole("button", { name: "Unified" }).waitFor();
+    checked();
+    await context.close();
+  });
+
+  test("a change has the numbers that its lines have in the file, or none", async () => {
+    const content = [
+      { type: "diff", path: "/w/a", oldText: "one\n", newText: "one\ntwo\n", line: 41 }, { type: "diff", path: "/w/a", oldText: "x\n", newText: "y\n", line: 80 },
+      { type: "diff", path: "/w/b", oldText: "x\n", newText: "y\n" }, { type: "diff", path: "/w/c", oldText: null, newText: "new\n" },
+    ];
+    const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content };
+    const { page, context, checked } = await shown({ bodies: [call] });
+    await page.getByRole("log").getByText("Edit").click();
+    await page.locator(".changes").nth(3).waitFor();
+    const rows = await page.locator(".changes tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
+    // What an earlier change has added moves what comes after it.
+    assert.deepEqual(rows, [["41", "", "one"], ["42", "+", "two"], ["80", "-", "x"], ["81", "+", "y"], ["", "-", "x"], ["", "+", "y"], ["1", "+", "new"]]);
     checked();
     await context.close();
   });

@@ -13,7 +13,7 @@ export const MOST_ATTACHMENTS = 512 * 1_024;
 
 const toolContent = tagged({
   content: shape({ content: tagged({ text: shape({ text }) }), cut: optional(whole) }),
-  diff: shape({ path: text, oldText: nullable(text), newText: text, cut: optional(whole) }),
+  diff: shape({ path: text, oldText: nullable(text), newText: text, line: optional(whole), cut: optional(whole) }),
   terminal: shape({
     terminalId: text,
     output: text,

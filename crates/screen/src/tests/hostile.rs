@@ -30,7 +30,7 @@ fn nothing_of_a_hostile_transcript_reaches_the_terminal() {
     session.host(Content::Thought(part_of(0, EVIL)));
     session.host(text(1, &format!("# {EVIL}\n- **{EVIL}**\n```{EVIL}\n{EVIL}\n```\n> {EVIL}")));
     session.host(text(2, &tower));
-    let diff = Diff { path: EVIL.to_owned(), old_text: Some(EVIL.to_owned()), new_text: tower, cut: None };
+    let diff = Diff { path: EVIL.to_owned(), old_text: Some(EVIL.to_owned()), new_text: tower, line: None, cut: None };
     let exit_status = Some(ExitStatus { exit_code: None, signal: Some(EVIL.to_owned()) });
     let terminal = Terminal { terminal_id: EVIL.to_owned(), output: EVIL.to_owned(), cut: None, exit_status };
     let content = vec![ToolContent::text(EVIL), ToolContent::Diff(diff), ToolContent::Terminal(terminal)];

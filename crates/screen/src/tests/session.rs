@@ -207,6 +207,7 @@ pub(super) fn diff() -> ToolContent {
         path: "a.rs".to_owned(),
         old_text: Some("one\ntwo\nthree\n".to_owned()),
         new_text: "one\n2\nthree\n".to_owned(),
+        line: None,
         cut: None,
     })
 }

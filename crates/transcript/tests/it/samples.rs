@@ -36,8 +36,8 @@ fn turn(state: TurnState) -> Turn {
 }
 
 fn diff(old_text: Option<&str>) -> ToolContent {
-    let (path, old_text) = (id("/home/ann/a.txt"), old_text.map(id));
-    ToolContent::Diff(Diff { path, old_text, new_text: id("one\n"), cut: None })
+    let (path, line, old_text) = (id("/home/ann/a.txt"), old_text.map(|_| 31), old_text.map(id));
+    ToolContent::Diff(Diff { path, old_text, new_text: id("one\n"), line, cut: None })
 }
 
 fn tool_call() -> ToolCall {

@@ -130,6 +130,7 @@ pub(super) fn contents(update: &Value) -> Vec<ToolContent> {
             // Some agents give an empty text for a new file.
             old_text: some(content, "/oldText").map(str::to_owned),
             new_text: text(content, "/newText").to_owned(),
+            line: None,
             cut: None,
         })),
         "terminal" => Some(ToolContent::Terminal(Terminal {

@@ -166,7 +166,7 @@ fn diffs(input: &Value) -> Vec<ToolContent> {
     let one = |edit: &Value| {
         let (old, new) = (edit.get("old_string")?.as_str()?, edit.get("new_string")?.as_str()?);
         let (path, old_text) = (path.to_owned(), Some(old.to_owned()));
-        Some(ToolContent::Diff(Diff { path, old_text, new_text: new.to_owned(), cut: None }))
+        Some(ToolContent::Diff(Diff { path, old_text, new_text: new.to_owned(), line: None, cut: None }))
     };
     one(input).into_iter().chain(list(input, "/edits").filter_map(one)).collect()
 }

@@ -152,7 +152,13 @@ fn changes(result: &Value) -> Vec<ToolContent> {
     let path = some(result, "/filePath").unwrap_or_default();
     if text(result, "/type") == "create" && !path.is_empty() {
         let new_text = text(result, "/content").to_owned();
-        return vec![ToolContent::Diff(Diff { path: path.to_owned(), old_text: None, new_text, cut: None })];
+        return vec![ToolContent::Diff(Diff {
+            path: path.to_owned(),
+            old_text: None,
+            new_text,
+            line: None,
+            cut: None,
+        })];
     }
     let hunks = list(result, "/structuredPatch").filter(|_| !path.is_empty());
     hunks
@@ -161,7 +167,8 @@ fn changes(result: &Value) -> Vec<ToolContent> {
             for line in list(hunk, "/lines").filter_map(Value::as_str) {
                 side(line, &mut old, &mut new);
             }
-            ToolContent::Diff(Diff { path: path.to_owned(), old_text: Some(old), new_text: new, cut: None })
+            let line = count(hunk, "/oldStart").and_then(|line| u32::try_from(line).ok()).filter(|line| *line > 0);
+            ToolContent::Diff(Diff { path: path.to_owned(), old_text: Some(old), new_text: new, line, cut: None })
         })
         .collect()
 }
@@ -180,5 +187,26 @@ pub(crate) fn side(line: &str, old: &mut String, new: &mut String) {
             put(new, same);
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_hunk_says_where_it_begins() {
+        let hunk = |start: u64| {
+            let lines = [" a", "-30", "+31", "\\ No newline at end of file"];
+            json!({"oldStart": start, "oldLines": 2, "newStart": start, "newLines": 2, "lines": lines})
+        };
+        let result = json!({"filePath": "/w/a", "structuredPatch": [hunk(30), hunk(0)]});
+        let expected = |line| {
+            let (old_text, new_text) = (Some("a\n30\n".to_owned()), "a\n31\n".to_owned());
+            ToolContent::Diff(Diff { path: "/w/a".to_owned(), old_text, new_text, line, cut: None })
+        };
+        assert_eq!(changes(&result), [expected(Some(30)), expected(None)]);
     }
 }

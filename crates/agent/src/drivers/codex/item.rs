@@ -137,31 +137,37 @@ pub(super) fn diffs(changes: &Value) -> Vec<ToolContent> {
     let mut found = Vec::new();
     for change in list(changes, "") {
         let (path, diff) = (text(change, "/path").to_owned(), text(change, "/diff"));
-        let mut put = |old_text: Option<String>, new_text: String| {
-            found.push(ToolContent::Diff(Diff { path: path.clone(), old_text, new_text, cut: None }));
+        let mut put = |line: Option<u32>, old_text: Option<String>, new_text: String| {
+            found.push(ToolContent::Diff(Diff { path: path.clone(), old_text, new_text, line, cut: None }));
         };
         match text(change, "/kind/type") {
-            "add" => put(None, diff.to_owned()),
-            "delete" => put(Some(diff.to_owned()), String::new()),
+            "add" => put(None, None, diff.to_owned()),
+            "delete" => put(Some(1), Some(diff.to_owned()), String::new()),
             _ => {
                 // One difference for each hunk.
-                let mut hunk: Option<(String, String)> = None;
+                let mut hunk: Option<(Option<u32>, String, String)> = None;
                 for line in diff.lines() {
                     if line.starts_with("@@") {
-                        if let Some((old, new)) = hunk.replace(Default::default()) {
-                            put(Some(old), new);
+                        if let Some((first, old, new)) = hunk.replace((old_line(line), String::new(), String::new())) {
+                            put(first, Some(old), new);
                         }
-                    } else if let Some((old, new)) = hunk.as_mut() {
+                    } else if let Some((_, old, new)) = hunk.as_mut() {
                         side(line, old, new);
                     }
                 }
-                if let Some((old, new)) = hunk {
-                    put(Some(old), new);
+                if let Some((first, old, new)) = hunk {
+                    put(first, Some(old), new);
                 }
             }
         }
     }
     found
+}
+
+/// Where the old text begins, as the head of a hunk says it: `@@ -31,7 +31,8 @@`.
+fn old_line(head: &str) -> Option<u32> {
+    let numbers = head.strip_prefix("@@ -")?;
+    numbers.split([',', ' ']).next()?.parse().ok().filter(|line| *line > 0)
 }
 
 /// All that a change does, for the person who is asked.
@@ -177,4 +183,24 @@ pub(super) fn whole_change(changes: &Value) -> String {
 /// An item as the request for it names it.
 pub(super) fn about(item: &str, params: &Value, changes: Option<&Value>) -> Value {
     json!({"item": item, "params": params, "changes": changes})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hunk_says_where_it_begins() {
+        let diff = "@@ -31,2 +31,2 @@\n a\n-30\n+31\n@@ -60 +60,2 @@ fn main() {\n b\n+c\n@@\n-d\n";
+        let change = |kind: &str, diff: &str| json!({"path": "a", "kind": {"type": kind}, "diff": diff});
+        let changes = json!([change("update", diff), change("add", "one\n"), change("delete", "one\n")]);
+        let lines: Vec<_> = diffs(&changes)
+            .into_iter()
+            .map(|content| match content {
+                ToolContent::Diff(diff) => diff.line,
+                _ => panic!("{content:?} is no change"),
+            })
+            .collect();
+        assert_eq!(lines, [Some(31), Some(60), None, None, Some(1)]);
+    }
 }

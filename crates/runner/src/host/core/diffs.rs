@@ -62,7 +62,8 @@ impl Proposed {
         };
         let (new_text, new_cut) = beginning(&new, MOST_SIDE);
         let cut = Some(old_cut.saturating_add(new_cut)).filter(|cut| *cut > 0);
-        let diff = Diff { path: named.to_owned(), old_text, new_text: new_text.to_owned(), cut };
+        let line = old_text.is_some().then_some(1);
+        let diff = Diff { path: named.to_owned(), old_text, new_text: new_text.to_owned(), line, cut };
         Some(Self { path: directory.to_owned(), input: input.clone(), diff })
     }
 
