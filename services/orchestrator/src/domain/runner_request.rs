@@ -6,7 +6,7 @@ use ensemble_types::ids::{LeaseId, MachineId, OrderId, UserId};
 use ensemble_types::runs::Provider;
 
 /// What a runner can run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RunnerRequest {
     pub(crate) owner: UserId,
     pub(crate) machine: MachineId,

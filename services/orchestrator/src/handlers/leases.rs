@@ -16,7 +16,7 @@ use crate::Orchestrator;
 use crate::domain::{LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::operations::topics::{work, work_for};
-use crate::operations::{AttemptResults, EndReport, RunningReport, leases, outputs, task_changes};
+use crate::operations::{AttemptResults, EndReport, RunningReport, Wake, leases, outputs, task_changes};
 
 /// A machine that falls asleep still has its request open. Its leases run out 20 s after that at the earliest, so none of
 /// them is granted to it again.
@@ -43,10 +43,14 @@ pub(crate) async fn request(
     service.active_runners.requested(&request, wait).await.map_err(Error::from)?;
     task_changes::take(&service.db, &request).await.map_err(Error::from)?;
     let _waiting = service.metrics.runner_waiting();
-    let mut notified: Option<Instant> = None;
+    let (mut notified, mut looked_at): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
+        // What is delivered from now on notifies this request again.
         let asked = Instant::now();
-        let found = grant(&service, &request).await?;
+        let (account_at, machine_at) = (any_machine.delivered_at(), this_machine.delivered_at());
+        let woken = looked_at.map(|looked_at| Wake { looked_at, account_at, machine_at });
+        let found = grant(&service, &request, woken).await?;
+        looked_at = Some(asked);
         service.metrics.granted(found.leases.len(), asked.elapsed(), notified.map(|notified| notified.elapsed()));
         let is_empty = found.leases.is_empty() && found.orders.is_empty();
         if !is_empty || body.wait_ms == 0 || service.drain.is_closing() {
@@ -65,10 +69,10 @@ pub(crate) async fn request(
     }
 }
 
-async fn grant(service: &Orchestrator, request: &RunnerRequest) -> Result<Leases, Error> {
+async fn grant(service: &Orchestrator, request: &RunnerRequest, woken: Option<Wake>) -> Result<Leases, Error> {
     let (limits, lock) = (&service.limits, &service.per_account_lock);
     let (machines, quota, reports) = (&service.machines, &service.run_bytes, &service.lease_reports);
-    let granted = leases::grant(&service.db, machines, limits, quota, lock, reports, request).await?;
+    let granted = leases::grant(&service.db, machines, limits, quota, lock, reports, (request, woken)).await?;
     if !granted.leases.is_empty() {
         service.alarm.due_after(limits.first_heartbeat);
     }

@@ -3,9 +3,11 @@
 use ensemble_store_kit::{Db, Quota, StoreError};
 use ensemble_types::leases::{FinishStatus, Leases};
 use ensemble_types::runs::TaskError;
+use tokio::time::Instant;
 
 use super::PerAccountLock;
 use super::attempts::Finished;
+use super::empty_looks::Wake;
 use super::grants::{self, Granted};
 use super::lease_reports::{EndReport, LeaseReports, Renewed, RunningReport};
 use super::machines::was_registered_again;
@@ -15,10 +17,10 @@ use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::store::grants::candidates;
 use crate::store::tasks::AttemptResults;
-use crate::store::{holds, leases, task_changes, task_sessions, tasks};
+use crate::store::{holds, leases, runs, task_changes, task_sessions, tasks};
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
-/// fails here. A machine that was deleted gets nothing.
+/// fails here. A machine that was deleted gets nothing. A request that was woken looks only if none like it has looked since.
 pub(crate) async fn grant(
     db: &Db,
     machines: &Machines,
@@ -26,10 +28,10 @@ pub(crate) async fn grant(
     quota: &Quota,
     lock: &PerAccountLock,
     reports: &LeaseReports,
-    request: &RunnerRequest,
+    (request, mut woken): (&RunnerRequest, Option<Wake>),
 ) -> Result<Leases, Error> {
     loop {
-        let granted = grant_once(db, limits, quota, lock, request.clone()).await?;
+        let granted = grant_once(db, limits, quota, lock, request.clone(), woken.take()).await?;
         if granted.machine_is_gone {
             if was_registered_again(db, machines, request.owner, &request.machine).await? {
                 continue;
@@ -52,23 +54,33 @@ async fn grant_once(
     quota: &Quota,
     lock: &PerAccountLock,
     request: RunnerRequest,
+    woken: Option<Wake>,
 ) -> Result<Granted, StoreError> {
     // A new run wakes all runners of the account, and they compete for the same rows. Without this lock each of them would
     // hold a database connection while it waits for a row.
-    let _guard = lock.lock(request.owner).await?;
+    let mut empty_looks = lock.lock(request.owner).await?;
+    if woken.is_some_and(|wake| empty_looks.cover(&request, wake)) {
+        return Ok(Granted::default());
+    }
+    let began = Instant::now();
     // Most requests find nothing, so they look for tasks without a transaction.
     let mut wanted = request.clone();
-    let (found, orders) = db
+    let (found, orders, is_any_ready) = db
         .read("look for work", move |c| {
             let held = holds::of_machine(c, wanted.owner, wanted.machine.as_str())?;
             wanted.providers.retain(|provider| !held.contains(provider));
             let found = if wanted.wants_tasks() { candidates(c, &wanted)? } else { Vec::new() };
             let mut orders = leases::cancel_orders(c, wanted.owner, &wanted.machine)?;
             orders.extend(task_changes::open_orders(c, &wanted)?);
-            Ok::<_, StoreError>((found, orders))
+            // Others were notified as well. A request that looks when it comes has no others with it.
+            let is_any_ready = !found.is_empty() || woken.is_none() || runs::is_any_ready(c, wanted.owner)?;
+            Ok::<_, StoreError>((found, orders, is_any_ready))
         })
         .await?;
     if found.is_empty() {
+        if orders.is_empty() {
+            empty_looks.add(request, began, is_any_ready);
+        }
         return Ok(Granted { orders, ..Granted::default() });
     }
     let (limits, quota) = (*limits, quota.clone());

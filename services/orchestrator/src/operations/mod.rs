@@ -22,10 +22,12 @@ pub(crate) mod usage;
 mod changes;
 mod costs;
 mod dependents;
+mod empty_looks;
 mod grants;
 mod lease_reports;
 mod per_account_lock;
 
+pub(crate) use empty_looks::Wake;
 pub(crate) use lease_reports::{EndReport, LeaseReports, RunningReport};
 pub(crate) use per_account_lock::PerAccountLock;
 

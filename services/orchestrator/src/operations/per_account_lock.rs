@@ -1,4 +1,5 @@
-//! A lock for each account in this process, for requests that would wait for each other's rows in the database.
+//! A lock for each account in this process, for requests that would wait for each other's rows in the database. It holds what these
+//! requests should know of each other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +9,16 @@ use ensemble_types::ids::UserId;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
+use super::empty_looks::EmptyLooks;
+
 /// Accounts share this many locks. With more of them, two accounts would share one less often.
 const LOCKS: usize = 64;
 /// A little more than the database may take for one request.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct PerAccountLock(Arc<[Mutex<()>; LOCKS]>);
+pub(crate) struct PerAccountLock(Arc<[Mutex<EmptyLooks>; LOCKS]>);
 
 impl Default for PerAccountLock {
     fn default() -> Self {
@@ -25,7 +28,7 @@ impl Default for PerAccountLock {
 
 impl PerAccountLock {
     /// Waits for the account's lock and holds it until the guard is dropped.
-    pub(crate) async fn lock(&self, account: UserId) -> Result<MutexGuard<'_, ()>, StoreError> {
+    pub(crate) async fn lock(&self, account: UserId) -> Result<MutexGuard<'_, EmptyLooks>, StoreError> {
         let index = usize::try_from(account.uuid().as_u128() % LOCKS as u128).ok();
         let unavailable = || StoreError::Unavailable {
             operation: "wait for the account's lock",

@@ -272,6 +272,13 @@ pub(crate) fn ready_work(c: &mut Conn, owners: &[UserId]) -> Result<Vec<(UserId,
         .load(c))
 }
 
+/// Whether an account has a task that is ready for some machine.
+pub(crate) fn is_any_ready(c: &mut Conn, owner: UserId) -> Result<bool, StoreError> {
+    let ready = runs::table.filter(runs::owner_id.eq(owner.db())).filter(sql::<Bool>("runs.ready > 0"));
+    let first: Option<RunId> = on!(c, |c| ready.select(runs::id).first(c).optional())?;
+    Ok(first.is_some())
+}
+
 /// What is not finished, over all accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unfinished {

@@ -37,3 +37,4 @@ mod signed;
 mod task_changes;
 mod usage;
 mod waiting;
+mod wakes;
