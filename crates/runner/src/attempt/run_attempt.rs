@@ -69,6 +69,12 @@ pub(super) async fn run_attempt(
     if lease.follow_up && resume.is_none() {
         return Some(session_lost().report(lease.fence, None));
     }
+    // The person may be at another machine, and only the output gets there. A conversation that goes on has said it.
+    if resume.is_none() {
+        for sentence in place.absent().await {
+            pump::append(output, format!("[worktree] {sentence}\n")).await;
+        }
+    }
     loop {
         let start = prepared.start(lease, resume);
         let mut execution = match Execution::begin(context, lease, (start, resume.is_some()), output).await {

@@ -15,9 +15,14 @@ const MOST_LIST_BYTES: usize = 64 << 20;
 /// outside of git.
 pub async fn absent_in_worktree(directory: &Path, environment: &Environment) -> Vec<String> {
     match Repository::find(&Git::new(environment, None), directory).await {
-        Some(repository) => find(&repository).await.unwrap_or_default(),
+        Some(repository) => in_worktree(&repository).await,
         None => Vec::new(),
     }
+}
+
+/// The same, for a repository or one of its worktrees.
+pub(super) async fn in_worktree(repository: &Repository) -> Vec<String> {
+    find(repository).await.unwrap_or_default()
 }
 
 async fn find(repository: &Repository) -> Result<Vec<String>, GitError> {

@@ -13,7 +13,7 @@ use super::repository::Repository;
 use super::snapshot::{self, Snapshot, Target};
 use super::turns::Held;
 use super::worktree::{Base, NoWorktree, State, Worktree, commit_all};
-use super::{Scratch, Workplaces, remains};
+use super::{Scratch, Workplaces, absent, remains};
 use crate::guard::Directory;
 use crate::provider::Outcome;
 
@@ -54,6 +54,16 @@ enum Kind {
     /// In the person's working tree.
     Shared(Box<Shared>),
     Worktree(Box<(Worktree, Repository)>),
+}
+
+impl Place {
+    /// One sentence for each kind of files that the attempt's worktree has in another form than the person's working tree.
+    pub(crate) async fn absent(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Worktree(of) => absent::in_worktree(&of.1).await,
+            Kind::Plain | Kind::Unread(_) | Kind::Shared(_) => Vec::new(),
+        }
+    }
 }
 
 impl Workplaces {

@@ -145,3 +145,22 @@ async fn a_worktree_is_applied_and_discarded_by_orders() {
     let finish = server.finished(lease, SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Refused, "WORKING_DIRECTORY_NOT_GIT"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_worktree_does_not_have_is_said_in_the_output() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let project = state.path().join("project");
+    repository(&project);
+    fs::write(project.join(".gitattributes"), "*.bin filter=lfs\n").unwrap();
+    fs::write(project.join("one.bin"), "1\n").unwrap();
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "-m", "filtered"]);
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let said = "[worktree] 1 file is in its stored form in a worktree, because filters do not run there: lfs.\n";
+    for (isolation, is_said) in [(Isolation::Worktree, true), (Isolation::None, false)] {
+        let lease = server.enqueue(in_folder(&project, isolation, "true"));
+        completed(&server.finished(lease, SOON).await);
+        let output = server.recorded(lease).output;
+        assert_eq!(output.starts_with(said), is_said, "{output}");
+    }
+}
