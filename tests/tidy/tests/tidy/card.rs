@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::repository::{dependencies, files, root};
+use crate::repository::{File, dependencies, files, root};
 
 /// The package, the name in Rust, and the crates (folders) that use it.
 const CARD: &[(&str, &str, &[&str])] = &[
@@ -101,4 +101,29 @@ fn the_edge_is_thin() {
         .map(|file| file.text.split("#[cfg(test)]\nmod tests").next().unwrap().lines().count())
         .sum();
     assert!(lines <= 2_000, "the edge has {lines} lines of source without tests; it may have 2,000");
+}
+
+/// Tests that no step of a workflow names.
+const IN_NO_WORKFLOW: [&str; 3] = [
+    // kube-apiserver and etcd come in no package of the machines that run workflows.
+    "chart-server-test",
+    // It needs a LiveKit server.
+    "test-livekit",
+    // A part of `make test`.
+    "test-voice-local",
+];
+
+#[test]
+fn each_test_of_the_make_files_is_in_a_workflow() {
+    let workflows: Vec<File> =
+        files(&[".yml"]).into_iter().filter(|file| file.name.starts_with(".github/workflows/")).collect();
+    let steps = workflows.iter().flat_map(|file| file.text.lines());
+    let run: BTreeSet<&str> =
+        steps.filter_map(|line| line.trim().strip_prefix("- run: make ")).flat_map(str::split_whitespace).collect();
+    let makefiles = files(&["Makefile", ".mk"]);
+    let described = makefiles.iter().flat_map(|file| file.text.lines()).filter(|line| line.contains("## "));
+    let targets = described.filter_map(|line| line.split_once(':')).map(|(target, _)| target);
+    let tests: BTreeSet<&str> = targets.filter(|target| target.split('-').any(|word| word == "test")).collect();
+    let expected: BTreeSet<&str> = tests.difference(&BTreeSet::from(IN_NO_WORKFLOW)).copied().collect();
+    assert!(expected.len() > 5 && expected.is_subset(&run), "{:?}", expected.difference(&run).collect::<Vec<_>>());
 }
