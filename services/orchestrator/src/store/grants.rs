@@ -34,7 +34,7 @@ fn providers(request: &RunnerRequest) -> [&'static str; 3] {
 macro_rules! candidates {
     ($index:literal) => {
         concat!(
-            "SELECT r.id FROM runs r WHERE r.owner_id = $1 AND r.ready > 0 \
+            "SELECT r.id FROM runs r WHERE r.owner_id = $1 AND r.finished_at IS NULL AND r.ready > 0 \
              AND (r.running < r.max_concurrency \
                   OR r.running - (SELECT count(*) FROM leases l \
                                   WHERE l.run_id = r.id AND l.ended_at IS NULL AND l.waiting_for = 'input') \

@@ -14,6 +14,7 @@ mod faults;
 mod follow_ups;
 mod granting;
 mod handed_back;
+mod hot_updates;
 mod leases;
 mod lifecycle;
 mod losses;

@@ -175,10 +175,14 @@ on_both_databases! {
         fixture.stop().await;
         // Back to the schema without the columns, and forward again.
         let undo = match on {
-            Backend::Postgres => include_str!("../../migrations/postgres/2026-11-24-000000_stored_bytes/down.sql"),
+            Backend::Postgres => concat!(
+                include_str!("../../migrations/postgres/2026-12-14-000000_hot_updates/down.sql"),
+                include_str!("../../migrations/postgres/2026-11-24-000000_stored_bytes/down.sql"),
+            ),
             Backend::Sqlite => include_str!("../../migrations/sqlite/2026-11-24-000000_stored_bytes/down.sql"),
         };
-        let undo = format!("{undo} DELETE FROM __diesel_schema_migrations WHERE version = '20261124000000';");
+        let versions = "'20261124000000', '20261214000000'";
+        let undo = format!("{undo} DELETE FROM __diesel_schema_migrations WHERE version IN ({versions});");
         execute(&fixture.url, &undo).await;
         fixture.start(&[]).await;
         assert_eq!(counted(&fixture).await, before);
