@@ -43,7 +43,6 @@ pub(crate) fn table() -> Routes {
                 .query::<PageQuery>()
                 .response::<MachinePage>(200)
                 .errors(&[InvalidCursor])
-                .in_turn()
                 .handler(machines::list),
         )
         .row(

@@ -58,7 +58,6 @@ fn runs(routes: Routes) -> Routes {
                 .query::<handlers::runs::RunQuery>()
                 .response::<RunPage>(200)
                 .errors(&[InvalidCursor])
-                .in_turn()
                 .closed()
                 .handler(handlers::runs::list),
         )

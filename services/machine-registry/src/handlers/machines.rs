@@ -1,6 +1,6 @@
 //! Machines, for their owners and their runners.
 
-use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, Path, Query, State, Upserted};
+use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, LargeAnswer, Path, Query, State, Upserted};
 use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::MachineId;
@@ -14,7 +14,7 @@ use crate::MachineRegistry;
 use crate::domain::{Change, Draft, OtherMachine, OwnMachine};
 use crate::error::Error;
 use crate::operations::machines;
-use crate::operations::machines::After;
+use crate::operations::machines::{After, Page, ShortPage};
 
 /// Selects a page.
 #[derive(Deserialize, IntoParams)]
@@ -47,11 +47,22 @@ pub(crate) async fn list(
     service: State<MachineRegistry>,
     caller: Caller,
     Query(query): Query<PageQuery>,
+    large: LargeAnswer,
 ) -> HandlerResult<Json<MachinePage>> {
     let after = query.cursor.as_deref().map_or_else(|| Ok(After::start()), After::decode).map_err(Error::from)?;
-    let page = machines::page(&service, caller.user, after, query.limit.get()).await.map_err(Error::from)?;
-    let machines = page.machines.into_iter().map(Machine::from).collect();
-    Ok(Json(MachinePage { machines, next_cursor: page.next.map(|after| after.encode()) }))
+    let (owner, limit) = (caller.user, query.limit.get());
+    let bytes = match machines::short_page(&service, owner, after.clone(), limit).await.map_err(Error::from)? {
+        ShortPage::Whole(page) => return Ok(Json(listed(page))),
+        ShortPage::Long { bytes } => usize::try_from(bytes).unwrap_or(usize::MAX),
+    };
+    // Short pages do not wait for the caller's long ones.
+    let _turn = large.turn_for(bytes).await?;
+    Ok(Json(listed(machines::page(&service, owner, after, limit).await.map_err(Error::from)?)))
+}
+
+fn listed(Page { machines, next }: Page) -> MachinePage {
+    let machines = machines.into_iter().map(Machine::from).collect();
+    MachinePage { machines, next_cursor: next.map(|after| after.encode()) }
 }
 
 pub(crate) async fn read(

@@ -13,8 +13,8 @@ use crate::MachineRegistry;
 use crate::domain::{Change, Draft, Machine, OwnMachine};
 use crate::error::Error;
 use crate::store::deletions;
-pub(crate) use crate::store::machines::After;
-use crate::store::machines::{self, OnlineFor, Page};
+use crate::store::machines::{self, OnlineFor};
+pub(crate) use crate::store::machines::{After, Page, ShortPage};
 
 /// A machine that was registered now or before.
 pub(crate) struct Registered {
@@ -76,6 +76,17 @@ pub(crate) async fn page(
 ) -> Result<Page, StoreError> {
     let online_for = service.online_for;
     service.db.read("list machines", move |c| machines::page(c, owner, &after, limit, online_for)).await
+}
+
+/// The same page when it is short, or else its size.
+pub(crate) async fn short_page(
+    service: &MachineRegistry,
+    owner: UserId,
+    after: After,
+    limit: u32,
+) -> Result<ShortPage, StoreError> {
+    let online_for = service.online_for;
+    service.db.read("read a short list", move |c| machines::short_page(c, owner, &after, limit, online_for)).await
 }
 
 /// The id of a machine in a path. A text that is neither an id nor a ref of the account's machines is taken for an id, so that

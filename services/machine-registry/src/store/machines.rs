@@ -17,6 +17,8 @@ use crate::domain::{Change, Draft, Machine, OwnMachine, Presence, Versioned};
 
 /// A page ends at this size even with fewer machines than were asked for. It holds at least one.
 const PAGE_BYTES: i64 = 4 << 20;
+/// Longer pages are read one after the other for each caller.
+const SHORT: i64 = 128 << 10;
 /// Bytes of a machine in a response, beside its texts.
 const SMALL_FIELDS: i64 = 512;
 
@@ -28,6 +30,15 @@ pub(crate) struct Page {
     pub(crate) machines: Vec<Machine>,
     /// The position of the next page, if there is one.
     pub(crate) next: Option<After>,
+}
+
+/// A page that is short, or the size of one that is long.
+pub(crate) enum ShortPage {
+    Whole(Page),
+    /// About the length of its machines.
+    Long {
+        bytes: i64,
+    },
 }
 
 /// A position in that list: after the machine that was made then and has this id.
@@ -191,7 +202,34 @@ pub(crate) fn page(
     online_for: OnlineFor,
 ) -> Result<Page, StoreError> {
     let sizes = sizes(c, owner, after, i64::from(limit) + 1)?;
-    let fitting = count_fitting(&sizes, usize::try_from(limit).unwrap_or(usize::MAX));
+    page_of(c, owner, after, (&sizes, limit), online_for)
+}
+
+/// The same page when it is short, or else its size.
+pub(crate) fn short_page(
+    c: &mut Conn,
+    owner: UserId,
+    after: &After,
+    limit: u32,
+    online_for: OnlineFor,
+) -> Result<ShortPage, StoreError> {
+    let sizes = sizes(c, owner, after, i64::from(limit) + 1)?;
+    let bytes = sizes.iter().take(count_fitting(&sizes, limit)).sum();
+    if bytes > SHORT {
+        return Ok(ShortPage::Long { bytes });
+    }
+    page_of(c, owner, after, (&sizes, limit), online_for).map(ShortPage::Whole)
+}
+
+/// The page on which as many machines of these sizes stand as fit.
+fn page_of(
+    c: &mut Conn,
+    owner: UserId,
+    after: &After,
+    (sizes, limit): (&[i64], u32),
+    online_for: OnlineFor,
+) -> Result<Page, StoreError> {
+    let fitting = count_fitting(sizes, limit);
     let has_more = sizes.len() > fitting;
     let query = older(owner.db(), after.created_at.db(), &after.id).limit(i64::try_from(fitting).unwrap_or(i64::MAX));
     let rows: Vec<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).load(c))?;
@@ -276,7 +314,8 @@ fn sizes(c: &mut Conn, owner: UserId, after: &After, limit: i64) -> Result<Vec<i
     Ok(rows.iter().map(|texts| SMALL_FIELDS + texts.iter().flatten().map(|n| i64::from(*n)).sum::<i64>()).collect())
 }
 
-fn count_fitting(sizes: &[i64], limit: usize) -> usize {
+fn count_fitting(sizes: &[i64], limit: u32) -> usize {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let totals = sizes.iter().scan(0_i64, |total, size| {
         *total += size;
         Some(*total)

@@ -8,6 +8,7 @@ mod costs;
 mod deletion;
 mod directory;
 mod listing;
+mod one_caller;
 mod refs;
 mod registration;
 

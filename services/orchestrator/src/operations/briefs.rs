@@ -7,7 +7,7 @@ use ensemble_types::refs::IdOrRef;
 use ensemble_types::runs::{Run, Task, WaitingFor};
 
 use super::refs;
-use super::runs::{Filter, list as list_runs, read};
+use super::runs::{Filter, ListedRuns, list as list_runs, read};
 use crate::error::Error;
 
 /// Tasks of one answer.
@@ -20,7 +20,7 @@ const SUMMARY: usize = 1_000;
 /// The newest runs of an account.
 pub(crate) async fn list(db: &Db, owner: UserId, active_only: bool, limit: u32) -> Result<ListRunsResponse, Error> {
     let filter = if active_only { Filter::Active } else { Filter::All };
-    let (runs, next) = list_runs(db, owner, filter, None, limit).await?;
+    let ListedRuns { runs, next } = list_runs(db, owner, filter, None, limit).await?;
     Ok(ListRunsResponse { runs: runs.into_iter().map(run_brief).collect(), more: next.is_some() })
 }
 

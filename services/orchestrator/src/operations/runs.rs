@@ -234,21 +234,42 @@ pub(crate) async fn delete(db: &Db, quota: &Quota, owner: UserId, id: RunId) -> 
     Ok(())
 }
 
-/// A page of an account's runs, without their tasks.
+/// A part of the list of an account's runs, newest first, without their tasks.
+pub(crate) struct ListedRuns {
+    pub(crate) runs: Vec<Run>,
+    /// The position of the next page, if there is one.
+    pub(crate) next: Option<(Timestamp, RunId)>,
+}
+
+/// Longer pages are made one after the other for each caller.
+const SHORT: usize = 128 << 10;
+/// Bytes of a run in a list apart from its texts.
+const SMALL_FIELDS: usize = 512;
+
+impl ListedRuns {
+    /// About the length of the page in bytes, when that is long.
+    pub(crate) fn long(&self) -> Option<usize> {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let sizes = self.runs.iter().map(|run| SMALL_FIELDS + length(&run.title) + length(&run.cancel_reason));
+        Some(sizes.sum()).filter(|bytes| *bytes > SHORT)
+    }
+}
+
+/// A page of an account's runs.
 pub(crate) async fn list(
     db: &Db,
     owner: UserId,
     filter: Filter,
     after: Option<(Timestamp, RunId)>,
     limit: u32,
-) -> Result<(Vec<Run>, Option<(Timestamp, RunId)>), Error> {
-    let mut found =
+) -> Result<ListedRuns, Error> {
+    let mut runs =
         db.read("list runs", move |c| run_views::list(c, owner, filter, after, i64::from(limit) + 1)).await?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = found.len() > limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| has_more).map(|run| (run.created_at, run.id));
-    Ok((found, next))
+    let has_more = runs.len() > limit;
+    runs.truncate(limit);
+    let next = runs.last().filter(|_| has_more).map(|run| (run.created_at, run.id));
+    Ok(ListedRuns { runs, next })
 }
 
 /// A run with the first page of its tasks.

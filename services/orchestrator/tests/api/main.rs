@@ -20,6 +20,7 @@ mod lifecycle;
 mod losses;
 mod machines;
 mod memory;
+mod one_caller;
 mod outputs;
 mod permissions;
 mod provider_limits;
