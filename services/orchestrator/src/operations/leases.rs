@@ -17,7 +17,7 @@ use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::store::grants::candidates;
 use crate::store::tasks::AttemptResults;
-use crate::store::{holds, leases, runs, task_changes, task_sessions, tasks};
+use crate::store::{leases, runs, task_changes, task_sessions, tasks};
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
 /// fails here. A machine that was deleted gets nothing. A request that was woken looks only if none like it has looked since.
@@ -64,11 +64,9 @@ async fn grant_once(
     }
     let began = Instant::now();
     // Most requests find nothing, so they look for tasks without a transaction.
-    let mut wanted = request.clone();
+    let wanted = request.clone();
     let (found, orders, is_any_ready) = db
         .read("look for work", move |c| {
-            let held = holds::of_machine(c, wanted.owner, wanted.machine.as_str())?;
-            wanted.providers.retain(|provider| !held.contains(provider));
             let found = if wanted.wants_tasks() { candidates(c, &wanted)? } else { Vec::new() };
             let mut orders = leases::cancel_orders(c, wanted.owner, &wanted.machine)?;
             orders.extend(task_changes::open_orders(c, &wanted)?);

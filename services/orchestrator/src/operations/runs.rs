@@ -96,10 +96,9 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Resu
         check_unfinished(tx, owner, tasks, max_unfinished)?;
         let reserved = reserve(tx, &quota, owner, draft.stored_bytes())?;
         tx.hold(reserved);
-        new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
+        let created_at = new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
         check_machines(tx, owner, &draft)?;
-        let now = tx.now()?;
-        notify_run(tx, id, owner, now);
+        notify_run(tx, id, owner, created_at);
         tx.notify(work(owner));
         Ok(Submitted { run: first_page(tx, owner, id)?, is_new: true })
     })

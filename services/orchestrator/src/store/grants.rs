@@ -48,7 +48,10 @@ macro_rules! candidates {
                                                 WHERE f.task_id = t.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND (t.machine_id = $2 \
                   OR (t.machine_id IS NULL AND (r.spread OR r.machine_id IS NULL OR r.machine_id = $2))) \
-             AND t.provider IN ($3, $4, $5) LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $6"
+             AND t.provider IN ($3, $4, $5) \
+             AND t.provider NOT IN (SELECT h.provider FROM provider_holds h \
+                                    WHERE h.owner_id = $1 AND h.machine_id = $2) \
+                  LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $6"
         )
     };
 }

@@ -48,15 +48,6 @@ pub(crate) fn of_account(c: &mut Conn, owner: UserId) -> Result<Vec<(String, Pro
     Ok(rows.into_iter().map(|(machine, provider, until)| (machine, provider.into(), until)).collect())
 }
 
-/// The providers that a machine waits for.
-pub(crate) fn of_machine(c: &mut Conn, owner: UserId, machine: &str) -> Result<Vec<Provider>, StoreError> {
-    let rows: Vec<ProviderColumn> = on!(c, |c| provider_holds::table
-        .filter(provider_holds::owner_id.eq(owner.db()).and(provider_holds::machine_id.eq(machine)))
-        .select(provider_holds::provider)
-        .load(c))?;
-    Ok(rows.into_iter().map(Provider::from).collect())
-}
-
 /// Ends one hold. False when there is none.
 pub(crate) fn lift(tx: &mut Conn, owner: UserId, machine: &str, provider: Provider) -> Result<bool, StoreError> {
     let row = provider_holds::table.find((owner.db(), machine, provider.as_str()));

@@ -107,14 +107,14 @@ pub(crate) fn submitted_before(c: &mut Conn, request: &IdempotencyRequest) -> Re
         .optional())
 }
 
-/// Inserts a run with its tasks and their dependencies.
+/// Inserts a run with its tasks and their dependencies. Returns when it was created.
 pub(crate) fn insert(
     tx: &mut Conn,
     id: RunId,
     owner: UserId,
     draft: &RunDraft,
     traceparent: Option<&str>,
-) -> Result<(), StoreError> {
+) -> Result<Timestamp, StoreError> {
     let now = tx.now()?;
     insert_run(tx, (id, owner), draft, traceparent, now)?;
     let dependents = draft.graph.dependents();
@@ -138,7 +138,7 @@ pub(crate) fn insert(
     for rows in edge_rows(draft).chunks(CHUNK) {
         on!(tx, |c| diesel::insert_into(dependencies::table).values(rows).execute(c))?;
     }
-    Ok(())
+    Ok(now)
 }
 
 fn insert_run(

@@ -56,6 +56,9 @@ pub(crate) fn save(
 
 /// Those of these tasks that have any.
 pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, AttemptPermission>, StoreError> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     let rows: Vec<(TaskId, Option<PermissionColumn>, i32, String)> =
         on!(c, |c| task_permissions::table.filter(task_permissions::task_id.eq_any(ids)).load(c))?;

@@ -244,9 +244,10 @@ pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Resu
     let handed_back: Vec<TaskId> =
         rows.iter().filter(|(state, ..)| state.refusals > 0).map(|(state, ..)| state.id).collect();
     let mut refusals = refusals::standing(c, &handed_back)?;
-    let ids: Vec<TaskId> = rows.iter().map(|(state, ..)| state.id).collect();
-    let mut permissions = permissions::of_tasks(c, &ids)?;
-    let mut changes = changes_of(c, view, &ids)?;
+    // Attempts leave these.
+    let tried: Vec<TaskId> = rows.iter().filter(|(state, ..)| state.attempt > 0).map(|(state, ..)| state.id).collect();
+    let mut permissions = permissions::of_tasks(c, &tried)?;
+    let mut changes = changes_of(c, view, &tried)?;
     let sealed: Vec<TaskId> = rows.iter().filter(|(.., spec)| spec.is_sealed()).map(|(state, ..)| state.id).collect();
     let mut sessions = task_sessions::of_tasks(c, &sealed)?;
     let waiting = leases::waiting(c, &running(rows.iter().map(|(state, ..)| state)))?;

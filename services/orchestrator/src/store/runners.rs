@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use diesel::prelude::*;
 use diesel::upsert::excluded;
-use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::UserId;
 use ensemble_types::runs::Provider;
@@ -55,23 +55,23 @@ pub(crate) fn record(tx: &mut Conn, active: &[ActiveRunner]) -> Result<(), Store
 
 /// The machines of an account whose runners asked for leases in the last 30 days, whether or not they are active.
 pub(crate) fn of_account(c: &mut Conn, owner: UserId) -> Result<Vec<Runner>, StoreError> {
-    let now = c.now()?;
-    let rows: Vec<(String, String, Timestamp, Option<i32>)> = on!(c, |c| runners::table
-        .filter(runners::owner_id.eq(owner.db()).and(runners::seen_until.gt(now.minus(REMEMBERED).db())))
-        .order(runners::machine_id)
+    let mut rows: Vec<(String, String, Timestamp, Option<i32>, Timestamp)> = on!(c, |c| runners::table
+        .filter(runners::owner_id.eq(owner.db()))
+        .order(runners::seen_until.desc())
         .limit(MOST)
-        .select((runners::machine_id, runners::providers, runners::seen_until, runners::slots))
+        .select((runners::machine_id, runners::providers, runners::seen_until, runners::slots, now()))
         .load(c))?;
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
+    rows.retain(|(.., seen_until, _, now)| *seen_until > now.minus(REMEMBERED));
+    rows.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let Some((.., now)) = rows.first() else { return Ok(Vec::new()) };
+    let now = *now;
     let open = leases::open_by_machine(c, owner)?;
     let holds = holds::of_account(c, owner)?;
     let held = |machine: &str| {
         let of_machine = holds.iter().filter(|(of, _, until)| of == machine && *until > now);
         of_machine.map(|(_, provider, until)| (*provider, *until)).collect()
     };
-    let runner = |(machine, names, seen_until, slots): (String, String, Timestamp, Option<i32>)| Runner {
+    let runner = |(machine, names, seen_until, slots, _): (String, String, Timestamp, Option<i32>, Timestamp)| Runner {
         providers: providers(&names),
         slots: slots.map(i64::from),
         running: open.get(&machine).copied().unwrap_or(0),

@@ -290,6 +290,9 @@ pub(crate) struct FoundChanges {
 
 /// Those of these tasks that have any.
 pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, FoundChanges>, StoreError> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     let rows: Vec<ViewRow> =
         on!(c, |c| task_changes::table.filter(task_changes::task_id.eq_any(ids)).select(ViewRow::as_select()).load(c))?;
