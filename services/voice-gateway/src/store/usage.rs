@@ -56,16 +56,19 @@ pub(crate) fn count_sessions(
     usage: &mut Usage,
 ) -> Result<(), StoreError> {
     use voice_sessions::dsl;
-    let replaced = || dsl::user_id.eq(&session.user_id).and(dsl::session_id.eq(&session.session_id));
-    let others = || dsl::voice_sessions.filter(is_open()).filter(not(replaced()));
-    if limits.total_sessions > 0 {
-        let count: i64 = on!(tx, |c| cached(others().select(count_star())).get_result(c))?;
-        usage.total_sessions = u64::try_from(count).unwrap_or(0);
+    let bounds_unproven = usage.unproven.is_some() && limits.unproven_sessions > 0;
+    if limits.total_sessions == 0 && !bounds_unproven {
+        return Ok(());
     }
-    if let (Some(unproven), true) = (&mut usage.unproven, limits.unproven_sessions > 0) {
-        let count: i64 =
-            on!(tx, |c| cached(others().filter(dsl::user_proven.eq(false)).select(count_star())).get_result(c))?;
-        unproven.sessions = u64::try_from(count).unwrap_or(0);
+    let replaced = dsl::user_id.eq(&session.user_id).and(dsl::session_id.eq(&session.session_id));
+    let others = dsl::voice_sessions.filter(is_open()).filter(not(replaced));
+    let unproven = diesel::dsl::count(dsl::id).aggregate_filter(dsl::user_proven.eq(false));
+    let (all, unproven): (i64, i64) = on!(tx, |c| cached(others.select((count_star(), unproven))).get_result(c))?;
+    if limits.total_sessions > 0 {
+        usage.total_sessions = u64::try_from(all).unwrap_or(0);
+    }
+    if let Some(used) = usage.unproven.as_mut().filter(|_| bounds_unproven) {
+        used.sessions = u64::try_from(unproven).unwrap_or(0);
     }
     Ok(())
 }
