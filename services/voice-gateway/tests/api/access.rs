@@ -1,5 +1,6 @@
 //! Access: applications by their voice keys, people by tokens beside the key.
 
+use ensemble_livekit_double::{AgentPlan, Ready};
 use ensemble_testkit::SOON;
 use ensemble_testkit::*;
 use futures_util::future::join_all;
@@ -205,6 +206,8 @@ on_both_databases! {
 
     async fn an_agent_that_calls_too_often_is_refused_for_its_session_only(on: Backend) {
         let fixture = Fixture::with(on, &[("VOICE_AGENT_CALLS_PER_SECOND", "2")]).await;
+        // Agents of the double would call too, and more than once where answers are slow.
+        fixture.double.plan_agents(AgentPlan { ready: Ready::Never, ..AgentPlan::default() });
         let (first, second) = (fixture.start("user-1", "session-1").await, fixture.start("user-2", "session-2").await);
         let (busy, other) = (agent_of(&fixture, &first), agent_of(&fixture, &second));
         let state = json!({ "type": "state", "state": "thinking" });
