@@ -42,6 +42,6 @@ pub use peers::Peers;
 pub use ports::{free_address, free_port};
 pub use service::{Program, start_service, start_service_at};
 pub use sse::{Events, SseEvent};
-pub use statements::statements;
+pub use statements::{statement_texts, statements};
 pub use tokens::Issuer;
 pub use wait::{SOON, eventually, eventually_some, in_time, poll};
