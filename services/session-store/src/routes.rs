@@ -73,8 +73,11 @@ fn session_routes(routes: Routes) -> Routes {
                     "Lists your sessions, the most recently changed first; for a machine, those that it hosts.",
                 )
                 .about(
-                    "With `include=shared` also those that others share with you. A heartbeat does not count \
-                     as a change.",
+                    "With `include=shared` also those that others share with you. The order is that of the minute of `updatedAt`, \
+                     and within a minute that of the id: sort what you show. Heartbeats and `attention` do not count as a change. \
+                     With `changedSince` a client that was away reads only what has changed meanwhile. Begin a minute before the \
+                     newest `updatedAt` that you know, because a change can become visible after a later one. Sessions that were \
+                     deleted are not in a list.",
                 )
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)

@@ -1,6 +1,7 @@
 //! The internal listener: other services give hints here, for the readers of an account's events, and voice-gateway reads sessions for
 //! their owner.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use ensemble_rpc::RpcError;
@@ -71,10 +72,12 @@ impl SessionReader for Briefs {
                 include_shared: false,
                 active_only: request.active_only,
                 wanting: false,
+                changed_since: None,
                 limit: usize::try_from(request.limit).unwrap_or(1),
                 cursor: None,
             };
-            let page = session_list::list(&self.0, page).await.map_err(failed)?;
+            let mut page = session_list::list(&self.0, page).await.map_err(failed)?;
+            page.sessions.sort_by_key(|session| Reverse(session.updated_at));
             let more = page.next_cursor.is_some();
             Ok(ListSessionsResponse { sessions: page.sessions.into_iter().map(brief).collect(), more })
         })

@@ -42,7 +42,7 @@ export class Sessions {
 
   constructor(private readonly account: Account) {}
 
-  /** The sessions, the most recently changed first, page by page. */
+  /** The sessions, the most recently changed first, to the minute, page by page: sort what you show. */
   async *pages(filter: SessionFilter = {}): AsyncGenerator<Session[], void, undefined> {
     const { client } = this.account;
     const page = (cursor?: string) => {

@@ -7,6 +7,7 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::page::Limit;
 use ensemble_types::refs::IdOrRef;
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
+use ensemble_types::time::Timestamp;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,6 +21,7 @@ use crate::operations::sessions::Created;
 
 /// Which sessions.
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ListQuery {
     /// Includes the sessions that others share with the caller.
     #[param(inline)]
@@ -27,6 +29,8 @@ pub(crate) struct ListQuery {
     /// Only sessions that want something from their people.
     #[param(inline)]
     attention: Option<WithAttention>,
+    /// Only sessions whose `updatedAt` is this time or later.
+    changed_since: Option<Timestamp>,
     #[serde(default)]
     #[param(inline)]
     limit: Limit<100, 500>,
@@ -81,12 +85,12 @@ pub(crate) async fn list_active(
 
 /// Short pages do not wait for the caller's long ones.
 async fn page(service: &SessionStore, request: ListRequest, large: &LargeAnswer) -> HandlerResult<Json<SessionPage>> {
-    let bytes = match operations::session_list::short_list(service, request.clone()).await? {
+    let list = match operations::session_list::short_list(service, request).await? {
         ShortList::Whole(page) => return Ok(Json(page)),
-        ShortList::Long { bytes } => usize::try_from(bytes).unwrap_or(usize::MAX),
+        ShortList::Long(list) => list,
     };
-    let _turn = large.turn_for(bytes).await?;
-    Ok(Json(operations::session_list::list(service, request).await?))
+    let _turn = large.turn_for(usize::try_from(list.bytes).unwrap_or(usize::MAX)).await?;
+    Ok(Json(operations::session_list::long_list(service, list).await?))
 }
 
 pub(crate) async fn read(
@@ -134,6 +138,7 @@ impl ListQuery {
             include_shared: self.include == Some(Include::Shared),
             active_only,
             wanting: self.attention == Some(WithAttention::Any),
+            changed_since: self.changed_since,
             limit: self.limit.get() as usize,
             cursor: self.cursor,
         }

@@ -35,6 +35,7 @@ table! {
         attention_version -> BigInt,
         host_id -> Nullable<Uid>,
         thinking_since -> Nullable<Moment>,
+        listed_at -> Moment,
     }
 }
 

@@ -1,9 +1,9 @@
-//! Entries of session lists, the most recently changed first.
+//! Entries of session lists, the most recently changed first, to the minute.
 
 use diesel::dsl::sql;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
-use ensemble_store_kit::types::{DbId, IntoDb};
+use diesel::sql_types::{BigInt, Bool};
+use ensemble_store_kit::types::{DbId, IntoDb, Moment, Uid};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::time::Timestamp;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::schema::{sessions, shares};
 
-/// A session's `updated_at` and id, which order the list, and its size in an answer, in bytes.
+/// A session's `listed_at` and id, which order the list, and its size in an answer, in bytes.
 pub(crate) type Entry = (Timestamp, SessionId, i64);
 
 /// A part of a list.
@@ -20,10 +20,15 @@ pub(crate) struct Slice {
     pub(crate) active_only: bool,
     /// Only sessions that want something.
     pub(crate) wanting: bool,
+    /// Only sessions that changed at this time or later.
+    pub(crate) changed_since: Option<Timestamp>,
     pub(crate) limit: i64,
-    /// Begins after this entry: `updated_at` in microseconds, and the id.
+    /// Begins after this entry: `listed_at` in microseconds, and the id.
     pub(crate) after: Option<(i64, Uuid)>,
 }
+
+/// In microseconds.
+const MINUTE: i64 = 60_000_000;
 
 /// What all lists have in common: order, start and filter. `$key` is what the caller gets the session's key as. 512 bytes are for ids
 /// and times.
@@ -37,21 +42,30 @@ macro_rules! entries {
         ));
         let mut query = $sessions
             .filter(sessions::deleted_at.is_null())
-            .order((sessions::updated_at.desc(), sessions::id.desc()))
+            .order((sessions::listed_at.desc(), sessions::id.desc()))
             .limit($slice.limit)
-            .select((sessions::updated_at, sessions::id, size))
+            .select((sessions::listed_at, sessions::id, size))
             .into_boxed();
         if let Some((at, id)) = $slice.after {
-            let (at, id) = (Timestamp::from_micros(at).db(), DbId(id));
-            let earlier = sessions::updated_at.lt(at).or(sessions::updated_at.eq(at).and(sessions::id.lt(id)));
+            // One comparison of both: an index begins at the entry itself, also where many sessions have the same minute.
+            let after = sql::<Bool>("(sessions.listed_at, sessions.id) < (")
+                .bind::<Moment, _>(Timestamp::from_micros(at).db())
+                .sql(", ")
+                .bind::<Uid, _>(DbId(id))
+                .sql(")");
+            query = query.filter(after);
+        }
+        if let Some(since) = $slice.changed_since {
             // The first condition is the one that an index can use.
-            query = query.filter(sessions::updated_at.le(at)).filter(earlier);
+            let minute = Timestamp::from_micros(since.micros() - since.micros().rem_euclid(MINUTE));
+            query = query.filter(sessions::listed_at.ge(minute.db())).filter(sessions::updated_at.ge(since.db()));
         }
         if $slice.active_only {
             query = query.filter(sessions::ended_at.is_null());
         }
         if $slice.wanting {
-            query = query.filter(sessions::attention_kind.ne(0));
+            // Not a parameter, so that a plan for any parameters can use the index of those.
+            query = query.filter(sql::<Bool>("sessions.attention_kind <> 0"));
         }
         query.load($conn)
     }};
@@ -67,11 +81,11 @@ pub(crate) fn owned(c: &mut Conn, user: UserId, slice: Slice) -> Result<Vec<Entr
 pub(crate) fn hosted(c: &mut Conn, user: UserId, machine: &MachineId, slice: Slice) -> Result<Vec<Entry>, StoreError> {
     let sessions = sessions::table
         .filter(sessions::owner_id.eq(user.db()).and(sessions::machine_id.eq(machine.as_str())))
-        .filter(sessions::hosted.eq(true));
+        .filter(sessions::hosted);
     on!(c, |c| entries!(c, slice, sessions, "encryption_key"))
 }
 
-/// The sessions that others share with a user.
+/// The sessions that others share with a user. Reads all of them: they are in no index in the order of a user's list.
 pub(crate) fn shared(c: &mut Conn, user: UserId, slice: Slice) -> Result<Vec<Entry>, StoreError> {
     let sessions = sessions::table
         .inner_join(shares::table.on(shares::session_id.eq(sessions::id)))

@@ -49,7 +49,7 @@ on_both_databases! {
             assert_eq!(list["sessions"].as_array().unwrap().len(), 100);
         }).await;
         costs.count("list of 100 sessions with shared ones", nothing, async |()| {
-            owner.api.get("/v1/sessions?limit=100&includeShared=true").await.expect(200);
+            owner.api.get("/v1/sessions?limit=100&include=shared").await.expect(200);
         }).await;
         costs.count("read a session", nothing, async |()| {
             owner.api.get(&format!("/v1/sessions/{session}")).await.expect(200);

@@ -13,6 +13,7 @@ mod history;
 mod hosted;
 mod hot_updates;
 mod links;
+mod lists;
 mod live;
 mod matrix;
 mod messages;

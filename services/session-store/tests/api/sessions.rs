@@ -1,6 +1,6 @@
 //! Sessions: create, read, list, update, delete.
 
-use ensemble_testkit::{SOON, eventually, on_both_databases};
+use ensemble_testkit::{Backend, SOON, eventually, on_both_databases};
 use serde_json::json;
 
 use crate::fixture::{Fixture, messages};
@@ -227,7 +227,12 @@ on_both_databases! {
         for _ in 0..7 {
             made.push(owner.session().await);
         }
-        // A message moves its session to the front of the list.
+        // A message of another minute moves its session to the front of the list.
+        let minute = match on {
+            Backend::Postgres => "interval '1 minute'",
+            Backend::Sqlite => "60000000",
+        };
+        fixture.execute(&format!("UPDATE sessions SET updated_at = updated_at - {minute}")).await;
         let first = made.remove(0);
         owner.append(&first, "a", "x").await;
         made.push(first);
