@@ -1,5 +1,6 @@
 //! Sessions and their messages. Contents pass through unchanged; [`crate::seal`] encrypts and decrypts them.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use ensemble_types::ids::SessionId;
@@ -62,6 +63,7 @@ impl Client {
         Ok(session.id)
     }
 
+    /// A page of sessions, the most recently changed first. The order of the whole list is that of the minute of the change.
     pub async fn session_page(
         &self,
         filter: SessionFilter,
@@ -71,10 +73,12 @@ impl Client {
         let call =
             if filter.active_only { self.get(&["v2", "sessions", "active"]) } else { self.get(&["v1", "sessions"]) };
         let call = call.query("include", filter.shared.then_some("shared"));
-        call.query("limit", limit).query("cursor", cursor).send().await
+        let mut page: SessionPage = call.query("limit", limit).query("cursor", cursor).send().await?;
+        page.sessions.sort_by_key(|session| Reverse(session.updated_at));
+        Ok(page)
     }
 
-    /// All sessions, the most recently changed first.
+    /// All sessions, the most recently changed first, in the order of [`Client::session_page`].
     pub fn sessions(&self, filter: SessionFilter) -> impl Stream<Item = Result<Session>> + Send + use<> {
         let client = self.clone();
         pages::walk(move |cursor| {

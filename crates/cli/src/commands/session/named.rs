@@ -13,6 +13,9 @@ use crate::print;
 const OWN: SessionFilter = SessionFilter { active_only: true, shared: false };
 const ALL: SessionFilter = SessionFilter { active_only: true, shared: true };
 
+/// The server orders sessions by the minute of their change. The last one is among the first so many, unless more changed at once.
+const OF_ONE_MINUTE: u32 = 20;
+
 /// A session, given as its ref, its id, or as `last` for the first one of `ensemble session list --own`. A guest without one means the
 /// only session that is shared with them.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +41,7 @@ impl Named {
             Self::Is(IdOrRef::Id(id)) => Ok(id),
             Self::Is(IdOrRef::Ref(reference)) => Ok(me.client.find_session(reference).await?),
             Self::Last => {
-                let page = me.client.session_page(OWN, Some(1), None).await?;
+                let page = me.client.session_page(OWN, Some(OF_ONE_MINUTE), None).await?;
                 if let Some(newest) = page.sessions.first() {
                     return Ok(newest.id);
                 }
