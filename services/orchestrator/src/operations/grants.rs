@@ -34,6 +34,8 @@ pub(super) struct Granted {
     pub(super) too_large: Vec<(LeaseId, i64)>,
     /// The machine was deleted, so it gets nothing.
     pub(super) machine_is_gone: bool,
+    /// Runners at other replicas got the tasks that were found.
+    pub(super) is_late: bool,
 }
 
 /// Leases tasks of the candidates, which are ordered by how long they have waited.
@@ -60,7 +62,8 @@ pub(super) fn grant(
     let Some(now) = open.iter().map(|open| open.run.now).max().filter(|_| !order.is_empty()) else {
         // There were tasks. Either other runners got them, or the machine was deleted.
         let deleted = deleted_machines::find(tx, request.owner, request.machine.as_str())?;
-        return Ok(Granted { machine_is_gone: deleted.is_some_and(|deleted| deleted.is_gone()), ..Granted::default() });
+        let machine_is_gone = deleted.is_some_and(|deleted| deleted.is_gone());
+        return Ok(Granted { machine_is_gone, is_late: !machine_is_gone, ..Granted::default() });
     };
     let status = transition(tx, TaskStatus::Queued, TaskEvent::Leased)?;
     for open in open.iter_mut().filter(|open| !open.chosen.is_empty()) {

@@ -19,6 +19,9 @@ use crate::store::grants::candidates;
 use crate::store::tasks::AttemptResults;
 use crate::store::{leases, runs, task_changes, task_sessions, tasks};
 
+/// So often a request that was late looks again at once. After that it waits to be notified.
+const MOST_LATE: usize = 3;
+
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
 /// fails here. A machine that was deleted gets nothing. A request that was woken looks only if none like it has looked since.
 pub(crate) async fn grant(
@@ -30,6 +33,7 @@ pub(crate) async fn grant(
     reports: &LeaseReports,
     (request, mut woken): (&RunnerRequest, Option<Wake>),
 ) -> Result<Leases, Error> {
+    let mut late = 0;
     loop {
         let granted = grant_once(db, limits, quota, lock, request.clone(), woken.take()).await?;
         if granted.machine_is_gone {
@@ -37,6 +41,11 @@ pub(crate) async fn grant(
                 continue;
             }
             return Ok(Leases { leases: Vec::new(), orders: granted.orders });
+        }
+        // It has looked at as many runs as it wants tasks. There may be others, of which nothing notifies it any more.
+        if granted.is_late && late < MOST_LATE {
+            late += 1;
+            continue;
         }
         for (lease, fence) in &granted.too_large {
             let (owner, machine) = (request.owner, request.machine.clone());

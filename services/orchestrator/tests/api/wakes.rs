@@ -73,6 +73,33 @@ on_both_databases! {
     }
 }
 
+/// Grants that wait for the row of a run.
+const GRANTING: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                        AND wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE%'";
+
+/// As when another replica is faster. Not on SQLite, which has one process.
+#[test]
+fn a_request_whose_task_another_got_takes_the_next_one() {
+    run(async {
+        let fixture = Fixture::with(Backend::Postgres, &NO_SWEEP).await;
+        let (runner, other) = (fixture.runner(), fixture.runner());
+        let first = fixture.submit(json!([task("x")])).await;
+        let second = fixture.submit(json!([task("y")])).await;
+        let (mut client, connection) = tokio_postgres::connect(&fixture.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let holder = client.transaction().await.unwrap();
+        let of_first = format!("id = '{}'", first["id"].as_str().unwrap());
+        holder.batch_execute(&format!("SELECT 1 FROM runs WHERE {of_first} FOR UPDATE")).await.unwrap();
+        let waiting = tokio::spawn(async move { runner.lease_one().await });
+        eventually(SOON, async || sql::number(&fixture.url, GRANTING).await == 1).await;
+        let moved = format!("UPDATE runs SET machine_id = '{}' WHERE {of_first}", other.id);
+        holder.batch_execute(&moved).await.unwrap();
+        holder.commit().await.unwrap();
+        assert_eq!(waiting.await.unwrap()["runId"], second["id"]);
+        assert_eq!(other.lease_one().await["runId"], first["id"]);
+    });
+}
+
 /// Looks for work that wait for a lock.
 const LOOKING: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                        AND wait_event_type = 'Lock' AND query LIKE '%task_refusals%'";
