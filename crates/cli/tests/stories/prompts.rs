@@ -315,5 +315,9 @@ fn a_doctor_finds_what_is_missing() {
     let printed: Value = serde_json::from_slice(&outside.stdout).unwrap();
     let wrong: Vec<_> = printed["checks"].as_array().unwrap().iter().filter(|one| one["verdict"] == "wrong").collect();
     assert_eq!(wrong.len(), 1, "{printed}");
-    assert!(wrong[0]["check"] == "directory" && wrong[0]["advice"].as_str().unwrap().contains("--root /"), "{printed}");
+    let advice = wrong[0]["advice"].as_str().unwrap();
+    assert!(
+        wrong[0]["check"] == "directory" && advice.contains("`ensemble up`") && advice.contains("--root /"),
+        "{printed}"
+    );
 }
