@@ -102,15 +102,7 @@ impl Runs {
         }
         let machines = Machines::if_available(context, &me).await;
         let details = details(&me, &runs).await;
-        let mut table = Table::new([
-            Column::fixed("RUN", 0),
-            Column::fixed("STATE", 0),
-            Column::fixed("TASKS", 3),
-            Column::fixed("SUBMITTED", 4),
-            Column::fixed("COST", 6),
-            Column::text("MACHINE", 5, 14),
-            Column::text("TITLE", 2, 12),
-        ]);
+        let mut table = table();
         for run in &runs {
             table.row([
                 (Tone::Plain, run.reference.to_string()),
@@ -136,6 +128,18 @@ impl Runs {
         }
         Ok(DONE)
     }
+}
+
+fn table() -> Table {
+    Table::new([
+        Column::fixed("RUN", 0),
+        Column::fixed("STATE", 0),
+        Column::fixed("TASKS", 3),
+        Column::fixed("SUBMITTED", 4),
+        Column::fixed("COST", 6),
+        Column::text("MACHINE", 5, 14),
+        Column::text("TITLE", 2, 12),
+    ])
 }
 
 /// What a list of runs does not have.
@@ -278,6 +282,28 @@ impl Which {
                 let page = me.client.run_page(None, Some(1), None).await?;
                 page.runs.first().map(|run| run.id).ok_or_else(|| Failure::message("You have no runs yet."))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_shows_which_run_is_in_which_state() {
+        let cells =
+            ["k3x9q2ab", "canceling ⚠", "10/12", "59 min ago", "$12.34", "a-machine-with-a-name", "Mend the tests"];
+        let mut table = table();
+        table.row(cells.map(|cell| (Tone::Plain, cell.to_owned())));
+        for columns in [40, 60, 80] {
+            let lines: Vec<String> =
+                table.lines(Some(columns), true).iter().map(|line| line.render(None, false)).collect();
+            assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}: {lines:?}");
+            assert!(
+                lines[1].starts_with("k3x9q2ab  canceling ⚠") && lines[1].contains("Mend the"),
+                "{columns}: {lines:?}"
+            );
         }
     }
 }
