@@ -157,17 +157,36 @@ impl Home {
         locked.map_err(|error| Failure::message(format!("{name} could not be locked: {error}.")))?
     }
 
-    /// Fails if the directory is not writable. Checked before a key is created that must not be lost.
+    /// Fails if the directory is not writable, or if others can write to it. Checked before a key is created that must not be lost.
     pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_own()?;
         let probe = self.0.join("probe");
         self.write_secret(&probe, b"")?;
         fs::remove_file(&probe).map_err(|error| unwritable(&probe, &error))
     }
 
+    /// Who can write to the directory can replace a key in it.
+    fn check_own(&self) -> Result<()> {
+        match fs::metadata(&self.0) {
+            Ok(found) if found.permissions().mode() & 0o022 != 0 => Err(Failure::message(format!(
+                "Other users of this machine can write to {0}, so they could replace a key there. Run `chmod 700 {0}`.",
+                self.0.display()
+            ))),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unreadable(&self.0, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores a key.
+    pub(crate) fn write_key(&self, path: &Path, key: &AccountKey) -> Result<()> {
+        self.check_own()?;
+        self.write_secret(path, key.to_text().as_bytes())
+    }
+
     /// Stores a new account key. Never replaces a key, because that would destroy an account.
     pub(crate) fn store_key(&self, key: &AccountKey, _lock: &Lock) -> Result<()> {
         let (path, new) = (self.key_path(), self.0.join("account.key.new"));
-        self.write_secret(&new, key.to_text().as_bytes())?;
+        self.write_key(&new, key)?;
         // A link, unlike a move, fails when there is a key.
         let linked = fs::hard_link(&new, &path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::message(format!(

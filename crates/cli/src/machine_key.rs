@@ -47,7 +47,7 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
             Some(key) => key,
             None => {
                 let new = AccountKey::generate();
-                context.home.write_secret(&path, new.to_text().as_bytes())?;
+                context.home.write_key(&path, &new)?;
                 new
             }
         };

@@ -8,7 +8,7 @@ use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
-use ensemble_types::sessions::{AccessLevel, Session, UpdateSession};
+use ensemble_types::sessions::{AccessLevel, Session, SessionStatus, UpdateSession};
 use ensemble_types::text::Blob;
 use serde::{Deserialize, Serialize};
 
@@ -313,6 +313,23 @@ pub(crate) fn seal_json<const MAX: usize>(
 /// The metadata of a session, or why it cannot be shown.
 pub(crate) fn card(ring: &KeyRing, session: SessionId, metadata: &str) -> Result<Card, SealError> {
     seal::open_json(ring, Purpose::SessionMetadata(session), metadata)
+}
+
+/// What the machine of a session says of it without a message. One that is away may have become different.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AgentState {
+    /// The commands that have outlived their turn.
+    pub(crate) still_running: Vec<String>,
+    /// Why no agent works in the session now.
+    pub(crate) problem: Option<String>,
+}
+
+/// Nothing where its machine is away, or where it does not open.
+pub(crate) fn agent_state(ring: &KeyRing, session: &Session) -> AgentState {
+    let sealed = session.agent_state.as_deref().filter(|_| session.online && session.status == SessionStatus::Active);
+    let open = || seal::open_json(ring, Purpose::AgentState(session.id), sealed?).ok();
+    open().unwrap_or_default()
 }
 
 /// The text of a message. Content from older or other programs is shown unchanged.

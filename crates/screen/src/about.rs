@@ -44,6 +44,8 @@ pub enum Connection {
     Connecting,
     /// The server can be reached, and the session's machine cannot.
     MachineAway,
+    /// The machine cannot write down what happens, so no agent works in the session.
+    AgentStopped,
 }
 
 /// What a person may command. Each level includes those before it.
@@ -86,6 +88,7 @@ impl Connection {
             Self::Online => "online",
             Self::Connecting => "connecting…",
             Self::MachineAway => "the machine is away",
+            Self::AgentStopped => "disk not writable",
         }
     }
 }

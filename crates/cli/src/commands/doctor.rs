@@ -2,6 +2,10 @@
 
 mod programs;
 
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -87,6 +91,7 @@ impl Doctor {
             linked_machine(context, &linked, &mut findings).await;
             if let Ok(config) = self.runner.for_check(context) {
                 directory(context, &config, None, &mut findings)?;
+                disk(context, &config, &mut findings);
                 programs::git(&config, &mut findings).await;
                 programs::providers(&config, None, &mut findings).await;
             }
@@ -106,6 +111,7 @@ impl Doctor {
             Ok(config) => {
                 let started = me.as_ref().filter(|_| runner.is_some()).map(|me| me.client.origin());
                 directory(context, &config, started, &mut findings)?;
+                disk(context, &config, &mut findings);
                 programs::git(&config, &mut findings).await;
                 programs::providers(&config, runner.as_ref(), &mut findings).await;
             }
@@ -297,9 +303,43 @@ fn directory(context: &Context, config: &Config, started: Option<&str>, findings
     findings.wrong(
         "directory",
         format!("tasks may not work in {shown}, only below {}", names.join(", ")),
-        format!("add it to `roots` in runner.yaml, or start the runner with --root {shown}"),
+        format!(
+            "start `ensemble up` or `ensemble runner` with --root {shown}. `ensemble runner` reads `roots` in runner.yaml too"
+        ),
     );
     Ok(())
+}
+
+/// Whether there is room for what the runner keeps: without it no task begins, and no agent works in a session.
+fn disk(context: &Context, config: &Config, findings: &mut Findings) {
+    let folders = [context.home.path(), &*config.state_dir];
+    let refused = folders.into_iter().filter(|folder| folder.exists()).find_map(|folder| {
+        let error = can_write(folder).err()?;
+        Some(format!("{} cannot be written: {error}", folder.display()))
+    });
+    match refused {
+        Some(why) => findings.wrong("disk", why, "make room there, or mend the disk"),
+        None => findings.ok("disk", "it can be written"),
+    }
+}
+
+/// Bytes: more than what a disk that is full may still have in a block.
+const PROBE: usize = 64 << 10;
+
+fn can_write(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!("probe{}", std::process::id()));
+    let written = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|mut file| file.write_all(&vec![0; PROBE]).and_then(|()| file.sync_all()));
+    let removed = match fs::remove_file(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    };
+    written.and(removed)
 }
 
 impl Finding {

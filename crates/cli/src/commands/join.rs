@@ -71,7 +71,7 @@ pub(crate) async fn as_machine(context: &Context) -> Result<(String, MachineId)>
     };
     let server = client.base().as_str().trim_end_matches('/').to_owned();
     let path = context.home.linked_key_path(client.origin(), &machine);
-    context.home.write_secret(&path, key.to_text().as_bytes())?;
+    context.home.write_key(&path, &key)?;
     context.home.remember_list(client.origin(), token.user_id, &list)?;
     let linked = LinkedMachine { server: server.clone(), owner: token.user_id, machine: machine.clone() };
     context.home.change_settings(|settings| {

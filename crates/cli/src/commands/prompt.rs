@@ -258,10 +258,18 @@ fn done(context: &Context, live: &Live<'_>, taken: Taken, text: &str) -> Result 
     if context.json {
         print::json(&json!({ "session": live.session.reference, "outcome": word }), false)?;
     } else {
-        print::line(match taken {
-            Taken::Queued => "Taken. The agent does it when it is ready, after what waits already.",
-            Taken::NotYet => "Sent. The machine has not taken it yet: it is away, and takes it when it is back.",
-            _ => text,
+        print::line(match (taken, live.problem()) {
+            (Taken::Queued, _) => "Taken. The agent does it when it is ready, after what waits already.".to_owned(),
+            (Taken::NotYet, Some(why)) => {
+                format!(
+                    "Sent. The machine has not taken it yet: {}. It takes it when that is over.",
+                    print::inline(&why)
+                )
+            }
+            (Taken::NotYet, None) => {
+                "Sent. The machine has not taken it yet: it is away, and takes it when it is back.".to_owned()
+            }
+            _ => text.to_owned(),
         })?;
     }
     Ok(DONE)

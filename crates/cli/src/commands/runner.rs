@@ -351,6 +351,8 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
 pub(crate) fn log(default: Targets) {
     let filter = environment().get("RUST_LOG").and_then(|text| text.parse().ok()).unwrap_or(default);
     let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
+    // Where the log cannot be written either, saying so would end what was about to be done: `eprintln!` panics.
+    let lines = lines.log_internal_errors(false);
     // A logger that was set up before is kept.
     let _already_set_up = if environment().get("LOG_FORMAT").is_some_and(|format| format == "json") {
         lines.json().flatten_event(true).with_current_span(true).with_span_list(false).finish().with(filter).try_init()

@@ -6,7 +6,6 @@ use ensemble_client::seal::{self, Purpose};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use futures_util::{StreamExt, TryStreamExt};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::DONE;
@@ -16,15 +15,8 @@ use crate::machines::Machines;
 use crate::print;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
-use crate::vault::Card;
+use crate::vault::{self, AgentState, Card};
 use crate::when;
-
-/// What the machine of a session says of it without a message.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct AgentState {
-    still_running: Vec<String>,
-}
 
 /// Sessions that are read at most.
 const MOST: usize = 200;
@@ -44,7 +36,7 @@ impl Sessions {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let filter = SessionFilter { active_only: !self.all, shared: true };
-        let is_meant = |session: &Session| session.hosted && (!self.needs_me || needs_me(session));
+        let is_meant = |session: &Session| session.hosted && (!self.needs_me || needs_me(&me, session));
         let sessions =
             me.client.sessions(filter).take(MOST).try_filter(|session| std::future::ready(is_meant(session)));
         let sessions: Vec<Session> = sessions.try_collect().await?;
@@ -74,7 +66,7 @@ impl Sessions {
                 [
                     session.reference.to_string(),
                     state(session).to_owned(),
-                    with_commands(waits_for(session), still_running(&me, session)),
+                    with_state(waits_for(session), &agent_state(&me, session)),
                     print::inline(agent),
                     of_machine.or_else(|| card.host.clone()).unwrap_or_default(),
                     when::ago(session.updated_at),
@@ -101,21 +93,19 @@ fn table() -> Table {
     ])
 }
 
-/// How many commands of the agent have outlived their turn, as its machine has said it. One that is away may have ended them.
-fn still_running(me: &Me, session: &Session) -> usize {
-    let sealed = session.agent_state.as_deref().filter(|_| session.online && session.status == SessionStatus::Active);
-    let open = || seal::open_json(&me.ring(session).ok()?, Purpose::AgentState(session.id), sealed?).ok();
-    let AgentState { still_running } = open().unwrap_or_default();
-    still_running.len()
+fn agent_state(me: &Me, session: &Session) -> AgentState {
+    me.ring(session).map(|ring| vault::agent_state(&ring, session)).unwrap_or_default()
 }
 
-fn with_commands(waits_for: String, still_running: usize) -> String {
-    let commands = match still_running {
-        0 => return waits_for,
-        1 => "1 command still runs".to_owned(),
-        more => format!("{more} commands still run"),
+fn with_state(waits_for: String, state: &AgentState) -> String {
+    let commands = match state.still_running.len() {
+        0 => None,
+        1 => Some("1 command still runs".to_owned()),
+        more => Some(format!("{more} commands still run")),
     };
-    if waits_for.is_empty() { commands } else { format!("{waits_for}, {commands}") }
+    // What stops the agent is more than what it wants.
+    let said = [state.problem.as_deref().map(print::inline), Some(waits_for), commands];
+    said.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 /// A session as JSON with its card, and without what is sealed: keys and ciphertext are of no use to who reads it here.
@@ -147,8 +137,9 @@ fn state(session: &Session) -> &'static str {
 }
 
 /// What waits for the owner does not wait for a guest who only reads.
-fn needs_me(session: &Session) -> bool {
-    session.attention.kind != AttentionKind::None && session.access_level != AccessLevel::View
+fn needs_me(me: &Me, session: &Session) -> bool {
+    let wants = || session.attention.kind != AttentionKind::None || agent_state(me, session).problem.is_some();
+    session.access_level != AccessLevel::View && wants()
 }
 
 fn waits_for(session: &Session) -> String {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use ensemble_client::seal::{self, KeyRing, Purpose, SealError};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
+use ensemble_screen::Connection;
 use ensemble_transcript::body::{Content, Message as Said};
 use ensemble_transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Taken, View};
 use ensemble_transcript::{Envelope, Frame};
@@ -125,6 +126,21 @@ impl<'a> Live<'a> {
 
     fn card(&self) -> crate::vault::Card {
         crate::vault::card(&self.ring, self.session.id, &self.session.metadata).unwrap_or_default()
+    }
+
+    /// Why no agent works in the session now, as its machine says it.
+    pub(crate) fn problem(&self) -> Option<String> {
+        crate::vault::agent_state(&self.ring, &self.session).problem
+    }
+
+    /// Whether what is shown is what is, where the server is connected or not.
+    pub(crate) fn connection(&self, is_connected: bool) -> Connection {
+        match (is_connected, self.session.online) {
+            (false, _) => Connection::Connecting,
+            (true, false) => Connection::MachineAway,
+            (true, true) if self.problem().is_some() => Connection::AgentStopped,
+            (true, true) => Connection::Online,
+        }
     }
 
     /// Takes the newest messages. Returns the `seq` from which to follow.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ensemble_client::SessionEvent;
-use ensemble_screen::{About, Action, Connection, EventStream, Level, Look, Me, Screen, Terminal};
+use ensemble_screen::{About, Action, EventStream, Level, Look, Me, Screen, Terminal};
 use ensemble_transcript::body::{Answer, Content, Control, Prompt, SetMode, SetModel};
 use ensemble_transcript::words::{May, Phase, When};
 use ensemble_types::attention::{AttentionKind, SetAttention};
@@ -48,11 +48,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
     let was_ended = loop {
         let level = level(&live);
-        let connection = match (is_connected, live.session.online) {
-            (false, _) => Connection::Connecting,
-            (true, false) => Connection::MachineAway,
-            (true, true) => Connection::Online,
-        };
+        let connection = live.connection(is_connected);
         // The first prompt gives it one.
         let title = live.title();
         let name = |user| live.known_name(user);

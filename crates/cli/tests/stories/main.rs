@@ -34,6 +34,8 @@ mod going_on;
 #[cfg(feature = "up")]
 mod interruptions;
 #[cfg(feature = "up")]
+mod kept_files;
+#[cfg(feature = "up")]
 mod killed;
 #[cfg(feature = "up")]
 mod lies;
@@ -49,6 +51,8 @@ mod linking;
 mod live;
 #[cfg(feature = "up")]
 mod long;
+#[cfg(feature = "up")]
+mod long_homes;
 #[cfg(feature = "up")]
 mod lost_logs;
 #[cfg(feature = "up")]

@@ -34,7 +34,9 @@ fn daemon(path: Option<PathBuf>) -> ExitCode {
     let vars = std::env::vars().collect();
     let wanted = BTreeMap::get(&vars, "RUST_LOG").and_then(|text| text.parse::<Targets>().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
-    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr).finish();
+    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
+    // Where the log cannot be written either, saying so would end what was about to be done: `eprintln!` panics.
+    let lines = lines.log_internal_errors(false).finish();
     lines.with(filter).init();
     let config = match Config::read(path.as_deref(), &vars) {
         Ok(config) => config,

@@ -231,6 +231,9 @@ impl Host {
         let changes = core.take_changes();
         if !changes.is_empty() {
             let written = on_disk(move || spool.write(&changes).map(|()| spool)).await;
+            if let Err(error) = &written {
+                status::unwritten(self, &keys, core.kept.session, (error, false)).await;
+            }
             spool = written.map_err(|error| Why::Now(format!("its log cannot be written: {error}")))?;
         }
         Ok(Session::new(self.clone(), core, spool, keys))

@@ -76,8 +76,10 @@ enum End {
     Gone,
     /// It has ended, and nobody goes on with it.
     Rests,
-    /// Another host has it, or its log cannot be written.
+    /// Another host has it.
     Lost,
+    /// Its log cannot be written.
+    Unwritten(std::io::Error),
 }
 
 impl Session {
@@ -127,8 +129,7 @@ impl Session {
         let mut keys = self.keys.changes();
         let end = loop {
             if let Err(error) = self.perform().await {
-                tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
-                break End::Lost;
+                break End::Unwritten(error);
             }
             if self.host.drain.phase() > Phase::Serving && !self.core.runs() {
                 break End::Drained;
@@ -136,7 +137,7 @@ impl Session {
             if self.leaves() {
                 match self.perform().await {
                     Ok(()) => break End::Left,
-                    Err(_) => break End::Lost,
+                    Err(error) => break End::Unwritten(error),
                 }
             }
             self.rests_at = self.may_rest().then(|| self.rests_at.unwrap_or_else(|| self.rests_later()));
@@ -169,8 +170,7 @@ impl Session {
                         }
                     }
                     if let Err(error) = self.perform().await {
-                        tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
-                        break End::Lost;
+                        break End::Unwritten(error);
                     }
                     let _ = done.send(());
                 }
@@ -190,8 +190,7 @@ impl Session {
                     self.tick();
                     let taken = order.give(&mut self.core);
                     if let Err(error) = self.perform().await {
-                        tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
-                        break End::Lost;
+                        break End::Unwritten(error);
                     }
                     let _ = taken.map(|taken| taken.send(()));
                 }
@@ -230,7 +229,11 @@ impl Session {
         }
         self.host.wakers.forget(self.id);
         self.host.hosted.remove(self.id, &self.task);
-        let id = matches!(end, End::Lost).then_some(self.id);
+        if let End::Unwritten(error) = &end {
+            tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
+            status::unwritten(&self.host, &self.keys, self.id, (error, self.core.has_turn())).await;
+        }
+        let id = matches!(end, End::Lost | End::Unwritten(_)).then_some(self.id);
         self.finish(end, tasks, delivered).await;
         id
     }
@@ -251,7 +254,8 @@ impl Session {
         loop {
             let effects = self.core.take_effects();
             let Effects { changes, start, lines, close, end_commands, wants, judge } = effects;
-            if !changes.is_empty() {
+            let has_written = !changes.is_empty();
+            if has_written {
                 self.write(&changes).await?;
                 self.outbox.add(changes.iter().filter_map(|change| match change {
                     Change::Say(message) => Some(message.clone()),
@@ -266,7 +270,8 @@ impl Session {
             let (works, has_ended) = (self.core.has_turn(), self.core.kept.ended && !self.core.runs());
             self.status.send_if_modified(|status| {
                 let still_running = self.core.still_running();
-                let new = Status { wants: wants.unwrap_or(status.wants), works, has_ended, still_running };
+                let has_written = status.has_written || has_written;
+                let new = Status { wants: wants.unwrap_or(status.wants), works, has_ended, still_running, has_written };
                 *status != new && {
                     *status = new;
                     true
@@ -372,7 +377,7 @@ impl Session {
                     tracing::error!(session.id = %self.id, "Cannot remove a deleted session: {error}");
                 }
             }
-            End::Lost | End::Rests => {}
+            End::Lost | End::Unwritten(_) | End::Rests => {}
         }
         tasks.shutdown().await;
     }

@@ -1,5 +1,6 @@
 //! Tells the server that the session has a host, whether its agent works, and what it wants from people.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use ensemble_types::problem::Code;
 use ensemble_types::sessions::{AgentState, SessionHeartbeat, UpdateSession};
 use ensemble_types::text::Blob;
 use rand::RngCore;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::core::Wants;
@@ -38,6 +39,8 @@ pub(crate) struct Status {
     pub(crate) has_ended: bool,
     /// The commands that have outlived their turn.
     pub(crate) still_running: Arc<[String]>,
+    /// The session's log can be written.
+    pub(crate) has_written: bool,
 }
 
 /// Tells it until another process hosts the session, which ends the future. `early` asks for a beat before its time.
@@ -61,13 +64,17 @@ pub(crate) async fn run(
         let now = status.borrow_and_update().clone();
         let heartbeat = beat(&host, Some(now.works));
         let attention = (!now.wants.is_as(&told)).then(|| attention(now.wants)).flatten();
-        let is_shown = shown.as_ref() == Some(&now.still_running);
-        let agent_state = if is_shown { None } else { agent_state(&keys, session, &now.still_running) };
+        // What the host has said of a log that it cannot write stays until it can.
+        let is_shown = !now.has_written || shown.as_ref() == Some(&now.still_running);
+        let agent_state = if is_shown { None } else { agent_state(&keys, session, &still_running(&now)) };
         let update = UpdateSession { heartbeat: Some(heartbeat), attention, agent_state, ..UpdateSession::default() };
         let wait = match host.client.update_session(session, &update).await {
             Ok(_) => {
                 host.name.keep().await;
-                (told, shown) = (now.wants, Some(now.still_running));
+                told = now.wants;
+                if now.has_written {
+                    shown = Some(now.still_running);
+                }
                 pause.reset();
                 if now.has_ended { NEVER } else { BEAT }
             }
@@ -119,11 +126,32 @@ fn beat(host: &Host, thinking: Option<bool>) -> SessionHeartbeat {
     SessionHeartbeat { thinking, host_id: Some(host.name.id), previous_host_id: host.name.previous }
 }
 
+/// Tells the people of a session that its log cannot be written, without which no agent works in it. `fails`: a turn ends by that. The next
+/// process or session that can write it takes it back.
+pub(crate) async fn unwritten(host: &Host, keys: &Keys, session: SessionId, (error, fails): (&io::Error, bool)) {
+    let state = json!({"stillRunning": [], "problem": format!("its disk cannot be written: {error}")});
+    let failed = Wants { kind: AttentionKind::Failed, ..Wants::default() };
+    let update = UpdateSession {
+        heartbeat: Some(beat(host, Some(false))),
+        attention: fails.then(|| attention(failed)).flatten(),
+        agent_state: agent_state(keys, session, &state),
+        ..UpdateSession::default()
+    };
+    match tokio::time::timeout(BEAT, host.client.update_session(session, &update)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(session.id = %session, "Its people do not know of it: {error}"),
+        Err(_) => tracing::warn!(session.id = %session, "Its people do not know of it: the server does not answer"),
+    }
+}
+
+fn still_running(status: &Status) -> Value {
+    let named = status.still_running.iter().take(MOST_NAMED).map(|command| beginning(command, LONGEST_NAME).0);
+    json!({"stillRunning": named.collect::<Vec<_>>()})
+}
+
 /// What the owner's programs show of the session without reading its messages.
-fn agent_state(keys: &Keys, session: SessionId, still_running: &[String]) -> Option<AgentState> {
-    let named = still_running.iter().take(MOST_NAMED).map(|command| beginning(command, LONGEST_NAME).0);
-    let state = json!({"stillRunning": named.collect::<Vec<_>>()});
-    AgentState::new(seal_json(&keys.ring(), Purpose::AgentState(session), &state).ok()?).ok()
+fn agent_state(keys: &Keys, session: SessionId, state: &Value) -> Option<AgentState> {
+    AgentState::new(seal_json(&keys.ring(), Purpose::AgentState(session), state).ok()?).ok()
 }
 
 fn attention(wants: Wants) -> Option<SetAttention> {

@@ -90,6 +90,9 @@ impl Talk {
             Connection::Online => None,
             Connection::Connecting => Some("The server is away. The conversation ends if it does not come back."),
             Connection::MachineAway => Some("The session's machine is away. It does what you send when it is back."),
+            Connection::AgentStopped => {
+                Some("The session's machine cannot write to its disk. It does what you send when it can.")
+            }
         };
         let mut lines = Vec::new();
         for text in away.into_iter().chain(talking.notice) {

@@ -185,11 +185,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn connection(&self) -> Connection {
-        match (self.away, self.live.session.online) {
-            (Some(_), _) => Connection::Connecting,
-            (None, false) => Connection::MachineAway,
-            (None, true) => Connection::Online,
-        }
+        self.live.connection(self.away.is_none())
     }
 
     fn draw(&mut self) -> Result<()> {
