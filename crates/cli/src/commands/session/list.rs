@@ -1,5 +1,7 @@
 //! `ensemble session list` and `show`: sessions, decrypted as far as the keys allow.
 
+use std::cmp::Reverse;
+
 use clap::Args;
 use ensemble_client::SessionFilter;
 use ensemble_client::seal::{self, Purpose};
@@ -39,7 +41,9 @@ impl List {
         let filter = SessionFilter { active_only: !self.all, shared: !self.own };
         let wanted = |session: &Session| !self.shared || session.access_level != AccessLevel::Owner;
         let sessions = me.client.sessions(filter).try_filter(|session| std::future::ready(wanted(session)));
-        let sessions: Vec<Session> = sessions.take(self.limit).try_collect().await?;
+        let mut sessions: Vec<Session> = sessions.take(self.limit).try_collect().await?;
+        // A page begins within the minute in which the one before it ends.
+        sessions.sort_by_key(|session| Reverse(session.updated_at));
         if context.json {
             let sessions: Vec<_> = sessions.iter().map(|session| opened(me, session)).collect();
             return print::json(&json!({ "sessions": sessions }), false);
