@@ -251,10 +251,12 @@ impl Registry {
     }
 
     pub(crate) fn deliver_all(&self) {
-        let now = Instant::now();
-        for sender in self.lock().values() {
+        // The time is read under the lock, so that what a topic holds never goes back.
+        let (senders, now) = (self.lock(), Instant::now());
+        for sender in senders.values() {
             sender.send_replace(now);
         }
+        drop(senders);
         let _ = self.taps.send(Published::Any);
     }
 }
