@@ -75,7 +75,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .about(
                     "With `include=shared` also those that others share with you. The order is that of the minute of `updatedAt`, \
                      and within a minute that of the id: sort what you show. Heartbeats and `attention` do not count as a change. \
-                     With `changedSince` a client that was away reads only what has changed meanwhile. Begin a minute before the \
+                     With `changedSince` a client that was away reads only what has changed, or was shared with you, meanwhile. Begin a minute before the \
                      newest `updatedAt` that you know, because a change can become visible after a later one. Sessions that were \
                      deleted are not in a list.",
                 )

@@ -85,10 +85,14 @@ pub(crate) fn hosted(c: &mut Conn, user: UserId, machine: &MachineId, slice: Sli
     on!(c, |c| entries!(c, slice, sessions, "encryption_key"))
 }
 
-/// The sessions that others share with a user. Reads all of them: they are in no index in the order of a user's list.
+/// The sessions that others share with a user. Reads all of them: they are in no index in the order of a user's list. A share that is
+/// made or changed is a change of the session for this user.
 pub(crate) fn shared(c: &mut Conn, user: UserId, slice: Slice) -> Result<Vec<Entry>, StoreError> {
+    let since = slice.changed_since.unwrap_or(Timestamp::from_micros(0));
+    let slice = Slice { changed_since: None, ..slice };
     let sessions = sessions::table
         .inner_join(shares::table.on(shares::session_id.eq(sessions::id)))
-        .filter(shares::user_id.eq(user.db()));
+        .filter(shares::user_id.eq(user.db()))
+        .filter(sessions::updated_at.ge(since.db()).or(shares::updated_at.ge(since.db())));
     on!(c, |c| entries!(c, slice, sessions, "shares.encrypted_key"))
 }

@@ -1,11 +1,14 @@
 //! Lists of large accounts: a page walks an index, however many sessions there are, and reads only those that stand on it.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use ensemble_testkit::{Api, Backend, on_both_databases, sql, statement_texts};
 use ensemble_types::ids::UserId;
+use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::{Client as Postgres, NoTls, SimpleQueryMessage};
 
@@ -162,6 +165,20 @@ on_both_databases! {
         for bad in ["yesterday", "2026-03-26", "1774483200"] {
             assert_eq!(owner.api.get(&format!("/v1/sessions?changedSince={bad}")).await.bad_fields().len(), 1, "{bad}");
         }
+    }
+
+    async fn a_share_is_a_change_for_its_user(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let session = owner.session().await;
+        let old = if on == Backend::Postgres { "now() - interval '1 day'" } else { "1774483200000000" };
+        fixture.execute(&format!("UPDATE sessions SET updated_at = {old}")).await;
+        let since = owner.api.get(&format!("/v1/sessions/{session}")).await.expect(200)["updatedAt"].clone();
+        let since: Timestamp = since.as_str().unwrap().parse().unwrap();
+        let since = format!("&changedSince={}", since.plus(Duration::from_secs(60)));
+        let guest = fixture.guest(&owner, &session, "view").await;
+        assert_eq!(walk(&guest.api, &format!("&include=shared{since}")).await, [session]);
+        assert!(walk(&owner.api, &since).await.is_empty());
     }
 
     async fn a_cursor_of_another_order_or_filter_is_refused(on: Backend) {
