@@ -20,6 +20,8 @@ const KEPT: Duration = Duration::from_secs(24 * 3_600 + 3 * 5 * 60);
 /// The commands of one person that are remembered at most. Beyond it the oldest are forgotten, and all of that person's that is
 /// as old is rejected. So no person makes the host forget what others have sent.
 pub const MOST_TAKEN: usize = 4_000;
+/// Commands of one person from the future that are remembered at most: they keep their places until long after that time.
+pub(super) const MOST_EARLY: usize = 100;
 const MOST_USERS: usize = 256;
 
 /// A command that got its receipt.
@@ -85,6 +87,13 @@ impl Memory {
             !person.order.is_empty()
         });
         self.count() < MOST_USERS
+    }
+
+    /// Whether another command of this person from the future can be remembered. Without a bound, one device with a wrong clock, or in
+    /// wrong hands, could fill all places of its person, and nothing older than those would be taken.
+    pub(super) fn has_place_for_early(&self, user: UserId, now: Timestamp) -> bool {
+        let first = (now.plus(CLOCK), String::new(), String::new());
+        self.people.get(&Some(user)).is_none_or(|person| person.order.range(first..).count() < MOST_EARLY)
     }
 
     /// Whether another command of a key that is in no list can be remembered. None is forgotten before its time: there is no floor that
@@ -161,6 +170,12 @@ impl Person {
             is_kept
         });
     }
+}
+
+/// The time by which a command is remembered. Whatever has no age is not rejected for its time, so its signer's clock counts only
+/// for the past.
+pub(super) fn remembered_at(command: &Content, at: Timestamp, now: Timestamp) -> Timestamp {
+    if most_age(command).is_some() { at } else { at.min(now) }
 }
 
 /// How old a command may be. An answer is bound to its request and an `access` to its version: they have no age.

@@ -118,11 +118,15 @@ impl Rules {
         if !has_place && !self.has_place_for_unknown(message.at, now) {
             return (Decision::Ignore, None);
         }
+        let at = memory::remembered_at(&message.content, message.at, now);
+        if has_place && memory::is_early(at, now) && !self.memory.has_place_for_early(signer.user, now) {
+            return (Decision::Ignore, None);
+        }
         let mut command = Taken {
             user: has_place.then_some(signer.user),
             key: signer.key.clone(),
             local_id: message.local_id.clone(),
-            at: message.at,
+            at,
             taken: now,
             rejected: None,
         };

@@ -1,7 +1,7 @@
 //! What is remembered of commands: none is taken twice, and none that was rejected is taken later.
 
 use super::*;
-use crate::rules::memory::{CLOCK, CONTROL_AGE, PROMPT_AGE};
+use crate::rules::memory::{CLOCK, CONTROL_AGE, MOST_EARLY, MOST_TAKEN, PROMPT_AGE};
 
 #[test]
 fn a_command_is_taken_once_and_not_late() {
@@ -129,6 +129,24 @@ fn a_command_from_the_future_is_not_done_when_its_time_has_come() {
         assert_eq!(rules.decide(&command("d", at, prompt()), &owner(), &situation, at).0, Decision::Take);
         assert_eq!(rules.decide(&early, &owner(), &situation, at).0, Decision::Reject(ReceiptCode::Repeated));
     }
+}
+
+#[test]
+fn commands_from_the_future_leave_room_for_those_of_today() {
+    let mut rules = Rules::new(user(1));
+    let stolen = signer(1, Role::Linked);
+    let situation =
+        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
+    let year = NOON.plus(Duration::from_secs(365 * 86_400));
+    for number in 0..MOST_TAKEN + 2 {
+        let early = command(&number.to_string(), year, prompt());
+        let expected = if number < MOST_EARLY { Decision::Reject(ReceiptCode::Stale) } else { Decision::Ignore };
+        assert_eq!(rules.decide(&early, &stolen, &situation, NOON).0, expected, "{number}");
+    }
+    // What has no age is not rejected for its time, and keeps no place longer than others.
+    let early = command("g", year, grant(2, May::Nothing, 1));
+    assert_eq!(rules.decide(&early, &stolen, &situation, NOON).1.map(|kept| kept.at), Some(NOON));
+    assert_eq!(decide(&mut rules, &owner(), "c", prompt()), Decision::Take);
 }
 
 #[test]
