@@ -232,7 +232,7 @@ impl Host {
         if !changes.is_empty() {
             let written = on_disk(move || spool.write(&changes).map(|()| spool)).await;
             if let Err(error) = &written {
-                status::unwritten(self, &keys, core.kept.session, (error, false)).await;
+                status::unwritten(self, &keys, core.kept.session, (&error.to_string(), false)).await;
             }
             spool = written.map_err(|error| Why::Now(format!("its log cannot be written: {error}")))?;
         }

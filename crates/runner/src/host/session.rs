@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ensemble_transcript::body::AccessGrant;
 use ensemble_types::ids::SessionId;
+use futures_util::future::OptionFuture;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -229,13 +230,13 @@ impl Session {
         }
         self.host.wakers.forget(self.id);
         self.host.hosted.remove(self.id, &self.task);
-        if let End::Unwritten(error) = &end {
-            tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
-            status::unwritten(&self.host, &self.keys, self.id, (error, self.core.has_turn())).await;
-        }
-        let id = matches!(end, End::Lost | End::Unwritten(_)).then_some(self.id);
-        self.finish(end, tasks, delivered).await;
-        id
+        let (id, host, keys, has_turn) = (self.id, self.host.clone(), self.keys.clone(), self.core.has_turn());
+        let problem = if let End::Unwritten(error) = &end { Some(error.to_string()) } else { None };
+        let comes_again = (problem.is_some() || matches!(end, End::Lost)).then_some(id);
+        let told = problem.as_deref().map(|problem| status::unwritten(&host, &keys, id, (problem, has_turn)));
+        // The agent does not wait for the server.
+        tokio::join!(self.finish(end, tasks, delivered), OptionFuture::from(told));
+        comes_again
     }
 
     /// Leaves the turn to the agent's server while the host stops.

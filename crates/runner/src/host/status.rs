@@ -1,6 +1,5 @@
 //! Tells the server that the session has a host, whether its agent works, and what it wants from people.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,8 +127,9 @@ fn beat(host: &Host, thinking: Option<bool>) -> SessionHeartbeat {
 
 /// Tells the people of a session that its log cannot be written, without which no agent works in it. `fails`: a turn ends by that. The next
 /// process or session that can write it takes it back.
-pub(crate) async fn unwritten(host: &Host, keys: &Keys, session: SessionId, (error, fails): (&io::Error, bool)) {
-    let state = json!({"stillRunning": [], "problem": format!("its disk cannot be written: {error}")});
+pub(crate) async fn unwritten(host: &Host, keys: &Keys, session: SessionId, (problem, fails): (&str, bool)) {
+    tracing::error!(session.id = %session, "The log of a session cannot be written, so no agent works in it: {problem}");
+    let state = json!({"stillRunning": [], "problem": format!("its disk cannot be written: {problem}")});
     let failed = Wants { kind: AttentionKind::Failed, ..Wants::default() };
     let update = UpdateSession {
         heartbeat: Some(beat(host, Some(false))),
