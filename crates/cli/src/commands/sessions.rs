@@ -1,5 +1,7 @@
 //! `ensemble sessions`: what the live sessions of the account do, and which of them wait for somebody.
 
+use std::cmp::Reverse;
+
 use clap::Args;
 use ensemble_client::SessionFilter;
 use ensemble_client::seal::{self, Purpose};
@@ -39,7 +41,9 @@ impl Sessions {
         let is_meant = |session: &Session| session.hosted && (!self.needs_me || needs_me(&me, session));
         let sessions =
             me.client.sessions(filter).take(MOST).try_filter(|session| std::future::ready(is_meant(session)));
-        let sessions: Vec<Session> = sessions.try_collect().await?;
+        let mut sessions: Vec<Session> = sessions.try_collect().await?;
+        // A page begins within the minute in which the one before it ends.
+        sessions.sort_by_key(|session| Reverse(session.updated_at));
         let cards: Vec<Card> = sessions.iter().map(|session| card(&me, session)).collect();
         if context.json {
             let rows = sessions.iter().zip(&cards).map(|(session, card)| opened(session, card));
