@@ -71,9 +71,12 @@ impl<'a> Draft<'a> {
 }
 
 impl Home {
-    /// Removes what was being written in a session.
+    /// Removes what was being written in a session, also what a program that was killed has not yet moved into place.
     pub(crate) fn forget_draft(&self, session: SessionId) -> Result<()> {
-        self.remove(&name(session))
+        let session = session.to_string();
+        let files = fs::read_dir(self.path().join(FOLDER)).into_iter().flatten().flatten();
+        let written = |file: &fs::DirEntry| file.path().file_stem().is_some_and(|stem| *stem == *session);
+        files.filter(written).try_for_each(|file| self.remove(&format!("{FOLDER}/{}", file.file_name().display())))
     }
 }
 
@@ -117,6 +120,7 @@ mod tests {
         draft.keep();
         assert_eq!(Draft::open(&home, id(1)).text(), "ab", "it may not arrive");
         draft.follow(String::new(), false);
+        fs::write(folder.path().join(FOLDER).join(format!("{}.new77", id(1))), "ab").unwrap();
         draft.keep();
         assert_eq!(Draft::open(&home, id(1)).text(), "");
         assert!(fs::read_dir(folder.path().join(FOLDER)).unwrap().next().is_none());

@@ -108,7 +108,9 @@ fn what_was_being_written_outlives_the_program() {
     terminal.sees("half written");
     let file = until("a draft", || {
         let path = kept()?.path();
-        std::fs::read_to_string(&path).is_ok_and(|text| text == "half written").then_some(path)
+        let is_whole = std::fs::read_to_string(&path).is_ok_and(|text| text == "half written");
+        // A new file has another name until it is whole.
+        (is_whole && path.extension().is_none()).then_some(path)
     });
     assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     kill(Pid::from_raw(terminal.program()), Signal::SIGKILL).unwrap();
