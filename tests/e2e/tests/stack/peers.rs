@@ -27,7 +27,8 @@ async fn a_revoked_token_is_refused_everywhere() {
         let limit = Duration::from_secs(10 + 30).saturating_sub(revoked.elapsed());
         eventually(limit, async || {
             let (status, answer) = stack.call(machine, method, path, Some(body)).await.unwrap();
-            assert!(matches!(status, 200 | 401), "{path}: {status} {answer}");
+            // A call that a service does not answer in time, because the machine stands still, is made again.
+            assert!(matches!(status, 200 | 401 | 504), "{path}: {status} {answer}");
             status == 401
         })
         .await;
