@@ -50,7 +50,7 @@ on_both_databases! {
     }
 
     async fn a_deletion_is_notified_after_a_restart(on: Backend) {
-        let fixture = Fixture::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
+        let fixture = Fixture::with(on, &[("DEPARTURE_RETRY_MS", "100"), ("RPC_DEADLINE_MS", "1000")]).await;
         let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         fixture.peers.identity_away(true);
