@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -165,10 +165,14 @@ impl Home {
         fs::remove_file(&probe).map_err(|error| unwritable(&probe, &error))
     }
 
-    /// Who can write to the directory can replace a key in it.
+    /// Who can write to the directory can replace a key in it. Many systems give each user a group of their own, with the same number.
     fn check_own(&self) -> Result<()> {
+        let is_open = |found: &fs::Metadata| {
+            let writers = if found.gid() == found.uid() { 0o002 } else { 0o022 };
+            found.mode() & writers != 0
+        };
         match fs::metadata(&self.0) {
-            Ok(found) if found.permissions().mode() & 0o022 != 0 => Err(Failure::message(format!(
+            Ok(found) if is_open(&found) => Err(Failure::message(format!(
                 "Other users of this machine can write to {0}, so they could replace a key there. Run `chmod 700 {0}`.",
                 self.0.display()
             ))),

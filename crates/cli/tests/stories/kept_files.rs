@@ -2,7 +2,7 @@
 //! that: each write to a file fails, for one process.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -112,6 +112,9 @@ fn no_key_is_made_where_others_can_replace_it() {
     let refused = user.fail(&["login"]);
     assert!(refused.contains(&format!("`chmod 700 {}`", user.files().display())), "{refused}");
     assert!(!user.files().join("account.key").exists());
-    fs::set_permissions(user.files(), Permissions::from_mode(0o700)).unwrap();
+    // A group with the number of its user is the user's own.
+    let found = fs::metadata(user.files()).unwrap();
+    let mode = if found.gid() == found.uid() { 0o770 } else { 0o700 };
+    fs::set_permissions(user.files(), Permissions::from_mode(mode)).unwrap();
     user.succeed(&["login"]);
 }
