@@ -315,7 +315,7 @@ pub(crate) fn card(ring: &KeyRing, session: SessionId, metadata: &str) -> Result
     seal::open_json(ring, Purpose::SessionMetadata(session), metadata)
 }
 
-/// What the machine of a session says of it without a message. One that is away may have become different.
+/// What the machine of a session says of it without a message. That of a machine that is away may be out of date.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct AgentState {

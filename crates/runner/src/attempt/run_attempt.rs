@@ -181,7 +181,7 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
             "This attempt runs without permission checks, because its task asks for it and the configuration allows it";
         let (lease_id, task_id, provider) = (lease.id, lease.task_id, lease.provider);
         if context.unchecked.is_first(provider) {
-            tracing::warn!(lease.id = %lease_id, task.id = %task_id, %provider, "{text}. Others of it are not named");
+            tracing::warn!(lease.id = %lease_id, task.id = %task_id, %provider, "{text}. Further ones of this agent are logged at the level DEBUG");
         } else {
             tracing::debug!(lease.id = %lease_id, task.id = %task_id, %provider, "{text}");
         }

@@ -73,7 +73,7 @@ pub struct Diff {
     #[serde(default)]
     pub old_text: Option<String>,
     pub new_text: String,
-    /// The line of the file, from 1, where the old text begins. Absent where nobody knows it.
+    /// The line of the file, from 1, where the old text begins. Absent where the agent does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// The bytes that are missing of both texts together.

@@ -16,6 +16,10 @@ fn user(number: u8) -> UserId {
     format!("01890a5d-ac96-774b-bcce-b302099a80{number:02x}").parse().unwrap()
 }
 
+/// A session that waits for nothing.
+const IDLE: Situation<'static> =
+    Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
+
 fn signer(number: u8, role: Role) -> Signer {
     Signer {
         user: user(number),
@@ -64,8 +68,7 @@ fn decide(rules: &mut Rules, who: &Signer, id: &str, content: Content) -> Decisi
 
 fn decide_in(rules: &mut Rules, who: &Signer, id: &str, content: Content, mode: &Mode) -> Decision {
     let open = request();
-    let situation =
-        Situation { mode, ended: false, epoch: 1, newest_epoch: 1, open: Some(&open), list_is_withheld: false };
+    let situation = Situation { mode, open: Some(&open), ..IDLE };
     rules.decide(&command(id, NOON, content), who, &situation, NOON).0
 }
 
@@ -155,8 +158,7 @@ fn a_right_counts_by_its_version_whatever_key_it_was_sealed_with() {
     let mut rules = Rules::new(user(1));
     assert_eq!(decide(&mut rules, &owner(), "a", grant(3, May::Approve, 1)), Decision::Take);
     let mut old = |id: &str, content, list_is_withheld| {
-        let situation =
-            Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 2, open: None, list_is_withheld };
+        let situation = Situation { newest_epoch: 2, list_is_withheld, ..IDLE };
         rules.decide(&command(id, NOON, content), &owner(), &situation, NOON).0
     };
     assert_eq!(old("p", prompt(), false), Decision::Reject(ReceiptCode::OldKey));
@@ -181,10 +183,8 @@ fn an_answer_is_for_the_request_that_was_shown() {
     assert_eq!(decision(answer("other", Some("allow"))), Decision::Reject(ReceiptCode::Superseded));
     assert_eq!(decision(answer("d", Some("made-up"))), Decision::Reject(ReceiptCode::Unsupported));
     assert_eq!(decision(answer("d", None)), Decision::Reject(ReceiptCode::Unsupported));
-    let situation =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     let closed = command("c", NOON, answer("d", Some("allow")));
-    let found = with_guests().decide(&closed, &owner(), &situation, NOON).0;
+    let found = with_guests().decide(&closed, &owner(), &IDLE, NOON).0;
     assert_eq!(found, Decision::Reject(ReceiptCode::Superseded));
 }
 
@@ -200,14 +200,7 @@ fn a_guest_chooses_nothing_that_reaches_further_than_the_request() {
     let options = kinds.map(|(id, kind)| PermissionOption { option_id: id.to_owned(), name: id.to_owned(), kind });
     let open = OpenRequest { digest: "d".to_owned(), options: Some(options.into()) };
     let mut rules = with_guests();
-    let situation = Situation {
-        mode: &Mode::Ask,
-        ended: false,
-        epoch: 1,
-        newest_epoch: 1,
-        open: Some(&open),
-        list_is_withheld: false,
-    };
+    let situation = Situation { open: Some(&open), ..IDLE };
     for who in [owner(), signer(1, Role::Linked), signer(2, Role::Primary)] {
         for id in ["once", "never", "always", "for-good", "newer"] {
             let message = command(&format!("{id} of {}", who.key), NOON, answer("d", Some(id)));
@@ -226,8 +219,7 @@ fn what_has_changed_meanwhile_is_not_done() {
     let auto = decide(&mut rules, &owner(), "b", set_mode(Mode::of("auto")));
     assert_eq!(auto, Decision::Reject(ReceiptCode::Unsupported));
     let mut with = |id: &str, ended, epoch| {
-        let situation =
-            Situation { mode: &Mode::Ask, ended, epoch, newest_epoch: 2, open: None, list_is_withheld: false };
+        let situation = Situation { ended, epoch, newest_epoch: 2, ..IDLE };
         rules.decide(&command(id, NOON, prompt()), &owner(), &situation, NOON).0
     };
     assert_eq!(with("c", false, 1), Decision::Reject(ReceiptCode::OldKey));
@@ -247,9 +239,7 @@ fn a_person_has_thirty_commands_a_minute_and_five_interrupts() {
     assert_eq!((&found[24], &found[25]), (&Decision::Take, &busy));
     assert_eq!(decide(&mut rules, &signer(1, Role::Linked), "x", prompt()), busy, "it is a person's, not a key's");
     let later = NOON.plus(Duration::from_secs(60));
-    let situation =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
-    assert_eq!(rules.decide(&command("later", later, prompt()), &owner(), &situation, later).0, Decision::Take);
+    assert_eq!(rules.decide(&command("later", later, prompt()), &owner(), &IDLE, later).0, Decision::Take);
 }
 
 #[test]

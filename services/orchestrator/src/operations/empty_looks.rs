@@ -4,8 +4,9 @@
 //! it. The next one looks and finds nothing, and the others that ask for the same need not look: nothing has changed since.
 //! A request that goes away before it has looked leaves no trace, so the next one looks.
 
-use ensemble_types::ids::UserId;
 use std::collections::HashMap;
+
+use ensemble_types::ids::UserId;
 use tokio::time::Instant;
 
 use super::per_account_lock::TIMEOUT;

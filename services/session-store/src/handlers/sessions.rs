@@ -29,7 +29,7 @@ pub(crate) struct ListQuery {
     /// Only sessions that want something from their people.
     #[param(inline)]
     attention: Option<WithAttention>,
-    /// Only sessions whose `updatedAt` is this time or later.
+    /// Only sessions that changed, or were shared with the caller, at this time or later.
     changed_since: Option<Timestamp>,
     #[serde(default)]
     #[param(inline)]

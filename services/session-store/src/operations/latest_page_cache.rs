@@ -1,8 +1,8 @@
 //! The newest messages of a session, read once for all of its streams.
 //!
 //! A message wakes every stream of its session. The first one reads the new messages, and after them the shares; the others
-//! take the same page, because it was read after the notification that woke them all. A message then costs a fixed number of queries, whatever the
-//! number of streams, and each stream is still checked against shares that were read after the messages.
+//! take the same page, because it was read after the notification that woke them all. A message then costs a fixed number of
+//! queries, whatever the number of streams, and each stream is still checked against shares that were read after the messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ pub(crate) struct ListRequest {
     pub(crate) active_only: bool,
     /// Only sessions that want something.
     pub(crate) wanting: bool,
-    /// Only sessions that changed at this time or later.
+    /// Only sessions that changed, or were shared with the user, at this time or later.
     pub(crate) changed_since: Option<Timestamp>,
     pub(crate) limit: usize,
     pub(crate) cursor: Option<String>,

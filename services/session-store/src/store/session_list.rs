@@ -20,7 +20,7 @@ pub(crate) struct Slice {
     pub(crate) active_only: bool,
     /// Only sessions that want something.
     pub(crate) wanting: bool,
-    /// Only sessions that changed at this time or later.
+    /// Only sessions that changed, or were shared with the user, at this time or later.
     pub(crate) changed_since: Option<Timestamp>,
     pub(crate) limit: i64,
     /// Begins after this entry: `listed_at` in microseconds, and the id.

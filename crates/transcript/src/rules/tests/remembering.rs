@@ -5,17 +5,7 @@ use crate::rules::memory::{CLOCK, CONTROL_AGE, MOST_EARLY, MOST_TAKEN, PROMPT_AG
 
 #[test]
 fn a_command_is_taken_once_and_not_late() {
-    let at = |content: Content, at, now| {
-        let situation = Situation {
-            mode: &Mode::Ask,
-            ended: false,
-            epoch: 1,
-            newest_epoch: 1,
-            open: None,
-            list_is_withheld: false,
-        };
-        Rules::new(user(1)).decide(&command("c", at, content), &owner(), &situation, now).0
-    };
+    let at = |content: Content, at, now| Rules::new(user(1)).decide(&command("c", at, content), &owner(), &IDLE, now).0;
     let stop = || Content::Control(Control::Stop);
     let stale = Decision::Reject(ReceiptCode::Stale);
     let second = Duration::from_secs(1);
@@ -51,15 +41,7 @@ fn a_rejected_command_does_not_come_back_either() {
 fn after_a_loss_nothing_from_before_is_taken() {
     let mut rules = Rules::lost(user(1), Access::default(), NOON);
     let mut at = |id: &str, at, content| {
-        let situation = Situation {
-            mode: &Mode::Ask,
-            ended: false,
-            epoch: 1,
-            newest_epoch: 1,
-            open: None,
-            list_is_withheld: false,
-        };
-        rules.decide(&command(id, at, content), &owner(), &situation, NOON.plus(Duration::from_secs(60))).0
+        rules.decide(&command(id, at, content), &owner(), &IDLE, NOON.plus(Duration::from_secs(60))).0
     };
     assert_eq!(at("a", Timestamp::from_micros(NOON.micros() - 1), prompt()), Decision::Reject(ReceiptCode::Stale));
     assert_eq!(at("b", NOON, prompt()), Decision::Take);
@@ -94,12 +76,10 @@ fn a_full_memory_forgets_the_oldest_and_takes_nothing_as_old() {
 #[test]
 fn a_command_that_came_while_the_list_was_withheld_is_not_done_later() {
     let mut rules = Rules::new(owner().user);
-    let withheld =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: true };
+    let withheld = Situation { list_is_withheld: true, ..IDLE };
     let prompt = command("p", NOON, prompt());
     assert_eq!(rules.decide(&prompt, &owner(), &withheld, NOON).0, Decision::Reject(ReceiptCode::Busy));
-    let shown = Situation { list_is_withheld: false, ..withheld };
-    assert_eq!(rules.decide(&prompt, &owner(), &shown, NOON).0, Decision::Reject(ReceiptCode::Repeated));
+    assert_eq!(rules.decide(&prompt, &owner(), &IDLE, NOON).0, Decision::Reject(ReceiptCode::Repeated));
 }
 
 #[test]
@@ -118,16 +98,14 @@ fn a_command_of_a_key_in_no_list_is_not_done_when_the_key_is_listed() {
 
 #[test]
 fn a_command_from_the_future_is_not_done_when_its_time_has_come() {
-    let situation =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     for ahead in [CLOCK + Duration::from_secs(12), Duration::from_secs(3 * 86_400)] {
         let mut rules = Rules::new(user(1));
         let at = NOON.plus(ahead);
         let early = command("c", at, prompt());
-        assert_eq!(rules.decide(&early, &owner(), &situation, NOON).0, Decision::Reject(ReceiptCode::Stale));
+        assert_eq!(rules.decide(&early, &owner(), &IDLE, NOON).0, Decision::Reject(ReceiptCode::Stale));
         // Something comes in between, and what is old is forgotten.
-        assert_eq!(rules.decide(&command("d", at, prompt()), &owner(), &situation, at).0, Decision::Take);
-        assert_eq!(rules.decide(&early, &owner(), &situation, at).0, Decision::Reject(ReceiptCode::Repeated));
+        assert_eq!(rules.decide(&command("d", at, prompt()), &owner(), &IDLE, at).0, Decision::Take);
+        assert_eq!(rules.decide(&early, &owner(), &IDLE, at).0, Decision::Reject(ReceiptCode::Repeated));
     }
 }
 
@@ -135,25 +113,21 @@ fn a_command_from_the_future_is_not_done_when_its_time_has_come() {
 fn commands_from_the_future_leave_room_for_those_of_today() {
     let mut rules = Rules::new(user(1));
     let stolen = signer(1, Role::Linked);
-    let situation =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     let year = NOON.plus(Duration::from_secs(365 * 86_400));
     for number in 0..MOST_TAKEN + 2 {
         let early = command(&number.to_string(), year, prompt());
         let expected = if number < MOST_EARLY { Decision::Reject(ReceiptCode::Stale) } else { Decision::Ignore };
-        assert_eq!(rules.decide(&early, &stolen, &situation, NOON).0, expected, "{number}");
+        assert_eq!(rules.decide(&early, &stolen, &IDLE, NOON).0, expected, "{number}");
     }
     // What has no age is not rejected for its time, and keeps no place longer than others.
     let early = command("g", year, grant(2, May::Nothing, 1));
-    assert_eq!(rules.decide(&early, &stolen, &situation, NOON).1.map(|kept| kept.at), Some(NOON));
+    assert_eq!(rules.decide(&early, &stolen, &IDLE, NOON).1.map(|kept| kept.at), Some(NOON));
     assert_eq!(decide(&mut rules, &owner(), "c", prompt()), Decision::Take);
 }
 
 #[test]
 fn what_gets_a_receipt_is_kept_once_with_what_became_of_it() {
     let mut rules = with_guests();
-    let situation =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     let newer = || Content::Control(Control::Newer("dance".into()));
     let unknown = Signer { role: None, key: "k".to_owned(), ..owner() };
     let rows = [
@@ -165,21 +139,19 @@ fn what_gets_a_receipt_is_kept_once_with_what_became_of_it() {
     ];
     for (number, (who, content, at, rejected)) in rows.into_iter().enumerate() {
         let command = command(&number.to_string(), at, content);
-        let (_, kept) = rules.decide(&command, &who, &situation, NOON);
+        let (_, kept) = rules.decide(&command, &who, &IDLE, NOON);
         assert_eq!(kept.map(|kept| kept.rejected), Some(rejected), "{command:?}");
-        assert_eq!(rules.decide(&command, &who, &situation, NOON).1, None, "{command:?}");
+        assert_eq!(rules.decide(&command, &who, &IDLE, NOON).1, None, "{command:?}");
     }
 }
 
 #[test]
 fn strangers_share_one_place_and_take_none_of_people() {
     let mut rules = with_guests();
-    let situation =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     let unknown = Decision::Reject(ReceiptCode::UnknownKey);
     let sent = |rules: &mut Rules, number: usize, now| {
         let who = Signer { user: UserId::generate(), key: format!("k{number}"), role: None, account: String::new() };
-        rules.decide(&command("c", now, prompt()), &who, &situation, now).0
+        rules.decide(&command("c", now, prompt()), &who, &IDLE, now).0
     };
     let first: Vec<_> = (0..11).map(|number| sent(&mut rules, number, NOON)).collect();
     assert_eq!((&first[9], &first[10]), (&unknown, &Decision::Ignore), "ten a minute");
@@ -191,10 +163,10 @@ fn strangers_share_one_place_and_take_none_of_people() {
     }
     assert_eq!(answered, MOST_TAKEN, "then none gets an answer, until some are forgotten");
     for who in [owner(), signer(2, Role::Primary)] {
-        assert_eq!(rules.decide(&command("p", now, prompt()), &who, &situation, now).0, Decision::Take);
+        assert_eq!(rules.decide(&command("p", now, prompt()), &who, &IDLE, now).0, Decision::Take);
     }
     let listed = Signer { key: "k0".to_owned(), ..owner() };
-    let again = rules.decide(&command("c", NOON, prompt()), &listed, &situation, now).0;
+    let again = rules.decide(&command("c", NOON, prompt()), &listed, &IDLE, now).0;
     assert_eq!(again, Decision::Reject(ReceiptCode::Repeated), "the oldest is still remembered");
 }
 
@@ -211,9 +183,7 @@ fn accounts_that_a_server_makes_take_no_place_of_the_owner() {
     assert_eq!(found[256], Decision::Reject(ReceiptCode::Busy));
     assert_eq!(found[299], Decision::Ignore);
     let later = NOON.plus(Duration::from_secs(60));
-    let situation =
-        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
-    assert_eq!(rules.decide(&command("p", later, prompt()), &owner(), &situation, later).0, Decision::Take);
+    assert_eq!(rules.decide(&command("p", later, prompt()), &owner(), &IDLE, later).0, Decision::Take);
 }
 
 proptest! {
@@ -227,9 +197,8 @@ proptest! {
             // Each command has one time of its own, at which it was signed.
             let at = NOON.plus(Duration::from_secs(u64::from(number) * 1_800));
             let content = if number % 2 == 0 { prompt() } else { Content::Control(Control::Stop) };
-            let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
             let who = Signer { role: Some(Role::Primary).filter(|_| is_listed), ..owner() };
-            let (decision, _) = rules.decide(&command(&number.to_string(), at, content), &who, &situation, now);
+            let (decision, _) = rules.decide(&command(&number.to_string(), at, content), &who, &IDLE, now);
             prop_assert!(decision != Decision::Take || !answered.contains(&number), "{} was taken later", number);
             if decision != Decision::Ignore {
                 answered.push(number);
