@@ -1,9 +1,23 @@
 # The benchmark: release builds beside pgbench and nginx, on one machine, in one run.
-.PHONY: bench
-bench: ## load against the release services beside pgbench and nginx; ROWS="append edge" measures only those
+BENCH := ./target/release/with-postgres --durable ./target/release/ensemble-bench
+# The figures of the release before. `make bench-last` writes them.
+BENCH_LAST := tests/bench/last.json
+# Four minutes together, in two rounds of two seconds.
+BENCH_QUICK := append history lists runs run-latency voice live-latency edge
+
+.PHONY: bench bench-quick bench-last bench-build
+bench: bench-build ## load against the release services beside pgbench and nginx; ROWS="append edge" measures only those
+	$(BENCH) $(ROWS)
+
+bench-quick: bench-build ## four minutes of the benchmark, compared with the release before; says what became slower, and does not fail for it
+	$(BENCH) --rounds 2 --seconds 2 --before $(BENCH_LAST) $(BENCH_QUICK)
+
+bench-last: bench-build ## for a release: the whole benchmark, whose figures bench-quick compares with; ROWS="append edge" renews only those
+	$(BENCH) --write $(BENCH_LAST) $(ROWS)
+
+bench-build:
 	@.ci/setup wrk nginx slowhttptest
 	$(CARGO) build --release --locked --workspace --bins --features ensemble-chassis/jemalloc
-	./target/release/with-postgres --durable ./target/release/ensemble-bench $(ROWS)
 
 .PHONY: bench-page
 bench-page: web ## how soon the page is ready, in a real browser beside the release program

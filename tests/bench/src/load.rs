@@ -1,5 +1,6 @@
 //! The load generators: wrk for HTTP and pgbench for PostgreSQL. This file only parses their output.
 
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -40,13 +41,15 @@ pub(crate) fn wrk(url: &str, clients: u32, time: Duration, script: &str, env: &[
 
 /// Runs pgbench with a script and returns the transactions per second.
 pub(crate) fn pgbench(program: &Path, url: &str, clients: u32, time: Duration, script: &str) -> Result<f64> {
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), script)?;
+    // It has no name, so nothing is left when this run is ended early.
+    let mut file = tempfile::tempfile()?;
+    file.write_all(script.as_bytes())?;
+    file.rewind()?;
     let output = Command::new(program)
         .args(["-n", "-M", "prepared", "-c", &clients.to_string(), "-j", &clients.min(2).to_string()])
-        .args(["-T", &time.as_secs().max(1).to_string(), "-f"])
-        .arg(file.path())
+        .args(["-T", &time.as_secs().max(1).to_string(), "-f", "-"])
         .arg(url)
+        .stdin(file)
         .output()
         .context("pgbench does not start")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

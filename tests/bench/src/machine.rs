@@ -5,28 +5,41 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::started::is_interrupted;
+
+/// Memory that no other process shares, in [`memory_mib`].
+pub(crate) const ANONYMOUS: &str = "RssAnon:";
 
 /// The command line options.
 pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
-    only: Vec<String>,
+    /// The figures of the release before, to be shown next to those of now.
+    pub(crate) before: Option<PathBuf>,
+    /// Where the figures are written.
+    pub(crate) write: Option<PathBuf>,
+    /// Names of rows; none are all.
+    pub(crate) only: Vec<String>,
 }
 
 impl Options {
-    /// `ensemble-bench [--rounds N] [--seconds N] [row …]`
+    /// `ensemble-bench [--rounds N] [--seconds N] [--before FILE] [--write FILE] [row …]`
     pub(crate) fn from_args() -> Result<Self> {
-        let mut options = Self { rounds: 5, round: Duration::from_secs(4), only: Vec::new() };
+        let round = Duration::from_secs(4);
+        let mut options = Self { rounds: 5, round, before: None, write: None, only: Vec::new() };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
-            let mut number =
-                || args.next().and_then(|n| n.parse::<u64>().ok()).with_context(|| format!("{arg} needs a number"));
+            let mut next = || args.next().with_context(|| format!("{arg} needs a value"));
+            let number = |text: String| text.parse::<u64>().with_context(|| format!("{arg} needs a number"));
             match arg.as_str() {
-                "--rounds" => options.rounds = usize::try_from(number()?)?.max(1),
-                "--seconds" => options.round = Duration::from_secs(number()?.max(1)),
+                "--rounds" => options.rounds = usize::try_from(number(next()?)?)?.max(1),
+                "--seconds" => options.round = Duration::from_secs(number(next()?)?.max(1)),
+                "--before" => options.before = Some(next()?.into()),
+                "--write" => options.write = Some(next()?.into()),
                 flag if flag.starts_with('-') => {
-                    bail!("unknown flag {flag}; use --rounds, --seconds or names of rows")
+                    bail!("unknown flag {flag}; use --rounds, --seconds, --before, --write or names of rows")
                 }
                 row => options.only.push(row.to_owned()),
             }
@@ -42,7 +55,7 @@ impl Options {
 /// The PostgreSQL server, and what is needed to start services.
 pub(crate) struct Machine {
     /// `postgres://…/postgres` of the running server.
-    admin_url: String,
+    pub(crate) admin_url: String,
     /// The baseline for database rows.
     pub(crate) pgbench: PathBuf,
     release: PathBuf,
@@ -123,6 +136,7 @@ impl Machine {
 
     /// The same on a given public port.
     pub(crate) fn service_on(&self, public: u16, name: &str, vars: &[(&str, &str)]) -> Result<Service> {
+        ensure!(!is_interrupted(), "interrupted");
         let internal = free_port()?;
         let log = std::fs::File::create(self.scratch.path().join(format!("{name}-{public}.log")))?;
         let started = Instant::now();

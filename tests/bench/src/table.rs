@@ -1,7 +1,8 @@
-//! The table of results, and which targets were met.
+//! The table of results: which targets were met, and how the figures differ from those of the release before.
 
 use std::fmt;
 
+use crate::before::{Better, Change, Figure, Figures};
 use crate::stats::Rounds;
 
 /// The limit of a figure.
@@ -26,11 +27,13 @@ pub(crate) struct Report {
     rounds: usize,
     lines: Vec<Line>,
     failed: Vec<(String, String)>,
+    /// Those of the release before, if they are compared.
+    before: Option<Figures>,
 }
 
 impl Report {
-    pub(crate) fn new(rounds: usize) -> Self {
-        Self { rounds, lines: Vec::new(), failed: Vec::new() }
+    pub(crate) fn new(rounds: usize, before: Option<Figures>) -> Self {
+        Self { rounds, lines: Vec::new(), failed: Vec::new(), before }
     }
 
     /// A figure with a baseline. The target is for the ratio.
@@ -59,6 +62,17 @@ impl Report {
     pub(crate) fn complete(&self) -> bool {
         self.failed.is_empty()
     }
+
+    /// All figures by name. What cannot be among them is said below the table.
+    pub(crate) fn figures(&mut self) -> Figures {
+        let mut figures = Figures::default();
+        for line in &self.lines {
+            if let Err(error) = figures.add(&line.name, line.figure()) {
+                self.failed.push((line.name.clone(), error.to_string()));
+            }
+        }
+        figures
+    }
 }
 
 impl Line {
@@ -67,6 +81,25 @@ impl Line {
             Some((_, baseline)) => self.ours.ratio(baseline),
             None => self.ours.clone(),
         }
+    }
+
+    fn figure(&self) -> Figure {
+        let ratio = self.baseline.is_some().then(|| self.judged().median());
+        Figure { ours: self.ours.median(), unit: self.unit.to_owned(), ratio }
+    }
+
+    fn better(&self) -> Better {
+        match self.target {
+            Target::AtLeast(_) => Better::Higher,
+            Target::AtMost(_) => Better::Lower,
+            // Without a target the unit says it: rates are better high; times and sizes are better low.
+            Target::None if self.unit.ends_with("/s") => Better::Higher,
+            Target::None => Better::Lower,
+        }
+    }
+
+    fn change(&self, before: &Figures) -> Change {
+        before.change(&self.name, &self.figure(), self.better())
     }
 
     fn met(&self) -> Option<bool> {
@@ -92,8 +125,9 @@ impl fmt::Display for Target {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nMedians of {} rounds; in brackets the lowest and the highest.\n", self.rounds)?;
-        writeln!(f, "| figure | ours | baseline | ratio | target | met |")?;
-        writeln!(f, "|---|---|---|---|---|---|")?;
+        let (names, rule) = if self.before.is_some() { (" before | change |", "---|---|") } else { ("", "") };
+        writeln!(f, "| figure | ours | baseline | ratio | target | met |{names}")?;
+        writeln!(f, "|---|---|---|---|---|---|{rule}")?;
         for line in &self.lines {
             let (baseline, ratio) = match &line.baseline {
                 Some((name, rounds)) => {
@@ -111,11 +145,15 @@ impl fmt::Display for Report {
                 None => "–",
             };
             let (name, unit, target) = (&line.name, line.unit, line.target);
-            writeln!(
+            write!(
                 f,
                 "| {name} | {} {unit} {spread} | {baseline} | {ratio} | {target} | {met} |",
                 amount(ours.median())
             )?;
+            if let Some(before) = &self.before {
+                write!(f, " {} | {} |", past(before.get(name)), line.change(before))?;
+            }
+            writeln!(f)?;
         }
         let (met, missed): (Vec<&Line>, Vec<&Line>) =
             self.lines.iter().filter(|line| line.met().is_some()).partition(|line| line.met() == Some(true));
@@ -130,7 +168,24 @@ impl fmt::Display for Report {
         for (name, error) in &self.failed {
             writeln!(f, "  not measured: {name}: {error}")?;
         }
+        let Some(before) = &self.before else { return Ok(()) };
+        let changes = self.lines.iter().map(|line| (line, line.change(before)));
+        let slower: Vec<_> =
+            changes.filter(|(_, change)| matches!(change, Change::By { is_slower: true, .. })).collect();
+        writeln!(f, "\nSlower than in the release before by more than 15 %: {}.", slower.len())?;
+        for (line, change) in slower {
+            writeln!(f, "  {}: {} ({change})", line.name, amount(line.judged().median()))?;
+        }
         Ok(())
+    }
+}
+
+/// A figure of the release before.
+fn past(figure: Option<&Figure>) -> String {
+    match figure {
+        Some(Figure { ours, unit, ratio: Some(ratio) }) => format!("{} {unit}, ratio {ratio:.2}", amount(*ours)),
+        Some(Figure { ours, unit, ratio: None }) => format!("{} {unit}", amount(*ours)),
+        None => "–".to_owned(),
     }
 }
 

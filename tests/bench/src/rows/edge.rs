@@ -91,10 +91,9 @@ impl Nginx {
 impl Drop for Nginx {
     fn drop(&mut self) {
         // On TERM the master ends its worker. After KILL the worker would continue.
-        let _ = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0)),
-            nix::sys::signal::Signal::SIGTERM,
-        );
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
+        }
         let _ = self.child.wait();
     }
 }

@@ -117,6 +117,8 @@ impl Runner {
         let child = Command::new(machine.program("ensemble-runner"))
             .arg(&file)
             .env("ENSEMBLE_SERVER", &runs.edge)
+            // The folders of agents whose guards were killed go with this run.
+            .env("TMPDIR", folder)
             .env("ENSEMBLE_MACHINE_ID", "m")
             .env("ENSEMBLE_MACHINE_TOKEN", &runs.machine)
             .stdout(Stdio::null())

@@ -3,19 +3,22 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use ensemble_client::seal::{self, Binding, BoxKeyPair, ContentRing, KeyRing, Purpose};
-use ensemble_client::{AccountKey, Client, Credential, Known, SessionEvent, idempotency_key};
-use ensemble_transcript::body::{Content, KnownList, Message as Said};
+use ensemble_client::{AccountKey, Client, Credential, Known, SessionEvent, SessionFilter, idempotency_key};
+use ensemble_transcript::body::{Content, KnownList, Message as Said, Prompt};
+use ensemble_transcript::words::When;
 use ensemble_transcript::{Envelope, Frame};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::AppendMessage;
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::time::Timestamp;
+use futures_util::{Stream, StreamExt};
 use serde_json::{Value, json};
 
 use super::live_agent::now;
@@ -23,6 +26,8 @@ use super::scripted_claude;
 use crate::machine::Machine;
 
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
+/// So many programs start sessions at once.
+const STARTS_AT_ONCE: usize = 8;
 
 /// An account, and the computer on which its sessions work.
 pub(super) struct Computer {
@@ -37,7 +42,10 @@ pub(super) struct Computer {
 /// What a client of one session holds.
 pub(super) struct Attached<'a> {
     computer: &'a Computer,
+    client: Client,
     id: SessionId,
+    /// The session's last message when it was attached.
+    last_seq: i64,
     ring: KeyRing,
     list: KnownList,
 }
@@ -51,15 +59,15 @@ pub(super) enum Arrived {
 }
 
 impl Computer {
-    /// Signs in. The host starts with the first session.
-    pub(super) fn start(machine: &Machine, edge: &str) -> Result<Self> {
-        let home = machine.scratch.path().join("live-latency");
+    /// Signs in. Its files are in a folder of this name. The host starts with the first session and runs `most` agents at once.
+    pub(super) fn start(machine: &Machine, edge: &str, name: &str, most: usize) -> Result<Self> {
+        let home = machine.scratch.path().join(name);
         let files = home.join("ensemble");
         std::fs::create_dir_all(&files)?;
         let claude = json!({ "program": std::env::current_exe()?, "env": { scripted_claude::SCRIPT: "1" } });
         let others = json!({ "enabled": false });
         let config = json!({
-            "maxAgents": 32, "providers": { "claude": claude, "codex": others, "gemini": others },
+            "maxAgents": most, "providers": { "claude": claude, "codex": others, "gemini": others },
         });
         std::fs::write(files.join("runner.yaml"), config.to_string())?;
         let program = machine.program("ensemble");
@@ -69,7 +77,7 @@ impl Computer {
         computer.ensemble(&["login"])?;
         let text = std::fs::read_to_string(files.join("account.key"))?;
         computer.key = AccountKey::from_text(&text).context("no account key")?;
-        computer.client = Client::builder(edge).credential(Credential::Device(computer.key.clone())).build()?;
+        computer.client = computer.another_client()?;
         computer.user = machine.runtime.block_on(computer.client.sign_in())?.user_id;
         Ok(computer)
     }
@@ -92,6 +100,8 @@ impl Computer {
             .env("HOME", &self.home)
             .env("ENSEMBLE_HOME", self.home.join("ensemble"))
             .env("ENSEMBLE_SERVER", &self.edge)
+            // The folders of agents whose guards were killed go with this run.
+            .env("TMPDIR", &self.home)
             .stdin(Stdio::null());
         command
     }
@@ -124,6 +134,37 @@ impl Computer {
         (0..count).map(one).collect()
     }
 
+    /// The same for many sessions.
+    pub(super) fn many_sessions(&self, count: usize) -> Result<Vec<SessionId>> {
+        // It starts the host.
+        let mut all = self.sessions(1)?;
+        let left = count.saturating_sub(1);
+        let shares = (0..STARTS_AT_ONCE).map(|at| (left + at) / STARTS_AT_ONCE);
+        std::thread::scope(|threads| {
+            let begun: Vec<_> = shares.map(|share| threads.spawn(move || self.sessions(share))).collect();
+            for thread in begun {
+                all.extend(thread.join().map_err(|_| anyhow!("a thread panicked"))??);
+            }
+            Ok(all)
+        })
+    }
+
+    /// A client with connections and a token of its own.
+    pub(super) fn another_client(&self) -> Result<Client> {
+        Ok(Client::builder(&self.edge).credential(Credential::Device(self.key.clone())).build()?)
+    }
+
+    /// How many sessions the account has that have not ended.
+    pub(super) async fn active_sessions(&self) -> Result<usize> {
+        let mut sessions = pin!(self.client.sessions(SessionFilter { active_only: true, shared: false }));
+        let mut count = 0;
+        while let Some(session) = sessions.next().await {
+            session?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// The process id of the host.
     pub(super) fn host(&self) -> Result<u32> {
         let mut hosts = std::fs::read_dir(self.home.join("ensemble/hosts"))?;
@@ -133,18 +174,23 @@ impl Computer {
 
     /// Reads and checks what a client of this session needs.
     pub(super) async fn attach(&self, id: SessionId) -> Result<Attached<'_>> {
+        self.attach_with(id, &self.client).await
+    }
+
+    /// The same with another client of the account.
+    pub(super) async fn attach_with(&self, id: SessionId, client: &Client) -> Result<Attached<'_>> {
         let account = self.key.public_key();
-        let newest = self.client.newest_list(self.user, Known::Account(&account)).await?;
+        let newest = client.newest_list(self.user, Known::Account(&account)).await?;
         let newest = newest.context("no device list")?;
-        let sealed = self.client.content_ring().await?;
+        let sealed = client.content_ring().await?;
         let contents = ContentRing::open(&sealed.sealed, &BoxKeyPair::of_device(&self.key)?, &account, &newest)?;
-        let session = self.client.session(id).await?;
+        let session = client.session(id).await?;
         let machine = session.machine_id.as_ref().context("no machine")?;
         let binding = Binding::Hosted { session: id, owner: self.user, machine };
         let sealed = session.encryption_key.as_deref().context("no key")?;
         let ring = contents.open_with(|pair| seal::open_ring(sealed, pair, binding))?.ring;
         let list = KnownList { version: newest.version(), digest: newest.digest_text() };
-        Ok(Attached { computer: self, id, ring, list })
+        Ok(Attached { computer: self, client: client.clone(), id, last_seq: session.last_seq, ring, list })
     }
 }
 
@@ -158,10 +204,30 @@ impl Drop for Computer {
 }
 
 impl Attached<'_> {
-    pub(super) fn events(
+    /// The whole session, and what comes.
+    pub(super) fn events(&self) -> impl Stream<Item = ensemble_client::Result<SessionEvent>> + Send + use<> {
+        self.client.follow_session(self.id, Some(0))
+    }
+
+    /// What comes after it was attached.
+    pub(super) fn new_events(&self) -> impl Stream<Item = ensemble_client::Result<SessionEvent>> + Send + use<> {
+        self.client.follow_session(self.id, Some(self.last_seq))
+    }
+
+    /// Follows the session until there is a message of which this is true.
+    pub(super) async fn until(
         &self,
-    ) -> impl futures_util::Stream<Item = ensemble_client::Result<SessionEvent>> + Send + use<> {
-        self.computer.client.follow_session(self.id, Some(0))
+        events: &mut (impl Stream<Item = ensemble_client::Result<SessionEvent>> + Unpin),
+        is_wanted: impl Fn(&Content) -> bool,
+    ) -> Result<()> {
+        while let Some(event) = events.next().await {
+            if let Arrived::Message(message, _) = self.open(&event?)?
+                && is_wanted(&message.content)
+            {
+                return Ok(());
+            }
+        }
+        bail!("the stream has ended")
     }
 
     /// Opens a message and checks its signature, as every client does.
@@ -180,6 +246,10 @@ impl Attached<'_> {
         }
     }
 
+    pub(super) async fn prompt(&self, text: String) -> Result<()> {
+        self.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await
+    }
+
     /// Signs, seals and sends a command.
     pub(super) async fn send(&self, content: Content) -> Result<()> {
         let (local_id, key) = (idempotency_key(), &self.computer.key);
@@ -191,7 +261,7 @@ impl Attached<'_> {
             local_id: Text::new(local_id)?,
             key_epoch: Some(self.ring.epoch().into()),
         };
-        self.computer.client.append_message(self.id, &message).await?;
+        self.client.append_message(self.id, &message).await?;
         Ok(())
     }
 }

@@ -8,8 +8,10 @@ mod hostile_memory;
 mod idle;
 mod large_runs;
 pub(crate) mod live_agent;
+mod live_client;
 mod live_host;
 mod live_latency;
+mod live_many;
 mod one_bad_caller;
 mod purge;
 mod run_latency;
@@ -33,6 +35,7 @@ pub(crate) struct Row {
 pub(crate) const ALL: &[Row] = &[
     Row { name: "append", measure: sessions::append },
     Row { name: "history", measure: history::pages },
+    Row { name: "history-long", measure: history::long },
     Row { name: "lists", measure: sessions::lists },
     Row { name: "heartbeat", measure: sessions::heartbeat },
     Row { name: "streams", measure: sessions::streams },
@@ -50,6 +53,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "run-latency", measure: run_latency::latency },
     Row { name: "live-agent", measure: live_agent::live },
     Row { name: "live-latency", measure: live_latency::latency },
+    Row { name: "live-many", measure: live_many::latency },
     Row { name: "voice", measure: voice::starts },
     Row { name: "idle", measure: idle::memory_and_start },
 ];

@@ -92,7 +92,7 @@ pub(crate) fn other_account(machine: &Machine, options: &Options, report: &mut R
         let calm = quiet.remove(name).unwrap_or_default();
         let target = Target::AtMost((3.0 * calm.median()).max(P99_MS));
         report.alone(&format!("one bad caller: p99 of another account's {name}"), "ms", rounds, target);
-        report.alone("the same, undisturbed", "ms", calm, Target::None);
+        report.alone(&format!("one bad caller: the same of {name}, undisturbed"), "ms", calm, Target::None);
     }
     report.alone("one bad caller: the latest heartbeat", "ms", latest, Target::AtMost(LATEST_HEARTBEAT_MS));
     Ok(())

@@ -50,7 +50,7 @@ pub(crate) fn latency(machine: &Machine, options: &Options, report: &mut Report)
     }
     for (name, (median, tail)) in names.into_iter().zip(rounds) {
         report.alone(&format!("runs: {name}, p50"), "ms", median, Target::AtMost(10.0));
-        report.alone("runs: the same, p99", "ms", tail, Target::AtMost(50.0));
+        report.alone(&format!("runs: {name}, p99"), "ms", tail, Target::AtMost(50.0));
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! This program as `claude` in a live session. It does what the prompt says, `ask N`, `say N` or `many N`, and writes the times of its own clock
-//! into what it asks and says.
+//! This program as `claude` in a live session. It does what the prompt says, `ask N`, `say N` or `many N`, and writes the times of its
+//! own clock into what it asks and says.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -87,8 +87,10 @@ fn begin(message: &Value) -> Result<()> {
 
 fn ask(number: u32, answered_at: Option<f64>) -> Result<()> {
     let before = answered_at.map(|at| format!(" {ANSWERED}{at}")).unwrap_or_default();
-    let input = json!({ "command": format!("true {ASKED}{}{before}", now()) });
-    let (id, tool) = (format!("request-{number}"), format!("tool-{number}"));
+    let asked_at = now();
+    let input = json!({ "command": format!("true {ASKED}{asked_at}{before}") });
+    // No other request of the session has this id, before or after a restart of the agent.
+    let (id, tool) = (format!("request-{asked_at:.0}-{number}"), format!("tool-{asked_at:.0}-{number}"));
     let request = json!({ "subtype": "can_use_tool", "tool_name": "Bash", "input": input, "tool_use_id": tool });
     print(&json!({ "type": "control_request", "request_id": id, "request": request }))
 }

@@ -14,6 +14,8 @@ pub(crate) fn starts(machine: &Machine, options: &Options, report: &mut Report) 
         .arg(machine.program("ensemble-voice-gateway"))
         .arg(options.rounds.to_string())
         .env("TEST_DATABASE_URL", machine.database("bench_voice")?)
+        // Its files go with this run's, also when it is ended early.
+        .env("TMPDIR", machine.scratch.path())
         .output()
         .context("voice-bench does not start; build it with `cargo build --release`")?;
     let text = String::from_utf8_lossy(&output.stdout);
