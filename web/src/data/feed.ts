@@ -20,6 +20,10 @@ export interface FeedView {
   /** It is shown as it was kept at this time: the server has not been reached since. */
   keptAt?: string | undefined;
   error: string | undefined;
+  /** It was open, and the server says now that it is not there for this person. */
+  isGone?: boolean | undefined;
+  /** Messages came that are sealed with a newer key than the public link has. They are not among the items. */
+  hasLater?: boolean | undefined;
   /** A machine hosts it. */
   isHosted: boolean;
   may: May;

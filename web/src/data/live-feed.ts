@@ -1,14 +1,13 @@
 /** Follows one live session: its stream while it is seen, and commands to its machine. */
-import { isProblem } from "@ensemble/client";
 import { type LiveSession, type Session } from "@ensemble/client/account";
 import type { Attachment } from "@ensemble/client/transcript";
 import { Store } from "../base/store.ts";
 import type { Answers, Card } from "../session/types.ts";
 import { visible } from "../text/visible.ts";
 import { account, mine } from "./account.ts";
-import { textOf } from "./failure.ts";
+import { failedOf } from "./failed.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
-import { keepTrying, mayHeal } from "./keep-trying.ts";
+import { keepTrying } from "./keep-trying.ts";
 import { keepView, keptView } from "./kept-view.ts";
 import { whileSeen } from "./seen.ts";
 import { rowOf, sessions } from "./sessions.ts";
@@ -106,10 +105,9 @@ export class LiveFeed implements SessionFeed {
   async #begin(signal: AbortSignal): Promise<void> {
     void this.#showKept();
     const failed = (error: unknown): void => {
-      // The line over the page says that there is no connection, and what was kept is shown.
-      if (mayHeal(error) && this.view.get().isOpen) return;
-      const text = isProblem(error, "NOT_FOUND") ? "There is no session at this address, or it is not shared with you." : textOf(error);
-      this.view.update((before) => ({ ...before, error: text }));
+      this.view.update((before) => ({ ...before, ...failedOf(error, before) }));
+      // Before anything is done in it again the server is asked whether it is there again.
+      if (this.view.get().isGone) this.#live = this.#opening = undefined;
     };
     await whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), signal);
   }
@@ -126,7 +124,7 @@ export class LiveFeed implements SessionFeed {
     if (signal.aborted) return;
     await this.#described(live.session);
     this.#phase = live.view.state?.phase;
-    this.view.update((before) => ({ ...before, isOpen: true, keptAt: undefined, error: undefined, hasOlder: isFirst ? this.#mayHaveOlder() : before.hasOlder }));
+    this.view.update((before) => ({ ...before, isOpen: true, keptAt: undefined, error: undefined, isGone: undefined, hasOlder: isFirst ? this.#mayHaveOlder() : before.hasOlder }));
     this.#draw();
     for await (const changed of live.follow({ signal })) {
       if (changed.state) {

@@ -7,6 +7,7 @@ import { keepTrying } from "./keep-trying.ts";
 import { textOf } from "./failure.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
 import type { SessionRow } from "./row.ts";
+import { withoutLater } from "./later.ts";
 import { itemOf } from "./said.ts";
 import { whileSeen } from "./seen.ts";
 
@@ -86,10 +87,10 @@ export class PublicFeed implements SessionFeed {
   }
 
   #draw({ view, said: texts, session, hasOlder }: PublicSession): void {
-    const items = session.hosted ? view.items.slice() : texts.map(itemOf);
+    const { items, hasLater } = withoutLater(session.hosted ? view.items : texts.map(itemOf));
     const turn = items.findLast(({ shown }) => shown.type === "turn")?.shown;
     this.view.update((before) => ({
-      ...before, isOpen: true, error: undefined, state: view.state, items, plan: view.plan?.entries ?? [], open: view.open, hasOlder,
+      ...before, isOpen: true, error: undefined, state: view.state, items, hasLater, plan: view.plan?.entries ?? [], open: view.open, hasOlder,
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),
       turnId: turn?.type === "turn" && turn.turn.state === "started" ? turn.turn.turnId : undefined,
     }));

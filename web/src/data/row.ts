@@ -24,19 +24,24 @@ export interface SessionRow {
   updatedAt: string;
 }
 
-export type RowState = "ask" | "working" | "idle" | "failed" | "away" | "ended";
+export type RowState = "ask" | "waits" | "working" | "idle" | "failed" | "away" | "ended";
 
 export const WORDS: Record<RowState, string> = {
-  ask: "Needs you", working: "Working", idle: "Ready", failed: "Failed", away: "Machine away", ended: "Ended",
+  ask: "Needs you", waits: "Waits for an answer", working: "Working", idle: "Ready", failed: "Failed", away: "Machine away", ended: "Ended",
 };
+
+/** Whether this person may answer, as far as a list knows it: who only reads never may. Of those who write, the machine says who may. */
+const mayAnswer = (row: SessionRow): boolean => row.accessLevel !== "view";
 
 /** What a list says about it: the first that applies. */
 export function stateOf(row: SessionRow): RowState {
-  if (row.attention === "permission" || row.attention === "question") return "ask";
+  const isAsking = row.attention === "permission" || row.attention === "question";
+  if (isAsking && mayAnswer(row)) return "ask";
   if (row.ended) return "ended";
   if (row.attention === "failed") return "failed";
   if (!row.hosted) return "idle";
   if (!row.online) return "away";
+  if (isAsking) return "waits";
   return row.thinking ? "working" : "idle";
 }
 

@@ -36,8 +36,11 @@ export function share(session: string, user: string, level: Level): Promise<Told
   return mine().sessions.share(session, user, level === "view" ? "view" : "edit", { approve: level === "approve" });
 }
 
-export function unshare(session: string, user: string): Promise<Told> {
-  return mine().sessions.unshare(session, user);
+/** The session gets a new key, which its public link does not have. */
+export async function unshare(session: string, user: string): Promise<Told> {
+  const told = await mine().sessions.unshare(session, user);
+  await readLink(session).catch(() => undefined);
+  return told;
 }
 
 /** A public link as far as the server knows it: not its address. */

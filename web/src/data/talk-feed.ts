@@ -3,9 +3,9 @@ import { Refused } from "@ensemble/client";
 import { Conversation, type Said } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
-import { textOf } from "./failure.ts";
+import { failedOf } from "./failed.ts";
 import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
-import { keepTrying, mayHeal } from "./keep-trying.ts";
+import { keepTrying } from "./keep-trying.ts";
 import { keepView, keptView } from "./kept-view.ts";
 import { itemOf } from "./said.ts";
 import { whileSeen } from "./seen.ts";
@@ -31,8 +31,8 @@ export class TalkFeed implements SessionFeed {
       if (kept && !this.view.get().isOpen) this.view.update((before) => ({ ...before, ...kept }));
     });
     const failed = (error: unknown): void => {
-      if (mayHeal(error) && this.view.get().isOpen) return;
-      this.view.update((before) => ({ ...before, error: textOf(error) }));
+      this.view.update((before) => ({ ...before, ...failedOf(error, before) }));
+      if (this.view.get().isGone) this.#opening = undefined;
     };
     void whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), stop.signal);
     return () => stop.abort();
@@ -77,7 +77,7 @@ export class TalkFeed implements SessionFeed {
     const me = account.get();
     const own = me.state === "ready" && row.ownerId === me.userId;
     const may = { prompt: row.accessLevel !== "view", approve: false, own };
-    this.view.update((before) => ({ ...before, row, may, isOpen: true, keptAt: undefined, error: undefined }));
+    this.view.update((before) => ({ ...before, row, may, isOpen: true, keptAt: undefined, error: undefined, isGone: undefined }));
     for await (const said of talk.follow({ signal, after: this.#said.at(-1)?.seq ?? 0 })) this.#take([said]);
   }
 

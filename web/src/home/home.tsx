@@ -2,7 +2,6 @@
 import { useDeferredValue, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
-import { server } from "../base/server.ts";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { ago, folder } from "../base/words.ts";
@@ -12,6 +11,7 @@ import { sessions } from "../data/sessions.ts";
 import { Dot } from "../shell/dot.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
+import { Empty } from "./empty.tsx";
 import { NeedsMe } from "./needs.tsx";
 
 export function Home() {
@@ -101,6 +101,7 @@ function Entry({ row }: { row: SessionRow }) {
 function State({ row }: { row: SessionRow }) {
   const state = stateOf(row);
   if (state === "ask") return <span className="tag ask">{row.attention === "question" ? "Question" : "Needs approval"}</span>;
+  if (state === "waits") return <span>{WORDS.waits}</span>;
   if (state === "working") return <span className="tag accent">{WORDS.working}</span>;
   if (state === "failed") return <span className="error-text">{WORDS.failed}</span>;
   return <time dateTime={row.updatedAt}>{ago(row.updatedAt)}</time>;
@@ -108,27 +109,4 @@ function State({ row }: { row: SessionRow }) {
 
 function Loading() {
   return <div className="list" role="status" aria-label="Loading">{[0, 1, 2].map((at) => <div key={at} className="skeleton" />)}</div>;
-}
-
-function Empty() {
-  return (
-    <div className="empty">
-      <h2>No sessions yet</h2>
-      <p>Agents work on your computers. On one that has the program <code>ensemble</code>:</p>
-      <ol className="steps">
-        <li>
-          Make its terminal a device of this account, with the address from <Link href={paths.settings}>Settings, Add a device</Link>:
-          <pre>ensemble login --link --server {server()}</pre>
-        </li>
-        <li>
-          Start an agent there. It appears here at once:
-          <pre>ensemble claude</pre>
-        </li>
-        <li>
-          Or start agents from here, as long as its runner works:
-          <pre>ensemble runner install</pre>
-        </li>
-      </ol>
-    </div>
-  );
 }

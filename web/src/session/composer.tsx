@@ -6,6 +6,7 @@ import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
 import type { Attachment } from "@ensemble/client/transcript";
 import { fits, nameOfFile, withFiles, withText } from "./attachments.ts";
+import { useGuard } from "./guard.ts";
 import { modelName } from "./model-name.ts";
 import type { Choice, State } from "./types.ts";
 
@@ -123,24 +124,32 @@ export function Composer(props: Props) {
             <Pick label="Model" value={state.model ?? ""} choices={modelsOf(state)} disabled={!props.mayChangeModel} onPick={props.onModel} />
           </>
         )}
-        <span className="space" />
         <Facts state={state} />
-        {maySteer && !isEmpty && (
-          <button type="button" className="button small" onClick={() => send("now")} title="Into the turn that runs (Ctrl+Enter)">Steer</button>
-        )}
-        {isBusy && (
-          <button type="button" className="send stop" onClick={props.onInterrupt} aria-label="Interrupt" title="Interrupt">
-            <Icon name="stop" />
-          </button>
-        )}
-        {props.button && <button type="submit" className="button primary" disabled={props.button.disabled}>{props.button.text}</button>}
-        {!props.button && !(isBusy && isEmpty) && (
-          <button type="submit" className="send" disabled={isEmpty} aria-label={isBusy ? "Queue" : "Send"} title={isBusy ? "Queue" : "Send"}>
-            <Icon name="up" />
-          </button>
-        )}
+        <span className="acts">
+          {maySteer && !isEmpty && (
+            <button type="button" className="button small" onClick={() => send("now")} title="Into the turn that runs (Ctrl+Enter)">Steer</button>
+          )}
+          {isBusy && <Interrupt isAlone={isEmpty} onInterrupt={props.onInterrupt} />}
+          {props.button && <button type="submit" className="button primary" disabled={props.button.disabled}>{props.button.text}</button>}
+          {!props.button && !(isBusy && isEmpty) && (
+            <button type="submit" className="send" disabled={isEmpty} aria-label={isBusy ? "Queue" : "Send"} title={isBusy ? "Queue" : "Send"}>
+              <Icon name="up" />
+            </button>
+          )}
+        </span>
       </div>
     </form>
+  );
+}
+
+/** Without a text it stands where the arrow was, so it takes no tap that was meant for that. */
+function Interrupt({ isAlone, onInterrupt }: { isAlone: boolean; onInterrupt: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  const isReady = useGuard(button, isAlone);
+  return (
+    <button ref={button} type="button" className="send stop" aria-disabled={!isReady} onClick={() => isReady && onInterrupt()} aria-label="Interrupt" title="Interrupt">
+      <Icon name="stop" />
+    </button>
   );
 }
 

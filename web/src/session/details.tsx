@@ -1,12 +1,15 @@
 /** What a session is, and what can be done with the whole of it. */
 import { type FormEvent, useState } from "react";
 import { useLocation } from "wouter";
+import { Confirm } from "../base/confirm.tsx";
 import { Dialog } from "../base/dialog.tsx";
+import { useStore } from "../base/store.ts";
 import { say } from "../base/toast.tsx";
 import { clock } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
 import type { SessionRow } from "../data/row.ts";
 import { archive, remove, rename, stopAgent } from "../data/session-actions.ts";
+import { sessions } from "../data/sessions.ts";
 import { paths } from "../shell/route.ts";
 import { visible } from "../text/visible.ts";
 import type { State } from "./types.ts";
@@ -33,12 +36,14 @@ export function Details({ row, state, isOwner, onClose }: Props) {
     event.preventDefault();
     attempt(rename(row, title.trim()), onClose);
   };
+  // The list hears of it at once. The stream of the session says nothing of it.
+  const listed = useStore(sessions).rows.find(({ id }) => id === row.id) ?? row;
   const archived = () => {
-    const isArchived = !row.archived;
-    attempt(archive(row, isArchived), () => {
+    const willBe = !listed.archived;
+    attempt(archive(listed, willBe), () => {
       onClose();
-      say(isArchived ? "Archived" : "Back in the list", () => void archive(row, !isArchived));
-      if (isArchived) go(paths.home);
+      say(willBe ? "Archived" : "Back in the list", () => void archive(listed, !willBe));
+      if (willBe) go(paths.home);
     });
   };
   // A page that is left can neither sign in nor try again: "Deleted" is said when the server has answered.
@@ -74,20 +79,20 @@ export function Details({ row, state, isOwner, onClose }: Props) {
       {isOwner && (
         <section aria-label="Actions">
           <div className="row">
-            <button type="button" className="button" disabled={isBusy} onClick={archived}>{row.archived ? "Put back into the list" : "Archive"}</button>
+            <button type="button" className="button" disabled={isBusy} onClick={archived}>{listed.archived ? "Put back into the list" : "Archive"}</button>
             {state && state.phase !== "ended" && (
               <button type="button" className="button" disabled={isBusy} onClick={() => attempt(stopAgent(row.id), onClose)}>Stop the agent</button>
             )}
             {!asks && <button type="button" className="button danger" disabled={isBusy} onClick={() => setAsks(true)}>Delete…</button>}
           </div>
           {asks && (
-            <div className="empty">
+            <Confirm label="Delete this session?">
               <p>Delete this session for everyone? This cannot be undone.</p>
               <div className="row">
                 <button type="button" className="button danger" disabled={isBusy} onClick={deleted}>Delete</button>
                 <button type="button" className="button" disabled={isBusy} onClick={() => setAsks(false)}>Cancel</button>
               </div>
-            </div>
+            </Confirm>
           )}
         </section>
       )}

@@ -6,15 +6,15 @@ const GUARD_MS = 500;
 /** The share of an element that is seen, in steps: each step that it moves is noticed. */
 const STEPS = Array.from({ length: 101 }, (_, at) => at / 100);
 
-/** Whether an answer may be taken now: the element has been at its place for a while. */
-export function useGuard(element: RefObject<HTMLElement | null>): boolean {
-  const [isReady, setReady] = useState(false);
+/** Whether an answer may be taken now: the element has been at its place for a while, with the `contents` that it has now. */
+export function useGuard(element: RefObject<HTMLElement | null>, contents?: unknown): boolean {
+  const [ready, setReady] = useState<{ contents: unknown }>();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => {
     const begin = () => {
       clearTimeout(timer.current);
-      setReady(false);
-      timer.current = setTimeout(() => setReady(true), GUARD_MS);
+      setReady(undefined);
+      timer.current = setTimeout(() => setReady({ contents }), GUARD_MS);
     };
     begin();
     const stop = element.current ? whenMoved(element.current, begin) : undefined;
@@ -22,8 +22,9 @@ export function useGuard(element: RefObject<HTMLElement | null>): boolean {
       clearTimeout(timer.current);
       stop?.();
     };
-  }, [element]);
-  return isReady;
+  }, [element, contents]);
+  // Other contents are guarded as soon as they are drawn.
+  return ready !== undefined && Object.is(ready.contents, contents);
 }
 
 /** Calls back when the element has another place in the window. Returns how to stop that. */

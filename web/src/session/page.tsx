@@ -75,7 +75,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
           <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
         </div>
         {hasLink && <button type="button" className="tag accent" title="A public link opens this session" onClick={() => setShown("share")}>Public</button>}
-        {view.keptAt === undefined && view.isHosted && <Phase row={row} state={state} />}
+        {view.keptAt === undefined && view.isHosted && view.isGone !== true && <Phase row={row} state={state} mayAnswer={view.may.approve} />}
         {row && !isPublic && !isTalking && hasVoice && view.isHosted && (
           <Link href={paths.talk(feed.id)} className="icon-button" aria-label="Talk" title="Talk"><Icon name="voice" /></Link>
         )}
@@ -97,7 +97,12 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
           isWorking={state?.phase === "working"} nameOf={nameOf} isAway={row?.online === false && view.isHosted} />
       )}
       {isTalking && <Suspense fallback={<p className="older" role="status">Opening…</p>}><Talk feed={feed} show={setWanted} /></Suspense>}
-      {view.isOpen && !isPublic && <Dock feed={feed} wanted={wanted} />}
+      {view.hasLater && (
+        <p className="reader-note" role="status">
+          What was written after the key of this session was changed cannot be shown with this link. Ask who sent it to you for a new one.
+        </p>
+      )}
+      {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
       {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
       {row && shown === "share" && <ShareDialog row={row} onClose={close} />}
     </div></Directory>

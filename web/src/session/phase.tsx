@@ -7,14 +7,22 @@ const PHASES: Record<string, [word: string, dot: string]> = {
   idle: ["Ready", "idle"],
   working: ["Working", "working"],
   waiting: ["Waits for you", "ask"],
+  "waiting for others": ["Waits for an answer", ""],
   parked: ["Asleep until you write", ""],
   ended: ["Ended", ""],
 };
 
-export function Phase({ row, state }: { row: SessionRow | undefined; state: State | undefined }) {
+interface Props {
+  row: SessionRow | undefined;
+  state: State | undefined;
+  mayAnswer: boolean;
+}
+
+export function Phase({ row, state, mayAnswer }: Props) {
+  const phase = state?.phase === "waiting" && !mayAnswer ? "waiting for others" : state?.phase;
   const [word, dot] = row && !row.online && state?.phase !== "ended"
     ? ["Machine away", ""]
-    : (PHASES[state?.phase ?? ""] ?? ["", ""]);
+    : (PHASES[phase ?? ""] ?? ["", ""]);
   if (word === "") return null;
   return <span className="phase" role="status"><span className={`dot ${dot}`} />{word}</span>;
 }

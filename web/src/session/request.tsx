@@ -55,10 +55,10 @@ export function PermissionCard({ permission, behind, mayAnswer, mayReach, pendin
   const [whole, setWhole] = useState<readonly boolean[]>([]);
   const isFolded = diffs.some((_, at) => whole[at] !== true);
   const [card, body, footer] = [useRef<HTMLElement>(null), useRef<HTMLDivElement>(null), useRef<HTMLElement>(null)];
-  const isReady = useGuard(footer);
+  const [isOpen, setOpen] = useState(false);
+  const isReady = useGuard(footer, isOpen);
   const seen = useSeen(body);
   const waits = pending !== undefined && pending.error === undefined;
-  const [isOpen, setOpen] = useState(false);
   const directory = useContext(Directory);
   const title = strictLine(titleWith(permission.title, diffs.map(({ path }) => path), directory), 300);
   const choose = (digit: number) => {

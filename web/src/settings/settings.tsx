@@ -1,5 +1,6 @@
 /** The devices of the account, and this browser. */
 import { type FormEvent, useState } from "react";
+import { Confirm } from "../base/confirm.tsx";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
@@ -84,7 +85,7 @@ function Device({ row, mayRemove, onChanged }: { row: DeviceRow; mayRemove: bool
   };
   const isRemovable = mayRemove && !row.current && row.role !== "machine" && row.role !== "recovery";
   return (
-    <div className="entry">
+    <div className="entry device">
       <span className="what">
         <span className="name"><bdi>{oneLine(row.name, 80)}</bdi> {row.current && <span className="tag accent">this browser</span>}</span>
         <span className="about">{ROLES[row.role] ?? row.role}{row.lastSeenAt ? ` · ${ago(row.lastSeenAt)}` : ""}</span>
@@ -137,7 +138,7 @@ function SignOut({ role }: { role: string }) {
       <h2 id="here">This browser</h2>
       {!asks && <div className="actions"><button type="button" className="button danger" onClick={() => setAsks(true)}>Sign out here…</button></div>}
       {asks && (
-        <div className="empty">
+        <Confirm label="Sign out here?">
           <p>
             This wipes the key of this browser. {role === "primary"
               ? "Without another device and without the recovery words, your account cannot be opened again."
@@ -148,7 +149,7 @@ function SignOut({ role }: { role: string }) {
             <button type="button" className="button danger" onClick={leave}>Wipe this browser</button>
             <button type="button" className="button plain" onClick={() => setAsks(false)}>Stay signed in</button>
           </div>
-        </div>
+        </Confirm>
       )}
     </section>
   );

@@ -1,8 +1,8 @@
 import { useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
 import type { SessionRow } from "../data/row.ts";
-import { clock } from "../base/words.ts";
-import { endLink, type LinkRow, newLink, useLink } from "../data/shares.ts";
+import { endLink, newLink, useLink } from "../data/shares.ts";
+import { aboutLink } from "./about-link.ts";
 import { Address } from "./address.tsx";
 
 interface Props {
@@ -13,11 +13,6 @@ interface Props {
 
 const ENDS: [name: string, hours: number | undefined][] = [["in an hour", 1], ["in a day", 24], ["in a week", 168], ["never", undefined]];
 const USES: [name: string, uses: number | undefined][] = [["once", 1], ["10 times", 10], ["100 times", 100], ["without limit", undefined]];
-
-function stands({ uses, maxUses, expiresAt }: LinkRow): string {
-  const opened = maxUses === undefined ? `opened ${uses === 1 ? "once" : `${uses} times`}` : `opened ${uses} of ${maxUses === 1 ? "1 time" : `${maxUses} times`}`;
-  return `There is a link: ${opened}, ${expiresAt === undefined ? "without an end" : `until ${clock(expiresAt)}`}.`;
-}
 
 /** A link that opens the session for everybody who has it, to read. */
 export function PublicLink({ row, isBusy, onBusy }: Props) {
@@ -36,7 +31,7 @@ export function PublicLink({ row, isBusy, onBusy }: Props) {
     <section aria-labelledby="public">
       <h3 id="public">Public link</h3>
       <p className="muted">Everybody who has it reads the session, live, without an account. A new link ends the one before.</p>
-      {link && <p role="status">{stands(link)}{link.isOld && " The session has a new key since: the link does not open what came after that."}</p>}
+      {link && <p role="status">{aboutLink(link)}</p>}
       {link === null && said === undefined && <p className="muted" role="status">No link opens this session.</p>}
       {address !== undefined && <Address address={address} />}
       <div className="row">

@@ -1,7 +1,7 @@
 /** The state of a session as a dot, with its words for those who cannot see it. */
 import { isNew, type SessionRow, stateOf, WORDS } from "../data/row.ts";
 
-const CLASS = { ask: "ask", working: "working", idle: "idle", failed: "bad", away: "", ended: "" };
+const CLASS = { ask: "ask", waits: "", working: "working", idle: "idle", failed: "bad", away: "", ended: "" };
 
 export function Dot({ row }: { row: SessionRow }) {
   const state = stateOf(row);

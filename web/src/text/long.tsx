@@ -8,20 +8,20 @@ interface Props {
   text: string;
   className: string;
   label: string;
-  /** Stands in the corner, as the language of a piece of code. */
-  corner?: string | undefined;
+  /** Of a piece of code. It has a line of its own. */
+  language?: string | undefined;
   /** How a piece is drawn; as it is when absent. */
   draw?: (piece: string) => ReactNode;
 }
 
 /** A piece of monospaced text that scrolls in itself. */
-export function Long({ text, className, label, corner, draw }: Props) {
+export function Long({ text, className, label, language, draw }: Props) {
   const [most, setMost] = useState(FIRST);
   const left = text.length - most;
   const piece = left > 0 ? text.slice(0, most) : text;
   return (
     <div className={`long ${className}`}>
-      {corner && <span className="corner" aria-hidden="true">{corner}</span>}
+      {language && <span className="language" aria-hidden="true">{language}</span>}
       <pre tabIndex={0} role="group" aria-label={label}>{draw ? draw(piece) : piece}</pre>
       {left > 0 && (
         <button type="button" className="button small" onClick={() => setMost(most + STEP)}>

@@ -5,14 +5,32 @@ import { readBody, View } from "@ensemble/client/transcript";
 import { createRoot } from "react-dom/client";
 import { findServer } from "../../src/base/server.ts";
 import { Store } from "../../src/base/store.ts";
+import { account, type Role } from "../../src/data/account.ts";
 import type { FeedView, SessionFeed } from "../../src/data/feed.ts";
+import { type MachineRow, machines } from "../../src/data/machines.ts";
+import type { SessionRow } from "../../src/data/row.ts";
+import { sessions } from "../../src/data/sessions.ts";
+import { Home } from "../../src/home/home.tsx";
 import { Session } from "../../src/session/page.tsx";
 import * as made from "./bodies.ts";
 
 // What the page keeps is named after the server, which is this origin.
 await findServer();
 const COMMANDS = ["prompt", "answer", "control"];
-const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string; online?: boolean; isGuest?: boolean; refusal?: string } }).gallery ?? {};
+interface Given {
+  bodies?: object[];
+  frames?: typeof made.frames;
+  title?: string;
+  online?: boolean;
+  isGuest?: boolean;
+  refusal?: string;
+  isPublic?: boolean;
+  /** Over what is shown otherwise. */
+  view?: Partial<FeedView>;
+  /** The screen Home with these in place of a session. */
+  home?: { rows?: SessionRow[]; machines?: MachineRow[]; role?: Role };
+}
+const given = (globalThis as { gallery?: Given }).gallery ?? {};
 const show = new URLSearchParams(location.search).get("show") ?? "none";
 const bodies = given.bodies ?? [...made.session, ...(made.requests[show] ?? [])];
 
@@ -36,6 +54,7 @@ const store = new Store<FeedView>({
   row, state: view.state, items: view.items, open: view.open, plan: view.plan?.entries ?? [], turnId: "u",
   growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })), hasOlder: false, isOpen: true, error: undefined, isHosted: true,
   may: { prompt: true, approve: true, own: given.isGuest !== true }, rejected: undefined,
+  ...given.view,
 });
 const nothing = () => Promise.resolve();
 /** What was answered, for tests. The machine takes each answer at once. */
@@ -56,8 +75,13 @@ const prompt: SessionFeed["prompt"] = (text, _when, localId, attachments) => {
   prompted.push(`${localId} ${text}`);
   return prompted.length > 1 || "worksAtOnce" in globalThis ? Promise.resolve() : Promise.reject(new Error("The connection broke."));
 };
+/** Each interruption. */
+const interrupted: number[] = [];
+/** The list that the account has, for what changes it. */
+Object.assign(globalThis, { interrupted, sessions, row });
 /** The machine ends what still runs, or the server refuses with the text that is given. */
 const interrupt: SessionFeed["interrupt"] = () => {
+  interrupted.push(interrupted.length);
   if (given.refusal !== undefined) return Promise.reject(new Error(given.refusal));
   store.update((before) => ({ ...before, state: before.state && { ...before.state, stillRunning: [] } }));
   return Promise.resolve();
@@ -65,9 +89,18 @@ const interrupt: SessionFeed["interrupt"] = () => {
 const feed: SessionFeed = {
   id: "s", view: store, prompt, answer, interrupt, resume: nothing, setMode: nothing, setModel: nothing, loadOlder: nothing,
 };
+if (given.home) {
+  const { rows = [], role = "primary" } = given.home;
+  sessions.set({ rows, isLoaded: true, error: undefined });
+  machines.set({ rows: given.home.machines ?? [], isLoaded: true, error: undefined });
+  account.set({ state: "ready", userId: "me", fingerprint: "", role });
+}
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(
-    <div className="shell in-session"><aside className="side" /><div className="main"><main className="main"><Session feed={feed} /></main></div></div>,
+    <div className={given.home ? "shell" : "shell in-session"}>
+      <aside className="side" />
+      <div className="main"><main className="main">{given.home ? <Home /> : <Session feed={feed} isPublic={given.isPublic ?? false} />}</main></div>
+    </div>,
   );
 }

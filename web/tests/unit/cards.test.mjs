@@ -13,6 +13,10 @@ function cardOf(page) {
   return { card, allow: button("Allow once"), deny: button("Deny"), detail: card.getByRole("group", { name: "What the agent wants to do" }), button };
 }
 const toEnd = (card) => card.locator(".all").evaluate((one) => one.scrollIntoView({ block: "end" }));
+/** Waits until it is noticed that a card has moved. */
+const drawn = (page) => page.evaluate(async () => {
+  for (let frames = 5; frames > 0; frames--) await new Promise((drawn) => requestAnimationFrame(drawn));
+});
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
 describe("cards", { timeout: 300_000 }, () => {
@@ -41,8 +45,10 @@ describe("cards", { timeout: 300_000 }, () => {
     const detail = Array.from({ length: 12 }, (_, at) => `line ${at}`).join("\n");
     for (const viewport of [{ width: 844, height: 390 }, { width: 360, height: 225 }]) {
       const { page, context, checked } = await shown({ bodies: [asks({ detail })] }, { viewport });
-      const { allow } = cardOf(page);
+      const { card, allow } = cardOf(page);
+      await toEnd(card);
       await allow.scrollIntoViewIfNeeded();
+      await drawn(page);
       const { x, y, width, height } = await allow.boundingBox();
       assert.ok(x >= 0 && y >= 0 && x + width <= viewport.width && y + height <= viewport.height, `${viewport.width}×${viewport.height}: ${y + height}`);
       assert.equal(await page.getByLabel("Prompt").isVisible(), false);
@@ -199,8 +205,8 @@ describe("cards", { timeout: 300_000 }, () => {
     const isGuarded = await page.evaluate(async () => {
       const dock = document.querySelector(".dock");
       dock.style.paddingBottom = "90px";
-      for (let frames = 3; frames > 0; frames--) await new Promise((drawn) => requestAnimationFrame(drawn));
       const button = dock.querySelector(".request footer .primary");
+      for (let frames = 10; frames > 0 && button.ariaDisabled !== "true"; frames--) await new Promise((drawn) => requestAnimationFrame(drawn));
       button.click();
       return button.getAttribute("aria-disabled");
     });

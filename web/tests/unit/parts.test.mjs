@@ -102,6 +102,48 @@ describe("parts", { timeout: 120_000 }, () => {
     await keepTrying(() => Promise.resolve(), () => assert.fail("it went well"), new AbortController().signal, pauses);
   });
 
+  test("what only its owner can answer does not need who reads it", async () => {
+    const { stateOf } = await part("data/row.ts");
+    const row = { attention: "permission", online: true, hosted: true, ended: false, thinking: true };
+    const states = ["owner", "admin", "edit", "view"].map((accessLevel) => stateOf({ ...row, accessLevel }));
+    assert.deepEqual(states, ["ask", "ask", "ask", "waits"]);
+    assert.equal(stateOf({ ...row, accessLevel: "view", online: false }), "away");
+  });
+
+  test("what a link has no key for is left out of the items, and is said once", async () => {
+    const { withoutLater } = await part("data/later.ts");
+    const { KeyRing } = await module("@ensemble/client/seal");
+    const ring = KeyRing.generate();
+    const why = await ring.cipher(2).then(
+      () => undefined,
+      ({ message }) => message,
+    );
+    const note = (kind, why) => ({ shown: { type: "note", note: { kind, why } } });
+    const text = { shown: { type: "text" } };
+    const other = note("not_signed", "not signed by the session's machine");
+    assert.deepEqual(withoutLater([text, note("not_signed", why), other, note("unreadable", why)]), { items: [text, other], hasLater: true });
+    assert.deepEqual(withoutLater([text, other]), { items: [text, other], hasLater: false });
+  });
+
+  test("the owner reads that a link is older than the session's key", async () => {
+    const { aboutLink } = await part("share/about-link.ts");
+    const link = { expiresAt: undefined, maxUses: 10, uses: 1, isOld: false };
+    const stands = "There is a link: opened 1 of 10 times, without an end.";
+    assert.equal(aboutLink(link), stands);
+    assert.equal(aboutLink({ ...link, isOld: true }), `${stands} The public link shows nothing that is written from now on. Make a new link.`);
+  });
+
+  test("who lost a session that was open reads so, and what may heal stays as it is", async () => {
+    const { failedOf } = await part("data/failed.ts");
+    const { NoAnswer, Problem } = await module("@ensemble/client");
+    const gone = new Problem({ title: "Not found", code: "NOT_FOUND" }, 404, undefined);
+    const view = { isOpen: true, row: {}, may: { own: false } };
+    assert.deepEqual(failedOf(gone, view), { error: "You no longer have access to this session.", isGone: true });
+    assert.deepEqual(failedOf(gone, { ...view, may: { own: true } }), { error: "This session was deleted.", isGone: true });
+    assert.deepEqual(failedOf(gone, { ...view, isOpen: false }), { error: "There is no session at this address, or it is not shared with you." });
+    assert.equal(failedOf(new NoAnswer("unreachable", "No connection", false), view), undefined);
+  });
+
   test("signing out reaches the other tabs", async () => {
     const { tellSignedOut, whenSignedOut } = await part("base/signed-out.ts");
     const other = new BroadcastChannel("ensemble signed out");

@@ -109,6 +109,21 @@ describe("what is shown", () => {
     await context.close();
   });
 
+  test("what a link has no key for is said once, and who lost a session cannot write in it", async () => {
+    const link = await shown({ bodies: [says("Before")], isPublic: true, view: { hasLater: true, may: { prompt: false, approve: false, own: false } } });
+    await link.page.getByText("What was written after the key of this session was changed cannot be shown with this link. Ask who sent it to you for a new one.").waitFor();
+    link.checked();
+    await link.context.close();
+    for (const isGone of [false, true]) {
+      const { page, context, checked } = await shown({ bodies: [says("Before")], view: { isGone, ...(isGone && { error: "You no longer have access to this session." }) } });
+      await page.getByRole("log").getByText("Before").waitFor();
+      assert.equal(await page.getByRole("alert").filter({ hasText: "You no longer have access to this session." }).count(), isGone ? 1 : 0);
+      assert.equal(await page.getByLabel("Prompt").count(), isGone ? 0 : 1);
+      checked();
+      await context.close();
+    }
+  });
+
   test("a table breaks no word that has room", async () => {
     const long = "A sentence that is much longer than any column can be, so that each column wants all of the room that there is. ".repeat(3);
     const text = `| Permission | Meaning | Documentation |\n|---|---|---|\n| administration | ${long} | ${long} |`;
