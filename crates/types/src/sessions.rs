@@ -88,7 +88,8 @@ pub struct UpdateSession {
     pub status: Option<SessionStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
-    /// A new key, sealed to the owner. It increases `keyEpoch` and requires `expectedKeyEpoch`.
+    /// A new key, sealed to the owner. It increases `keyEpoch` and requires `expectedKeyEpoch`. The machine that hosts the session may
+    /// give it one together with `hostKey`: then `rekeyNeeded` stays set, and is set when the session has shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<SealedKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

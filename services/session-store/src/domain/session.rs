@@ -145,9 +145,11 @@ impl SessionChange {
 
     /// The access level that all of the change together requires.
     pub(crate) fn required_level(&self, access: &Access) -> AccessLevel {
-        // The session's machine says what it wants, and of people only its owner may say that it was seen.
-        let is_owners = self.attention.is_some() && *access != Access::Host;
-        if is_owners || self.status.is_some() || self.archived.is_some() || self.key.is_some() {
+        // The session's machine says what it wants, and gives it a new key that it has itself. Of people only the owner does that.
+        let is_host = *access == Access::Host;
+        let is_owners = self.attention.is_some() && !is_host;
+        let is_owners_key = self.key.as_ref().is_some_and(|key| !is_host || key.host_key.is_none());
+        if is_owners || is_owners_key || self.status.is_some() || self.archived.is_some() {
             AccessLevel::Owner
         } else if self.metadata.is_some() || self.agent_state.is_some() {
             AccessLevel::Admin

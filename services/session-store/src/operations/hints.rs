@@ -29,7 +29,7 @@ struct Mailbox {
     added: Notify,
 }
 
-/// A reader of the hints of an account, or of a machine's own sessions.
+/// A reader of the hints of an account; or of a machine's own sessions, and of its owner's devices.
 pub(crate) struct HintReader {
     mailbox: Arc<Mailbox>,
     readers: HintReaders,
@@ -146,8 +146,10 @@ pub(crate) async fn give(db: &Db, readers: &HintReaders, subjects: &mut Subjects
         match subject {
             Subject::Session(session) => drop(sessions.insert(session)),
             Subject::Of { user, machine, kind, id } => {
+                // A machine obeys the devices of its owner, and gives keys to them.
                 let is_for = |reader: &Actor| {
-                    reader.machine.as_ref().is_none_or(|reading| machine.as_deref() == Some(reading.as_str()))
+                    kind == HintKind::Device
+                        || reader.machine.as_ref().is_none_or(|reading| machine.as_deref() == Some(reading.as_str()))
                 };
                 for mailbox in readers.of(user).iter().filter(|mailbox| is_for(&mailbox.reader)) {
                     mailbox.change(|waiting| waiting.add(kind, &id, revision));

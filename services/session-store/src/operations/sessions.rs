@@ -86,6 +86,10 @@ pub(crate) async fn update(
             check_versions(tx, &session, &change)?;
             let now = tx.now()?;
             let mut columns = session_columns(&session, &change, now);
+            if access == Access::Host && change.key.is_some() {
+                // A machine does not know who has shares. The owner's next program gives those people a key.
+                columns.rekey_needed = (store::shares::count(tx, id)? > 0).then_some(true);
+            }
             if let Some(set) = &change.attention {
                 let wants = pushes::attention(tx, &session, set, &access, (rules, now))?;
                 columns.want(&wants, session.attention.attention_version + 1);

@@ -166,6 +166,8 @@ on_both_databases! {
         given.sort();
         let expected = [("device", "b", 1), ("machine", "laptop", 3), ("run", "a", 7)];
         assert_eq!(given, expected.map(|(kind, id, revision)| (kind.to_owned(), id.to_owned(), revision)));
+        // A machine obeys the devices of its owner.
+        assert_eq!(hint(&mut of_machine).await, ("device".to_owned(), "b".to_owned(), 1));
         // Another replica of that service says the same.
         give(vec![wire("run", "a", 7)]).await.unwrap();
         assert_eq!(hint_within(&mut events, Duration::from_millis(1_500)).await, None);

@@ -68,7 +68,6 @@ on_both_databases! {
             ("PATCH", path.clone(), json!({ "status": "ended" })),
             ("PATCH", path.clone(), json!({ "archived": true })),
             ("PATCH", path.clone(), json!({ "encryptionKey": "k", "expectedKeyEpoch": 1 })),
-            ("PATCH", path.clone(), json!({ "encryptionKey": "k", "hostKey": "h", "expectedKeyEpoch": 1 })),
             ("DELETE", path.clone(), Value::Null),
             ("GET", format!("{path}/shares"), Value::Null),
             ("POST", format!("{path}/shares"), share),
@@ -253,6 +252,28 @@ on_both_databases! {
         host.owner.append(&by_people, "l", "c").await;
         let key = json!({ "encryptionKey": "k", "hostKey": "h", "expectedKeyEpoch": 1 });
         assert_eq!(host.owner.api.patch(&format!("/v1/sessions/{by_people}"), &key).await.bad_fields(), ["/hostKey"]);
+    }
+
+    async fn a_machine_gives_its_own_session_a_new_key(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let path = host.path();
+        let key = |epoch: i64| json!({ "encryptionKey": "k", "hostKey": "h", "expectedKeyEpoch": epoch, "contentEpoch": 2 });
+        let changed = host.machine.patch(&path, &key(1)).await.expect(200);
+        assert_eq!((&changed["keyEpoch"], &changed["hostKey"]), (&json!(2), &json!("h")));
+        assert_eq!(host.machine.patch(&path, &key(1)).await.problem(409, "VERSION_MISMATCH")["current"]["version"], 2);
+        let seen = host.owner.api.get(&path).await.expect(200);
+        assert_eq!((&seen["encryptionKey"], &seen["contentEpoch"], &seen["rekeyNeeded"]), (&json!("k"), &json!(2), &json!(false)));
+        // People get theirs from the owner's program.
+        let guest = fixture.client();
+        let share = json!({ "userId": guest.id, "accessLevel": "view", "encryptedKey": "k" });
+        host.owner.api.post(&format!("{path}/shares"), &share).await.expect(201);
+        assert_eq!(host.machine.patch(&path, &key(2)).await.expect(200)["rekeyNeeded"], true);
+        assert_eq!(host.machine.patch(&path, &key(3)).await.expect(200)["rekeyNeeded"], true, "it stays set");
+        assert_eq!(host.owner.api.patch(&path, &key(4)).await.expect(200)["rekeyNeeded"], false);
+        // A guest's machine, and one that hosts another session, have nothing here.
+        let other = Host::new(&fixture).await;
+        assert_eq!(other.machine.patch(&path, &key(5)).await.status, 404);
     }
 
     async fn a_session_has_the_id_that_its_client_chose(on: Backend) {
