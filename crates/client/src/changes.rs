@@ -9,7 +9,7 @@ use ensemble_types::signatures::ChangesOrder;
 use futures_util::{Stream, StreamExt};
 
 use crate::call::LONGEST_RECORD;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, asked_for};
 use crate::retry::Repeat;
 use crate::transport::Client;
 
@@ -54,6 +54,7 @@ impl Client {
         let path = ["v1", "orchestrator", "runs", &run.to_string(), "tasks", &task.to_string(), what];
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(60_000);
         let call = self.post(&path, Repeat::Harmless).query("waitMs", Some(wait_ms));
-        call.json(order).waiting(wait).at_most(LONGEST_RECORD).send().await
+        let answer: Task = call.json(order).waiting(wait).at_most(LONGEST_RECORD).send().await?;
+        asked_for((&task, &answer.id)).map(|()| answer)
     }
 }

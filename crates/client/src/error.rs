@@ -76,6 +76,11 @@ pub enum Error {
     Setup(#[source] reqwest::Error),
 }
 
+/// Refuses an answer about another record than the one that was asked for: what a person does next is about that one.
+pub(crate) fn asked_for<T: PartialEq>((asked, answered): (&T, &T)) -> Result<()> {
+    if asked == answered { Ok(()) } else { Err(Error::OtherRecord) }
+}
+
 impl Error {
     /// Whether the same call may succeed later: the server is away, or has too much to do.
     pub fn is_passing(&self) -> bool {

@@ -5,7 +5,7 @@ use ensemble_types::machines::{Activity, Machine, MachinePage, RegisterMachine, 
 use futures_util::Stream;
 
 use crate::call::LONGEST_RECORD;
-use crate::error::Result;
+use crate::error::{Result, asked_for};
 use crate::pages;
 use crate::retry::Repeat;
 use crate::transport::Client;
@@ -24,7 +24,8 @@ impl Client {
     }
 
     pub async fn machine(&self, id: &MachineId) -> Result<Machine> {
-        self.get(&["v1", "machines", id.as_str()]).at_most(LONGEST_RECORD).send().await
+        let machine: Machine = self.get(&["v1", "machines", id.as_str()]).at_most(LONGEST_RECORD).send().await?;
+        asked_for((id, &machine.id)).map(|()| machine)
     }
 
     pub async fn machine_page(&self, limit: Option<u32>, cursor: Option<&str>) -> Result<MachinePage> {

@@ -11,7 +11,7 @@ use ensemble_types::usage::{UsageBy, UsageReport};
 use futures_util::{Stream, StreamExt, stream};
 
 use crate::call::LONGEST_RUN;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, asked_for};
 use crate::follow::{Event, Source, follow};
 use crate::pages;
 use crate::retry::Repeat;
@@ -44,7 +44,8 @@ impl Client {
 
     /// One run with all its tasks.
     pub async fn run(&self, id: RunId) -> Result<Run> {
-        self.get(&["v1", "orchestrator", "runs", &id.to_string()]).at_most(LONGEST_RUN).send().await
+        let run: Run = self.get(&["v1", "orchestrator", "runs", &id.to_string()]).at_most(LONGEST_RUN).send().await?;
+        asked_for((&id, &run.id)).map(|()| run)
     }
 
     /// The id of the run with this ref. Its tasks are not read.
@@ -59,20 +60,24 @@ impl Client {
         let reason = reason.map(Text::new).transpose();
         let reason = reason.map_err(|error| Error::Argument(format!("the reason {error}")))?;
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "cancel"];
-        self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).at_most(LONGEST_RUN).send().await
+        let run: Run =
+            self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).at_most(LONGEST_RUN).send().await?;
+        asked_for((&id, &run.id)).map(|()| run)
     }
 
     /// Starts new attempts for failed and cancelled tasks. CONFLICT when there are none.
     pub async fn retry_run(&self, id: RunId) -> Result<Run> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "retry"];
-        self.post(&path, Repeat::Harmful).at_most(LONGEST_RUN).send().await
+        let run: Run = self.post(&path, Repeat::Harmful).at_most(LONGEST_RUN).send().await?;
+        asked_for((&id, &run.id)).map(|()| run)
     }
 
     /// Says something more to the agent of a task that has ended. CONFLICT when it cannot go on. A message with the same id
     /// does nothing again.
     pub async fn say(&self, run: RunId, task: TaskId, message: &TaskMessage) -> Result<Task> {
         let path = ["v1", "orchestrator", "runs", &run.to_string(), "tasks", &task.to_string(), "messages"];
-        self.post(&path, Repeat::Harmless).json(message).send().await
+        let answer: Task = self.post(&path, Repeat::Harmless).json(message).send().await?;
+        asked_for((&task, &answer.id)).map(|()| answer)
     }
 
     /// What the caller's tasks cost from the day of one time to that of another, in UTC.
@@ -94,12 +99,10 @@ impl Client {
     /// Waits for the run to change, or to end.
     pub async fn pend(&self, id: RunId, pend: &Pend) -> Result<Pended> {
         let wait = pend.timeout_ms.map_or(30_000, u64::from);
-        self.post(&["v1", "orchestrator", "runs", &id.to_string(), "pend"], Repeat::Harmless)
-            .waiting(Duration::from_millis(wait))
-            .json(pend)
-            .at_most(LONGEST_RUN)
-            .send()
-            .await
+        let call = self.post(&["v1", "orchestrator", "runs", &id.to_string(), "pend"], Repeat::Harmless);
+        let call = call.waiting(Duration::from_millis(wait)).json(pend).at_most(LONGEST_RUN);
+        let pended: Pended = call.send().await?;
+        asked_for((&id, &pended.id)).map(|()| pended)
     }
 
     /// Every change of a run after `cursor`, live. Ends after the change that ended the run.

@@ -10,7 +10,7 @@ use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use futures_util::{Stream, StreamExt, stream};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, asked_for};
 use crate::follow::{CONNECTED, Event, FollowTimeouts, Source, follow};
 use crate::pages;
 use crate::retry::Repeat;
@@ -54,7 +54,7 @@ impl Client {
 
     pub async fn session(&self, id: SessionId) -> Result<Session> {
         let session: Session = self.get(&["v1", "sessions", &id.to_string()]).send().await?;
-        asked_for(id, session)
+        asked_for((&id, &session.id)).map(|()| session)
     }
 
     /// The id of the session with this ref.
@@ -97,8 +97,8 @@ impl Client {
             || update.expected_agent_state_version.is_some()
             || update.expected_key_epoch.is_some();
         let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
-        let session = self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await?;
-        asked_for(id, session)
+        let session: Session = self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await?;
+        asked_for((&id, &session.id)).map(|()| session)
     }
 
     /// Deletes a session for all users, with its messages, shares and link.
@@ -187,11 +187,6 @@ fn source(session: SessionId, after: Option<i64>) -> Source {
         after: after.map(|seq| seq.to_string()),
         ..Source::default()
     }
-}
-
-/// A server must not answer with another session: what is written to it would be for other readers.
-fn asked_for(id: SessionId, session: Session) -> Result<Session> {
-    if session.id == id { Ok(session) } else { Err(Error::OtherRecord) }
 }
 
 fn read(event: Result<Event>) -> Result<Option<SessionEvent>> {

@@ -1,5 +1,5 @@
 /** Runs of tasks: their list, and one of them followed live. */
-import { followRun, isProblem, newId } from "@ensemble/client";
+import { Distrust, followRun, isProblem, newId } from "@ensemble/client";
 import { sealTurn, signOrder, signRun, type Turn } from "@ensemble/client/account";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
@@ -165,6 +165,8 @@ export class RunFeed {
   async #read(signal: AbortSignal): Promise<number> {
     const { client } = mine();
     const { tasks, ...run } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } }, signal }));
+    // What a person says or brings in next is for this one.
+    if (run.id !== this.id && run.ref !== this.id) throw new Distrust("The server answered with another run than the one that was asked for. Do not trust it.");
     this.view.set({ run, tasks: tasks ?? [], error: undefined });
     return run.version;
   }
