@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useState } from "react";
 import { useStore } from "../base/store.ts";
 import { mine } from "./account.ts";
+import { keepTrying } from "./keep-trying.ts";
 import { markSeen } from "./session-actions.ts";
 import type { SessionFeed } from "./feed.ts";
 import { LiveFeed } from "./live-feed.ts";
@@ -39,12 +40,14 @@ export function useMarkSeen(id: string): void {
   const attention = isOver ? row.attentionId : undefined;
   useEffect(() => {
     if (attention === undefined) return;
+    const stop = new AbortController();
     const look = (): void => {
-      if (!document.hidden) void markSeen(id).catch(() => undefined);
+      // A server that is busy or away must not leave it unseen until something else happens.
+      if (!document.hidden) void keepTrying(() => markSeen(id), () => undefined, stop.signal);
     };
     look();
-    document.addEventListener("visibilitychange", look);
-    return () => document.removeEventListener("visibilitychange", look);
+    document.addEventListener("visibilitychange", look, { signal: stop.signal });
+    return () => stop.abort();
   }, [id, attention]);
 }
 
