@@ -109,7 +109,7 @@ test("who was never chosen gets no key, whatever the server says", async () => {
   const forged = await SharedRing.seal(
     KeyRing.generate(),
     (await mallory.own()).list.body.contentPublicKey,
-    { session: session.id, recipient: mallory.userId, account: mallory.keys.publicKey, level: "admin", contentEpoch: 1 },
+    { session: session.id, recipient: mallory.userId, account: mallory.keys.publicKey, level: "admin", contentEpoch: 1, recipientEpoch: 1 },
     mallory.keys.signer,
   );
   liar.lie = (answer, { pathname }) =>
@@ -130,7 +130,7 @@ test("a guest does not use a key that no device of the owner has given", async (
   await bob.sessions.share(session.id, ann.userId, "edit");
   await ann.sessions.converse(session.id);
   const stranger = await SigningKey.generate();
-  const grant = { session: session.id, recipient: ann.userId, account: ann.keys.publicKey, level: "edit" as const, contentEpoch: 1 };
+  const grant = { session: session.id, recipient: ann.userId, account: ann.keys.publicKey, level: "edit" as const, contentEpoch: 1, recipientEpoch: 1 };
   const forged = await SharedRing.seal(KeyRing.generate(), (await ann.own()).list.body.contentPublicKey, grant, stranger);
   liar.lie = ofSession(() => ({ encryptedKey: forged.toText() }));
   await assert.rejects(ann.sessions.converse(session.id), Distrust);

@@ -29,9 +29,30 @@ test("sealed rings open for their binding only, and are made again", async () =>
     for (const sealed of [blob, await seal.sealRing(ring, content.publicKey, aad, account)]) {
       const opened = await seal.openRing(sealed, content, aad);
       assert.deepEqual([encode(opened.ring.bytes), opened.signer], [given.ring, given.publicKey]);
-      await assert.rejects(seal.openRing(sealed, content, `${aad}x`), refuses("refused"));
+      await assert.rejects(seal.openRing(sealed, content, `${aad}x`), refuses("signature"));
     }
   }
+});
+
+test("a seal cannot be moved to another reader, and what was opened cannot be sealed again", async () => {
+  const sealed = await seal.sealRing(ring, content.publicKey, "aad", account);
+  const other = await seal.BoxPair.fromSecret(new Uint8Array(32).fill(7));
+  const again = await seal.sealRing(ring, other.publicKey, "aad", await seal.SigningKey.generate());
+  // The signature of the first one in front of what somebody else has sealed.
+  const moved = encode(Uint8Array.from([...bytes(sealed).subarray(0, 97), ...bytes(again).subarray(97)]));
+  await assert.rejects(seal.openRing(moved, other, "aad"), refuses("signature"));
+  for (const at of [0, 1, 33, 97, 129, bytes(sealed).length - 1]) {
+    const changed = Uint8Array.from(bytes(sealed));
+    changed[at] = (changed[at] ?? 0) ^ 1;
+    await assert.rejects(seal.openRing(encode(changed), content, "aad"), `byte ${at}`);
+  }
+});
+
+test("a state is of one account and one version", async () => {
+  const sealed = await seal.sealClientState("{}", content.publicKey, given.publicKey, 3, account);
+  const { plaintext, signer } = await seal.openClientState(sealed, content, given.publicKey, 3);
+  assert.deepEqual([new TextDecoder().decode(plaintext), signer], ["{}", given.publicKey]);
+  await assert.rejects(seal.openClientState(sealed, content, given.publicKey, 4), refuses("signature"));
 });
 
 test("a platform that fails to make a key is asked again", async (t) => {
@@ -54,19 +75,22 @@ test("shares name who granted them, and open for their recipient", async () => {
     return { shared, signer: await shared.signer(given.sessionId, user, given.publicKey) };
   };
   const own = given.shares.find(({ level }: { level: string }) => level === "admin").blob;
-  for (const { blob, level, epoch, contentEpoch, signer, admin } of given.shares) {
-    const grant = { session: given.sessionId, recipient: given.userId, account: given.publicKey, level, contentEpoch };
+  for (const { blob, machine, level, epoch, contentEpoch, recipientEpoch, signer, admin } of given.shares) {
+    const about = { session: given.sessionId, recipient: given.userId, account: given.publicKey };
+    const grant = { ...about, machine: machine ?? undefined, level, contentEpoch, recipientEpoch };
     const by = admin ? await seal.SharedRing.fromText(own).asAdmin(given.userId, given.publicKey) : undefined;
     const made = await seal.SharedRing.seal(ring, content.publicKey, grant, account, by);
     for (const text of [blob, made.toText()]) {
       const { shared, signer: found } = await read(text);
-      assert.deepEqual([found, shared.level, shared.epoch, shared.contentEpoch], [signer, level, epoch, contentEpoch]);
+      assert.deepEqual([found, shared.level, shared.epoch], [signer, level, epoch]);
+      assert.deepEqual([shared.contentEpoch, shared.recipientEpoch], [contentEpoch, recipientEpoch]);
       assert.equal(shared.admin?.user ?? null, admin);
       if (shared.admin) assert.equal(await shared.admin.grantedBy(given.sessionId), signer);
-      const opened = await shared.open(content, given.sessionId, given.userId);
+      const opened = await shared.open(content, given.sessionId, given.userId, grant.machine);
       assert.equal(encode(opened.ring.bytes), given.ring);
       assert.equal((await read(text, given.sessionId)).signer, undefined, "another recipient");
-      await assert.rejects(shared.open(content, given.userId, given.userId), refuses("refused"));
+      await assert.rejects(shared.open(content, given.userId, given.userId, grant.machine), refuses("refused"));
+      await assert.rejects(shared.open(content, given.sessionId, given.userId, "another"), refuses("refused"));
     }
   }
 });

@@ -10,7 +10,6 @@ use crate::devices;
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::settings::{KnownAccount, Occasion};
-use crate::sharing::People;
 
 /// What the user wants to sign in with.
 pub(crate) enum Wanted {
@@ -50,7 +49,7 @@ impl Context {
         }
         self.home.remember(&client, &key, &token, Occasion::Login)?;
         let own = devices::own(self, &client, &key, token.user_id).await?;
-        Ok(Begun { me: Me { client, key, id: token.user_id, own, people: People::default() }, is_new_key })
+        Ok(Begun { me: Me::new(client, key, token.user_id, own), is_new_key })
     }
 
     /// What `up` signs in with: the key that is here, of whichever account. Fails before anything is started if the key

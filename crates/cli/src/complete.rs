@@ -64,12 +64,15 @@ pub(crate) fn sessions() -> ArgValueCandidates {
         ask(async |_, me| {
             let all = SessionFilter { shared: true, ..SessionFilter::default() };
             let sessions = me.client.session_page(all, Some(MOST), None).await?.sessions;
-            let title = |session: &ensemble_types::sessions::Session| {
-                let card = me.ring(session).ok().and_then(|ring| card(&ring, session.id, &session.metadata).ok());
-                card.and_then(|card| card.title.or(card.path.as_deref().map(print::below_home))).unwrap_or_default()
-            };
-            let found = sessions.iter().map(|session| candidate(session.reference.as_str(), &title(session)));
-            Ok(found.chain([last("session")]).collect())
+            let mut found = Vec::with_capacity(sessions.len() + 1);
+            for session in &sessions {
+                let ring = me.ring(session).await.ok();
+                let card = ring.and_then(|ring| card(&ring, session.id, &session.metadata).ok()).unwrap_or_default();
+                let title = card.title.or(card.path.as_deref().map(print::below_home)).unwrap_or_default();
+                found.push(candidate(session.reference.as_str(), &title));
+            }
+            found.push(last("session"));
+            Ok(found)
         })
     })
 }

@@ -1,13 +1,16 @@
 //! The context of a command: the settings, and a client that is signed in.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ensemble_client::{AccountKey, Client, Clock, Credential, Retry, Token};
+use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
 use ensemble_types::time::Timestamp;
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::OnceCell;
 
 use crate::account;
 use crate::commands::devices::finish_removal;
@@ -53,16 +56,49 @@ pub(crate) struct Me {
     pub(crate) client: Client,
     pub(crate) key: AccountKey,
     pub(crate) id: UserId,
-    /// The account's devices and content keys.
-    pub(crate) own: devices::Own,
+    /// The key that names the account.
+    account: String,
+    /// The account's devices and content keys, and when they were read. A program may be open for days.
+    own: Mutex<(Arc<devices::Own>, Instant)>,
+    /// The devices that the account has or had, when they were asked for.
+    pub(crate) every_device: OnceCell<Vec<ListedDevice>>,
     /// The devices of others.
     pub(crate) people: People,
 }
 
 impl Me {
+    pub(crate) fn new(client: Client, key: AccountKey, id: UserId, own: devices::Own) -> Self {
+        let account = own.list.body().account.clone();
+        let own = Mutex::new((Arc::new(own), Instant::now()));
+        Self { client, key, id, account, own, every_device: OnceCell::new(), people: People::default() }
+    }
+
+    /// The account's devices and content keys, as they were read last.
+    pub(crate) fn own(&self) -> Arc<devices::Own> {
+        self.lock_own().0.clone()
+    }
+
+    fn lock_own(&self) -> MutexGuard<'_, (Arc<devices::Own>, Instant)> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads them again, when they are older than this. Another program of the person may have removed a device.
+    pub(crate) async fn refresh_own(&self, context: &Context, max_age: Duration) -> Result<()> {
+        if self.lock_own().1.elapsed() < max_age {
+            return Ok(());
+        }
+        let read = devices::own(context, &self.client, &self.key, self.id).await?;
+        let mut own = self.lock_own();
+        own.1 = Instant::now();
+        if read.list.version() >= own.0.list.version() {
+            own.0 = Arc::new(read);
+        }
+        Ok(())
+    }
+
     /// Whose machines this computer can be.
     pub(crate) fn owner(&self) -> Owner<'_> {
-        Owner { user: self.id, account: &self.own.list.body().account }
+        Owner { user: self.id, account: &self.account }
     }
 }
 
@@ -222,7 +258,7 @@ impl Context {
             self.home.remember(&client, &key, &token, Occasion::Renewal)?;
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
-        Ok(Me { client, key, id: token.user_id, own, people: People::default() })
+        Ok(Me::new(client, key, token.user_id, own))
     }
 
     /// Finishes what commands before have begun: revocations, keys, removals of devices.
@@ -239,7 +275,7 @@ impl Context {
         }
         let unfinished = self.home.settings()?.unfinished_removals.remove(me.client.origin());
         // A list that the server has not taken removes nobody.
-        let is_due = unfinished.is_some_and(|version| version <= me.own.list.version());
+        let is_due = unfinished.is_some_and(|version| version <= me.own().list.version());
         // Another command may be at it.
         let lock = if is_due { self.home.try_lock(devices::REMOVAL_LOCK)? } else { None };
         if lock.is_some() {

@@ -1,6 +1,7 @@
 //! The key of this machine's runner: an entry of its own in the account's device list, which opens nothing of the account.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ensemble_client::devices::MOST_DEVICES;
 use ensemble_client::{AccountKey, Error};
@@ -10,7 +11,7 @@ use ensemble_types::problem::Code;
 
 use crate::commands::machine::host;
 use crate::context::{Context, Me, now};
-use crate::devices::{self, Added, List, box_of, change, signed};
+use crate::devices::{Added, List, box_of, change, signed};
 use crate::failure::{Failure, Result};
 use crate::print;
 
@@ -20,19 +21,18 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
     const TRIES: usize = 4;
     let path = context.home.machine_key_path(me.owner(), machine);
     let mut key = context.home.machine_key(&path)?.filter(|_| !is_new);
-    if key.as_ref().is_some_and(|key| is_of(&me.own.list, key, machine)) {
+    if key.as_ref().is_some_and(|key| is_of(&me.own().list, key, machine)) {
         return Ok(Some(path));
     }
-    if !is_primary(&me.own.list, me) {
+    if !is_primary(&me.own().list, me) {
         return Ok(None);
     }
-    let mut own = None;
     for _ in 0..TRIES {
-        let now_own = own.as_ref().unwrap_or(&me.own);
-        if key.as_ref().is_some_and(|key| is_of(&now_own.list, key, machine)) {
+        let own = me.own();
+        if key.as_ref().is_some_and(|key| is_of(&own.list, key, machine)) {
             return Ok(Some(path));
         }
-        let mut next = now_own.list.successor(now());
+        let mut next = own.list.successor(now());
         // A key of this machine that was lost.
         next.devices.retain(|device| device.machine_id.as_ref() != Some(machine));
         if next.devices.len() >= MOST_DEVICES {
@@ -54,8 +54,8 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
         let box_key = box_of(&new)?.public().to_text();
         let machine_id = Some(machine.clone());
         next.devices.push(ListedDevice { key: new.public_key(), box_key, role: Role::Machine, machine_id });
-        let list = now_own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
-        let change = change(&list, &now_own.contents, [Added { key: &new, name: Some(host()) }])?;
+        let list = own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
+        let change = change(&list, &own.contents, [Added { key: &new, name: Some(host()) }])?;
         match me.client.change_devices(&change).await {
             Ok(()) => {
                 context.home.remember_list(me.client.origin(), me.id, &list)?;
@@ -63,7 +63,7 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
             }
             // Another program of the account was faster.
             Err(error) if error.is(Code::DeviceListConflict) => {
-                own = Some(devices::own(context, &me.client, &me.key, me.id).await?);
+                me.refresh_own(context, Duration::ZERO).await?;
                 key = Some(new);
             }
             // The key was removed before. A removed key is never listed again.
@@ -77,24 +77,23 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
 /// Takes these machines from the account's list, if they are in it and this device may sign lists.
 pub(crate) async fn unlist(context: &Context, me: &Me, machines: &[&MachineId]) -> Result<()> {
     const TRIES: usize = 4;
-    let mut own = None;
     for _ in 0..TRIES {
-        let now_own = own.as_ref().unwrap_or(&me.own);
-        let mut next = now_own.list.successor(now());
+        let own = me.own();
+        let mut next = own.list.successor(now());
         let before = next.devices.len();
         next.devices.retain(|device| device.machine_id.as_ref().is_none_or(|id| !machines.contains(&id)));
         if next.devices.len() == before {
             return Ok(());
         }
-        if !is_primary(&now_own.list, me) {
+        if !is_primary(&own.list, me) {
             print::note("The device list still has its key, which signs in no more. A primary device can remove it.");
             return Ok(());
         }
-        let list = now_own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
-        match me.client.change_devices(&change(&list, &now_own.contents, [])?).await {
+        let list = own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
+        match me.client.change_devices(&change(&list, &own.contents, [])?).await {
             Ok(()) => return context.home.remember_list(me.client.origin(), me.id, &list),
             Err(error) if error.is(Code::DeviceListConflict) => {
-                own = Some(devices::own(context, &me.client, &me.key, me.id).await?);
+                me.refresh_own(context, Duration::ZERO).await?;
             }
             Err(error) => return Err(error.into()),
         }

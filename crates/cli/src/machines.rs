@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ensemble_client::seal::{self, Binding, Purpose};
-use ensemble_types::devices::Device;
+use ensemble_client::seal::{self, Binding, Purpose, SignedRing};
+use ensemble_types::devices::{Device, ListedDevice};
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
@@ -103,11 +103,10 @@ impl Machines {
     pub(crate) async fn load(context: &Context, me: &Me) -> Result<Self> {
         let this = context.home.settings()?.machines.remove(me.client.origin());
         let (machines, devices) = tokio::join!(me.client.machines().try_collect::<Vec<Machine>>(), me.client.devices());
-        let all = machines?.into_iter().map(|machine| Known { card: open(me, &machine).ok(), machine });
-        let all: Vec<Known> = all.collect();
+        let all = opened(me, machines?).await?;
         // Without them machines have their own names.
         let devices = devices.map(|devices| devices.devices).unwrap_or_default();
-        let listed = devices.iter().filter(|device| me.own.list.device(&device.public_key).is_some());
+        let listed = devices.iter().filter(|device| me.own().list.device(&device.public_key).is_some());
         let devices = listed.filter_map(|device| Some((device.name.clone()?, machine_of(device, &all)?))).collect();
         let runner_file = Some(context.home.path().join("runner.yaml"));
         Ok(Self { all, this, devices, runner_file })
@@ -292,11 +291,34 @@ pub(crate) fn runner(machine: &Machine) -> Option<Runner> {
     serde_json::from_str::<Activity>(activity.as_text()).ok().map(|activity| activity.runner)
 }
 
-/// Decrypts the metadata of a machine.
-pub(crate) fn open(me: &Me, machine: &Machine) -> Result<Card> {
-    let closed = |error| Failure::Seal(format!("The metadata of machine {}", machine.id), error);
-    let ring = me.open_ring(&machine.encryption_key, Binding::Machine { machine: &machine.id }).map_err(closed)?;
-    seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).map_err(closed)
+/// The machines with their metadata. It has the names by which people choose, so it counts only under a key that a device of the account
+/// has made, or the machine itself. Everybody can seal something to the account.
+pub(crate) async fn opened(me: &Me, machines: Vec<Machine>) -> Result<Vec<Known>> {
+    let rings: Vec<_> = machines.iter().map(|machine| ring(me, machine).ok()).collect();
+    let may = |devices: &[ListedDevice], signer: &str, machine: &MachineId| {
+        devices.iter().any(|device| device.key == signer && device.makes_keys(Some(machine)))
+    };
+    let own = me.own();
+    let listed = own.list.body().devices.as_slice();
+    let is_unknown = |(machine, ring): (&Machine, &Option<SignedRing>)| {
+        ring.as_ref().is_some_and(|ring| !may(listed, &ring.signer, &machine.id))
+    };
+    // A device that was removed since may have made it.
+    let devices = if machines.iter().zip(&rings).any(is_unknown) { me.every_device().await? } else { listed };
+    let open = |(machine, ring): (Machine, Option<SignedRing>)| {
+        let card =
+            ring.filter(|ring| may(devices, &ring.signer, &machine.id)).and_then(|SignedRing { ring, .. }| {
+                seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).ok()
+            });
+        Known { machine, card }
+    };
+    Ok(machines.into_iter().zip(rings).map(open).collect())
+}
+
+/// The key of a machine, and who has made it.
+pub(crate) fn ring(me: &Me, machine: &Machine) -> Result<SignedRing> {
+    let closed = |error| Failure::Seal(format!("The key of machine {}", machine.id), error);
+    me.open_ring(&machine.encryption_key, Binding::Machine { machine: &machine.id }).map_err(closed)
 }
 
 #[cfg(test)]

@@ -65,10 +65,11 @@ impl Me {
 
     fn shared(&self, account: &Account) -> Result<Shared> {
         let Some(sealed) = &account.client_state else { return Ok(Shared::default()) };
-        let own = &self.own.list.body().account;
-        let opened = self.own.contents.open_with(|pair| open_client_state(sealed, pair, own));
+        let own = self.own();
+        let state = (own.list.body().account.as_str(), account.client_state_version);
+        let opened = own.contents.open_with(|pair| open_client_state(sealed, pair, state));
         let (json, signer) = opened.map_err(|error| Failure::Seal("What your devices share".to_owned(), error))?;
-        if !self.own.list.device(&signer).map(|device| device.role).is_some_and(Role::shares_sessions) {
+        if !own.list.device(&signer).map(|device| device.role).is_some_and(Role::shares_sessions) {
             // A device that was removed has written it, or the server.
             return Ok(Shared::default());
         }
@@ -80,7 +81,7 @@ impl Me {
         let unusable = |error: String| Error::Argument(error);
         let json = serde_json::to_vec(shared).map_err(|error| unusable(error.to_string()))?;
         let to = self.content_key().map_err(|failure| unusable(failure.to_string()))?;
-        let sealed = seal_client_state(&json, &to, &self.own.list.body().account, &self.key);
+        let sealed = seal_client_state(&json, &to, (&self.own().list.body().account, replaced + 1), &self.key);
         let sealed = sealed.map_err(|error| unusable(error.to_string()))?;
         let update = UpdateAccount {
             client_state: Some(Blob::new(sealed).map_err(|error| unusable(error.to_string()))?),

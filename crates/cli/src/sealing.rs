@@ -43,8 +43,8 @@ const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
 
 impl Sealing<'_> {
     fn is_primary(&self) -> bool {
-        let device = self.me.own.list.device(&self.me.key.public_key());
-        device.is_some_and(|device| device.role == Role::Primary)
+        let own = self.me.own();
+        own.list.device(&self.me.key.public_key()).is_some_and(|device| device.role == Role::Primary)
     }
 }
 
@@ -67,7 +67,8 @@ impl Seal for Sealing<'_> {
 
     fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask> {
         let Self { me, machines, .. } = self;
-        let list = &me.own.list;
+        let own = me.own();
+        let list = &own.list;
         if task.mode == Permission::Bypass && !self.is_primary() {
             return Err(Failure::message(
                 "This device is a linked one, and only a primary one starts a session in bypass. Take another mode, or do it on a \

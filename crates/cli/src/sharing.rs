@@ -15,6 +15,7 @@ use crate::context::{Context, Me};
 use crate::devices::{self, List};
 use crate::failure::{Failure, Result};
 use crate::print;
+use crate::vault::host_of;
 
 /// The users who get the key of a session, and as what.
 pub(crate) type Recipients = BTreeMap<UserId, ShareLevel>;
@@ -68,7 +69,7 @@ impl Me {
     /// The newest device list of a user. The account key that was first seen is remembered, and another one later is refused.
     pub(crate) async fn list_of(&self, context: &Context, user: UserId) -> Result<List> {
         if user == self.id {
-            return Ok(self.own.list.clone());
+            return Ok(self.own().list.clone());
         }
         if let Some(list) = self.people.get(user) {
             return Ok(list);
@@ -122,7 +123,7 @@ impl Me {
         let closed = |error| Failure::Seal(format!("The key of session {}", session.id), error);
         let sealed = session.encrypted_key.as_deref().ok_or_else(|| closed(SealError::Format))?;
         let shared = SharedRing::from_text(sealed).map_err(closed)?;
-        let signer = shared.signer(session.id, self.id, &self.own.list.body().account);
+        let signer = shared.signer(session.id, self.id, self.owner().account);
         let signer = signer.ok_or_else(|| closed(SealError::RingSignature))?;
         let owner = self.list_of(context, session.owner_id).await?;
         let (granted, by) = match shared.admin() {
@@ -147,10 +148,14 @@ impl Me {
             }
             is_current &= is_listed;
         }
-        let newest = self.own.contents.pair(self.own.contents.epoch()).map_err(closed)?;
-        let is_newest = shared.open(&newest, session.id, self.id).is_ok();
+        let own = self.own();
+        let newest = own.contents.pair(own.contents.epoch()).map_err(closed)?;
+        let is_newest = shared.open(&newest, (session.id, self.id), host_of(session)).is_ok();
         // Who granted it knew an older list of the owner than there is: a device that was removed since may have the key.
         is_current &= shared.content_epoch() >= owner.body().content_epoch;
+        // A machine that was removed keeps the key that it had.
+        let is_listed = |host| owner.body().devices.iter().any(|device| device.machine_id.as_ref() == Some(host));
+        is_current &= !session.hosted || host_of(session).is_some_and(is_listed);
         if why == Use::Write && !(is_current && is_newest) {
             return Err(Failure::message(format!(
                 "A device was removed since you got the key of session {}, and it may have that key. Nothing was written. Ask its \
@@ -215,16 +220,12 @@ impl Me {
         for share in shares {
             // A user whose devices cannot be read now must not stop the owner.
             let Ok(list) = self.list_of(context, share.user_id).await else { continue };
-            let sealed = share.content_epoch.map_or(u32::MAX, ContentEpoch::get);
-            if sealed >= list.body().content_epoch {
-                continue;
-            }
-            let granted = SharedRing::from_text(&share.encrypted_key).ok();
-            let signer = granted.and_then(|shared| {
-                let is_newest = i64::from(shared.epoch()) == session.key_epoch;
-                shared.signer(session.id, share.user_id, &list.body().account).filter(|_| is_newest)
-            });
-            if signer.is_some_and(|signer| self::shares(&self.own.list, &signer)) {
+            let Ok(shared) = SharedRing::from_text(&share.encrypted_key) else { continue };
+            // What was signed counts, and not what the server says of it.
+            let is_old = shared.recipient_epoch() < list.body().content_epoch;
+            let is_newest = i64::from(shared.epoch()) == session.key_epoch;
+            let signer = shared.signer(session.id, share.user_id, &list.body().account);
+            if is_old && is_newest && signer.is_some_and(|signer| self::shares(&self.own().list, &signer)) {
                 return Ok(true);
             }
         }
@@ -237,13 +238,13 @@ impl Me {
         let shared = SharedRing::from_text(&share.encrypted_key).map_err(|_| refused())?;
         let account = self.account_of(context, share.user_id).await?;
         let signer = shared.signer(share.session_id, share.user_id, &account).ok_or_else(refused)?;
-        // A share that was removed was granted in an earlier epoch.
-        if shared.epoch() != ring.epoch() {
+        // A share that was removed was granted before a person's device made a new key.
+        if !(ring.floor()..=ring.epoch()).contains(&shared.epoch()) {
             return Err(Failure::message("They were not given the key before this one."));
         }
         match shared.admin() {
             Some(admin) => Ok((shared.level(), Some(admin.clone()))),
-            None if shares(&self.own.list, &signer) => Ok((shared.level(), None)),
+            None if shares(&self.own().list, &signer) => Ok((shared.level(), None)),
             None => Err(refused()),
         }
     }
@@ -305,17 +306,18 @@ impl Me {
         } else {
             let own = session.encrypted_key.as_deref().ok_or_else(|| closed(SealError::Format))?;
             let own = SharedRing::from_text(own).map_err(closed)?;
-            Some(own.as_admin(self.id, &self.own.list.body().account).map_err(closed)?)
+            Some(own.as_admin(self.id, self.owner().account).map_err(closed)?)
         };
         let of_owner = if session.access_level == AccessLevel::Owner {
-            self.own.list.body().content_epoch
+            self.own().list.body().content_epoch
         } else {
             self.list_of(context, session.owner_id).await?.body().content_epoch
         };
         let account = &list.body().account;
-        let grant = Grant { session: session.id, recipient, account, level, content_epoch: of_owner };
-        let sealed = SharedRing::seal(ring, &key, grant, &self.key, admin).map_err(closed)?;
-        let epoch = ContentEpoch::new(list.body().content_epoch).map_err(|_| closed(SealError::Format))?;
+        let recipient_epoch = list.body().content_epoch;
+        let grant = Grant { session: session.id, recipient, account, level, content_epoch: of_owner, recipient_epoch };
+        let sealed = SharedRing::seal(ring, &key, (grant, host_of(session)), &self.key, admin).map_err(closed)?;
+        let epoch = ContentEpoch::new(recipient_epoch).map_err(|_| closed(SealError::Format))?;
         Ok((Blob::new(sealed.to_text()).map_err(|_| closed(SealError::TooManyKeys))?, epoch))
     }
 
@@ -337,7 +339,7 @@ impl Me {
         // As it is now: another command may have finished it meanwhile, or begun another one.
         let Some(unfinished) = context.home.unfinished(self.client.origin(), id)? else { return Ok(()) };
         if let Some(session) = self.still_there(context, id).await? {
-            let ring = self.ring(&session)?;
+            let ring = self.ring(&session).await?;
             // Another ring was made by another program, which has given it to the people.
             if unfinished.is_for(&ring) {
                 self.pass_on(context, &session, &ring, &unfinished.recipients).await?;

@@ -1,11 +1,14 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
+use std::time::Duration;
+
 use ensemble_client::seal::{
     self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing, SignedRing,
 };
 use ensemble_client::{AccountKey, Window};
+use ensemble_types::devices::ListedDevice;
 use ensemble_types::epochs::ContentEpoch;
-use ensemble_types::ids::SessionId;
+use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus, UpdateSession};
@@ -19,6 +22,9 @@ use crate::home::Lock;
 use crate::known_sessions::KnownSession;
 use crate::print;
 use crate::sharing::{Members, Use};
+
+/// How old the account's list may be by which something is written.
+const OLDEST: Duration = Duration::from_secs(60);
 
 /// The decrypted metadata of a session. Unknown members are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -36,23 +42,24 @@ pub(crate) struct Card {
 impl Me {
     /// The epoch of the key to which everything of the account is sealed now.
     pub(crate) fn content_epoch(&self) -> Option<ContentEpoch> {
-        ContentEpoch::new(self.own.contents.epoch()).ok()
+        ContentEpoch::new(self.own().contents.epoch()).ok()
     }
 
     /// The key to which everything of the account is sealed now.
     pub(crate) fn content_key(&self) -> Result<BoxPublicKey> {
-        devices::public(&self.own.contents)
+        devices::public(&self.own().contents)
     }
 
-    /// A ring that was sealed to the account in this or an earlier content epoch.
-    pub(crate) fn open_ring(&self, sealed: &str, binding: Binding<'_>) -> seal::Result<KeyRing> {
-        self.own.contents.open_with(|pair| seal::open_ring(sealed, pair, binding)).map(|signed| signed.ring)
+    /// A ring that was sealed to the account in this or an earlier content epoch. Who may have made it is for the caller to check.
+    pub(crate) fn open_ring(&self, sealed: &str, binding: Binding<'_>) -> seal::Result<SignedRing> {
+        self.own().contents.open_with(|pair| seal::open_ring(sealed, pair, binding))
     }
 
     /// Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that
     /// is not listed any more. Everybody knows the content key, so a ring that opens with it proves nothing.
     pub(crate) fn is_stale(&self, session: &Session) -> bool {
-        let newest = self.own.contents.pair(self.own.contents.epoch());
+        let own = self.own();
+        let newest = own.contents.pair(own.contents.epoch());
         let sealed = session.encryption_key.as_deref().filter(|_| session.access_level == AccessLevel::Owner);
         match (sealed, newest) {
             (Some(sealed), Ok(newest)) => match seal::open_ring(sealed, &newest, self.binding(session)) {
@@ -64,7 +71,7 @@ impl Me {
     }
 
     fn binding<'s>(&self, session: &'s Session) -> Binding<'s> {
-        match session.machine_id.as_ref().filter(|_| session.hosted) {
+        match host_of(session) {
             Some(machine) => Binding::Hosted { session: session.id, owner: self.id, machine },
             None => Binding::Session { session: session.id, owner: self.id },
         }
@@ -72,7 +79,7 @@ impl Me {
 
     /// Whether the machine that hosts the session is not in the account's list any more.
     pub(crate) fn is_without_its_host(&self, session: &Session) -> bool {
-        let is_listed = |id| self.own.list.body().devices.iter().any(|device| device.machine_id.as_ref() == Some(id));
+        let is_listed = |id| self.own().list.body().devices.iter().any(|device| device.machine_id.as_ref() == Some(id));
         session.hosted && !session.machine_id.as_ref().is_some_and(is_listed)
     }
 
@@ -84,26 +91,47 @@ impl Me {
 
     /// Whether a device in the newest list may make rings of this session: those of people, and the machine that hosts it.
     fn may_make(&self, session: &Session, signer: &str) -> bool {
-        self.own.list.device(signer).is_some_and(|device| {
-            let is_host = session.hosted && device.machine_id.is_some() && device.machine_id == session.machine_id;
-            device.role.shares_sessions() || is_host
-        })
+        self.own().list.device(signer).is_some_and(|device| device.makes_keys(host_of(session)))
     }
 
-    /// The keys of a session, for its owner or a user with a share. Good for showing titles: who made them is not checked.
-    pub(crate) fn ring(&self, session: &Session) -> Result<KeyRing> {
-        self.signed_ring(session).map(|signed| signed.ring)
+    /// The keys of a session, for its title. Of an own session who made them is checked: people choose by what it says.
+    pub(crate) async fn ring(&self, session: &Session) -> Result<KeyRing> {
+        let signed = self.signed_ring(session)?;
+        if session.access_level == AccessLevel::Owner {
+            self.check_maker(session, &signed.signer).await?;
+        }
+        Ok(signed.ring)
+    }
+
+    /// Checks that a device of the account has made the key of an own session. One that was removed since made those of its time.
+    async fn check_maker(&self, session: &Session, signer: &str) -> Result<()> {
+        let host = host_of(session);
+        let is_own = self.may_make(session, signer)
+            || self.every_device().await?.iter().any(|device| device.key == signer && device.makes_keys(host));
+        if is_own {
+            return Ok(());
+        }
+        Err(Failure::message(format!(
+            "The key of session {} was not made by one of your devices, so it was not used. Do not trust this server.",
+            session.reference
+        )))
+    }
+
+    /// The devices that the account has or had.
+    pub(crate) async fn every_device(&self) -> Result<&[ListedDevice]> {
+        let read = || self.client.every_device(self.id, self.owner().account);
+        Ok(self.every_device.get_or_try_init(read).await?)
     }
 
     fn signed_ring(&self, session: &Session) -> Result<SignedRing> {
         let opened = if session.access_level == AccessLevel::Owner {
             let sealed = session.encryption_key.as_deref().ok_or(SealError::Format);
-            let open =
-                |sealed| self.own.contents.open_with(|pair| seal::open_ring(sealed, pair, self.binding(session)));
-            sealed.and_then(open)
+            sealed.and_then(|sealed| self.open_ring(sealed, self.binding(session)))
         } else {
             let shared = session.encrypted_key.as_deref().ok_or(SealError::Format).and_then(SharedRing::from_text);
-            let open = |shared: &SharedRing| self.own.contents.open_with(|pair| shared.open(pair, session.id, self.id));
+            let for_me = (session.id, self.id);
+            let open =
+                |shared: &SharedRing| self.own().contents.open_with(|pair| shared.open(pair, for_me, host_of(session)));
             shared.and_then(|shared| open(&shared))
         };
         opened.map_err(|error| Failure::Seal(format!("The key of session {}", session.id), error))
@@ -114,8 +142,8 @@ impl Me {
         let session = self.client.session(id).await?;
         let is_own = session.owner_id == self.id;
         let known = context.home.known_session(self.client.origin(), id)?;
-        let host = session.machine_id.as_ref().filter(|_| session.hosted);
-        let is_other = known.owner.is_some_and(|owner| owner != session.owner_id || known.host.as_ref() != host);
+        let is_other =
+            known.owner.is_some_and(|owner| owner != session.owner_id || known.host.as_ref() != host_of(&session));
         if is_other || is_own != (session.access_level == AccessLevel::Owner) {
             return Err(Failure::message(format!(
                 "The server says that session {} belongs to somebody else than before. Nothing was done. Do not trust this server.",
@@ -147,18 +175,16 @@ impl Me {
 
     /// The keys for reading, if who made or gave them may.
     async fn checked_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
-        let signed = self.signed_ring(session)?;
-        if session.access_level == AccessLevel::Owner {
-            let account = &self.own.list.body().account;
-            // A device that was removed since made the rings of its time.
-            let is_own = self.may_make(session, &signed.signer)
-                || self.client.ever_made(self.id, account, &signed.signer, session.machine_id.as_ref()).await?;
-            if !is_own {
-                return Err(Failure::message(format!(
-                    "The key of session {} was not made by one of your devices, so it was not used. Do not trust this server.",
-                    session.reference
-                )));
+        let signed = match self.signed_ring(session) {
+            // Another program of this person may have removed a device since this one has read the account's keys.
+            Err(Failure::Seal(..)) => {
+                self.refresh_own(context, Duration::ZERO).await?;
+                self.signed_ring(session)?
             }
+            opened => opened?,
+        };
+        if session.access_level == AccessLevel::Owner {
+            self.check_maker(session, &signed.signer).await?;
         } else {
             self.check_grant(context, session, Use::Read).await?;
         }
@@ -174,6 +200,7 @@ impl Me {
     /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
     /// access, have the one that it had.
     pub(crate) async fn writable(&self, context: &Context, id: SessionId) -> Result<(Session, KeyRing)> {
+        self.refresh_own(context, OLDEST).await?;
         let session = self.session(context, id).await?;
         if session.access_level == AccessLevel::Owner {
             if self.has_old_key(context, &session)? || self.has_old_shares(context, &session).await? {
@@ -275,13 +302,20 @@ impl Me {
 
     /// The ring for the machine that hosts the session, while the account's list has that machine.
     fn host_key(&self, session: &Session, ring: &KeyRing) -> Result<Option<Blob<1, 8_192>>> {
-        let Some(machine) = session.machine_id.as_ref().filter(|_| session.hosted) else { return Ok(None) };
-        let entry = self.own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine));
+        let Some(machine) = host_of(session) else { return Ok(None) };
+        let own = self.own();
+        let entry = own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine));
         let Some(entry) = entry else { return Ok(None) };
         let to = BoxPublicKey::from_text(&entry.box_key)
             .map_err(|error| Failure::Seal("The key of the machine".to_owned(), error))?;
-        seal_ring(ring, &to, Binding::Host { session: session.id, machine }, &self.key).map(Some)
+        let binding = Binding::Host { session: session.id, machine, content_epoch: own.contents.epoch() };
+        seal_ring(ring, &to, binding, &self.key).map(Some)
     }
+}
+
+/// The machine that hosts a session.
+pub(crate) fn host_of(session: &Session) -> Option<&MachineId> {
+    session.machine_id.as_ref().filter(|_| session.hosted)
 }
 
 pub(crate) fn seal_ring(

@@ -5,7 +5,7 @@ use std::time::Duration;
 pub use ensemble_devices::{LinkText, List, ListError, MOST_DEVICES, encode, is_possession, proof_text};
 use ensemble_types::devices::{
     ChangeDevices, CreatedDeviceLink, Device, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList,
-    DeviceListPage, Devices, SignedList, UpdateDevice,
+    DeviceListPage, Devices, ListedDevice, SignedList, UpdateDevice,
 };
 use ensemble_types::ids::{DeviceId, MachineId, UserId};
 use ensemble_types::text::{Blob, Text};
@@ -84,22 +84,27 @@ impl Client {
 
     /// Whether any list of this account has or had the key with a role that may share sessions.
     pub async fn ever_shared(&self, user: UserId, account: &str, key: &str) -> Result<bool> {
-        let mut is_found = false;
-        let shares = |list: &List| list.device(key).is_some_and(|device| device.role.shares_sessions());
-        self.walk_lists(user, Known::Account(account), |list| is_found |= shares(list)).await?;
-        Ok(is_found)
+        self.ever_made(user, account, key, None).await
     }
 
     /// Whether any list of this account has or had the key with a role that may make keys of sessions, or as this machine.
     pub async fn ever_made(&self, user: UserId, account: &str, key: &str, machine: Option<&MachineId>) -> Result<bool> {
-        let mut is_found = false;
-        let makes = |list: &List| {
-            list.device(key).is_some_and(|device| {
-                device.role.shares_sessions() || (machine.is_some() && device.machine_id.as_ref() == machine)
-            })
+        let all = self.every_device(user, account).await?;
+        Ok(all.iter().any(|device| device.key == key && device.makes_keys(machine)))
+    }
+
+    /// The entries that any list of this account has or had, each once.
+    pub async fn every_device(&self, user: UserId, account: &str) -> Result<Vec<ListedDevice>> {
+        let mut all: Vec<ListedDevice> = Vec::new();
+        let add = |list: &List| {
+            for device in &list.body().devices {
+                if !all.contains(device) {
+                    all.push(device.clone());
+                }
+            }
         };
-        self.walk_lists(user, Known::Account(account), |list| is_found |= makes(list)).await?;
-        Ok(is_found)
+        self.walk_lists(user, Known::Account(account), add).await?;
+        Ok(all)
     }
 
     async fn walk_lists(&self, user: UserId, known: Known<'_>, mut each: impl FnMut(&List)) -> Result<Option<List>> {

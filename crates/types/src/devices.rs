@@ -126,6 +126,13 @@ pub struct ListedDevice {
     pub machine_id: Option<MachineId>,
 }
 
+impl ListedDevice {
+    /// Whether it may make keys of a session or of a machine: one of a person, or the machine whose session or key it is.
+    pub fn makes_keys(&self, of: Option<&MachineId>) -> bool {
+        self.role.shares_sessions() || (of.is_some() && self.machine_id.as_ref() == of)
+    }
+}
+
 /// What a device is: as it said in its request for a link, or `cli` for the first device of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

@@ -6,7 +6,7 @@ import { SharedRing, type Admin, type ShareLevel } from "../seal/share.js";
 import type { Account } from "./account.js";
 import { everHad } from "./lists.js";
 import { removedShares } from "./unfinished.js";
-import type { Session } from "./vault.js";
+import { hostOf, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 export type Share = components["schemas"]["Share"];
@@ -61,10 +61,13 @@ export async function checkGrant(account: Account, session: Session, why: "read"
   }
   if (why === "read") return;
   const pair = await contents.pair();
-  const isNewest = await shared.open(pair, session.id, userId).then(
+  const isNewest = await shared.open(pair, session.id, userId, hostOf(session)).then(
     () => true,
     () => false,
   );
+  // A machine that was removed keeps the key that it had.
+  const host = hostOf(session);
+  if (session.hosted) isCurrent &&= host !== undefined && owner.machine(host) !== undefined;
   // Who granted it knew an older list of the owner than there is: a device that was removed since may have the key.
   if (!isCurrent || !isNewest || shared.contentEpoch < owner.body.contentEpoch) {
     throw new Refused(
@@ -113,8 +116,8 @@ async function orNobody<T>(found: Promise<T>): Promise<T | undefined> {
 async function granting(account: Account, share: Share, ring: KeyRing): Promise<{ level: ShareLevel; admin?: Admin } | undefined> {
   const shared = SharedRing.fromText(share.encryptedKey);
   const signer = await shared.signer(share.sessionId, share.userId, await account.people.accountKey(share.userId));
-  // A share that was removed was granted in an earlier epoch.
-  if (signer === undefined || shared.epoch !== ring.epoch) return undefined;
+  // A share that was removed was granted before a person's device made a new key.
+  if (signer === undefined || shared.epoch < ring.floor || shared.epoch > ring.epoch) return undefined;
   if (shared.admin) return { level: shared.level, admin: shared.admin };
   return (await account.own()).list.commands(signer) ? { level: shared.level } : undefined;
 }
@@ -133,9 +136,10 @@ export async function hasOldShares(account: Account, session: Session): Promise<
   for (const share of await sharesOf(account, session.id)) {
     // A user whose devices cannot be read now must not stop the owner.
     const list = await account.people.list(share.userId, FRESH).catch(() => undefined);
-    if (!list || (share.contentEpoch ?? Number.POSITIVE_INFINITY) >= list.body.contentEpoch) continue;
+    if (!list) continue;
     try {
       const shared = SharedRing.fromText(share.encryptedKey);
+      if (shared.recipientEpoch >= list.body.contentEpoch) continue;
       const signer = await shared.signer(share.sessionId, share.userId, list.body.account);
       if (shared.epoch === session.keyEpoch && signer !== undefined && own.commands(signer)) return true;
     } catch (error) {
@@ -158,8 +162,8 @@ export async function sealedFor(
   const isOwner = session.accessLevel === "owner";
   const admin = isOwner ? undefined : await SharedRing.fromText(session.encryptedKey ?? "").asAdmin(account.userId, own.body.account);
   const owner = isOwner ? own : await account.people.list(session.ownerId, FRESH);
-  const { contentEpoch } = owner.body;
-  const grant = { session: session.id, recipient: user, account: list.body.account, level, contentEpoch };
+  const epochs = { contentEpoch: owner.body.contentEpoch, recipientEpoch: list.body.contentEpoch };
+  const grant = { session: session.id, recipient: user, machine: hostOf(session), account: list.body.account, level, ...epochs };
   const shared = await SharedRing.seal(ring, list.body.contentPublicKey, grant, account.keys.signer, admin);
   return { encryptedKey: shared.toText(), contentEpoch: list.body.contentEpoch };
 }

@@ -1,8 +1,11 @@
 // The machines of an account: names, presence and what they offer.
 
+import { Distrust } from "../errors.js";
+import { makesKeys } from "../seal/device-list.js";
 import { openJson, purposes } from "../seal/ring.js";
 import { bindings, openRing } from "../seal/signed-ring.js";
 import type { Account } from "./account.js";
+import { everHad } from "./lists.js";
 import type { components } from "../openapi.js";
 
 export type Machine = components["schemas"]["Machine"];
@@ -30,10 +33,17 @@ export class Machines {
     return all;
   }
 
-  /** The opened metadata of a machine. For showing only. */
+  /** The opened metadata of a machine. It has the name by which people choose, so it counts only under a key that a device of the account
+   * has made, or the machine itself. */
   async metadata(machine: Machine): Promise<MachineMetadata> {
-    const { contents } = await this.account.own();
-    const { ring } = await contents.openWith((pair) => openRing(machine.encryptionKey, pair, bindings.machine(machine.id)));
+    const { client, userId } = this.account;
+    const { contents, list } = await this.account.own();
+    const { ring, signer } = await contents.openWith((pair) => openRing(machine.encryptionKey, pair, bindings.machine(machine.id)));
+    const counts = makesKeys(machine.id);
+    const entry = list.device(signer);
+    // A device that was removed since may have made it.
+    const isOwn = (entry && counts(entry)) || (await everHad(client, userId, list.body.account, signer, counts));
+    if (!isOwn) throw new Distrust(`The name of machine ${machine.ref} was not given by one of your devices.`);
     return openJson(ring, purposes.machineMetadata(machine.id), machine.metadata);
   }
 

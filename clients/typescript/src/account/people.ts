@@ -75,7 +75,7 @@ export class People {
     const version = clientStateVersion ?? 0;
     if (!clientState) return { state: {}, version };
     const { list, contents } = await this.account.own();
-    const opened = await contents.openWith((pair) => openClientState(clientState, pair, list.body.account));
+    const opened = await contents.openWith((pair) => openClientState(clientState, pair, list.body.account, version));
     return { state: list.commands(opened.signer) ? (asObject(opened.plaintext) as Shared) : {}, version };
   }
 
@@ -99,7 +99,7 @@ export class People {
     const { list, contents } = await this.account.own();
     const json = JSON.stringify(state);
     if (utf8Length(json) > 48_000) throw new Refused("What your devices share has grown too long.");
-    const clientState = await sealClientState(json, await contents.publicKey(), list.body.account, keys.signer);
+    const clientState = await sealClientState(json, await contents.publicKey(), list.body.account, expectedVersion + 1, keys.signer);
     await client.data(client.http.PATCH("/v1/account", { body: { clientState, expectedVersion } }));
   }
 

@@ -16,7 +16,7 @@ import { LiveSession } from "./live.js";
 import { beginTaking, tellAgain, tellMachine, type Told } from "./machine-access.js";
 import { Starting, type Start } from "./start.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
-import { FRESH, finish, isStale, mayItsHostRead, readingRing, readSession, rekey, rememberSession, signedRing, writable, type Session } from "./vault.js";
+import { FRESH, finish, isStale, mayItsHostRead, readingRing, readSession, rekey, rememberSession, titleRing, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 /** What a session says of itself. Members that are not known here are kept. */
@@ -290,7 +290,7 @@ export class Sessions {
     const name = session.encryptionKey ?? session.encryptedKey ?? session.id;
     let ring = this.#rings.get(name);
     if (!ring) {
-      ring = signedRing(this.account, session).then((signed) => signed.ring);
+      ring = titleRing(this.account, session).then((signed) => signed.ring);
       ring.catch(() => this.#rings.delete(name));
       this.#rings.set(name, ring);
       const oldest = this.#rings.size > MOST_RINGS ? this.#rings.keys().next().value : undefined;

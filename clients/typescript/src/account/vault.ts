@@ -1,7 +1,7 @@
 // The keys of sessions: opened, checked, and changed when somebody lost access.
 
 import { Distrust, isNotFound, isProblem, Refused, SealError } from "../errors.js";
-import { sharesSessions, type ListedDevice } from "../seal/device-list.js";
+import { makesKeys, type ListedDevice } from "../seal/device-list.js";
 import { KeyRing } from "../seal/ring.js";
 import { SharedRing } from "../seal/share.js";
 import { bindings, openRing, sealRing, type SignedRing } from "../seal/signed-ring.js";
@@ -28,7 +28,7 @@ interface KnownSession {
 export const FRESH = 10_000;
 
 const isOwner = (session: Session): boolean => session.accessLevel === "owner";
-const hostOf = (session: Session): string | undefined => (session.hosted ? (session.machineId ?? undefined) : undefined);
+export const hostOf = (session: Session): string | undefined => (session.hosted ? (session.machineId ?? undefined) : undefined);
 const record = (session: string): string => `session ${session}`;
 
 /** The session as the server has it, if it belongs to whom it belonged before. */
@@ -57,9 +57,18 @@ export async function rememberSession(account: Account, session: Session, epoch:
 
 const binding = (account: Account, session: Session): string => bindings.session(session.id, account.userId, hostOf(session));
 
-/** The session's ring and who signed it. Good for showing titles: whether they may is not checked. */
-export async function signedRing(account: Account, session: Session): Promise<SignedRing> {
-  const { contents } = await account.own();
+/** The session's ring and who signed it. Whether they may is not checked. */
+async function signedRing(account: Account, session: Session): Promise<SignedRing> {
+  try {
+    return await openedRing(account, session, await account.own());
+  } catch (error) {
+    if (!(error instanceof SealError)) throw error;
+    // Another program of this person may have removed a device since this one has read the account's keys.
+    return openedRing(account, session, await account.own(1_000));
+  }
+}
+
+async function openedRing(account: Account, session: Session, { contents }: Own): Promise<SignedRing> {
   const missing = (): SealError => new SealError("format", `The server gave no key of session ${session.ref}.`);
   if (isOwner(session)) {
     const sealed = session.encryptionKey;
@@ -68,24 +77,28 @@ export async function signedRing(account: Account, session: Session): Promise<Si
   }
   if (!session.encryptedKey) throw missing();
   const shared = SharedRing.fromText(session.encryptedKey);
-  return contents.openWith((pair) => shared.open(pair, session.id, account.userId));
+  return contents.openWith((pair) => shared.open(pair, session.id, account.userId, hostOf(session)));
+}
+
+/** The ring for the title of a session. Of an own session who made it is checked: people choose by what it says. */
+export async function titleRing(account: Account, session: Session): Promise<SignedRing> {
+  const signed = await signedRing(account, session);
+  if (!isOwner(session)) return signed;
+  const { list } = await account.own();
+  const counts = makes(session);
+  const entry = list.device(signed.signer);
+  const isNow = entry !== undefined && counts(entry);
+  // A device that was removed since made the rings of its time.
+  if (!isNow && !(await everHad(account.client, account.userId, list.body.account, signed.signer, counts))) {
+    throw new Distrust(`The key of session ${session.ref} was not made by one of your devices, so it was not used. Do not trust this server.`);
+  }
+  return signed;
 }
 
 /** The keys for reading, if who made or gave them may, and they are not older than keys that were used before. */
 export async function readingRing(account: Account, session: Session): Promise<KeyRing> {
-  const signed = await signedRing(account, session);
-  if (isOwner(session)) {
-    const { list } = await account.own();
-    const counts = makes(session);
-    const entry = list.device(signed.signer);
-    const isNow = entry !== undefined && counts(entry);
-    // A device that was removed since made the rings of its time.
-    if (!isNow && !(await everHad(account.client, account.userId, list.body.account, signed.signer, counts))) {
-      throw new Distrust(`The key of session ${session.ref} was not made by one of your devices, so it was not used. Do not trust this server.`);
-    }
-  } else {
-    await checkGrant(account, session, "read");
-  }
+  const signed = await titleRing(account, session);
+  if (!isOwner(session)) await checkGrant(account, session, "read");
   const known = await account.store.get<KnownSession>(record(session.id));
   if (signed.ring.epoch < (known?.epoch ?? 1)) {
     throw new Distrust(`The server gave you an older key of session ${session.ref} than it gave before, so it was not used.`);
@@ -94,11 +107,7 @@ export async function readingRing(account: Account, session: Session): Promise<K
   return signed.ring;
 }
 
-/** Whether a device may make rings of this session: one of a person, or the machine that hosts it. */
-const makes =
-  (session: Session) =>
-  ({ role, machineId }: ListedDevice): boolean =>
-    sharesSessions(role) || (role === "machine" && machineId !== undefined && machineId === hostOf(session));
+const makes = (session: Session): ((device: ListedDevice) => boolean) => makesKeys(hostOf(session));
 
 /** Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that is
  * not listed any more. */
@@ -194,7 +203,7 @@ async function update(account: Account, session: Session, ring: KeyRing): Promis
   const entry = machine === undefined ? undefined : list.machine(machine);
   return {
     encryptionKey: await sealRing(ring, await contents.publicKey(), binding(account, session), signer),
-    ...(entry && machine !== undefined && { hostKey: await sealRing(ring, entry.boxKey, bindings.host(session.id, machine), signer) }),
+    ...(entry && machine !== undefined && { hostKey: await sealRing(ring, entry.boxKey, bindings.host(session.id, machine, contents.epoch), signer) }),
     expectedKeyEpoch: session.keyEpoch,
     contentEpoch: contents.epoch,
   };

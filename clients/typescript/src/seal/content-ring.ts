@@ -4,26 +4,30 @@
 import { Distrust, SealError } from "../errors.js";
 import type { List, ListedDevice } from "./device-list.js";
 import { BoxPair, openWith, sealTo } from "./hpke.js";
-import { KeyRing } from "./ring.js";
+import { Secrets } from "./ring.js";
+
+/** The format of a content ring, its first byte. */
+const VERSION = 1;
 
 const binding = (account: string, device: string): string => `ensemble-content-ring-v1\n${account}\n${device}`;
 
 export class ContentRing {
-  readonly #ring: KeyRing;
+  readonly #ring: Secrets;
   readonly #pairs = new Map<number, Promise<BoxPair>>();
 
-  private constructor(ring: KeyRing) {
+  private constructor(ring: Secrets) {
     this.#ring = ring;
   }
 
   /** The ring of a new account. */
   static generate(): ContentRing {
-    return new ContentRing(KeyRing.generate());
+    return new ContentRing(Secrets.generate());
   }
 
   /** Opens the ring of a device, and checks that its newest secret is that of the list. */
   static async open(sealed: string, pair: BoxPair, device: string, list: List): Promise<ContentRing> {
-    const ring = new ContentRing(KeyRing.fromBytes(await openWith(pair, sealed, binding(list.body.account, device))));
+    const opened = await openWith(pair, sealed, binding(list.body.account, device));
+    const ring = new ContentRing(Secrets.fromBytes(opened, VERSION, 0));
     if (ring.epoch !== list.body.contentEpoch || (await ring.publicKey()) !== list.body.contentPublicKey) {
       throw new Distrust("The server gave the content keys of another device list.");
     }
@@ -39,16 +43,16 @@ export class ContentRing {
     return this.#ring.epoch;
   }
 
-  /** The bytes, which are those of a ring of keys. */
+  /** `0x01 | first epoch (4) | secrets (32 each)`. */
   get bytes(): Uint8Array<ArrayBuffer> {
-    return this.#ring.bytes;
+    return this.#ring.toBytes(VERSION);
   }
 
   /** The key pair of an epoch (default: the newest). */
   pair(epoch: number = this.epoch): Promise<BoxPair> {
     let pair = this.#pairs.get(epoch);
     if (!pair) {
-      pair = BoxPair.fromSecret(this.#ring.secret(epoch));
+      pair = BoxPair.fromSecret(this.#ring.of(epoch));
       this.#pairs.set(epoch, pair);
     }
     return pair;
@@ -75,6 +79,6 @@ export class ContentRing {
 
   /** Seals the ring to a device of an account. */
   sealTo(device: ListedDevice, account: string): Promise<string> {
-    return sealTo(device.boxKey, this.#ring.bytes, binding(account, device.key));
+    return sealTo(device.boxKey, this.bytes, binding(account, device.key));
   }
 }

@@ -38,6 +38,11 @@ const MOST_BYTES = 16_384;
 export const opensContents = (role: Role): boolean => role !== "machine";
 /** Whether devices with this role command, and give sessions and their keys to people. */
 export const sharesSessions = (role: Role): boolean => role === "primary" || role === "linked";
+/** Whether a device may make keys of a session or of a machine: one of a person, or the machine whose session or key it is. */
+export const makesKeys =
+  (machine: string | undefined) =>
+  ({ role, machineId }: ListedDevice): boolean =>
+    sharesSessions(role) || (role === "machine" && machineId !== undefined && machineId === machine);
 export const signsLists = (role: Role): boolean => role === "primary" || role === "recovery";
 
 export const listText = (body: string): Bytes => utf8(`ensemble-devices-v1\n${body}`);

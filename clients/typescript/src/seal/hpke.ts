@@ -7,7 +7,8 @@ import { fromHex, importSecret, isOneOf } from "./ed25519.js";
 import { withNewKey } from "./new-key.js";
 
 const { subtle } = globalThis.crypto;
-const VERSION = 1;
+/** The first byte of what is sealed and not signed. */
+const SEALED = 1;
 const suite = (): CipherSuite =>
   new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes256Gcm() });
 
@@ -61,32 +62,44 @@ export async function hkdf(ikm: Uint8Array, info: string): Promise<Bytes> {
   return new Uint8Array(await subtle.deriveBits(parameters, key, 256));
 }
 
+const KEYS = "ensemble-key-v1";
+
 /** `base64url(0x01 | encapsulated key (32) | ciphertext and tag)`. */
-export async function sealTo(to: string, plaintext: Bytes, aad: string, info = "ensemble-key-v1"): Promise<string> {
+export const sealTo = async (to: string, plaintext: Bytes, aad: string, info = KEYS): Promise<string> =>
+  encode(concat(Uint8Array.of(SEALED), await sealRaw(to, plaintext, aad, info)));
+
+/** `encapsulated key (32) | ciphertext and tag`. */
+export async function sealRaw(to: string, plaintext: Bytes, aad: string, info = KEYS): Promise<Bytes> {
   const key = decodeExact(to, 32);
   if (!key || isOneOf(key, SMALL_ORDER)) throw new SealError("format", "This is no key to which something can be sealed.");
   try {
     const recipientPublicKey = await subtle.importKey("raw", key, "X25519", true, []);
     const parameters = { recipientPublicKey, info: utf8(info) };
     const { enc, ct } = await withNewKey(() => suite().seal(parameters, plaintext, utf8(aad)));
-    return encode(concat(Uint8Array.of(VERSION), new Uint8Array(enc), new Uint8Array(ct)));
+    return concat(new Uint8Array(enc), new Uint8Array(ct));
   } catch {
     throw new SealError("refused", "It could not be sealed to this key.");
   }
 }
 
 /** Opens what `sealTo` has sealed. */
-export async function openWith(pair: BoxPair, sealed: string, aad: string, info = "ensemble-key-v1"): Promise<Bytes> {
+export async function openWith(pair: BoxPair, sealed: string, aad: string, info = KEYS): Promise<Bytes> {
   const blob = decode(sealed);
+  if (blob?.[0] !== SEALED) throw unknownForm();
+  return openRaw(pair, blob.subarray(1), aad, info);
+}
+
+export const unknownForm = (): SealError => new SealError("format", "What is sealed has a form that is not known to this version.");
+
+/** Opens what `sealRaw` has sealed. */
+export async function openRaw(pair: BoxPair, sealed: Uint8Array, aad: string, info = KEYS): Promise<Bytes> {
   const publicKey = decodeExact(pair.publicKey, 32);
-  if (!blob || !publicKey || blob[0] !== VERSION || blob.length < 33 + 16) {
-    throw new SealError("format", "What is sealed has a form that is not known to this version.");
-  }
+  if (!publicKey || sealed.length < 32 + 16) throw unknownForm();
   try {
     const recipient = await subtle.importKey("raw", publicKey, "X25519", true, []);
     const keys = { privateKey: pair.privateKey, publicKey: recipient };
-    const parameters = { recipientKey: keys, enc: blob.slice(1, 33), info: utf8(info) };
-    return new Uint8Array(await suite().open(parameters, blob.slice(33), utf8(aad)));
+    const parameters = { recipientKey: keys, enc: sealed.slice(0, 32), info: utf8(info) };
+    return new Uint8Array(await suite().open(parameters, sealed.slice(32), utf8(aad)));
   } catch {
     throw new SealError("refused", "It was sealed for another user or with another key, or it was changed on the way.");
   }

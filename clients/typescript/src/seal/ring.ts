@@ -4,69 +4,107 @@ import { concat, decode, encode, fromUtf8, random, readU32, sha256, u32, utf8, t
 import { SealError } from "../errors.js";
 
 const { subtle } = globalThis.crypto;
-const VERSION = 1;
+/** The format of contents, their first byte. */
+const CONTENT = 1;
+/** The format of a ring, its first byte. */
+const VERSION = 2;
 const FIRST_EPOCH = 1;
 /** What fits into the 8 KiB that the service stores for a sealed ring. */
 const MOST_KEYS = 170;
 
+/** One 256-bit secret for each epoch, from 1 on. */
+export class Secrets {
+  constructor(private readonly all: Bytes) {}
+
+  static generate(): Secrets {
+    return new Secrets(random(32));
+  }
+
+  /** Reads `version (1) | first epoch (4) | so many bytes | secrets (32 each)`. A ring that begins with another epoch than 1 is refused: it
+   * could keep its newest key for ever. */
+  static fromBytes(bytes: Uint8Array, version: number, before: number): Secrets {
+    const secrets = (bytes.length - 5 - before) / 32;
+    const isGood = bytes[0] === version && Number.isInteger(secrets) && secrets >= 1 && secrets <= MOST_KEYS;
+    if (!isGood || readU32(bytes, 1) !== FIRST_EPOCH) throw unknown();
+    return new Secrets(bytes.slice(5 + before) as Bytes);
+  }
+
+  toBytes(version: number, before: Bytes = new Uint8Array()): Bytes {
+    return concat(Uint8Array.of(version), u32(FIRST_EPOCH), before, this.all);
+  }
+
+  next(): Secrets {
+    if (this.epoch >= MOST_KEYS) throw new SealError("bound", "The key was changed too often. No further change is possible.");
+    return new Secrets(concat(this.all, random(32)));
+  }
+
+  get epoch(): number {
+    return this.all.length / 32;
+  }
+
+  /** The 32 bytes of an epoch. */
+  of(epoch: number): Bytes {
+    if (!Number.isInteger(epoch) || epoch < FIRST_EPOCH || epoch > this.epoch) {
+      throw new SealError("epoch", `It was sealed with key ${epoch}, which you do not have.`);
+    }
+    const at = 32 * (epoch - FIRST_EPOCH);
+    return this.all.slice(at, at + 32);
+  }
+}
+
+const unknown = (): SealError => new SealError("format", "The keys have a form that is not known to this version.");
+
 /** One 256-bit key for each epoch, from 1 on. */
 export class KeyRing {
-  readonly #bytes: Bytes;
+  readonly #secrets: Secrets;
   readonly #keys = new Map<number, Promise<CryptoKey>>();
 
-  private constructor(bytes: Bytes) {
-    this.#bytes = bytes;
+  private constructor(
+    secrets: Secrets,
+    /** The epoch of the oldest grant that counts: who passes the ring on gives it to grants of this epoch or a later one. */
+    readonly floor: number,
+  ) {
+    this.#secrets = secrets;
   }
 
   /** A ring with one new key. */
   static generate(): KeyRing {
-    return new KeyRing(concat(Uint8Array.of(VERSION), u32(FIRST_EPOCH), random(32)));
+    return new KeyRing(Secrets.generate(), FIRST_EPOCH);
   }
 
-  /** Reads `bytes`. A ring that begins with another epoch than 1 is refused: it could keep its newest key for ever. */
   static fromBytes(bytes: Uint8Array): KeyRing {
-    const keys = (bytes.length - 5) / 32;
-    const isGood = bytes[0] === VERSION && Number.isInteger(keys) && keys >= 1 && keys <= MOST_KEYS;
-    if (!isGood || readU32(bytes, 1) !== FIRST_EPOCH) {
-      throw new SealError("format", "The keys have a form that is not known to this version.");
-    }
-    return new KeyRing(Uint8Array.from(bytes));
+    const secrets = Secrets.fromBytes(bytes, VERSION, 4);
+    const floor = readU32(bytes, 5);
+    if (floor < FIRST_EPOCH || floor > secrets.epoch) throw unknown();
+    return new KeyRing(secrets, floor);
   }
 
-  /** This ring with a new key for the next epoch. */
+  /** This ring with a new key for the next epoch. Its maker passes it on to those who may have it, so grants of earlier epochs count no
+   * more. */
   next(): KeyRing {
-    if (this.epoch >= MOST_KEYS) throw new SealError("bound", "The key was changed too often. No further change is possible.");
-    return new KeyRing(concat(this.#bytes, random(32)));
+    const secrets = this.#secrets.next();
+    return new KeyRing(secrets, secrets.epoch);
   }
 
   /** The epoch of the newest key, which seals. */
   get epoch(): number {
-    return (this.#bytes.length - 5) / 32;
+    return this.#secrets.epoch;
   }
 
-  /** `0x01 | first epoch (4) | keys (32 each)`. */
+  /** `0x02 | first epoch (4) | floor (4) | keys (32 each)`. */
   get bytes(): Bytes {
-    return Uint8Array.from(this.#bytes);
+    return this.#secrets.toBytes(VERSION, u32(this.floor));
   }
 
   /** Which ring it is, without its keys. */
   async digest(): Promise<string> {
-    return encode(await sha256(this.#bytes));
-  }
-
-  /** The 32 bytes of an epoch. */
-  secret(epoch: number): Bytes {
-    if (!Number.isInteger(epoch) || epoch < FIRST_EPOCH || epoch > this.epoch) {
-      throw new SealError("epoch", `It was sealed with key ${epoch}, which you do not have.`);
-    }
-    const at = 5 + 32 * (epoch - FIRST_EPOCH);
-    return this.#bytes.slice(at, at + 32);
+    return encode(await sha256(this.bytes));
   }
 
   async cipher(epoch: number): Promise<CryptoKey> {
     let key = this.#keys.get(epoch);
     if (!key) {
-      key = importAes(this.secret(epoch));
+      key = importAes(this.#secrets.of(epoch));
       this.#keys.set(epoch, key);
     }
     return key;
@@ -114,7 +152,7 @@ const associated = ({ name, of }: Purpose, epoch: number): string => `${name}\n$
 export async function sealContent(ring: KeyRing, purpose: Purpose, plaintext: Bytes): Promise<string> {
   const { epoch } = ring;
   const sealed = await encrypt(await ring.cipher(epoch), plaintext, associated(purpose, epoch));
-  return encode(concat(Uint8Array.of(VERSION), u32(epoch), sealed));
+  return encode(concat(Uint8Array.of(CONTENT), u32(epoch), sealed));
 }
 
 /** Opens a content with the key of its epoch. */
@@ -128,7 +166,7 @@ export const epochOf = (sealed: string): number => parts(sealed).epoch;
 
 function parts(sealed: string): { blob: Bytes; epoch: number } {
   const blob = decode(sealed);
-  if (!blob || blob[0] !== VERSION || blob.length < 5) {
+  if (!blob || blob[0] !== CONTENT || blob.length < 5) {
     throw new SealError("format", "The content has a form that is not known to this version.");
   }
   return { blob, epoch: readU32(blob, 1) };

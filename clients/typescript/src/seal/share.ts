@@ -4,9 +4,9 @@ import { concat, decode, decodeExact, encode, readU32, sha256, u32, utf8, uuidBy
 import type { Signer } from "../credential.js";
 import { SealError } from "../errors.js";
 import { isSigned } from "./ed25519.js";
-import type { BoxPair } from "./hpke.js";
-import type { KeyRing } from "./ring.js";
-import { bindings, openRing, sealRing, type SignedRing } from "./signed-ring.js";
+import { openRaw, sealRaw, type BoxPair } from "./hpke.js";
+import { KeyRing } from "./ring.js";
+import { bindings, type SignedRing } from "./signed-ring.js";
 import type { components } from "../openapi.js";
 
 export type ShareLevel = components["schemas"]["ShareLevel"];
@@ -21,12 +21,14 @@ export interface Grant {
   level: ShareLevel;
   /** Of the owner's newest device list that the signer knows. */
   contentEpoch: number;
+  /** Of the recipient's list to whose content key the ring is sealed. */
+  recipientEpoch: number;
 }
 
-const VERSION = 2;
+const VERSION = 3;
 const LEVELS: readonly ShareLevel[] = ["view", "edit", "admin"];
-/** `level (1) | epoch (4) | content epoch (4) | signer (32) | signature (64)`. */
-const GRANT_BYTES = 105;
+/** `level (1) | epoch (4) | content epoch (4) | recipient's content epoch (4) | signer (32) | signature (64)`. */
+const GRANT_BYTES = 109;
 const ADMIN_BYTES = 16 + 32 + 32 + GRANT_BYTES;
 
 /** The signature of a grant, with what it is about. */
@@ -34,6 +36,7 @@ interface Granted {
   level: ShareLevel;
   epoch: number;
   contentEpoch: number;
+  recipientEpoch: number;
   signer: string;
   signature: string;
 }
@@ -68,12 +71,18 @@ export class SharedRing {
     private readonly sealed: Bytes,
   ) {}
 
-  /** Seals a ring to the content key of a person. Signed by a device of the owner, or of the admin. */
-  static async seal(ring: KeyRing, to: string, grant: Grant, signer: Signer, admin?: Admin): Promise<SharedRing> {
-    const sealed = decode(await sealRing(ring, to, bindings.share(grant.session, grant.recipient), signer));
-    if (!sealed) throw new SealError("format", "The ring has no form.");
-    const { level, contentEpoch } = grant;
-    const said = { level, epoch: ring.epoch, contentEpoch };
+  /** Seals a ring to the content key of a person; of a session that a machine hosts, with that machine. Signed by a device of the owner,
+   * or of the admin. */
+  static async seal(
+    ring: KeyRing,
+    to: string,
+    { machine, ...grant }: Grant & { machine?: string | undefined },
+    signer: Signer,
+    admin?: Admin,
+  ): Promise<SharedRing> {
+    const sealed = await sealRaw(to, ring.bytes, bindings.share(grant.session, grant.recipient, machine));
+    const { level, contentEpoch, recipientEpoch } = grant;
+    const said = { level, epoch: ring.epoch, contentEpoch, recipientEpoch };
     const text = grantText(grant, said, form(admin), await sha256(sealed));
     const signature = encode(await signer.sign(text));
     return new SharedRing({ ...said, signer: signer.publicKey, signature }, admin, sealed);
@@ -119,44 +128,47 @@ export class SharedRing {
     return this.granted.contentEpoch;
   }
 
+  /** The content epoch of the recipient's list to whose key it is sealed. */
+  get recipientEpoch(): number {
+    return this.granted.recipientEpoch;
+  }
+
   /** What its recipient shows when they share the session themselves. They must be its admin. */
   async asAdmin(user: string, account: string): Promise<Admin> {
     return new Admin(user, account, await sha256(this.sealed), this.granted);
   }
 
-  /** Opens the ring. Its signer is who granted it. */
-  async open(pair: BoxPair, session: string, recipient: string): Promise<SignedRing> {
-    const opened = await openRing(encode(this.sealed), pair, bindings.share(session, recipient));
-    if (opened.signer !== this.granted.signer || opened.ring.epoch !== this.granted.epoch) {
-      throw new SealError("signature", "It is not signed by who made it.");
-    }
-    return opened;
+  /** Opens the ring; of a session that a machine hosts, with that machine. Its signer is who says that they granted it: `signer` checks
+   * that. */
+  async open(pair: BoxPair, session: string, recipient: string, machine?: string): Promise<SignedRing> {
+    const ring = KeyRing.fromBytes(await openRaw(pair, this.sealed, bindings.share(session, recipient, machine)));
+    if (ring.epoch !== this.granted.epoch) throw new SealError("signature", "It is not signed by who made it.");
+    return { ring, signer: this.granted.signer };
   }
 }
 
 const unknown = (): SealError => new SealError("format", "The share has a form that is not known to this version.");
 const form = (admin: Admin | undefined): string => (admin ? "admin" : "owner");
 
-function writeGrant({ level, epoch, contentEpoch, signer, signature }: Granted): Bytes {
+function writeGrant({ level, epoch, contentEpoch, recipientEpoch, signer, signature }: Granted): Bytes {
   const [key, sig] = [decodeExact(signer, 32), decodeExact(signature, 64)];
   if (!key || !sig) throw unknown();
-  return concat(Uint8Array.of(LEVELS.indexOf(level)), u32(epoch), u32(contentEpoch), key, sig);
+  return concat(Uint8Array.of(LEVELS.indexOf(level)), u32(epoch), u32(contentEpoch), u32(recipientEpoch), key, sig);
 }
 
 function readGrant(bytes: Uint8Array): Granted {
   const level = LEVELS[bytes[0] ?? 255];
   if (!level) throw unknown();
-  const [signer, signature] = [encode(bytes.subarray(9, 41)), encode(bytes.subarray(41, GRANT_BYTES))];
-  return { level, epoch: readU32(bytes, 1), contentEpoch: readU32(bytes, 5), signer, signature };
+  const [signer, signature] = [encode(bytes.subarray(13, 45)), encode(bytes.subarray(45, GRANT_BYTES))];
+  return { level, epoch: readU32(bytes, 1), contentEpoch: readU32(bytes, 5), recipientEpoch: readU32(bytes, 9), signer, signature };
 }
 
 type About = Pick<Grant, "session" | "recipient" | "account">;
-type Said = Pick<Granted, "level" | "epoch" | "contentEpoch">;
+type Said = Pick<Granted, "level" | "epoch" | "contentEpoch" | "recipientEpoch">;
 
 function grantText({ session, recipient, account }: About, said: Said, by: string, digest: Bytes): Bytes {
-  const { level, epoch, contentEpoch } = said;
-  const lines = ["ensemble-share-v1", session, recipient, account, level, by, epoch, contentEpoch, ""];
-  return concat(utf8(lines.join("\n")), digest);
+  const { level, epoch, contentEpoch, recipientEpoch } = said;
+  return utf8(["ensemble-share-v2", session, recipient, account, level, by, epoch, contentEpoch, recipientEpoch, encode(digest)].join("\n"));
 }
 
 async function checked(granted: Granted, about: About, by: string, digest: Bytes): Promise<string | undefined> {

@@ -11,6 +11,7 @@ use ensemble_client::seal::{self, Purpose};
 use ensemble_client::{SessionFilter, idempotency_key};
 use ensemble_types::ids::SessionId;
 use ensemble_types::runs::Provider;
+use ensemble_types::sessions::Session;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
@@ -280,12 +281,16 @@ async fn list(context: &Context, directory: Option<String>, cursor: Option<Strin
     let filter = SessionFilter { active_only: true, shared: true };
     let page = me.client.session_page(filter, Some(PAGE), cursor.as_deref()).await;
     let page = page.map_err(|error| session::error_of(&error.into()))?;
-    let sessions = page.sessions.iter().filter(|session| session.hosted).filter_map(|session| {
-        let ring = me.ring(session).ok()?;
+    let entry = async |session: &Session| {
+        let ring = me.ring(session).await.ok()?;
         let card: Card = seal::open_json(&ring, Purpose::SessionMetadata(session.id), &session.metadata).ok()?;
         let path =
             card.path.filter(|path| path.starts_with('/') && directory.as_ref().is_none_or(|wanted| wanted == path))?;
         Some(json!({"sessionId": session.id, "cwd": path, "title": card.title, "updatedAt": session.updated_at}))
-    });
-    Ok(json!({"sessions": sessions.collect::<Vec<_>>(), "nextCursor": page.next_cursor}))
+    };
+    let mut sessions = Vec::new();
+    for session in page.sessions.iter().filter(|session| session.hosted) {
+        sessions.extend(entry(session).await);
+    }
+    Ok(json!({"sessions": sessions, "nextCursor": page.next_cursor}))
 }

@@ -138,7 +138,7 @@ impl Agent {
         let mut found = None;
         while let Some(session) = sessions.try_next().await? {
             let is_here = session.hosted && this.is_some() && session.machine_id == this;
-            let card = if is_here { card(me, &session) } else { Card::default() };
+            let card = if is_here { card(me, &session).await } else { Card::default() };
             let is_same = |text: Option<&str>, wanted: &str| text == Some(wanted);
             if is_same(card.more.get("agent").and_then(|agent| agent.as_str()), name)
                 && is_same(card.path.as_deref(), &directory.display().to_string())
@@ -201,7 +201,7 @@ pub(super) async fn begun(live: Live<'_>, text: String, detach: bool) -> Result 
     }
     if detach {
         if live.context.json {
-            print::json(&opened(&live.session, &card(live.me, &live.session)), false)?;
+            print::json(&opened(&live.session, &card(live.me, &live.session).await), false)?;
         } else {
             print::line(live.session.reference.to_string())?;
             print::note(format!(

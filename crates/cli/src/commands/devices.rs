@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 use crate::machines::{Known, Machines};
 use crate::pins::Shared;
 use crate::print;
-use crate::sharing::{Members, People};
+use crate::sharing::Members;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::when;
@@ -90,7 +90,7 @@ impl Devices {
 async fn list(context: &Context, me: &Me) -> Result<()> {
     let devices = listed(me).await?;
     if context.json {
-        let (version, digest) = (me.own.list.version(), me.own.list.digest_text());
+        let (version, digest) = (me.own().list.version(), me.own().list.digest_text());
         return print::json(&serde_json::json!({ "devices": devices, "version": version, "digest": digest }), false);
     }
     let mut table = Table::new([
@@ -127,11 +127,12 @@ fn last_seen(device: &Device) -> String {
 /// The devices that the checked list has. What the server says beside it is shown, and not relied on.
 async fn listed(me: &Me) -> Result<Vec<Device>> {
     let devices = me.client.devices().await?.devices;
+    let own = me.own();
     let is_listed = |device: &Device| {
-        let entry = me.own.list.device(&device.public_key);
+        let entry = own.list.device(&device.public_key);
         entry.is_some_and(|entry| entry.role == device.role && entry.box_key == device.box_key)
     };
-    if devices.len() != me.own.list.body().devices.len() || !devices.iter().all(is_listed) {
+    if devices.len() != own.list.body().devices.len() || !devices.iter().all(is_listed) {
         return Err(Failure::message(
             "The server shows other devices than the list that you signed. Run the command again; if it stays so, do not \
              trust this server.",
@@ -185,14 +186,14 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
             gone.iter().map(|id| format!(", and the machine {} on it", machines.called(id))).collect();
         confirm::deletion(&format!("{name}, {}, from your account{}", described(device.kind), named.concat()))?;
     }
-    let mut next = me.own.list.successor(now());
+    let mut next = me.own().list.successor(now());
     let is_gone = |entry: &ListedDevice| entry.machine_id.as_ref().is_some_and(|id| gone.contains(&id));
     next.devices.retain(|entry| entry.key != device.public_key && !is_gone(entry));
-    let mut contents = me.own.contents.clone();
+    let mut contents = me.own().contents.clone();
     if device.role != Role::Machine {
         contents = begin_epoch(&mut next, &contents)?;
     }
-    let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
+    let list = me.own().list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
     // What it has written last is read before it is removed: nobody relies on its signature afterwards.
     let shared = me.shared_state().await.unwrap_or_else(|failure| {
         // A device that is to be removed could make it unreadable.
@@ -219,13 +220,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     }
     settle().await;
     // With the content keys of the new epoch.
-    let me = Me {
-        own: Own { list, contents },
-        client: me.client.clone(),
-        key: me.key.clone(),
-        id: me.id,
-        people: People::default(),
-    };
+    let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
     if let Err(failure) = me.keep_state(&shared).await {
         print::note(format!("What your devices share was not kept: {failure}"));
     }
@@ -288,7 +283,10 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
         }
     }
     context.home.change_settings(|settings| {
-        if settings.unfinished_removals.get(me.client.origin()).is_some_and(|version| *version <= me.own.list.version())
+        if settings
+            .unfinished_removals
+            .get(me.client.origin())
+            .is_some_and(|version| *version <= me.own().list.version())
         {
             settings.unfinished_removals.remove(me.client.origin());
         }

@@ -194,7 +194,7 @@ async fn account(context: &Context, findings: &mut Findings) -> Option<Me> {
     match context.me().await {
         Ok(me) => {
             findings.ok("account", format!("signed in as {}", me.id));
-            if let Some(advice) = devices::advice(&me.own.list) {
+            if let Some(advice) = devices::advice(&me.own().list) {
                 findings.add(
                     "recovery",
                     Verdict::Note,

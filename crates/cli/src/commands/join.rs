@@ -24,7 +24,6 @@ use crate::failure::{Failure, Result};
 use crate::home::{Home, Lock};
 use crate::print;
 use crate::settings::{LinkedMachine, Occasion};
-use crate::sharing::People;
 
 /// A device that an account has added, with what it has checked.
 struct Joined {
@@ -57,7 +56,7 @@ pub(crate) async fn as_device(context: &Context) -> Result<Me> {
     context.home.store_key(&key, &lock)?;
     context.home.forget_pending()?;
     let own = devices::own(context, &client, &key, token.user_id).await?;
-    Ok(Me { client, key, id: token.user_id, own, people: People::default() })
+    Ok(Me::new(client, key, token.user_id, own))
 }
 
 /// Makes this computer a machine of an account that it does not open.

@@ -123,8 +123,7 @@ impl Link {
 
 /// Lists are signed by primary devices only.
 pub(crate) fn check_primary(me: &Me) -> Result<()> {
-    let own = me.own.list.device(&me.key.public_key());
-    if own.is_some_and(|device| device.role == Role::Primary) {
+    if me.own().list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary) {
         return Ok(());
     }
     Err(Failure::message(
@@ -211,14 +210,14 @@ async fn add(
     request: &DeviceLinkRequest,
     (role, machine_id): (Role, Option<MachineId>),
 ) -> Result<()> {
-    let mut next = me.own.list.successor(now());
+    let mut next = me.own().list.successor(now());
     next.devices.push(ListedDevice {
         key: request.public_key.to_string(),
         box_key: request.box_key.to_string(),
         role,
         machine_id,
     });
-    let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
+    let list = me.own().list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
     let answer = DeviceLinkAnswer {
         user_id: me.id,
         account: list.body().account.clone(),
@@ -226,7 +225,7 @@ async fn add(
         digest: list.digest_text(),
     };
     let sealed = code.seal_answer(&answer).map_err(|error| Failure::Seal("The answer".to_owned(), error))?;
-    let mut change = change(&list, &me.own.contents, [])?;
+    let mut change = change(&list, &me.own().contents, [])?;
     let too_long = |_| Failure::message("The answer to the new device is too long.");
     change.link = Some(CompletedDeviceLink {
         id: Blob::new(code.id.clone()).map_err(too_long)?,

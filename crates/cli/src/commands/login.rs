@@ -96,7 +96,7 @@ async fn joined(context: &Context, me: Me, name: Option<&str>) -> Result {
         return Ok(DONE);
     }
     print::line(format!("This computer is a device of your account {}, signed in at {server}.", me.id))?;
-    if let Ok(fingerprint) = fingerprint(&me.own.list.body().account) {
+    if let Ok(fingerprint) = fingerprint(&me.own().list.body().account) {
         print::line(format!("The account's fingerprint: {fingerprint}"))?;
     }
     Ok(DONE)

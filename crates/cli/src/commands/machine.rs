@@ -1,6 +1,7 @@
 //! `ensemble machine`: registers, lists, shows and deletes machines.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ensemble_client::Credential;
@@ -14,13 +15,11 @@ use super::devices::{begin_removal, finish_removal};
 use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
-use crate::devices;
 use crate::failure::{Failure, Result};
 use crate::machine_key;
-use crate::machines::{Card, Known, Machines, open, runner};
+use crate::machines::{self, Card, Known, Machines, runner};
 use crate::print;
 use crate::settings::Settings;
-use crate::sharing::People;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::vault::{seal_json, seal_ring};
@@ -76,7 +75,8 @@ impl Machine {
             Self::Register(register) => {
                 let machine = register.run(context, &me).await?.machine;
                 if context.json {
-                    print::json(&opened(&Known { card: open(&me, &machine).ok(), machine }), false)?;
+                    let mut known = machines::opened(&me, vec![machine]).await?;
+                    print::json(&known.pop().as_ref().map(opened), false)?;
                 } else {
                     print::line(format!(
                         "This machine is registered as {}. `ensemble runner` runs tasks on it.",
@@ -101,13 +101,12 @@ impl Machine {
                     print::note("Its runner loses access, and tasks that only it may do fail.");
                     confirm::deletion(&format!("machine {reference}{name}{state} for ever"))?;
                 }
-                begin_removal(context, &me.client, me.own.list.version())?;
+                begin_removal(context, &me.client, me.own().list.version())?;
                 me.client.delete_machine(&id).await?;
                 machine_key::unlist(context, &me, &[&id]).await?;
                 forget(context, &me, &id)?;
                 // It has the keys of the sessions that it hosted, and others may write there.
-                let own = devices::own(context, &me.client, &me.key, me.id).await?;
-                let me = Me { own, people: People::default(), ..me };
+                me.refresh_own(context, Duration::ZERO).await?;
                 let rekeyed = finish_removal(context, &me).await?;
                 if context.json {
                     print::json(&serde_json::json!({ "success": true, "rekeyed": rekeyed }), false)?;
@@ -272,11 +271,11 @@ async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
     let machine = &known.machine;
     print::line(format!("machine    {} ({})", machine.reference, machine.id))?;
     print::line(format!("state      {}", if machine.online { "online" } else { "offline" }))?;
-    match open(me, machine) {
+    match &known.card {
         // A machine that was linked has not said what it is.
-        Ok(card) if card.os.is_empty() => print::line(format!("host       {}", card.host))?,
-        Ok(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,
-        Err(failure) => print::note(failure.to_string()),
+        Some(card) if card.os.is_empty() => print::line(format!("host       {}", card.host))?,
+        Some(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,
+        None => print::note("Its name does not open, or the server gives another one than your devices did."),
     }
     if let Some(runner) = runner(machine) {
         let drains = if runner.draining { ", drains" } else { "" };
@@ -303,9 +302,15 @@ async fn rename(context: &Context, me: &Me, named: &str, name: &str) -> Result<(
         return Err(Failure::message("The name is empty."));
     }
     let Known { machine, card } = find(context, me, named).await?;
-    let card = Card { host: name, ..card.unwrap_or_default() };
-    let closed = |error| Failure::Seal(format!("The metadata of machine {}", machine.id), error);
-    let ring = me.open_ring(&machine.encryption_key, Binding::Machine { machine: &machine.id }).map_err(closed)?;
+    // A name counts only under a key of the account, and the new one goes under no other.
+    let card = card.ok_or_else(|| {
+        Failure::message(format!(
+            "The key of machine {} was not made by one of your devices, so it gets no name. Do not trust this server.",
+            machine.reference
+        ))
+    })?;
+    let card = Card { host: name, ..card };
+    let ring = machines::ring(me, &machine)?.ring;
     let update = UpdateMachine {
         metadata: Some(seal_json(&ring, Purpose::MachineMetadata(&machine.id), "metadata", &card)?),
         expected_metadata_version: Some(machine.metadata_version),

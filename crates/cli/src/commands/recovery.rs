@@ -24,7 +24,6 @@ use crate::failure::{Failure, Result};
 use crate::home::Lock;
 use crate::print;
 use crate::settings::Occasion;
-use crate::sharing::People;
 
 /// How many words have to be typed again.
 const ASKED: usize = 3;
@@ -44,30 +43,24 @@ impl Recovery {
             return Err(Failure::message("These are not the words. Nothing was changed. Run the command again."));
         }
         let key = words.key().map_err(unusable)?;
-        let mut next = me.own.list.successor(now());
+        let mut next = me.own().list.successor(now());
         let before = next.devices.len();
         next.devices.retain(|device| device.role != Role::Recovery);
-        let mut contents = me.own.contents.clone();
+        let mut contents = me.own().contents.clone();
         let is_replaced = next.devices.len() < before;
         if is_replaced {
             contents = begin_epoch(&mut next, &contents)?;
         }
         let box_key = words.box_key().map_err(unusable)?.public().to_text();
         next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Recovery, machine_id: None });
-        let list = me.own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
+        let list = me.own().list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
         if is_replaced {
             begin_removal(context, &me.client, list.version())?;
         }
         me.client.change_devices(&change(&list, &contents, [Added { key: &key, name: None }])?).await?;
         context.home.remember_list(me.client.origin(), me.id, &list)?;
         if is_replaced {
-            let me = Me {
-                own: Own { list, contents },
-                client: me.client.clone(),
-                key: me.key.clone(),
-                id: me.id,
-                people: People::default(),
-            };
+            let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
             finish_removal(context, &me).await?;
         }
         if context.json {
@@ -204,7 +197,7 @@ async fn recovered(
     context.home.store_key(&key, lock)?;
     context.home.forget_pending()?;
     let own = devices::own(context, &client, &key, user).await?;
-    let me = Me { client, key, id: user, own, people: People::default() };
+    let me = Me::new(client, key, user, own);
     if is_one_gone {
         settle().await;
         finish_removal(context, &me).await?;

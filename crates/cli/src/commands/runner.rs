@@ -133,7 +133,7 @@ pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -
     let Registered { machine, credential } = Register::default().run(context, me).await?;
     let origin = me.client.origin();
     let mut config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;
-    config.hosting = Some(hosting(context, &machine.id, &me.own.list));
+    config.hosting = Some(hosting(context, &machine.id, &me.own().list));
     if config.check_accept().is_err() && check_primary(me).is_err() {
         return Err(is_linked(context));
     }

@@ -1,12 +1,14 @@
 //! `ensemble sessions`: what the live sessions of the account do, and which of them wait for somebody.
 
 use std::cmp::Reverse;
+use std::pin::pin;
 
 use clap::Args;
 use ensemble_client::SessionFilter;
 use ensemble_client::seal::{self, Purpose};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
+use futures_util::future::join_all;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
@@ -38,13 +40,16 @@ impl Sessions {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let filter = SessionFilter { active_only: !self.all, shared: true };
-        let is_meant = |session: &Session| session.hosted && (!self.needs_me || needs_me(&me, session));
-        let sessions =
-            me.client.sessions(filter).take(MOST).try_filter(|session| std::future::ready(is_meant(session)));
-        let mut sessions: Vec<Session> = sessions.try_collect().await?;
+        let mut all = pin!(me.client.sessions(filter).take(MOST));
+        let mut sessions = Vec::new();
+        while let Some(session) = all.try_next().await? {
+            if session.hosted && (!self.needs_me || needs_me(&me, &session).await) {
+                sessions.push(session);
+            }
+        }
         // A page begins within the minute in which the one before it ends.
         sessions.sort_by_key(|session| Reverse(session.updated_at));
-        let cards: Vec<Card> = sessions.iter().map(|session| card(&me, session)).collect();
+        let cards: Vec<Card> = join_all(sessions.iter().map(|session| card(&me, session))).await;
         if context.json {
             let rows = sessions.iter().zip(&cards).map(|(session, card)| opened(session, card));
             print::json(&json!({ "sessions": rows.collect::<Vec<_>>() }), false)?;
@@ -60,7 +65,8 @@ impl Sessions {
         }
         let machines = Machines::if_available(context, &me).await;
         let mut table = table();
-        for (session, card) in sessions.iter().zip(&cards) {
+        let states = join_all(sessions.iter().map(|session| agent_state(&me, session))).await;
+        for ((session, card), agent_state) in sessions.iter().zip(&cards).zip(&states) {
             let of_machine = session.machine_id.as_ref().and_then(|id| machines.told_apart(id));
             let agent = card.more.get("agent").and_then(|agent| agent.as_str()).unwrap_or_default();
             let path = card.path.as_deref().map(print::below_home);
@@ -70,7 +76,7 @@ impl Sessions {
                 [
                     session.reference.to_string(),
                     state(session).to_owned(),
-                    with_state(waits_for(session), &agent_state(&me, session)),
+                    with_state(waits_for(session), agent_state),
                     print::inline(agent),
                     of_machine.or_else(|| card.host.clone()).unwrap_or_default(),
                     when::ago(session.updated_at),
@@ -97,8 +103,8 @@ fn table() -> Table {
     ])
 }
 
-fn agent_state(me: &Me, session: &Session) -> AgentState {
-    me.ring(session).map(|ring| vault::agent_state(&ring, session)).unwrap_or_default()
+async fn agent_state(me: &Me, session: &Session) -> AgentState {
+    me.ring(session).await.map(|ring| vault::agent_state(&ring, session)).unwrap_or_default()
 }
 
 fn with_state(waits_for: String, state: &AgentState) -> String {
@@ -123,12 +129,12 @@ pub(super) fn opened(session: &Session, card: &Card) -> Value {
 }
 
 /// The title of a session, as far as it opens.
-pub(super) fn card(me: &Me, session: &Session) -> Card {
-    let open = || {
-        let ring = me.ring(session).ok()?;
+pub(super) async fn card(me: &Me, session: &Session) -> Card {
+    let open = async {
+        let ring = me.ring(session).await.ok()?;
         seal::open_json(&ring, Purpose::SessionMetadata(session.id), &session.metadata).ok()
     };
-    open().unwrap_or_default()
+    open.await.unwrap_or_default()
 }
 
 fn state(session: &Session) -> &'static str {
@@ -141,9 +147,9 @@ fn state(session: &Session) -> &'static str {
 }
 
 /// What waits for the owner does not wait for a guest who only reads.
-fn needs_me(me: &Me, session: &Session) -> bool {
-    let wants = || session.attention.kind != AttentionKind::None || agent_state(me, session).problem.is_some();
-    session.access_level != AccessLevel::View && wants()
+async fn needs_me(me: &Me, session: &Session) -> bool {
+    session.access_level != AccessLevel::View
+        && (session.attention.kind != AttentionKind::None || agent_state(me, session).await.problem.is_some())
 }
 
 fn waits_for(session: &Session) -> String {

@@ -17,9 +17,10 @@ pub(crate) struct Whoami {}
 impl Whoami {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
+        let own = me.own();
         let account = me.client.account().await?;
         if context.json {
-            let (list, key) = (&me.own.list, me.key.public_key());
+            let (list, key) = (&own.list, me.key.public_key());
             let role = list.device(&key).map(|device| device.role);
             #[derive(serde::Serialize)]
             struct Report<'a> {
@@ -44,21 +45,21 @@ impl Whoami {
         if let Some(name) = &account.display_name {
             print::line(format!("name         {}", print::inline(name)))?;
         }
-        if let Ok(fingerprint) = fingerprint(&me.own.list.body().account) {
+        if let Ok(fingerprint) = fingerprint(&own.list.body().account) {
             print::line(format!("fingerprint  {fingerprint}"))?;
         }
-        let role = me.own.list.device(&me.key.public_key()).map_or("", |device| device.role.as_str());
+        let role = own.list.device(&me.key.public_key()).map_or("", |device| device.role.as_str());
         let device: String = me.key.public_key().chars().take(8).collect();
         print::line(format!("device       {device}, {role}"))?;
-        let digest: String = me.own.list.digest_text().chars().take(4).collect();
+        let digest: String = own.list.digest_text().chars().take(4).collect();
         print::line(format!(
             "devices      version {} ({digest}), {} in it",
-            me.own.list.version(),
-            me.own.list.body().devices.len()
+            own.list.version(),
+            own.list.body().devices.len()
         ))?;
         print::line(format!("server       {}", me.client.origin()))?;
         print::line(format!("key          {}", context.home.key_path().display()))?;
-        if let Some(advice) = devices::advice(&me.own.list) {
+        if let Some(advice) = devices::advice(&own.list) {
             print::note(advice);
         }
         Ok(DONE)

@@ -14,7 +14,7 @@ mod watch;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ensemble_client::seal::{self, KeyRing, Purpose, SealError};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
@@ -43,6 +43,8 @@ pub(crate) use self::watch::{Watch, Watched};
 const NEWEST: u32 = 300;
 /// Pages that are read to find a request that is open.
 const MOST_PAGES: u32 = 20;
+/// How long the key of a message is waited for, once for each key.
+const KEY_WITHIN: Duration = Duration::from_secs(3);
 /// How long a command of this program may wait for the machine's receipt before that is said.
 const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
 
@@ -59,6 +61,8 @@ pub(crate) struct Live<'a> {
     names: HashMap<UserId, String>,
     /// The `seq` of the first message that was taken.
     first: Option<i64>,
+    /// The key of this epoch was waited for, and did not come.
+    not_given: u32,
 }
 
 /// Signs and sends commands to a session.
@@ -100,7 +104,7 @@ impl<'a> Live<'a> {
         let owner = Arc::new(Owner::new(me.client.clone(), session.owner_id, list));
         let view = View::new(Keep::default());
         let (signers, names) = (HashMap::new(), HashMap::new());
-        Ok(Self { context, me, session, view, ring, owner, signers, names, first: None })
+        Ok(Self { context, me, session, view, ring, owner, signers, names, first: None, not_given: 0 })
     }
 
     pub(crate) fn sender(&self) -> Sender<'a> {
@@ -243,10 +247,20 @@ impl<'a> Live<'a> {
         if !matches!(opened, Err(SealError::UnknownEpoch(_))) {
             return Ok(opened);
         }
-        // The key was changed in the meantime.
-        self.session = self.me.session(self.context, self.session.id).await?;
-        self.ring = self.me.reading_ring(self.context, &self.session).await?;
-        Ok(seal::open(&self.ring, purpose, &message.content))
+        // The key was changed in the meantime. The owner's program gives it to people after it has made it.
+        let given_up = Instant::now() + KEY_WITHIN;
+        loop {
+            self.session = self.me.session(self.context, self.session.id).await?;
+            self.ring = self.me.reading_ring(self.context, &self.session).await?;
+            let opened = seal::open(&self.ring, purpose, &message.content);
+            let Err(SealError::UnknownEpoch(epoch)) = opened else { return Ok(opened) };
+            let may_come = i64::from(epoch) <= self.session.key_epoch && epoch > self.not_given;
+            if !may_come || Instant::now() >= given_up {
+                self.not_given = self.not_given.max(epoch);
+                return Ok(opened);
+            }
+            tokio::time::sleep(KEY_WITHIN / 10).await;
+        }
     }
 
     /// Whose key it is. A key that was in a list once counts for what it has signed; the machine decides about commands by the

@@ -33,7 +33,7 @@ pub(crate) fn list_of(user: &User) -> Value {
 }
 
 /// The key to which everything of the user is sealed.
-fn content_key(user: &User) -> BoxPublicKey {
+pub(crate) fn content_key(user: &User) -> BoxPublicKey {
     BoxPublicKey::from_text(list_of(user)["contentPublicKey"].as_str().unwrap()).unwrap()
 }
 
@@ -239,8 +239,9 @@ fn a_made_up_share_gets_no_key() {
         account: &thief_key,
         level: ShareLevel::View,
         content_epoch: 1,
+        recipient_epoch: 1,
     };
-    let made_up = SharedRing::seal(&ring, &content_key(&thief), grant, &AccountKey::generate(), None).unwrap();
+    let made_up = SharedRing::seal(&ring, &content_key(&thief), (grant, None), &AccountKey::generate(), None).unwrap();
     let mut made = removed.clone();
     (made["userId"], made["encryptedKey"]) = (json!(thief_id), json!(made_up.to_text()));
     let path = format!("GET /v1/sessions/{id}/shares");
@@ -285,10 +286,11 @@ fn a_key_from_nobody_is_not_used_by_a_guest() {
         account: account["publicKey"].as_str().unwrap(),
         level: ShareLevel::Edit,
         content_epoch: 1,
+        recipient_epoch: 1,
     };
     let ring = KeyRing::generate();
     let made_up =
-        SharedRing::seal(&ring, &content_key(&guest), grant, &AccountKey::generate(), None).unwrap().to_text();
+        SharedRing::seal(&ring, &content_key(&guest), (grant, None), &AccountKey::generate(), None).unwrap().to_text();
     let path = format!("GET /v1/sessions/{session}");
     server.lie(move |line, answer| {
         if line == path {

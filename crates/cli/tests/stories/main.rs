@@ -58,6 +58,8 @@ mod lost_logs;
 #[cfg(feature = "up")]
 mod lying;
 #[cfg(feature = "up")]
+mod moved_seals;
+#[cfg(feature = "up")]
 mod outliving;
 #[cfg(feature = "up")]
 mod own_page;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ensemble_client::seal::{self, Binding, BoxKeyPair, ContentRing, KeyRing, Purpose, SharedRing};
 use ensemble_client::{AccountKey, Client, Credential, Known};
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::{MachineId, SessionId, UserId};
 
 use crate::ensemble::{User, up};
 use crate::linking::add;
@@ -27,17 +27,17 @@ for file in glob.glob(sys.argv[1] + "/**/*.db", recursive=True) + glob.glob(sys.
 "#;
 
 /// Everything that the device knows.
-struct Thief {
-    key: AccountKey,
-    contents: ContentRing,
-    user: UserId,
+pub(crate) struct Thief {
+    pub(crate) key: AccountKey,
+    pub(crate) contents: ContentRing,
+    pub(crate) user: UserId,
     /// The keys of sessions that it has opened so far.
     rings: Vec<KeyRing>,
 }
 
 impl Thief {
     /// All that it can fetch before it is removed.
-    fn of(user: &User, url: &str) -> Self {
+    pub(crate) fn of(user: &User, url: &str) -> Self {
         let key = AccountKey::from_text(&std::fs::read_to_string(user.files().join("account.key")).unwrap()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -54,6 +54,15 @@ impl Thief {
 
     /// The messages of a session that it can open with the values of the databases.
     fn opens(&mut self, data: &Path, session: SessionId) -> BTreeSet<String> {
+        self.opens_as(data, session, Binding::Session { session, owner: self.user })
+    }
+
+    /// The same of a session that the machine hosts.
+    pub(crate) fn opens_hosted(&mut self, data: &Path, session: SessionId, machine: &MachineId) -> BTreeSet<String> {
+        self.opens_as(data, session, Binding::Hosted { session, owner: self.user, machine })
+    }
+
+    fn opens_as(&mut self, data: &Path, session: SessionId, binding: Binding<'_>) -> BTreeSet<String> {
         let values = Command::new("python3").args(["-c", DUMP]).arg(data).output().unwrap();
         assert!(values.status.success(), "{}", String::from_utf8_lossy(&values.stderr));
         let values: Vec<String> = String::from_utf8(values.stdout).unwrap().lines().map(str::to_owned).collect();
@@ -62,9 +71,9 @@ impl Thief {
             (1..=self.contents.epoch()).map(|epoch| self.contents.pair(epoch).unwrap()).chain([own_box]).collect();
         let rings = &mut self.rings;
         for (value, pair) in values.iter().flat_map(|value| pairs.iter().map(move |pair| (value, pair))) {
-            let own = seal::open_ring(value, pair, Binding::Session { session, owner: self.user });
+            let own = seal::open_ring(value, pair, binding);
             rings.extend(own.map(|opened| opened.ring));
-            let shared = SharedRing::from_text(value).and_then(|shared| shared.open(pair, session, self.user));
+            let shared = SharedRing::from_text(value).and_then(|shared| shared.open(pair, (session, self.user), None));
             rings.extend(shared.map(|opened| opened.ring));
         }
         let rings = &*rings;
@@ -74,7 +83,7 @@ impl Thief {
     }
 }
 
-fn knows(texts: &BTreeSet<String>, word: &str) -> bool {
+pub(crate) fn knows(texts: &BTreeSet<String>, word: &str) -> bool {
     texts.iter().any(|text| text.contains(word))
 }
 

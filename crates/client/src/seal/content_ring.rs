@@ -1,23 +1,28 @@
 //! The content ring of an account: one X25519 secret for each content epoch. What is sealed to the account is sealed to the
 //! public half of the newest one; each device that may open contents has the whole ring, sealed to its own box key.
 
+use std::fmt;
+
 use ensemble_devices::List;
 use ensemble_types::devices::ListedDevice;
 use secrecy::zeroize::Zeroizing;
 
 use super::box_key::{BoxKeyPair, BoxPublicKey};
-use super::ring::KeyRing;
+use super::ring::Secrets;
 use super::wrap::{open_bytes, seal_bytes};
 use super::{Result, SealError};
 
-/// The secrets of an account, oldest first. The bytes are those of a [`KeyRing`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContentRing(KeyRing);
+/// The format of a content ring, its first byte.
+const VERSION: u8 = 1;
+
+/// The secrets of an account, oldest first.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ContentRing(Secrets);
 
 impl ContentRing {
     /// The ring of a new account.
     pub fn generate() -> Self {
-        Self(KeyRing::generate())
+        Self(Secrets::generate())
     }
 
     /// This ring with a secret for the next content epoch.
@@ -32,7 +37,7 @@ impl ContentRing {
 
     /// The key pair of an epoch.
     pub fn pair(&self, epoch: u32) -> Result<BoxKeyPair> {
-        BoxKeyPair::from_secret(Zeroizing::new(*self.0.key(epoch)?))
+        BoxKeyPair::from_secret(Zeroizing::new(*self.0.get(epoch)?))
     }
 
     /// The public half of the newest epoch, for device lists.
@@ -43,7 +48,7 @@ impl ContentRing {
     /// Tries the epochs from the newest to the oldest: what is sealed does not say with which it was sealed.
     pub fn open_with<T>(&self, open: impl Fn(&BoxKeyPair) -> Result<T>) -> Result<T> {
         let mut refused = SealError::Refused;
-        for epoch in self.0.epochs().rev() {
+        for epoch in (1..=self.epoch()).rev() {
             match open(&self.pair(epoch)?) {
                 Ok(opened) => return Ok(opened),
                 Err(error) => refused = error,
@@ -52,25 +57,32 @@ impl ContentRing {
         Err(refused)
     }
 
-    #[cfg(test)]
+    /// `0x01 | first epoch (4, big-endian) | secrets (32 each)`.
     pub(super) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        self.0.to_bytes()
+        self.0.to_bytes(VERSION, &[])
     }
 
     /// Seals the ring to a device of a list.
     pub fn seal_to(&self, device: &ListedDevice, account: &str) -> Result<String> {
         let key = BoxPublicKey::from_text(&device.box_key)?;
-        seal_bytes(&self.0.to_bytes(), &key, &associated_data(account, &device.key))
+        seal_bytes(&self.to_bytes(), &key, &associated_data(account, &device.key))
     }
 
     /// Opens the ring of a device, and checks that its newest secret is that of the list.
     pub fn open(sealed: &str, with: &BoxKeyPair, device: &str, list: &List) -> Result<Self> {
         let bytes = open_bytes(sealed, with, &associated_data(&list.body().account, device))?;
-        let ring = Self(KeyRing::from_bytes(&bytes)?);
+        let ([], secrets) = Secrets::from_bytes::<0>(&bytes, VERSION)?;
+        let ring = Self(secrets);
         if ring.epoch() != list.body().content_epoch || ring.public()?.to_text() != list.body().content_public_key {
             return Err(SealError::OtherContentRing);
         }
         Ok(ring)
+    }
+}
+
+impl fmt::Debug for ContentRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContentRing(epochs 1 to {})", self.epoch())
     }
 }
 

@@ -37,7 +37,7 @@ pub use ring::KeyRing;
 pub use share::{Admin, Grant, SharedRing};
 pub use signed_task::{ClearTask, TaskAction, TaskOrder, open_clear, sign_clear};
 pub use task::{SessionTask, SignedTask, open_task, seal_task};
-pub use wrap::{Binding, SignedRing, open_client_state, open_ring, seal_client_state, seal_ring};
+pub use wrap::{Binding, SignedRing, open_client_state, open_host_ring, open_ring, seal_client_state, seal_ring};
 
 /// Why something could not be sealed or opened. The text reveals nothing about the plaintext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

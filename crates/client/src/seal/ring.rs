@@ -13,34 +13,95 @@ use super::encoding::encode;
 use super::{Result, SealError};
 
 /// The format of a ring, its first byte.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The first epoch of a new session, machine or account.
+const FIRST_EPOCH: u32 = 1;
 /// This many keys fit into the 8 KiB that the service stores for a sealed key.
 const MOST_KEYS: usize = 170;
+
+/// One 256-bit secret for each epoch, from 1 on.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Secrets(Zeroizing<Vec<[u8; 32]>>);
+
+impl Secrets {
+    pub(super) fn generate() -> Self {
+        Self(Zeroizing::new(vec![new_key()]))
+    }
+
+    pub(super) fn next(&self) -> Result<Self> {
+        if self.0.len() >= MOST_KEYS {
+            return Err(SealError::TooManyKeys);
+        }
+        let mut secrets = self.0.clone();
+        secrets.push(new_key());
+        Ok(Self(secrets))
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn get(&self, epoch: u32) -> Result<&[u8; 32]> {
+        let place = epoch.checked_sub(FIRST_EPOCH).and_then(|place| usize::try_from(place).ok());
+        place.and_then(|place| self.0.get(place)).ok_or(SealError::UnknownEpoch(epoch))
+    }
+
+    /// `version (1) | first epoch (4, big-endian) | what stands before the secrets | secrets (32 each)`.
+    pub(super) fn to_bytes(&self, version: u8, before: &[u8]) -> Zeroizing<Vec<u8>> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(5 + before.len() + 32 * self.0.len()));
+        bytes.push(version);
+        bytes.extend_from_slice(&FIRST_EPOCH.to_be_bytes());
+        bytes.extend_from_slice(before);
+        for secret in self.0.iter() {
+            bytes.extend_from_slice(secret);
+        }
+        bytes
+    }
+
+    /// The reverse, with `N` bytes before the secrets.
+    pub(super) fn from_bytes<const N: usize>(bytes: &[u8], version: u8) -> Result<([u8; N], Self)> {
+        let rest = bytes.strip_prefix(&[version]).ok_or(SealError::Format)?;
+        let (epoch, rest) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
+        let (before, secrets) = rest.split_first_chunk::<N>().ok_or(SealError::Format)?;
+        let (secrets, remainder) = secrets.as_chunks::<32>();
+        // A ring that begins elsewhere could run out of epochs, and keep its newest key for ever.
+        if u32::from_be_bytes(*epoch) != FIRST_EPOCH
+            || secrets.is_empty()
+            || secrets.len() > MOST_KEYS
+            || !remainder.is_empty()
+        {
+            return Err(SealError::Format);
+        }
+        Ok((*before, Self(Zeroizing::new(secrets.to_vec()))))
+    }
+}
 
 /// One 256-bit key per epoch.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyRing {
-    first_epoch: u32,
-    keys: Zeroizing<Vec<[u8; 32]>>,
+    keys: Secrets,
+    floor: u32,
 }
 
 impl KeyRing {
     /// The first epoch of a new session or machine.
-    pub const FIRST_EPOCH: u32 = 1;
+    pub const FIRST_EPOCH: u32 = FIRST_EPOCH;
 
     /// Creates a ring with one new key.
     pub fn generate() -> Self {
-        Self { first_epoch: Self::FIRST_EPOCH, keys: Zeroizing::new(vec![new_key()]) }
+        Self { keys: Secrets::generate(), floor: FIRST_EPOCH }
     }
 
-    /// Returns this ring with a new key for the next epoch.
+    /// Returns this ring with a new key for the next epoch, as a person's device makes it. Its maker passes it on to those who may have
+    /// it, so grants of earlier epochs count no more.
     pub fn next(&self) -> Result<Self> {
-        if self.keys.len() >= MOST_KEYS {
-            return Err(SealError::TooManyKeys);
-        }
-        let mut keys = self.keys.clone();
-        keys.push(new_key());
-        Ok(Self { first_epoch: self.first_epoch, keys })
+        let keys = self.keys.next()?;
+        Ok(Self { floor: keys.epoch(), keys })
+    }
+
+    /// The same as a machine makes it, which does not know who may have it: grants count as before.
+    pub fn next_by_machine(&self) -> Result<Self> {
+        Ok(Self { floor: self.floor, keys: self.keys.next()? })
     }
 
     /// SHA-256 of its bytes, base64url: which ring it is, without its keys.
@@ -48,54 +109,38 @@ impl KeyRing {
         encode(&Sha256::digest(self.to_bytes().as_slice()))
     }
 
-    /// The epochs of its keys, oldest first.
-    pub(crate) fn epochs(&self) -> impl DoubleEndedIterator<Item = u32> + use<> {
-        self.first_epoch..=self.epoch()
-    }
-
     /// The epoch of the newest key, which is used for sealing.
     pub fn epoch(&self) -> u32 {
-        let newest = u32::try_from(self.keys.len().saturating_sub(1)).unwrap_or(u32::MAX);
-        self.first_epoch.saturating_add(newest)
+        self.keys.epoch()
+    }
+
+    /// The epoch of the oldest grant that counts: whoever passes the ring on gives it to grants of this epoch or a later one.
+    pub fn floor(&self) -> u32 {
+        self.floor
     }
 
     pub(crate) fn key(&self, epoch: u32) -> Result<&[u8; 32]> {
-        let place = epoch.checked_sub(self.first_epoch).and_then(|place| usize::try_from(place).ok());
-        place.and_then(|place| self.keys.get(place)).ok_or(SealError::UnknownEpoch(epoch))
+        self.keys.get(epoch)
     }
 
-    /// `version (1) | first epoch (4, big-endian) | keys (32 each)`.
+    /// `0x02 | first epoch (4, big-endian) | floor (4) | keys (32 each)`.
     pub(crate) fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let mut bytes = Zeroizing::new(Vec::with_capacity(5 + 32 * self.keys.len()));
-        bytes.push(VERSION);
-        bytes.extend_from_slice(&self.first_epoch.to_be_bytes());
-        for key in self.keys.iter() {
-            bytes.extend_from_slice(key);
-        }
-        bytes
+        self.keys.to_bytes(VERSION, &self.floor.to_be_bytes())
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let (version, rest) = bytes.split_first().ok_or(SealError::Format)?;
-        let (epoch, keys) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
-        let (keys, remainder) = keys.as_chunks::<32>();
-        let epoch = u32::from_be_bytes(*epoch);
-        // A ring that begins elsewhere could run out of epochs, and keep its newest key for ever.
-        if epoch != Self::FIRST_EPOCH
-            || *version != VERSION
-            || keys.is_empty()
-            || keys.len() > MOST_KEYS
-            || !remainder.is_empty()
-        {
+        let (floor, keys) = Secrets::from_bytes::<4>(bytes, VERSION)?;
+        let floor = u32::from_be_bytes(floor);
+        if !(FIRST_EPOCH..=keys.epoch()).contains(&floor) {
             return Err(SealError::Format);
         }
-        Ok(Self { first_epoch: epoch, keys: Zeroizing::new(keys.to_vec()) })
+        Ok(Self { keys, floor })
     }
 }
 
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyRing(epochs {} to {})", self.first_epoch, self.epoch())
+        write!(f, "KeyRing(epochs 1 to {}, floor {})", self.epoch(), self.floor)
     }
 }
 

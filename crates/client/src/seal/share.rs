@@ -4,7 +4,7 @@
 //! nobody gets the new key whom neither the owner nor an admin of the session has chosen.
 
 use ed25519_dalek::{Signature, VerifyingKey};
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::shares::ShareLevel;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -12,11 +12,11 @@ use uuid::Uuid;
 use super::box_key::{BoxKeyPair, BoxPublicKey};
 use super::encoding::{decode, decode_array, encode};
 use super::ring::KeyRing;
-use super::wrap::{Binding, SignedRing, open_ring, seal_ring};
+use super::wrap::{Binding, SignedRing, digest, open_shared, seal_shared};
 use super::{Result, SealError};
 use crate::account_key::AccountKey;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const BY_OWNER: u8 = 0;
 const BY_ADMIN: u8 = 1;
 
@@ -30,6 +30,8 @@ pub struct Grant<'a> {
     pub level: ShareLevel,
     /// Of the owner's newest device list that the signer knows.
     pub content_epoch: u32,
+    /// Of the recipient's list to whose content key the ring is sealed.
+    pub recipient_epoch: u32,
 }
 
 /// The signature of a grant, with what it is about.
@@ -38,6 +40,7 @@ struct Signed {
     level: ShareLevel,
     epoch: u32,
     content_epoch: u32,
+    recipient_epoch: u32,
     signer: [u8; 32],
     signature: [u8; 64],
 }
@@ -60,29 +63,30 @@ pub struct SharedRing {
 }
 
 impl SharedRing {
-    /// Seals a ring to a person. Signed by a device of the owner, or of the admin.
+    /// Seals a ring to a person; of a hosted session with the machine that hosts it. Signed by a device of the owner, or of the admin.
     pub fn seal(
         ring: &KeyRing,
         to: &BoxPublicKey,
-        grant: Grant<'_>,
+        (grant, machine): (Grant<'_>, Option<&MachineId>),
         signer: &AccountKey,
         admin: Option<Admin>,
     ) -> Result<Self> {
-        let binding = Binding::Share { session: grant.session, recipient: grant.recipient };
-        let sealed = decode(&seal_ring(ring, to, binding, signer)?)?;
-        let text = text(grant, form(admin.as_ref()), ring.epoch(), &Sha256::digest(&sealed).into());
+        let binding = Binding::Share { session: grant.session, recipient: grant.recipient, machine };
+        let sealed = seal_shared(ring, to, binding)?;
+        let text = text(grant, form(admin.as_ref()), ring.epoch(), &digest(&sealed));
         let signed = Signed {
             level: grant.level,
             epoch: ring.epoch(),
             content_epoch: grant.content_epoch,
+            recipient_epoch: grant.recipient_epoch,
             signer: decode_array(&signer.public_key())?,
             signature: decode_array(&signer.sign(&text))?,
         };
         Ok(Self { signed, admin, sealed })
     }
 
-    /// `0x02 | grant (105) | 0x00 | sealed ring`, or with `0x01 | user id (16) | account key (32) | digest (32) | grant (105)` of
-    /// an admin. A grant is `level (1) | epoch (4) | content epoch (4) | signer (32) | signature (64)`.
+    /// `0x03 | grant (109) | 0x00 | sealed ring`, or with `0x01 | user id (16) | account key (32) | digest (32) | grant (109)` of
+    /// an admin. A grant is `level (1) | epoch (4) | content epoch (4) | recipient's content epoch (4) | signer (32) | signature (64)`.
     pub fn to_text(&self) -> String {
         let mut bytes = vec![VERSION];
         self.signed.write(&mut bytes);
@@ -122,9 +126,7 @@ impl SharedRing {
 
     /// The key of the device that granted it, if its signature is good for this session, recipient and account.
     pub fn signer(&self, session: SessionId, recipient: UserId, account: &str) -> Option<String> {
-        let Signed { level, content_epoch, .. } = self.signed;
-        let grant = Grant { session, recipient, account, level, content_epoch };
-        self.signed.by(grant, form(self.admin.as_ref()), &Sha256::digest(&self.sealed).into())
+        self.signed.by((session, recipient, account), form(self.admin.as_ref()), &digest(&self.sealed))
     }
 
     pub fn level(&self) -> ShareLevel {
@@ -141,6 +143,11 @@ impl SharedRing {
         self.signed.content_epoch
     }
 
+    /// The content epoch of the recipient's list to whose key it is sealed.
+    pub fn recipient_epoch(&self) -> u32 {
+        self.signed.recipient_epoch
+    }
+
     /// The admin who granted it. `None`: a device of the owner did.
     pub fn admin(&self) -> Option<&Admin> {
         self.admin.as_ref()
@@ -152,13 +159,19 @@ impl SharedRing {
         Ok(Admin { user, account: decode_array(account)?, digest, signed: self.signed })
     }
 
-    /// Opens the ring. Its signer is who granted it.
-    pub fn open(&self, pair: &BoxKeyPair, session: SessionId, recipient: UserId) -> Result<SignedRing> {
-        let opened = open_ring(&encode(&self.sealed), pair, Binding::Share { session, recipient })?;
-        if opened.signer != encode(&self.signed.signer) || opened.ring.epoch() != self.signed.epoch {
+    /// Opens the ring; of a hosted session with the machine that hosts it. Its signer is who says that they granted it:
+    /// [`Self::signer`] checks that.
+    pub fn open(
+        &self,
+        pair: &BoxKeyPair,
+        (session, recipient): (SessionId, UserId),
+        machine: Option<&MachineId>,
+    ) -> Result<SignedRing> {
+        let ring = open_shared(&self.sealed, pair, Binding::Share { session, recipient, machine })?;
+        if ring.epoch() != self.signed.epoch {
             return Err(SealError::RingSignature);
         }
-        Ok(opened)
+        Ok(SignedRing { ring, signer: encode(&self.signed.signer) })
     }
 }
 
@@ -170,9 +183,8 @@ impl Admin {
     /// The key of the device that made them an admin of this session, if its signature is good.
     pub fn granted_by(&self, session: SessionId) -> Option<String> {
         let account = self.account();
-        let Signed { level, content_epoch, .. } = self.signed;
-        let grant = Grant { session, recipient: self.user, account: &account, level, content_epoch };
-        self.signed.by(grant, "owner", &self.digest).filter(|_| self.signed.level == ShareLevel::Admin)
+        let signer = self.signed.by((session, self.user, &account), "owner", &encode(&self.digest));
+        signer.filter(|_| self.signed.level == ShareLevel::Admin)
     }
 
     /// The epoch in which they were made one.
@@ -186,6 +198,7 @@ impl Signed {
         bytes.push(level_byte(self.level));
         bytes.extend_from_slice(&self.epoch.to_be_bytes());
         bytes.extend_from_slice(&self.content_epoch.to_be_bytes());
+        bytes.extend_from_slice(&self.recipient_epoch.to_be_bytes());
         bytes.extend_from_slice(&self.signer);
         bytes.extend_from_slice(&self.signature);
     }
@@ -194,14 +207,17 @@ impl Signed {
         let (level, rest) = bytes.split_first().ok_or(SealError::Format)?;
         let (epoch, rest) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
         let (content, rest) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
+        let (recipient, rest) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
         let (signer, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
         let (signature, rest) = rest.split_first_chunk::<64>().ok_or(SealError::Format)?;
         let level = LEVELS.into_iter().find(|known| level_byte(*known) == *level).ok_or(SealError::Format)?;
-        let (epoch, content_epoch) = (u32::from_be_bytes(*epoch), u32::from_be_bytes(*content));
-        Ok((Self { level, epoch, content_epoch, signer: *signer, signature: *signature }, rest))
+        let [epoch, content_epoch, recipient_epoch] = [epoch, content, recipient].map(|four| u32::from_be_bytes(*four));
+        Ok((Self { level, epoch, content_epoch, recipient_epoch, signer: *signer, signature: *signature }, rest))
     }
 
-    fn by(&self, grant: Grant<'_>, form: &str, digest: &[u8; 32]) -> Option<String> {
+    fn by(&self, (session, recipient, account): (SessionId, UserId, &str), form: &str, digest: &str) -> Option<String> {
+        let Self { level, content_epoch, recipient_epoch, .. } = *self;
+        let grant = Grant { session, recipient, account, level, content_epoch, recipient_epoch };
         let key = VerifyingKey::from_bytes(&self.signer).ok().filter(|key| !key.is_weak())?;
         let text = text(grant, form, self.epoch, digest);
         let is_good = key.verify_strict(&text, &Signature::from_bytes(&self.signature)).is_ok();
@@ -224,13 +240,11 @@ fn level_byte(level: ShareLevel) -> u8 {
     }
 }
 
-/// `ensemble-share-v1`, session, recipient, account key, level, `owner` or `admin` as who grants it, epoch and content epoch, each in a line, and the SHA-256 of the sealed ring.
-fn text(grant: Grant<'_>, form: &str, epoch: u32, digest: &[u8; 32]) -> Vec<u8> {
-    let Grant { session, recipient, account, level, content_epoch } = grant;
+/// `ensemble-share-v2`, session, recipient, account key, level, `owner` or `admin` as who grants it, epoch, the owner's and the recipient's
+/// content epoch, and the SHA-256 of the sealed ring in base64url, each in a line; the last one has no end.
+fn text(grant: Grant<'_>, form: &str, epoch: u32, digest: &str) -> Vec<u8> {
+    let Grant { session, recipient, account, level, content_epoch, recipient_epoch } = grant;
     let level = level.as_str();
-    let lines =
-        format!("ensemble-share-v1\n{session}\n{recipient}\n{account}\n{level}\n{form}\n{epoch}\n{content_epoch}\n");
-    let mut text = lines.into_bytes();
-    text.extend_from_slice(digest);
-    text
+    let about = format!("{session}\n{recipient}\n{account}\n{level}\n{form}");
+    format!("ensemble-share-v2\n{about}\n{epoch}\n{content_epoch}\n{recipient_epoch}\n{digest}").into_bytes()
 }

@@ -14,7 +14,8 @@ fn a_share_is_for_one_session_person_level_and_epoch() {
     let account = account();
     let pair = BoxKeyPair::of(&account).unwrap();
     let ring = KeyRing::generate();
-    let share = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::View), &account, None).unwrap();
+    let share =
+        SharedRing::seal(&ring, &pair.public(), (grant(&vectors, ShareLevel::View), None), &account, None).unwrap();
     let signer = |share: &SharedRing| share.signer(vectors.session_id, vectors.user_id, &vectors.public_key);
     assert_eq!(signer(&share), Some(vectors.public_key.clone()));
     let other = AccountKey::generate().public_key();
@@ -35,11 +36,12 @@ fn a_share_is_for_one_session_person_level_and_epoch() {
     }
     // A good grant around a ring that somebody else has sealed.
     let stranger = AccountKey::generate();
-    let theirs = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::View), &stranger, None).unwrap();
+    let theirs =
+        SharedRing::seal(&ring, &pair.public(), (grant(&vectors, ShareLevel::View), None), &stranger, None).unwrap();
     assert_eq!(signer(&theirs), Some(stranger.public_key()));
     // Only an admin's grant makes an admin.
     for level in [ShareLevel::View, ShareLevel::Edit, ShareLevel::Admin] {
-        let share = SharedRing::seal(&ring, &pair.public(), grant(&vectors, level), &account, None).unwrap();
+        let share = SharedRing::seal(&ring, &pair.public(), (grant(&vectors, level), None), &account, None).unwrap();
         let admin = share.as_admin(vectors.user_id, &vectors.public_key).unwrap();
         assert_eq!(admin.granted_by(vectors.session_id).is_some(), level == ShareLevel::Admin, "{level:?}");
         assert_eq!(admin.granted_by(SessionId::generate()), None);
@@ -50,16 +52,17 @@ fn a_share_is_for_one_session_person_level_and_epoch() {
 fn a_client_state_is_of_one_account_and_says_who_signed_it() {
     let account = account();
     let (pair, name) = (BoxKeyPair::of(&account).unwrap(), account.public_key());
-    let sealed = seal_client_state(b"{}", &pair.public(), &name, &account).unwrap();
-    let (json, signer) = open_client_state(&sealed, &pair, &name).unwrap();
+    let sealed = seal_client_state(b"{}", &pair.public(), (&name, 3), &account).unwrap();
+    let (json, signer) = open_client_state(&sealed, &pair, (&name, 3)).unwrap();
     assert_eq!((json.as_slice(), signer), (b"{}".as_slice(), name.clone()));
     let other = AccountKey::generate();
-    assert_eq!(open_client_state(&sealed, &pair, &other.public_key()).unwrap_err(), SealError::Refused);
+    assert_eq!(open_client_state(&sealed, &pair, (&other.public_key(), 3)).unwrap_err(), SealError::RingSignature);
+    assert_eq!(open_client_state(&sealed, &pair, (&name, 4)).unwrap_err(), SealError::RingSignature, "another version");
     let ring = seal_ring(
         &KeyRing::generate(),
         &pair.public(),
         Binding::Session { session: SessionId::generate(), owner: UserId::generate() },
         &account,
     );
-    assert_eq!(open_client_state(&ring.unwrap(), &pair, &name).unwrap_err(), SealError::Refused);
+    assert_eq!(open_client_state(&ring.unwrap(), &pair, (&name, 3)).unwrap_err(), SealError::RingSignature);
 }

@@ -52,6 +52,8 @@ struct ShareVector {
     level: ShareLevel,
     epoch: u32,
     content_epoch: u32,
+    recipient_epoch: u32,
+    machine: Option<MachineId>,
     signer: String,
     admin: Option<UserId>,
     blob: String,
@@ -82,12 +84,11 @@ pub(super) fn account() -> AccountKey {
     AccountKey::from_seed(&seed)
 }
 
-fn bindings(vectors: &Vectors) -> [Binding<'_>; 5] {
+fn bindings(vectors: &Vectors) -> [Binding<'_>; 4] {
     [
         Binding::Session { session: vectors.session_id, owner: vectors.user_id },
         Binding::Hosted { session: vectors.session_id, owner: vectors.user_id, machine: &vectors.machine_id },
-        Binding::Host { session: vectors.session_id, machine: &vectors.machine_id },
-        Binding::Share { session: vectors.session_id, recipient: vectors.user_id },
+        Binding::Host { session: vectors.session_id, machine: &vectors.machine_id, content_epoch: 3 },
         Binding::Machine { machine: &vectors.machine_id },
     ]
 }
@@ -133,18 +134,21 @@ pub(super) fn generate() -> Vectors {
             blob: seal_ring(&ring, &pair.public(), binding, &account).unwrap(),
         })
         .into();
-    let own = |level, admin| {
+    let own = |level, machine: Option<&MachineId>, admin| {
         let grant = grant(&vectors, level);
-        SharedRing::seal(&ring, &pair.public(), grant, &account, admin).unwrap()
+        let share = SharedRing::seal(&ring, &pair.public(), (grant, machine), &account, admin).unwrap();
+        (share, machine.cloned())
     };
-    let admin = own(ShareLevel::Admin, None);
-    let through = admin.as_admin(vectors.user_id, &vectors.public_key).unwrap();
-    let shares = [own(ShareLevel::View, None), own(ShareLevel::Edit, Some(through)), admin];
-    vectors.shares = shares
-        .map(|share| ShareVector {
+    let admin = own(ShareLevel::Admin, None, None);
+    let through = admin.0.as_admin(vectors.user_id, &vectors.public_key).unwrap();
+    let hosted = own(ShareLevel::View, Some(&vectors.machine_id), None);
+    vectors.shares = [hosted, own(ShareLevel::Edit, None, Some(through)), admin]
+        .map(|(share, machine)| ShareVector {
             level: share.level(),
             epoch: share.epoch(),
             content_epoch: share.content_epoch(),
+            recipient_epoch: share.recipient_epoch(),
+            machine,
             signer: account.public_key(),
             admin: share.admin().map(|admin| admin.user),
             blob: share.to_text(),
@@ -179,7 +183,7 @@ fn check(vectors: &Vectors) {
     for vector in &vectors.shares {
         let share = SharedRing::from_text(&vector.blob).unwrap();
         assert_eq!((share.level(), share.epoch()), (vector.level, vector.epoch));
-        assert_eq!(share.content_epoch(), vector.content_epoch);
+        assert_eq!((share.content_epoch(), share.recipient_epoch()), (vector.content_epoch, vector.recipient_epoch));
         assert_eq!(share.to_text(), vector.blob);
         let signer = share.signer(vectors.session_id, vectors.user_id, &vectors.public_key);
         assert_eq!(signer.as_ref(), Some(&vector.signer));
@@ -187,7 +191,10 @@ fn check(vectors: &Vectors) {
         if let Some(admin) = share.admin() {
             assert_eq!(admin.granted_by(vectors.session_id).as_ref(), Some(&vector.signer));
         }
-        assert_eq!(share.open(&pair, vectors.session_id, vectors.user_id).unwrap().ring, ring);
+        let for_them = (vectors.session_id, vectors.user_id);
+        assert_eq!(share.open(&pair, for_them, vector.machine.as_ref()).unwrap().ring, ring);
+        let elsewhere = "another".parse().unwrap();
+        assert_eq!(share.open(&pair, for_them, Some(&elsewhere)), Err(SealError::Refused));
     }
     let secret = LinkSecret::from_fragment(&vectors.link.fragment).unwrap();
     assert_eq!(secret.open(&vectors.link.blob, vectors.session_id), Ok(ring.clone()));
@@ -204,6 +211,7 @@ pub(super) fn grant(vectors: &Vectors, level: ShareLevel) -> Grant<'_> {
         account: &vectors.public_key,
         level,
         content_epoch: 3,
+        recipient_epoch: 5,
     }
 }
 
@@ -315,21 +323,65 @@ fn a_ring_says_who_sealed_it() {
         (KeyRing::generate(), Binding::Session { session: SessionId::generate(), owner: UserId::generate() });
     let sealed = seal_ring(&ring, &pair.public(), binding, &stranger).unwrap();
     assert_eq!(open_ring(&sealed, &pair, binding).unwrap().signer, stranger.public_key());
-    // What nobody signed, and what was signed for another purpose or with another key.
+    // What nobody signed, and what was changed.
     let aad = binding.associated_data();
-    let open = |plaintext: &[u8]| {
-        open_ring(&super::wrap::seal_bytes(plaintext, &pair.public(), &aad).unwrap(), &pair, binding)
-    };
-    assert_eq!(open(&ring.to_bytes()), Err(SealError::Format));
-    let opened = super::wrap::open_bytes(&sealed, &pair, &aad).unwrap();
-    for at in [1, opened.len() - 96, opened.len() - 1] {
-        let mut changed = opened.to_vec();
+    let unsigned = super::wrap::seal_bytes(&ring.to_bytes(), &pair.public(), &aad).unwrap();
+    assert_eq!(open_ring(&unsigned, &pair, binding), Err(SealError::Format));
+    let bytes = decode(&sealed).unwrap();
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
         changed[at] ^= 1;
-        assert_eq!(open(&changed), Err(SealError::RingSignature), "byte {at}");
+        assert!(open_ring(&encode(&changed), &pair, binding).is_err(), "byte {at}");
+    }
+    for length in 0..bytes.len() {
+        assert!(open_ring(&encode(&bytes[..length]), &pair, binding).is_err(), "{length} bytes");
     }
     let elsewhere = Binding::Session { session: SessionId::generate(), owner: UserId::generate() };
-    let moved = super::wrap::seal_bytes(&opened, &pair.public(), &elsewhere.associated_data()).unwrap();
-    assert_eq!(open_ring(&moved, &pair, elsewhere), Err(SealError::RingSignature));
+    assert_eq!(open_ring(&sealed, &pair, elsewhere), Err(SealError::RingSignature));
+}
+
+/// Who could open a ring once, as a device that was removed since, cannot seal it to the key that came after: what its maker has signed
+/// is the old seal.
+#[test]
+fn a_signature_holds_for_one_seal() {
+    let [old, new] = [(), ()].map(|()| BoxKeyPair::of(&AccountKey::generate()).unwrap());
+    let maker = account();
+    let (ring, binding) =
+        (KeyRing::generate(), Binding::Session { session: SessionId::generate(), owner: UserId::generate() });
+    let sealed = decode(&seal_ring(&ring, &old.public(), binding, &maker).unwrap()).unwrap();
+    let again = decode(&seal_ring(&ring, &new.public(), binding, &AccountKey::generate()).unwrap()).unwrap();
+    let moved = [&sealed[..97], &again[97..]].concat();
+    assert_eq!(open_ring(&encode(&moved), &new, binding), Err(SealError::RingSignature));
+}
+
+#[test]
+fn a_machine_reads_of_a_ring_which_list_its_maker_knew() {
+    let (session, machine) = (SessionId::generate(), "m".parse().unwrap());
+    let pair = BoxKeyPair::of(&account()).unwrap();
+    let (ring, maker) = (KeyRing::generate(), account());
+    let binding = Binding::Host { session, machine: &machine, content_epoch: 2 };
+    let sealed = seal_ring(&ring, &pair.public(), binding, &maker).unwrap();
+    for newest in [2, 3, 9] {
+        let (signed, epoch) = open_host_ring(&sealed, &pair, (session, &machine), newest).unwrap();
+        assert_eq!((signed.ring, signed.signer, epoch), (ring.clone(), maker.public_key(), 2));
+    }
+    assert_eq!(open_host_ring(&sealed, &pair, (session, &machine), 1), Err(SealError::RingSignature));
+}
+
+#[test]
+fn a_machine_leaves_the_floor_where_it_was() {
+    let ring = KeyRing::generate();
+    assert_eq!((ring.epoch(), ring.floor()), (1, 1));
+    let by_machine = ring.next_by_machine().unwrap().next_by_machine().unwrap();
+    assert_eq!((by_machine.epoch(), by_machine.floor()), (3, 1));
+    let by_person = by_machine.next().unwrap();
+    assert_eq!((by_person.epoch(), by_person.floor()), (4, 4));
+    assert_eq!(KeyRing::from_bytes(&by_machine.to_bytes()), Ok(by_machine.clone()));
+    for floor in [0_u32, 4, u32::MAX] {
+        let mut other = by_machine.to_bytes().to_vec();
+        other[5..9].copy_from_slice(&floor.to_be_bytes());
+        assert_eq!(KeyRing::from_bytes(&other), Err(SealError::Format), "{floor}");
+    }
 }
 
 #[test]
@@ -354,9 +406,11 @@ fn a_full_ring_fits_into_the_field_for_a_sealed_key() {
     let sealed = seal_ring(&ring, &pair.public(), binding, &account()).unwrap();
     assert!(sealed.len() <= 8_192, "{}", sealed.len());
     assert_eq!(open_ring(&sealed, &pair, binding).unwrap().ring, ring);
-    let own = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::Admin), &account(), None).unwrap();
+    let longest: MachineId = "m".repeat(64).parse().unwrap();
+    let of = |level| (grant(&vectors, level), Some(&longest));
+    let own = SharedRing::seal(&ring, &pair.public(), of(ShareLevel::Admin), &account(), None).unwrap();
     let admin = own.as_admin(vectors.user_id, &vectors.public_key).unwrap();
-    let shared = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::Edit), &account(), Some(admin));
+    let shared = SharedRing::seal(&ring, &pair.public(), of(ShareLevel::Edit), &account(), Some(admin));
     assert!(shared.unwrap().to_text().len() <= 8_192);
     assert_eq!(ring.next(), Err(SealError::TooManyKeys));
 }

@@ -16,7 +16,10 @@ use super::ring::KeyRing;
 use super::{Result, SealError};
 use crate::account_key::AccountKey;
 
-const VERSION: u8 = 1;
+/// The first byte of what is sealed and not signed.
+const SEALED: u8 = 1;
+/// The first byte of what is sealed and signed.
+const SIGNED: u8 = 2;
 const INFO: &[u8] = b"ensemble-key-v1";
 
 /// The use of a sealed ring. It is part of the associated data, so that the server cannot pass one off as another.
@@ -26,10 +29,10 @@ pub enum Binding<'a> {
     Session { session: SessionId, owner: UserId },
     /// The ring of a session that this machine hosts, for its owner. It cannot be taken for that of a session of people.
     Hosted { session: SessionId, owner: UserId, machine: &'a MachineId },
-    /// The ring of a session that a machine hosts, for that machine.
-    Host { session: SessionId, machine: &'a MachineId },
-    /// A session's ring for a user with a share.
-    Share { session: SessionId, recipient: UserId },
+    /// The ring of a session that a machine hosts, for that machine, made when the owner's newest list had this content epoch.
+    Host { session: SessionId, machine: &'a MachineId, content_epoch: u32 },
+    /// A session's ring for a user with a share; of a hosted one with the machine that hosts it.
+    Share { session: SessionId, recipient: UserId, machine: Option<&'a MachineId> },
     /// A machine's ring for its owner.
     Machine { machine: &'a MachineId },
 }
@@ -41,81 +44,125 @@ impl Binding<'_> {
             Self::Hosted { session, owner, machine } => {
                 format!("ensemble-session-key-v2\n{session}\n{owner}\n{machine}")
             }
-            Self::Host { session, machine } => format!("ensemble-host-key-v1\n{session}\n{machine}"),
-            Self::Share { session, recipient } => format!("ensemble-share-key-v1\n{session}\n{recipient}"),
+            Self::Host { session, machine, content_epoch } => {
+                format!("ensemble-host-key-v2\n{session}\n{machine}\n{content_epoch}")
+            }
+            Self::Share { session, recipient, machine } => {
+                format!("ensemble-share-key-v2\n{session}\n{recipient}\n{}", machine.map_or("", MachineId::as_str))
+            }
             Self::Machine { machine } => format!("ensemble-machine-key-v1\n{machine}"),
         }
     }
 }
 
-/// A ring, and the public key of the device that sealed it. HPKE's base mode says nothing about who sealed something, so the
-/// ring is signed.
+/// A ring, and the public key of the device that sealed it. HPKE's base mode says nothing about who sealed something, so what is sealed
+/// is signed. The ciphertext is bound to one recipient's key (RFC 9180, section 4.1), so a signature over it holds for that seal only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedRing {
     pub ring: KeyRing,
     pub signer: String,
 }
 
-/// `base64url(version (1) | encapsulated key (32) | sealed ring, signer's key (32), signature (64) and tag)`.
+/// `base64url(0x02 | signer's key (32) | signature (64) | encapsulated key (32) | ciphertext and tag)`.
 pub fn seal_ring(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>, signer: &AccountKey) -> Result<String> {
-    seal_signed(ring.to_bytes(), to, RING, &binding.associated_data(), signer)
+    let associated = binding.associated_data();
+    seal_signed(&ring.to_bytes(), to, &associated, &format!("{RING}\n{associated}"), signer)
 }
 
 /// Opens the output of [`seal_ring`] for the same binding. Whether the signer may have made the ring is for the caller to say.
 pub fn open_ring(sealed: &str, with: &BoxKeyPair, binding: Binding<'_>) -> Result<SignedRing> {
-    let (ring, signer) = open_signed(sealed, with, RING, &binding.associated_data())?;
+    let associated = binding.associated_data();
+    let (ring, signer) = open_signed(sealed, with, &associated, &format!("{RING}\n{associated}"))?;
     Ok(SignedRing { ring: KeyRing::from_bytes(&ring)?, signer })
 }
 
+/// Opens a ring that was sealed to the machine that hosts a session. Returns the content epoch that its maker knew, which is `newest` at
+/// most: the epoch of the newest list that the machine knows.
+pub fn open_host_ring(
+    sealed: &str,
+    with: &BoxKeyPair,
+    (session, machine): (SessionId, &MachineId),
+    newest: u32,
+) -> Result<(SignedRing, u32)> {
+    let mut refused = SealError::Format;
+    for content_epoch in (1..=newest).rev() {
+        match open_ring(sealed, with, Binding::Host { session, machine, content_epoch }) {
+            Ok(opened) => return Ok((opened, content_epoch)),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
 /// What the clients of one account share, sealed to the account's content key: JSON that a device of the account signs. The form is
-/// that of a ring, with `aad` and first line of the signed text `ensemble-client-state-v1`.
-pub fn seal_client_state(json: &[u8], to: &BoxPublicKey, account: &str, signer: &AccountKey) -> Result<String> {
-    seal_signed(Zeroizing::new(json.to_vec()), to, STATE, &format!("{STATE}\n{account}"), signer)
+/// that of a ring, with another `aad`, with which the signed text begins: account and the version that the state gets.
+pub fn seal_client_state(
+    json: &[u8],
+    to: &BoxPublicKey,
+    (account, version): (&str, i64),
+    signer: &AccountKey,
+) -> Result<String> {
+    let associated = state(account, version);
+    seal_signed(json, to, &associated, &associated, signer)
 }
 
 /// Opens the output of [`seal_client_state`]: the JSON, and the public key of the device that signed it.
-pub fn open_client_state(sealed: &str, with: &BoxKeyPair, account: &str) -> Result<(Zeroizing<Vec<u8>>, String)> {
-    open_signed(sealed, with, STATE, &format!("{STATE}\n{account}"))
+pub fn open_client_state(
+    sealed: &str,
+    with: &BoxKeyPair,
+    (account, version): (&str, i64),
+) -> Result<(Zeroizing<Vec<u8>>, String)> {
+    let associated = state(account, version);
+    open_signed(sealed, with, &associated, &associated)
 }
 
-const RING: &str = "ensemble-ring-v1";
-const STATE: &str = "ensemble-client-state-v1";
+const RING: &str = "ensemble-ring-v2";
+
+fn state(account: &str, version: i64) -> String {
+    format!("ensemble-client-state-v2\n{account}\n{version}")
+}
 
 fn seal_signed(
-    mut plaintext: Zeroizing<Vec<u8>>,
+    plaintext: &[u8],
     to: &BoxPublicKey,
-    purpose: &str,
     associated: &str,
+    first_lines: &str,
     signer: &AccountKey,
 ) -> Result<String> {
-    let signature = signer.sign(&signed_text(purpose, associated, &plaintext));
-    plaintext.extend_from_slice(&decode_array::<32>(&signer.public_key())?);
-    plaintext.extend_from_slice(&decode_array::<64>(&signature)?);
-    seal_bytes(&plaintext, to, associated)
+    let sealed = seal_raw(INFO, plaintext, to, associated)?;
+    let signature = signer.sign(&signed_text(first_lines, &sealed));
+    let mut blob = vec![SIGNED];
+    blob.extend_from_slice(&decode_array::<32>(&signer.public_key())?);
+    blob.extend_from_slice(&decode_array::<64>(&signature)?);
+    blob.extend_from_slice(&sealed);
+    Ok(encode(&blob))
 }
 
 fn open_signed(
     sealed: &str,
     with: &BoxKeyPair,
-    purpose: &str,
     associated: &str,
+    first_lines: &str,
 ) -> Result<(Zeroizing<Vec<u8>>, String)> {
-    let opened = open_bytes(sealed, with, associated)?;
-    let (rest, signature) = opened.split_last_chunk::<64>().ok_or(SealError::Format)?;
-    let (plaintext, signer) = rest.split_last_chunk::<32>().ok_or(SealError::Format)?;
+    let blob = decode(sealed)?;
+    let rest = blob.strip_prefix(&[SIGNED]).ok_or(SealError::Format)?;
+    let (signer, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
+    let (signature, sealed) = rest.split_first_chunk::<64>().ok_or(SealError::Format)?;
     let key = VerifyingKey::from_bytes(signer).map_err(|_| SealError::RingSignature)?;
-    let text = signed_text(purpose, associated, plaintext);
-    if key.verify_strict(&text, &Signature::from_bytes(signature)).is_err() {
+    if key.verify_strict(&signed_text(first_lines, sealed), &Signature::from_bytes(signature)).is_err() {
         return Err(SealError::RingSignature);
     }
-    Ok((Zeroizing::new(plaintext.to_vec()), encode(signer)))
+    Ok((open_raw(INFO, sealed, with, associated)?, encode(signer)))
 }
 
-/// The purpose and the associated data, each in a line, and the SHA-256 of the plaintext.
-fn signed_text(purpose: &str, associated: &str, plaintext: &[u8]) -> Vec<u8> {
-    let mut text = format!("{purpose}\n{associated}\n").into_bytes();
-    text.extend_from_slice(&Sha256::digest(plaintext));
-    text
+/// The first lines, and the SHA-256 of what is sealed in base64url.
+fn signed_text(first_lines: &str, sealed: &[u8]) -> Vec<u8> {
+    format!("{first_lines}\n{}", digest(sealed)).into_bytes()
+}
+
+/// SHA-256 in base64url, as it stands in signed texts.
+pub(super) fn digest(sealed: &[u8]) -> String {
+    encode(&Sha256::digest(sealed))
 }
 
 pub(super) fn seal_bytes(plaintext: &[u8], to: &BoxPublicKey, associated_data: &str) -> Result<String> {
@@ -124,6 +171,22 @@ pub(super) fn seal_bytes(plaintext: &[u8], to: &BoxPublicKey, associated_data: &
 
 /// The same for another purpose than keys.
 pub(super) fn seal_for(info: &[u8], plaintext: &[u8], to: &BoxPublicKey, associated_data: &str) -> Result<String> {
+    let mut blob = vec![SEALED];
+    blob.extend_from_slice(&seal_raw(info, plaintext, to, associated_data)?);
+    Ok(encode(&blob))
+}
+
+/// A ring without a signature of its own, for a share, whose grant signs what is sealed.
+pub(super) fn seal_shared(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>) -> Result<Vec<u8>> {
+    seal_raw(INFO, &ring.to_bytes(), to, &binding.associated_data())
+}
+
+pub(super) fn open_shared(sealed: &[u8], with: &BoxKeyPair, binding: Binding<'_>) -> Result<KeyRing> {
+    KeyRing::from_bytes(&open_raw(INFO, sealed, with, &binding.associated_data())?)
+}
+
+/// `encapsulated key (32) | ciphertext and tag`.
+fn seal_raw(info: &[u8], plaintext: &[u8], to: &BoxPublicKey, associated_data: &str) -> Result<Vec<u8>> {
     let recipient = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(to.as_bytes()).map_err(|_| SealError::Format)?;
     let (encapsulated, sealed) = hpke::single_shot_seal::<AesGcm256, HkdfSha256, X25519HkdfSha256, _>(
         &OpModeS::Base,
@@ -134,10 +197,7 @@ pub(super) fn seal_for(info: &[u8], plaintext: &[u8], to: &BoxPublicKey, associa
         &mut rand::rngs::OsRng,
     )
     .map_err(|_| SealError::Refused)?;
-    let mut blob = vec![VERSION];
-    blob.extend_from_slice(&encapsulated.to_bytes());
-    blob.extend_from_slice(&sealed);
-    Ok(encode(&blob))
+    Ok([encapsulated.to_bytes().as_slice(), &sealed].concat())
 }
 
 pub(super) fn open_bytes(sealed: &str, with: &BoxKeyPair, associated_data: &str) -> Result<Zeroizing<Vec<u8>>> {
@@ -151,11 +211,11 @@ pub(super) fn open_for(
     associated_data: &str,
 ) -> Result<Zeroizing<Vec<u8>>> {
     let blob = decode(sealed)?;
-    let (version, rest) = blob.split_first().ok_or(SealError::Format)?;
-    let (encapsulated, sealed) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
-    if *version != VERSION {
-        return Err(SealError::Format);
-    }
+    open_raw(info, blob.strip_prefix(&[SEALED]).ok_or(SealError::Format)?, with, associated_data)
+}
+
+fn open_raw(info: &[u8], sealed: &[u8], with: &BoxKeyPair, associated_data: &str) -> Result<Zeroizing<Vec<u8>>> {
+    let (encapsulated, sealed) = sealed.split_first_chunk::<32>().ok_or(SealError::Format)?;
     let encapsulated =
         <X25519HkdfSha256 as Kem>::EncappedKey::from_bytes(encapsulated).map_err(|_| SealError::Format)?;
     let recipient = <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(with.secret()).map_err(|_| SealError::Format)?;

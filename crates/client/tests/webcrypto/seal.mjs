@@ -120,111 +120,112 @@ async function sharedSecret(dh, enc, recipient) {
 const KEYS = "ensemble-key-v1";
 
 export async function sealRing(ring, recipientPublic, aad, info = KEYS) {
+  return toText(bytes([1], await sealRaw(ring, recipientPublic, aad, info)));
+}
+
+export const openRing = (blob, recipient, aad, info = KEYS) => openRaw(versioned(blob), recipient, aad, info);
+
+async function sealRaw(plaintext, recipientPublic, aad, info = KEYS) {
   const ephemeral = await subtle.generateKey("X25519", true, ["deriveBits"]);
   const enc = new Uint8Array(await subtle.exportKey("raw", ephemeral.publicKey));
   const dh = await agree(ephemeral.privateKey, recipientPublic);
   const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipientPublic), info);
-  return toText(bytes([1], enc, await gcm("encrypt", key, nonce, aad, ring)));
+  return bytes(enc, await gcm("encrypt", key, nonce, aad, plaintext));
 }
 
-export async function openRing(blob, recipient, aad, info = KEYS) {
-  const rest = versioned(blob);
-  const enc = rest.subarray(0, 32);
+async function openRaw(sealed, recipient, aad, info = KEYS) {
+  const enc = sealed.slice(0, 32);
   const dh = await agree(recipient.key, enc);
   const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipient.public), info);
-  return gcm("decrypt", key, nonce, aad, rest.subarray(32));
+  return gcm("decrypt", key, nonce, aad, sealed.slice(32));
 }
+
+const sha256 = async (array) => new Uint8Array(await subtle.digest("SHA-256", array));
 
 // ---- Rings, links, contents ----
 
-async function ringText(ring, aad) {
-  return bytes(`ensemble-ring-v1\n${aad}\n`, new Uint8Array(await subtle.digest("SHA-256", ring)));
-}
+const ringText = async (sealed, aad) => `ensemble-ring-v2\n${aad}\n${toText(await sha256(sealed))}`;
 
 export async function sealSignedRing(ring, signer, recipientPublic, aad) {
-  const signature = new Uint8Array(await subtle.sign("Ed25519", signer.key, await ringText(ring, aad)));
-  return sealRing(bytes(ring, signer.public, signature), recipientPublic, aad);
+  const sealed = await sealRaw(ring, recipientPublic, aad);
+  const signature = fromText(await sign(signer, await ringText(sealed, aad)));
+  return toText(bytes([2], signer.public, signature, sealed));
 }
 
 export async function openSignedRing(blob, recipient, aad) {
-  const opened = await openRing(blob, recipient, aad);
-  const at = opened.length - 96;
-  const [ring, signer, signature] = [opened.slice(0, at), opened.slice(at, at + 32), opened.slice(at + 32)];
-  const key = await subtle.importKey("raw", signer, "Ed25519", false, ["verify"]);
-  const good = await subtle.verify("Ed25519", key, signature, await ringText(ring, aad));
+  const all = fromText(blob);
+  if (all[0] !== 2) throw new Error("unknown format");
+  const [signer, signature, sealed] = [all.slice(1, 33), all.slice(33, 97), all.slice(97)];
+  const good = await verify(toText(signer), toText(signature), await ringText(sealed, aad));
   if (!good) throw new Error("the ring is not signed by who made it");
-  return { ring, signer: toText(signer) };
+  return { ring: await openRaw(sealed, recipient, aad), signer: toText(signer) };
 }
 
 const LEVELS = ["view", "edit", "admin"];
+const GRANT = 109;
 
 const uuid = (array) =>
   Array.from(array, (byte) => byte.toString(16).padStart(2, "0")).join("")
     .replace(/(.{8})(.{4})(.{4})(.{4})(.{12})/, "$1-$2-$3-$4-$5");
 const uuidBytes = (text) => Uint8Array.from(text.replaceAll("-", "").match(/../g), (pair) => parseInt(pair, 16));
 
-async function grantText(session, user, account, { level, form, epoch, contentEpoch }, digest) {
-  const lines = ["ensemble-share-v1", session, user, account, level, form, epoch, contentEpoch, ""];
-  return bytes(lines.join("\n"), digest);
+function grantText(session, user, account, { level, form, epoch, contentEpoch, recipientEpoch }, digest) {
+  const about = [session, user, account, level, form, epoch, contentEpoch, recipientEpoch];
+  return ["ensemble-share-v2", ...about, toText(digest)].join("\n");
 }
 
 function readGrant(array, form) {
   const level = LEVELS[array[0]];
   if (!level) throw new Error("unknown level");
   const view = new DataView(array.buffer, array.byteOffset);
-  const [epoch, contentEpoch] = [view.getUint32(1), view.getUint32(5)];
-  return { level, form, epoch, contentEpoch, signer: array.slice(9, 41), signature: array.slice(41, 105) };
+  const [epoch, contentEpoch, recipientEpoch] = [view.getUint32(1), view.getUint32(5), view.getUint32(9)];
+  return { level, form, epoch, contentEpoch, recipientEpoch, signer: array.slice(13, 45), signature: array.slice(45, GRANT) };
 }
 
-async function isGranted(grant, session, user, account, digest) {
-  const key = await subtle.importKey("raw", grant.signer, "Ed25519", false, ["verify"]);
-  const text = await grantText(session, user, account, grant, digest);
-  return subtle.verify("Ed25519", key, grant.signature, text);
-}
+const isGranted = (grant, session, user, account, digest) =>
+  verify(toText(grant.signer), toText(grant.signature), grantText(session, user, account, grant, digest));
 
-const sha256 = async (array) => new Uint8Array(await subtle.digest("SHA-256", array));
+const shareAad = (session, user, machine) => `ensemble-share-key-v2\n${session}\n${user}\n${machine ?? ""}`;
 
 /// A ring that was shared with a user: who granted it as what, and the ring.
-export async function openShare(blob, recipient, session, user, account) {
+export async function openShare(blob, recipient, session, user, account, machine) {
   const all = fromText(blob);
-  if (all[0] !== 2) throw new Error("unknown format");
-  const grant = readGrant(all.subarray(1, 106), all[106] === 1 ? "admin" : "owner");
-  let [at, admin] = [107, null];
-  if (all[106] === 1) {
-    const adminAccount = all.slice(123, 155);
-    admin = { user: uuid(all.subarray(107, 123)), account: toText(adminAccount), digest: all.slice(155, 187) };
-    admin.grant = readGrant(all.subarray(187, 292), "owner");
+  if (all[0] !== 3) throw new Error("unknown format");
+  const by = 1 + GRANT;
+  const grant = readGrant(all.subarray(1, by), all[by] === 1 ? "admin" : "owner");
+  let [at, admin] = [by + 1, null];
+  if (all[by] === 1) {
+    const [id, key, digest] = [all.subarray(at, at + 16), all.slice(at + 16, at + 48), all.slice(at + 48, at + 80)];
+    admin = { user: uuid(id), account: toText(key), digest };
+    admin.grant = readGrant(all.subarray(at + 80, at + 80 + GRANT), "owner");
     if (admin.grant.level !== "admin") throw new Error("no admin");
     if (!(await isGranted(admin.grant, session, admin.user, admin.account, admin.digest))) throw new Error("no admin");
-    at = 292;
-  } else if (all[106] !== 0) throw new Error("unknown form");
+    at += 80 + GRANT;
+  } else if (all[by] !== 0) throw new Error("unknown form");
   const sealed = all.slice(at);
   if (!(await isGranted(grant, session, user, account, await sha256(sealed)))) throw new Error("not granted");
-  const aad = `ensemble-share-key-v1\n${session}\n${user}`;
-  const { ring, signer } = await openSignedRing(toText(sealed), recipient, aad);
-  if (signer !== toText(grant.signer)) throw new Error("granted by one, sealed by another");
-  const { level, epoch, contentEpoch } = grant;
-  return { ring, signer, level, epoch, contentEpoch, admin: admin && admin.user };
+  const ring = await openRaw(sealed, recipient, shareAad(session, user, machine));
+  const { level, epoch, contentEpoch, recipientEpoch } = grant;
+  return { ring, signer: toText(grant.signer), level, epoch, contentEpoch, recipientEpoch, admin: admin && admin.user };
 }
 
-/// The same made anew; `own` is the share of the admin who shares.
+/// The same made again; `own` is the share of the admin who shares.
 export async function sealShare(ring, signer, recipientPublic, grant, own) {
-  const { session, user, account, level, epoch, contentEpoch } = grant;
-  const aad = `ensemble-share-key-v1\n${session}\n${user}`;
-  const sealed = fromText(await sealSignedRing(ring, signer, recipientPublic, aad));
-  const text = await grantText(session, user, account, { ...grant, form: own ? "admin" : "owner" }, await sha256(sealed));
-  const signature = new Uint8Array(await subtle.sign("Ed25519", signer.key, text));
-  const signed = bytes([LEVELS.indexOf(level)], u32(epoch), u32(contentEpoch), signer.public, signature);
-  if (!own) return toText(bytes([2], signed, [0], sealed));
+  const { session, user, account, machine, level, epoch, contentEpoch, recipientEpoch } = grant;
+  const sealed = await sealRaw(ring, recipientPublic, shareAad(session, user, machine));
+  const text = grantText(session, user, account, { ...grant, form: own ? "admin" : "owner" }, await sha256(sealed));
+  const epochs = [epoch, contentEpoch, recipientEpoch].flatMap(u32);
+  const signed = bytes([LEVELS.indexOf(level)], epochs, signer.public, fromText(await sign(signer, text)));
+  if (!own) return toText(bytes([3], signed, [0], sealed));
   const mine = fromText(own);
-  const digest = await sha256(mine.slice(107));
-  return toText(bytes([2], signed, [1], uuidBytes(user), fromText(account), digest, mine.slice(1, 106), sealed));
+  const digest = await sha256(mine.slice(2 + GRANT));
+  return toText(bytes([3], signed, [1], uuidBytes(user), fromText(account), digest, mine.slice(1, 1 + GRANT), sealed));
 }
 
 export function ringKey(ring, epoch) {
   const first = new DataView(ring.buffer, ring.byteOffset).getUint32(1);
-  const at = 5 + 32 * (epoch - first);
-  if (ring[0] !== 1 || epoch < first || at + 32 > ring.length) throw new Error(`no key for epoch ${epoch}`);
+  const at = 9 + 32 * (epoch - first);
+  if (ring[0] !== 2 || epoch < first || at + 32 > ring.length) throw new Error(`no key for epoch ${epoch}`);
   return ring.subarray(at, at + 32);
 }
 

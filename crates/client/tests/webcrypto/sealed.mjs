@@ -21,9 +21,9 @@ export async function check(given, assert) {
     assert.deepEqual(await seal.openSignedRing(blob, content, aad), { ring, signer: given.publicKey }, aad);
     await assert.rejects(seal.openSignedRing(blob, content, `${aad}x`), aad);
   }
-  for (const { blob, level, epoch, contentEpoch, signer, admin } of given.shares) {
-    const open = (session) => seal.openShare(blob, content, session, given.userId, given.publicKey);
-    assert.deepEqual(await open(given.sessionId), { ring, signer, level, epoch, contentEpoch, admin });
+  for (const { blob, machine, ...share } of given.shares) {
+    const open = (session) => seal.openShare(blob, content, session, given.userId, given.publicKey, machine);
+    assert.deepEqual(await open(given.sessionId), { ring, ...share });
     await assert.rejects(open(given.userId));
   }
   const secret = seal.linkSecret(given.link.fragment);

@@ -33,6 +33,8 @@ struct Own {
 
 /// Anybody who may append can send commands, and each has to be checked.
 const BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
+/// How old the list may be by which something is written.
+const LONGEST_UNASKED: Duration = Duration::from_secs(60);
 
 /// The newest lists that were seen.
 pub(crate) struct Lists {
@@ -80,6 +82,36 @@ impl Lists {
             self.refresh(&mut own).await?;
         }
         Ok(own.list.clone())
+    }
+
+    pub(crate) fn owner(&self) -> UserId {
+        self.owner
+    }
+
+    /// The content epoch of the newest list of the owner that is known here.
+    pub(crate) async fn content_epoch(&self) -> u32 {
+        self.own.lock().await.list.body().content_epoch
+    }
+
+    /// The same, of a list that was asked for within the last minute. While the server cannot be asked, or shows an older list, the known
+    /// one counts.
+    pub(crate) async fn recent_content_epoch(&self) -> u32 {
+        let mut own = self.own.lock().await;
+        if own.asked.is_none_or(|asked| asked.elapsed() >= LONGEST_UNASKED)
+            && let Err(error) = self.refresh(&mut own).await
+        {
+            tracing::debug!("The owner's device list cannot be read: {error}");
+        }
+        own.list.body().content_epoch
+    }
+
+    /// Asks for the newest list now. Without an answer it is asked for before the next message is written.
+    pub(crate) async fn reread(&self) {
+        let mut own = self.own.lock().await;
+        own.asked = None;
+        if let Err(error) = self.refresh(&mut own).await {
+            tracing::debug!("The owner's device list cannot be read: {error}");
+        }
     }
 
     async fn refresh(&self, own: &mut Own) -> Result<(), Error> {

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ensemble_client::Error;
 use ensemble_client::seal::{self, KeyRing, Purpose};
 use ensemble_transcript::{Envelope, Frame};
 use ensemble_types::ids::SessionId;
@@ -14,7 +13,7 @@ use ensemble_types::text::{Blob, Text};
 use tokio::sync::{Notify, mpsc};
 
 use super::kept::Outgoing;
-use super::keys::Keys;
+use super::keys::{Keys, NoKey};
 use super::{Host, Pause};
 
 /// Messages of one request.
@@ -86,7 +85,19 @@ pub(crate) async fn run(
     loop {
         let messages = outbox.next().await;
         let Some(last) = messages.last().map(|message| message.n) else { continue };
-        let sealed = match seal_all(&host, &keys.ring(), session, &messages) {
+        let ring = match keys.writing_ring().await {
+            Ok(ring) => ring,
+            Err(NoKey::Client(error)) if error.is_not_found() => {
+                let _ = told.send(Delivered::Gone).await;
+                return;
+            }
+            Err(why) => {
+                tracing::warn!(session.id = %session, "Messages wait for a new key: {why}");
+                pause.wait().await;
+                continue;
+            }
+        };
+        let sealed = match seal_all(&host, &ring, session, &messages) {
             Ok(sealed) => sealed,
             Err(why) => {
                 tracing::error!(session.id = %session, "A message cannot be sealed: {why}");
@@ -150,8 +161,8 @@ fn seal_all(
 }
 
 /// Sends live frames. What does not arrive is made up for by the next one.
-pub(crate) async fn send_frames(host: &Host, keys: &Keys, session: SessionId, frames: Vec<Frame>) -> Result<(), Error> {
-    let ring = keys.ring();
+pub(crate) async fn send_frames(host: &Host, keys: &Keys, session: SessionId, frames: Vec<Frame>) -> Result<(), NoKey> {
+    let ring = keys.writing_ring().await?;
     let sealed = frames.iter().filter_map(|frame| {
         let content = seal::seal_json(&ring, Purpose::LiveFrame(session), frame).ok()?;
         Some(LiveFrame { session_id: session, content: Blob::new(content).ok()? })
@@ -160,5 +171,5 @@ pub(crate) async fn send_frames(host: &Host, keys: &Keys, session: SessionId, fr
     if sealed.is_empty() {
         return Ok(());
     }
-    host.client.send_live_frames(sealed).await.map(drop)
+    Ok(host.client.send_live_frames(sealed).await.map(drop)?)
 }

@@ -59,7 +59,10 @@ pub(crate) async fn run(host: Arc<Host>) {
                     pause.reset();
                     match (hint.kind, hint.id.and_then(|id| id.parse().ok())) {
                         (HintKind::Session, Some(session)) => host.wake(session).await,
+                        // What is written next must not be readable by a device that was removed.
+                        (HintKind::Device, _) => host.lists.reread().await,
                         (HintKind::All, _) => {
+                            host.lists.reread().await;
                             if let Err(error) = host.wake_all().await {
                                 pause.say(&format!("Sessions that have ended do not get commands now: {error}"));
                                 break;

@@ -2,14 +2,17 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ensemble_client::seal::{Binding, BoxKeyPair, KeyRing, SealError, open_ring, seal_ring};
+use ensemble_client::seal::{Binding, BoxKeyPair, KeyRing, SealError, open_host_ring, seal_ring};
 use ensemble_client::{AccountKey, Client, Error};
 use ensemble_types::ids::{MachineId, SessionId};
-use tokio::sync::watch;
+use ensemble_types::problem::Code;
+use ensemble_types::sessions::UpdateSession;
+use ensemble_types::text::Blob;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use super::account::Lists;
 
-/// The session's ring, which changes when its owner makes a new key.
+/// The session's ring, which changes when its owner or this machine makes a new key.
 #[derive(Clone)]
 pub(crate) struct Keys {
     client: Client,
@@ -18,9 +21,18 @@ pub(crate) struct Keys {
     own: AccountKey,
     boxed: Arc<BoxKeyPair>,
     lists: Arc<Lists>,
-    ring: Arc<Mutex<KeyRing>>,
+    held: Arc<Mutex<Held>>,
+    /// Held while this machine makes a new key.
+    renewing: Arc<AsyncMutex<()>>,
     /// The newest epoch, and the ring sealed to this machine.
     changed: watch::Sender<(u32, String)>,
+}
+
+/// A ring, and the content epoch of the owner's list that its maker knew. A device that was removed later may have it.
+#[derive(Clone)]
+struct Held {
+    ring: KeyRing,
+    content_epoch: u32,
 }
 
 /// Why there is no newer key.
@@ -34,34 +46,98 @@ pub(crate) enum NoKey {
     Stranger,
     #[error("the session's new key does not open")]
     Sealed(#[from] SealError),
+    #[error("a device of the owner was removed, and the session has no new key since")]
+    Old,
 }
 
 impl Keys {
     /// Opens the ring that the host has kept.
-    pub(crate) fn open(
+    pub(crate) async fn open(
         (client, machine): (Client, MachineId),
         (own, boxed): (AccountKey, Arc<BoxKeyPair>),
         lists: Arc<Lists>,
         session: SessionId,
         sealed: &str,
     ) -> Result<Self, SealError> {
-        let signed = open_ring(sealed, &boxed, Binding::Host { session, machine: &machine })?;
+        let (signed, content_epoch) = open_host_ring(sealed, &boxed, (session, &machine), lists.content_epoch().await)?;
         let changed = watch::Sender::new((signed.ring.epoch(), sealed.to_owned()));
-        Ok(Self { client, session, machine, own, boxed, lists, ring: Arc::new(Mutex::new(signed.ring)), changed })
+        let held = Arc::new(Mutex::new(Held { ring: signed.ring, content_epoch }));
+        Ok(Self { client, session, machine, own, boxed, lists, held, renewing: Arc::default(), changed })
     }
 
     /// A new ring, sealed to this machine.
     pub(crate) fn seal_own(
         ring: &KeyRing,
         (own, boxed): (&AccountKey, &BoxKeyPair),
-        session: SessionId,
-        machine: &MachineId,
+        (session, machine): (SessionId, &MachineId),
+        content_epoch: u32,
     ) -> Result<String, SealError> {
-        seal_ring(ring, &boxed.public(), Binding::Host { session, machine }, own)
+        seal_ring(ring, &boxed.public(), Binding::Host { session, machine, content_epoch }, own)
     }
 
+    fn held(&self) -> Held {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The keys for reading.
     pub(crate) fn ring(&self) -> KeyRing {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.held().ring
+    }
+
+    /// The keys for writing: ones that no removed device has, by the owner's list of at most a minute ago. Where there are none yet, this
+    /// machine makes them.
+    pub(crate) async fn writing_ring(&self) -> Result<KeyRing, NoKey> {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let newest = self.lists.recent_content_epoch().await;
+            let held = self.held();
+            if held.content_epoch >= newest {
+                return Ok(held.ring);
+            }
+            let _one_at_a_time = self.renewing.lock().await;
+            match self.refresh().await {
+                Ok(_) if self.held().content_epoch >= newest => {}
+                Ok(_) => self.renew().await?,
+                Err(why) => return Err(why),
+            }
+        }
+        Err(NoKey::Old)
+    }
+
+    /// Gives the session a new key, sealed to the owner's newest content key and to this machine. Guests get theirs from the owner's
+    /// programs.
+    async fn renew(&self) -> Result<(), NoKey> {
+        let before = self.ring();
+        let ring = before.next_by_machine()?;
+        let (to, content_epoch) = self.lists.content_key().await?;
+        let owner = Binding::Hosted { session: self.session, owner: self.lists.owner(), machine: &self.machine };
+        let for_owner = seal_ring(&ring, &to, owner, &self.own)?;
+        let sealed =
+            Self::seal_own(&ring, (&self.own, &self.boxed), (self.session, &self.machine), content_epoch.get())?;
+        let too_long = |_| SealError::TooLong;
+        let update = UpdateSession {
+            encryption_key: Some(Blob::new(for_owner).map_err(too_long)?),
+            host_key: Some(Blob::new(sealed.clone()).map_err(too_long)?),
+            expected_key_epoch: Some(before.epoch().into()),
+            content_epoch: Some(content_epoch),
+            ..UpdateSession::default()
+        };
+        match self.client.update_session(self.session, &update).await {
+            Ok(_) => self.take(Held { ring, content_epoch: content_epoch.get() }, sealed),
+            // The owner's program was faster, and its key is read next.
+            Err(error) if error.is(Code::VersionMismatch) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// A server that shows an older ring does not bring an old key back.
+    fn take(&self, new: Held, sealed: String) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if new.ring.epoch() > held.ring.epoch() {
+            self.changed.send_replace((new.ring.epoch(), sealed));
+            *held = new;
+        }
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<(u32, String)> {
@@ -78,19 +154,14 @@ impl Keys {
             return Ok(session.last_seq);
         }
         let sealed = session.host_key.ok_or(NoKey::NotGiven)?;
-        let binding = Binding::Host { session: self.session, machine: &self.machine };
-        let signed = open_ring(&sealed, &self.boxed, binding)?;
-        let is_own = signed.signer == self.own.public_key();
         let list = self.lists.refreshed().await?;
+        let newest = list.body().content_epoch;
+        let (signed, content_epoch) = open_host_ring(&sealed, &self.boxed, (self.session, &self.machine), newest)?;
+        let is_own = signed.signer == self.own.public_key();
         if !is_own && !list.device(&signed.signer).is_some_and(|device| device.role.shares_sessions()) {
             return Err(NoKey::Stranger);
         }
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        // A server that shows an older ring does not bring an old key back.
-        if signed.ring.epoch() > ring.epoch() {
-            self.changed.send_replace((signed.ring.epoch(), sealed));
-            *ring = signed.ring;
-        }
+        self.take(Held { ring: signed.ring, content_epoch }, sealed);
         Ok(session.last_seq)
     }
 }

@@ -371,7 +371,7 @@ impl Host {
             content_epoch: Some(epoch),
             tag: None,
         };
-        let host_key = Keys::seal_own(&ring, (&self.key, &self.boxed), id, machine).map_err(sealed)?;
+        let host_key = Keys::seal_own(&ring, (&self.key, &self.boxed), (id, machine), epoch.get()).map_err(sealed)?;
         let (mode, model, resume, limit) = (start.mode, start.model, start.resume, start.max_cost_usd);
         if limit.is_some_and(|usd| usd <= 0.0 || !usd.is_finite()) {
             return Err("The limit of the cost must be more than 0 dollars.".to_owned());

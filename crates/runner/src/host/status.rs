@@ -65,7 +65,7 @@ pub(crate) async fn run(
         let attention = (!now.wants.is_as(&told)).then(|| attention(now.wants)).flatten();
         // What the host has said of a log that it cannot write stays until it can.
         let is_shown = !now.has_written || shown.as_ref() == Some(&now.still_running);
-        let agent_state = if is_shown { None } else { agent_state(&keys, session, &still_running(&now)) };
+        let agent_state = if is_shown { None } else { agent_state(&keys, session, &still_running(&now)).await };
         let update = UpdateSession { heartbeat: Some(heartbeat), attention, agent_state, ..UpdateSession::default() };
         let wait = match host.client.update_session(session, &update).await {
             Ok(_) => {
@@ -134,7 +134,7 @@ pub(crate) async fn unwritten(host: &Host, keys: &Keys, session: SessionId, (pro
     let update = UpdateSession {
         heartbeat: Some(beat(host, Some(false))),
         attention: fails.then(|| attention(failed)).flatten(),
-        agent_state: agent_state(keys, session, &state),
+        agent_state: agent_state(keys, session, &state).await,
         ..UpdateSession::default()
     };
     match tokio::time::timeout(BEAT, host.client.update_session(session, &update)).await {
@@ -149,9 +149,10 @@ fn still_running(status: &Status) -> Value {
     json!({"stillRunning": named.collect::<Vec<_>>()})
 }
 
-/// What the owner's programs show of the session without reading its messages.
-fn agent_state(keys: &Keys, session: SessionId, state: &Value) -> Option<AgentState> {
-    AgentState::new(seal_json(&keys.ring(), Purpose::AgentState(session), state).ok()?).ok()
+/// What the owner's programs show of the session without reading its messages. `None`: there is no key now under which to say it.
+async fn agent_state(keys: &Keys, session: SessionId, state: &Value) -> Option<AgentState> {
+    let ring = keys.writing_ring().await.ok()?;
+    AgentState::new(seal_json(&ring, Purpose::AgentState(session), state).ok()?).ok()
 }
 
 fn attention(wants: Wants) -> Option<SetAttention> {

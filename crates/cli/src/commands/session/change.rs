@@ -89,7 +89,7 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
     let session = me.session(context, id).await?;
     let (session, _) = me.rekey(context, session, &Members::default()).await?;
     if context.json {
-        return list::print_opened(me, &session);
+        return list::print_opened(me, &session).await;
     }
     let session = session.reference;
     print::line(format!(
@@ -101,7 +101,7 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
 async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSession, done: &str) -> Result<()> {
     let session = me.client.update_session(id, update).await?;
     if context.json {
-        return list::print_opened(me, &session);
+        return list::print_opened(me, &session).await;
     }
     print::line(format!("{done} {}.", session.reference))
 }

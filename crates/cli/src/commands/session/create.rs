@@ -81,7 +81,7 @@ impl Create {
             context.home.remember_session(me.client.origin(), &session, KeyRing::FIRST_EPOCH)?;
         }
         if context.json {
-            return list::print_opened(me, &session);
+            return list::print_opened(me, &session).await;
         }
         print::line(session.reference.to_string())?;
         if !created {

@@ -7,6 +7,7 @@ use ensemble_client::SessionFilter;
 use ensemble_client::seal::{self, Purpose};
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
+use futures_util::future::join_all;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
@@ -45,7 +46,7 @@ impl List {
         // A page begins within the minute in which the one before it ends.
         sessions.sort_by_key(|session| Reverse(session.updated_at));
         if context.json {
-            let sessions: Vec<_> = sessions.iter().map(|session| opened(me, session)).collect();
+            let sessions = join_all(sessions.iter().map(|session| opened(me, session))).await;
             return print::json(&json!({ "sessions": sessions }), false);
         }
         if sessions.is_empty() {
@@ -63,13 +64,15 @@ impl List {
             Column::fixed("CHANGED", 3),
             Column::text("TITLE", 2, 12),
         ]);
-        sessions.iter().for_each(|session| table.row(row(me, session).map(|cell| (Tone::Plain, cell))));
+        for session in &sessions {
+            table.row(row(me, session).await.map(|cell| (Tone::Plain, cell)));
+        }
         table.print()
     }
 }
 
-fn row(me: &Me, session: &Session) -> [String; 6] {
-    let title = match read(me, session) {
+async fn row(me: &Me, session: &Session) -> [String; 6] {
+    let title = match read(me, session).await {
         Ok(card) => card.title.or(card.path.as_deref().map(print::below_home)).unwrap_or_default(),
         Err(_) => "(cannot be decrypted)".to_owned(),
     };
@@ -86,10 +89,10 @@ fn row(me: &Me, session: &Session) -> [String; 6] {
 pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()> {
     let session = me.client.session(id).await?;
     if context.json {
-        return print_opened(me, &session);
+        return print_opened(me, &session).await;
     }
     print::line(format!("session   {}", session.reference))?;
-    match read(me, &session) {
+    match read(me, &session).await {
         Ok(card) => {
             let path = card.path.as_deref().map(print::below_home);
             for (name, value) in [("title", card.title), ("path", path), ("host", card.host)] {
@@ -130,20 +133,20 @@ pub(super) fn state(session: &Session) -> &'static str {
     }
 }
 
-fn read(me: &Me, session: &Session) -> Result<Card> {
-    let ring = me.ring(session)?;
+async fn read(me: &Me, session: &Session) -> Result<Card> {
+    let ring = me.ring(session).await?;
     card(&ring, session.id, &session.metadata)
         .map_err(|error| crate::failure::Failure::Seal(format!("The metadata of session {}", session.id), error))
 }
 
 /// Prints a session for programs.
-pub(super) fn print_opened(me: &Me, session: &Session) -> Result<()> {
-    print::json(&opened(me, session), false)
+pub(super) async fn print_opened(me: &Me, session: &Session) -> Result<()> {
+    print::json(&opened(me, session).await, false)
 }
 
 /// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted is `null`.
-fn opened(me: &Me, session: &Session) -> serde_json::Value {
-    let ring = me.ring(session).ok();
+async fn opened(me: &Me, session: &Session) -> serde_json::Value {
+    let ring = me.ring(session).await.ok();
     let metadata = ring.as_ref().and_then(|ring| card(ring, session.id, &session.metadata).ok());
     let state = ring.as_ref().zip(session.agent_state.as_ref()).and_then(|(ring, sealed)| {
         seal::open_json::<serde_json::Value>(ring, Purpose::AgentState(session.id), sealed).ok()

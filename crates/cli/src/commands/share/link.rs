@@ -54,8 +54,9 @@ impl Link {
         };
         let (link, first) = me.client.create_link(session.id, &request).await?;
         let host = session.machine_id.as_ref().filter(|_| session.hosted);
+        let own = me.own();
         let host = host.and_then(|machine| {
-            me.own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine))
+            own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine))
         });
         let address = secret.address(&link.url, host.map(|device| device.key.as_str()));
         if context.json {

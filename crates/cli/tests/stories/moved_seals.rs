@@ -1,0 +1,216 @@
+//! Keys that are sealed once more, moved, kept back, or given by nobody: what a person signs is what happens.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ensemble_client::devices::sign_list;
+use ensemble_client::seal::{self, Binding, KeyRing, Purpose};
+use ensemble_client::{AccountKey, Client, Credential, Known};
+use ensemble_types::devices::{ChangeDevices, SealedContentRing};
+use ensemble_types::ids::MachineId;
+use serde_json::{Value, json};
+
+use crate::ensemble::{User, up};
+use crate::lies::{content_key, victim};
+use crate::linking::add;
+use crate::live::{log, request, turns, until};
+use crate::lying::LyingServer;
+use crate::place::Place;
+use crate::removed::{Thief, knows};
+use crate::terminal::Terminal;
+
+fn bytes(text: &str) -> Vec<u8> {
+    URL_SAFE_NO_PAD.decode(text).unwrap()
+}
+
+/// A removed device seals the key that it had to the account's new content key, which is public, in front of it the signature of the
+/// device that made the key. The server shows it as the session's.
+#[test]
+fn an_old_key_under_a_new_seal_is_used_for_nothing() {
+    let server = LyingServer::start();
+    let (user, owner, session) = victim(&server);
+    let phone = User::new(None);
+    add(&user, &phone, &[]);
+    let id = session.to_string();
+    let old = user.json(&["session", "show", &id])["session"]["encryptionKey"].as_str().unwrap().to_owned();
+    let thief = Thief::of(&phone, &server.direct);
+    let binding = Binding::Session { session, owner };
+    let ring = thief.contents.open_with(|pair| seal::open_ring(&old, pair, binding)).unwrap().ring;
+    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
+    let again = seal::seal_ring(&ring, &content_key(&user), binding, &thief.key).unwrap();
+    let moved = URL_SAFE_NO_PAD.encode([&bytes(&old)[..97], &bytes(&again)[97..]].concat());
+    let path = format!("GET /v1/sessions/{id}");
+    for shown in [moved, again] {
+        let path = path.clone();
+        server.lie(move |line, answer| {
+            if line == path {
+                answer["encryptionKey"] = json!(shown);
+                (answer["keyEpoch"], answer["rekeyNeeded"]) = (json!(1), json!(false));
+            }
+        });
+        user.fail(&["session", "send", &id, "word-after"]);
+        let written = |line: &String| line.starts_with("POST") && line.contains("/messages");
+        assert!(!server.requests().iter().any(written), "{:?}", server.requests());
+        server.tell_the_truth();
+    }
+    user.succeed(&["session", "send", &id, "word-after"]);
+}
+
+/// People choose a machine by its name. A server can seal a key to the account, and a name under it, but no device of theirs has made it.
+#[test]
+fn a_machine_has_no_name_that_no_device_gave() {
+    let server = LyingServer::start();
+    let (user, _, _) = victim(&server);
+    user.succeed(&["machine", "register", "--id", "desk"]);
+    let machine: MachineId = "desk".parse().unwrap();
+    let (ring, stranger) = (KeyRing::generate(), AccountKey::generate());
+    let binding = Binding::Machine { machine: &machine };
+    let key = seal::seal_ring(&ring, &content_key(&user), binding, &stranger).unwrap();
+    let card = json!({"host": "scratch", "os": "", "arch": ""});
+    let metadata = seal::seal_json(&ring, Purpose::MachineMetadata(&machine), &card).unwrap();
+    server.lie(move |line, answer| {
+        if line.starts_with("GET /v1/machines") {
+            answer["machines"][0]["encryptionKey"] = json!(key);
+            answer["machines"][0]["metadata"] = json!(metadata);
+        }
+    });
+    assert!(!user.succeed(&["machine", "list"]).contains("scratch"));
+    let said = user.fail(&["do", "--machine", "scratch", "--provider", "claude", "x"]);
+    assert!(said.contains("scratch") && !server.requests().iter().any(|line| line.starts_with("POST")), "{said}");
+    let said = user.fail(&["machine", "rename", "desk", "mine"]);
+    assert!(said.contains("not made by one of your devices"), "{said}");
+    server.tell_the_truth();
+    user.succeed(&["machine", "rename", "desk", "mine"]);
+    assert!(user.succeed(&["machine", "list"]).contains("mine"));
+}
+
+/// A guest removes a device. The server says that their key was sealed afterwards; the signed grant says when.
+#[test]
+fn when_a_guests_key_was_sealed_is_not_the_servers_word() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let (friend, tablet) = (User::new(Some(&server.direct)), User::new(None));
+    let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    add(&friend, &tablet, &[]);
+    let id = session.to_string();
+    user.succeed(&["share", "add", &id, &them]);
+    let name = Thief::of(&tablet, &server.direct).key.public_key();
+    friend.succeed(&["devices", "remove", &name, "--yes"]);
+    server.lie(|line, answer| {
+        if line.starts_with("GET ") && line.contains("/shares") {
+            for share in answer["shares"].as_array_mut().unwrap() {
+                share["contentEpoch"] = json!(99);
+            }
+        }
+    });
+    user.succeed(&["session", "send", &id, "word-after"]);
+    assert_eq!(user.json(&["session", "show", &id])["session"]["keyEpoch"], 2);
+}
+
+/// Removes a device from its account's list, and gives no session a new key: as a program does that is killed in between.
+/// Returns the version of the new list.
+fn remove_only(by: &Thief, url: &str, removed: &str) -> u32 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::builder(url).credential(Credential::Device(by.key.clone())).build().unwrap();
+        let account = client.account().await.unwrap().public_key;
+        let list = client.newest_list(by.user, Known::Account(&account)).await.unwrap().unwrap();
+        let contents = by.contents.next().unwrap();
+        let mut next = list.body().clone();
+        next.devices.retain(|device| device.key != removed);
+        (next.version, next.prev) = (next.version + 1, Some(list.digest_text()));
+        (next.content_epoch, next.content_public_key) = (contents.epoch(), contents.public().unwrap().to_text());
+        let signed = sign_list(&next, &by.key).unwrap();
+        let list = list.next(&signed).unwrap();
+        let seal = |device: &ensemble_types::devices::ListedDevice| {
+            let sealed = contents.seal_to(device, &account).unwrap();
+            (device.key.clone(), SealedContentRing::new(sealed).unwrap())
+        };
+        let sealed = list.openers().map(seal).collect();
+        let change = ChangeDevices {
+            list: signed,
+            sealed,
+            link: None,
+            names: std::collections::BTreeMap::new(),
+            proofs: std::collections::BTreeMap::new(),
+        };
+        client.change_devices(&change).await.unwrap();
+        next.version
+    })
+}
+
+fn key_epoch(user: &User, session: &str) -> Value {
+    user.json(&["session", "show", session])["session"]["keyEpoch"].clone()
+}
+
+/// A device is removed while an agent works, and no program of the owner has made a new key: the machine makes it before it writes, and
+/// guests get it from the owner's next program.
+#[test]
+fn a_machine_writes_nothing_that_a_removed_device_opens() {
+    let place = Place::new();
+    let user = &place.user;
+    let (_up, url) = up(user, &["--no-runner"]);
+    let session = place.start(&["claude", "[[say word-before]]"]);
+    turns(user, &session, 1);
+    let shown = user.json(&["session", "show", &session])["session"].clone();
+    let id = shown["id"].as_str().unwrap().parse().unwrap();
+    let machine: MachineId = shown["machineId"].as_str().unwrap().parse().unwrap();
+    let (tablet, friend) = (User::new(None), User::new(Some(&url)));
+    add(user, &tablet, &[]);
+    let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    user.succeed(&["share", "add", &session, &them]);
+    let (owner, mut thief) = (Thief::of(user, &url), Thief::of(&tablet, &url));
+    let data = user.files().join("data");
+    let opens = |thief: &mut Thief, data: &Path, word| knows(&thief.opens_hosted(data, id, &machine), word);
+    assert!(opens(&mut thief, &data, "word-before"), "it could read it before");
+    user.succeed(&[
+        "prompt",
+        &session,
+        "[[run touch began; until test -e go; do sleep 0.1; done; echo after-$((40+2))]]",
+    ]);
+    let asked = request(user, &session);
+    user.succeed(&["answer", &session, "allow", "--request", &asked]);
+    let version = format!(r#"\"version\":{}"#, remove_only(&owner, &url, &thief.key.public_key()));
+    // A hint says to the machine that the list is another one.
+    let list = user.files().join("hosts").join(machine.as_str()).join("owner.json");
+    until("the newest list", || std::fs::read_to_string(&list).is_ok_and(|list| list.contains(&version)).then_some(()));
+    std::fs::write(place.file("go"), "").unwrap();
+    turns(user, &session, 2);
+    assert!(log(user, &session).iter().any(|body| body.to_string().contains("after-42")));
+    assert_eq!(key_epoch(user, &session), 2);
+    assert!(!opens(&mut thief, &data, "after-42"));
+    // The guest has the key of before, until a program of the owner writes.
+    assert!(!friend.succeed(&["log", &session]).contains("after-42"));
+    user.succeed(&["prompt", &session, "[[say word-later]]"]);
+    turns(user, &session, 3);
+    until("the guest's key", || {
+        let read = friend.run(&["log", &session]).out;
+        (read.contains("after-42") && read.contains("word-later")).then_some(())
+    });
+    assert!(!opens(&mut thief, &data, "word-later"));
+}
+
+/// A screen of the owner that is open while another program of theirs removes a device.
+#[test]
+fn an_open_screen_goes_on_after_a_device_was_removed() {
+    let place = Place::new();
+    let user = &place.user;
+    let (_up, _url) = up(user, &["--no-runner"]);
+    let session = place.start(&["claude", "[[say first]]"]);
+    turns(user, &session, 1);
+    let tablet = User::new(None);
+    add(user, &tablet, &[]);
+    let terminal = Terminal::open(user, 100, 30);
+    terminal.ensemble("", &format!("attach {session}"));
+    terminal.sees("first");
+    let key = std::fs::read_to_string(tablet.files().join("account.key")).unwrap();
+    user.succeed(&["devices", "remove", &AccountKey::from_text(&key).unwrap().public_key(), "--yes"]);
+    assert_eq!(key_epoch(user, &session), 2);
+    user.succeed(&["prompt", &session, "[[say second]]"]);
+    terminal.sees("second");
+    terminal.line("[[say third]]");
+    turns(user, &session, 3);
+    terminal.sees("third");
+    assert!(terminal.is_taken().0, "{:#?}", terminal.lines());
+}
