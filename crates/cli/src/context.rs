@@ -10,7 +10,7 @@ use ensemble_types::problem::Code;
 use ensemble_types::time::Timestamp;
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::account;
 use crate::commands::devices::finish_removal;
@@ -61,7 +61,7 @@ pub(crate) struct Me {
     /// The account's devices and content keys, and when they were read. A program may be open for days.
     own: Mutex<(Arc<devices::Own>, Instant)>,
     /// The devices that the account has or had, when they were asked for.
-    pub(crate) every_device: OnceCell<Vec<ListedDevice>>,
+    pub(crate) every_device: AsyncMutex<Option<(Arc<[ListedDevice]>, Instant)>>,
     /// The devices of others.
     pub(crate) people: People,
 }
@@ -70,7 +70,7 @@ impl Me {
     pub(crate) fn new(client: Client, key: AccountKey, id: UserId, own: devices::Own) -> Self {
         let account = own.list.body().account.clone();
         let own = Mutex::new((Arc::new(own), Instant::now()));
-        Self { client, key, id, account, own, every_device: OnceCell::new(), people: People::default() }
+        Self { client, key, id, account, own, every_device: AsyncMutex::default(), people: People::default() }
     }
 
     /// The account's devices and content keys, as they were read last.

@@ -15,7 +15,7 @@ use crate::sharing::Recipients;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Unfinished {
     pub(crate) recipients: Recipients,
-    /// The ring's newest epoch and its digest: nobody gets another one for it.
+    /// The newest epoch of the ring and the digest of its key: nobody gets another one for it.
     epoch: u32,
     ring: String,
 }
@@ -24,6 +24,9 @@ pub(crate) struct Unfinished {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KnownSession {
     pub(crate) epoch: u32,
+    /// The highest floor of a ring that it has used. A machine or a device that is removed later could have set an older one.
+    #[serde(default)]
+    pub(crate) floor: u32,
     pub(crate) owner: Option<UserId>,
     /// The machine that hosts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,8 +45,9 @@ pub(crate) struct Revocation {
 }
 
 impl Unfinished {
+    /// Whether people still wait for this ring: it is the one that was made, or one of a machine that goes on from it.
     pub(crate) fn is_for(&self, ring: &KeyRing) -> bool {
-        ring.epoch() == self.epoch && ring.digest() == self.ring
+        ring.floor() == self.epoch && ring.digest_of(self.epoch).is_some_and(|digest| digest == self.ring)
     }
 }
 
@@ -57,20 +61,22 @@ impl Home {
     pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
         let known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
         let known = known.get(origin).and_then(|sessions| sessions.get(&session)).cloned();
-        Ok(known.unwrap_or(KnownSession { epoch: KeyRing::FIRST_EPOCH, owner: None, host: None, hostless: None }))
+        let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
+        Ok(known.unwrap_or(KnownSession { epoch, floor, owner: None, host: None, hostless: None }))
     }
 
-    pub(crate) fn remember_session(&self, origin: &str, session: &Session, epoch: u32) -> Result<()> {
+    pub(crate) fn remember_session(&self, origin: &str, session: &Session, ring: &KeyRing) -> Result<()> {
+        let (epoch, floor) = (ring.epoch(), ring.floor());
         let known = self.known_session(origin, session.id)?;
-        if epoch <= known.epoch && known.owner.is_some() {
+        if epoch <= known.epoch && floor <= known.floor && known.owner.is_some() {
             return Ok(());
         }
         let _lock = self.lock("sessions.lock")?;
         let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
         let known = all.entry(origin.to_owned()).or_default().entry(session.id);
         let host = session.machine_id.clone().filter(|_| session.hosted);
-        let known = known.or_insert(KnownSession { epoch, owner: Some(session.owner_id), host, hostless: None });
-        known.epoch = epoch.max(known.epoch);
+        let known = known.or_insert(KnownSession { epoch, floor, owner: Some(session.owner_id), host, hostless: None });
+        (known.epoch, known.floor) = (epoch.max(known.epoch), floor.max(known.floor));
         self.write_json(SESSIONS, &all)
     }
 
@@ -101,7 +107,8 @@ impl Home {
         ring: &KeyRing,
         recipients: &Recipients,
     ) -> Result<()> {
-        let unfinished = Unfinished { recipients: recipients.clone(), epoch: ring.epoch(), ring: ring.digest() };
+        let digest = ring.digest_of(ring.epoch()).unwrap_or_default();
+        let unfinished = Unfinished { recipients: recipients.clone(), epoch: ring.epoch(), ring: digest };
         self.change_settings(|settings| {
             let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
             if unfinished.recipients.is_empty() {

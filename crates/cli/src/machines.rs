@@ -1,6 +1,7 @@
 //! The user's machines with their names. The server knows only ids, because names are encrypted.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ensemble_client::seal::{self, Binding, Purpose, SignedRing};
 use ensemble_types::devices::{Device, ListedDevice};
@@ -304,7 +305,9 @@ pub(crate) async fn opened(me: &Me, machines: Vec<Machine>) -> Result<Vec<Known>
         ring.as_ref().is_some_and(|ring| !may(listed, &ring.signer, &machine.id))
     };
     // A device that was removed since may have made it.
-    let devices = if machines.iter().zip(&rings).any(is_unknown) { me.every_device().await? } else { listed };
+    let every =
+        if machines.iter().zip(&rings).any(is_unknown) { Some(me.every_device(Duration::ZERO).await?) } else { None };
+    let devices = every.as_deref().unwrap_or(listed);
     let open = |(machine, ring): (Machine, Option<SignedRing>)| {
         let card =
             ring.filter(|ring| may(devices, &ring.signer, &machine.id)).and_then(|SignedRing { ring, .. }| {

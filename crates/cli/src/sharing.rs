@@ -1,7 +1,9 @@
 //! Who gets the key of a session. The server names users; signatures say whom the owner, or an admin of the session, has chosen.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ensemble_client::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing, fingerprint};
 use ensemble_types::epochs::ContentEpoch;
@@ -50,17 +52,20 @@ impl Members {
     }
 }
 
-/// The newest lists of other users, as this command has read and checked them.
+/// How old the list of somebody else may be. A program may be open for days.
+const OLDEST: Duration = Duration::from_secs(60);
+
+/// The newest lists of other users, as this program has read and checked them, and when.
 #[derive(Default)]
-pub(crate) struct People(Mutex<HashMap<UserId, List>>);
+pub(crate) struct People(Mutex<HashMap<UserId, (List, Instant)>>);
 
 impl People {
     fn get(&self, user: UserId) -> Option<List> {
-        self.lock().get(&user).cloned()
+        self.lock().get(&user).filter(|(_, read)| read.elapsed() < OLDEST).map(|(list, _)| list.clone())
     }
 
     /// Never held while a request is on its way: a screen does not go on with a command that it sends while it waits for what is shown.
-    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, List>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, (List, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,7 +83,7 @@ impl Me {
         let list = devices::of_user(context, &self.client, user, &account).await?.ok_or_else(|| {
             Failure::message(format!("{user} has no devices yet: nobody has signed in with a client that makes them."))
         })?;
-        self.people.lock().insert(user, list.clone());
+        self.people.lock().insert(user, (list.clone(), Instant::now()));
         Ok(list)
     }
 
@@ -155,7 +160,13 @@ impl Me {
         is_current &= shared.content_epoch() >= owner.body().content_epoch;
         // A machine that was removed keeps the key that it had.
         let is_listed = |host| owner.body().devices.iter().any(|device| device.machine_id.as_ref() == Some(host));
-        is_current &= !session.hosted || host_of(session).is_some_and(is_listed);
+        if why == Use::Write && session.hosted && !host_of(session).is_some_and(is_listed) {
+            return Err(Failure::message(format!(
+                "The machine of session {} is not one of its owner's any more, so nobody there reads what you write. Nothing was \
+                 written.",
+                session.reference
+            )));
+        }
         if why == Use::Write && !(is_current && is_newest) {
             return Err(Failure::message(format!(
                 "A device was removed since you got the key of session {}, and it may have that key. Nothing was written. Ask its \
@@ -178,12 +189,14 @@ impl Me {
         members: &Members,
     ) -> Result<Recipients> {
         let removed = context.home.removed_shares(self.client.origin(), session.id)?;
+        let known = context.home.known_session(self.client.origin(), session.id)?;
+        let counts = ring.floor().max(known.floor)..=ring.epoch();
         let named: Vec<Share> = self.client.shares(session.id).try_collect().await?;
         let is_gone = |share: &&Share| removed.contains(&share.user_id) || members.without.contains(&share.user_id);
         let mut recipients = Recipients::new();
         let mut by_admins = Vec::new();
         for share in named.iter().filter(|share| !is_gone(share)) {
-            match self.granted(context, share, ring).await {
+            match self.granted(context, share, &counts).await {
                 Ok((level, None)) => drop(recipients.insert(share.user_id, level)),
                 Ok((level, Some(admin))) => by_admins.push((share, level, admin)),
                 // Nobody loses access because of a connection.
@@ -233,13 +246,18 @@ impl Me {
     }
 
     /// The level that a device of the owner has granted, or that an admin has.
-    async fn granted(&self, context: &Context, share: &Share, ring: &KeyRing) -> Result<(ShareLevel, Option<Admin>)> {
+    async fn granted(
+        &self,
+        context: &Context,
+        share: &Share,
+        counts: &RangeInclusive<u32>,
+    ) -> Result<(ShareLevel, Option<Admin>)> {
         let refused = || Failure::message("No device of yours has shared it with them.");
         let shared = SharedRing::from_text(&share.encrypted_key).map_err(|_| refused())?;
         let account = self.account_of(context, share.user_id).await?;
         let signer = shared.signer(share.session_id, share.user_id, &account).ok_or_else(refused)?;
         // A share that was removed was granted before a person's device made a new key.
-        if !(ring.floor()..=ring.epoch()).contains(&shared.epoch()) {
+        if !counts.contains(&shared.epoch()) {
             return Err(Failure::message("They were not given the key before this one."));
         }
         match shared.admin() {
@@ -342,7 +360,10 @@ impl Me {
             let ring = self.ring(&session).await?;
             // Another ring was made by another program, which has given it to the people.
             if unfinished.is_for(&ring) {
-                self.pass_on(context, &session, &ring, &unfinished.recipients).await?;
+                let removed = context.home.removed_shares(self.client.origin(), id)?;
+                let mut recipients = unfinished.recipients.clone();
+                recipients.retain(|user, _| !removed.contains(user));
+                self.pass_on(context, &session, &ring, &recipients).await?;
             }
         }
         context.home.end_rekey(self.client.origin(), id)

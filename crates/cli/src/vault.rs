@@ -1,6 +1,7 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ensemble_client::seal::{
     self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing, SignedRing,
@@ -25,6 +26,8 @@ use crate::sharing::{Members, Use};
 
 /// How old the account's list may be by which something is written.
 const OLDEST: Duration = Duration::from_secs(60);
+/// Within this time a key that no list had is not looked for again: a list of sessions may have many that somebody made up.
+const ONE_LISTING: Duration = Duration::from_secs(5);
 
 /// The decrypted metadata of a session. Unknown members are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -106,8 +109,11 @@ impl Me {
     /// Checks that a device of the account has made the key of an own session. One that was removed since made those of its time.
     async fn check_maker(&self, session: &Session, signer: &str) -> Result<()> {
         let host = host_of(session);
+        let made =
+            |devices: &[ListedDevice]| devices.iter().any(|device| device.key == signer && device.makes_keys(host));
         let is_own = self.may_make(session, signer)
-            || self.every_device().await?.iter().any(|device| device.key == signer && device.makes_keys(host));
+            || made(&self.every_device(OLDEST).await?)
+            || made(&self.every_device(ONE_LISTING).await?);
         if is_own {
             return Ok(());
         }
@@ -117,10 +123,18 @@ impl Me {
         )))
     }
 
-    /// The devices that the account has or had.
-    pub(crate) async fn every_device(&self) -> Result<&[ListedDevice]> {
-        let read = || self.client.every_device(self.id, self.owner().account);
-        Ok(self.every_device.get_or_try_init(read).await?)
+    /// The devices that the account has or had, read again when that was longer ago.
+    pub(crate) async fn every_device(&self, max_age: Duration) -> Result<Arc<[ListedDevice]>> {
+        let mut known = self.every_device.lock().await;
+        match known.as_ref().filter(|(_, read)| read.elapsed() < max_age) {
+            Some((devices, _)) => Ok(devices.clone()),
+            None => {
+                let devices: Arc<[ListedDevice]> =
+                    self.client.every_device(self.id, self.owner().account).await?.into();
+                *known = Some((devices.clone(), Instant::now()));
+                Ok(devices)
+            }
+        }
     }
 
     fn signed_ring(&self, session: &Session) -> Result<SignedRing> {
@@ -169,7 +183,7 @@ impl Me {
                 session.reference
             )));
         }
-        context.home.remember_session(origin, session, ring.epoch())?;
+        context.home.remember_session(origin, session, &ring)?;
         Ok(ring)
     }
 
@@ -279,7 +293,7 @@ impl Me {
                 }
                 changed => {
                     changed?;
-                    context.home.remember_session(origin, &session, ring.epoch())?;
+                    context.home.remember_session(origin, &session, &ring)?;
                     if session.hosted {
                         let is_hostless = update.host_key.is_none();
                         context.home.note_host(origin, session.id, ring.epoch(), is_hostless)?;

@@ -6,7 +6,7 @@ import { SharedRing, type Admin, type ShareLevel } from "../seal/share.js";
 import type { Account } from "./account.js";
 import { everHad } from "./lists.js";
 import { removedShares } from "./unfinished.js";
-import { hostOf, type Session } from "./vault.js";
+import { hostOf, knownFloor, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 export type Share = components["schemas"]["Share"];
@@ -67,7 +67,9 @@ export async function checkGrant(account: Account, session: Session, why: "read"
   );
   // A machine that was removed keeps the key that it had.
   const host = hostOf(session);
-  if (session.hosted) isCurrent &&= host !== undefined && owner.machine(host) !== undefined;
+  if (session.hosted && (host === undefined || owner.machine(host) === undefined)) {
+    throw new Refused(`The machine of session ${session.ref} is not one of its owner's any more, so nobody there reads what you write. Nothing was written.`);
+  }
   // Who granted it knew an older list of the owner than there is: a device that was removed since may have the key.
   if (!isCurrent || !isNewest || shared.contentEpoch < owner.body.contentEpoch) {
     throw new Refused(
@@ -81,11 +83,12 @@ export async function checkGrant(account: Account, session: Session, why: "read"
  * named without a good signature is left out. */
 export async function grantedRecipients(account: Account, session: Session, ring: KeyRing, members: Members): Promise<Recipients> {
   const gone = new Set([...(await removedShares(account.store, session.id)), ...(members.without ?? [])]);
+  const floor = Math.max(ring.floor, await knownFloor(account, session.id));
   const recipients: Recipients = {};
   const byAdmins: { share: Share; level: ShareLevel; admin: Admin }[] = [];
   for (const share of await sharesOf(account, session.id)) {
     if (gone.has(share.userId)) continue;
-    const granted = await orNobody(granting(account, share, ring));
+    const granted = await orNobody(granting(account, share, floor, ring.epoch));
     if (granted?.admin) byAdmins.push({ share, level: granted.level, admin: granted.admin });
     else if (granted) recipients[share.userId] = granted.level;
   }
@@ -113,11 +116,11 @@ async function orNobody<T>(found: Promise<T>): Promise<T | undefined> {
   }
 }
 
-async function granting(account: Account, share: Share, ring: KeyRing): Promise<{ level: ShareLevel; admin?: Admin } | undefined> {
+async function granting(account: Account, share: Share, floor: number, epoch: number): Promise<{ level: ShareLevel; admin?: Admin } | undefined> {
   const shared = SharedRing.fromText(share.encryptedKey);
   const signer = await shared.signer(share.sessionId, share.userId, await account.people.accountKey(share.userId));
   // A share that was removed was granted before a person's device made a new key.
-  if (signer === undefined || shared.epoch < ring.floor || shared.epoch > ring.epoch) return undefined;
+  if (signer === undefined || shared.epoch < floor || shared.epoch > epoch) return undefined;
   if (shared.admin) return { level: shared.level, admin: shared.admin };
   return (await account.own()).list.commands(signer) ? { level: shared.level } : undefined;
 }

@@ -83,7 +83,7 @@ export class Sessions {
     // What is repeated must have the same key and the same body.
     const params = { header: { "Idempotency-Key": newId() } };
     const session = await client.data(client.http.POST("/v1/sessions", { body, params }));
-    if (session.id === id) await rememberSession(this.account, session, ring.epoch);
+    if (session.id === id) await rememberSession(this.account, session, ring);
     else if (tag === undefined) throw new Distrust("The server made another session than the one that was asked for. Do not trust it.");
     return session;
   }
@@ -270,7 +270,9 @@ export class Sessions {
     for await (const sessions of this.pages()) {
       for (const session of sessions) {
         const isRecent = session.online || Date.now() - Date.parse(session.updatedAt) < RECENT_DAYS * 86_400_000;
-        if ((isRecent && (await isStale(this.account, session))) || (await mayItsHostRead(this.account, session))) due.push(session);
+        // A machine that was faster has given nobody else the key that it made.
+        const isOld = session.rekeyNeeded || (await isStale(this.account, session));
+        if ((isRecent && isOld) || (await mayItsHostRead(this.account, session))) due.push(session);
       }
     }
     for (const [at, { id }] of due.entries()) {

@@ -17,6 +17,8 @@ type UpdateSession = components["schemas"]["UpdateSession"];
 /** What is remembered of a session that this device has used. */
 interface KnownSession {
   epoch: number;
+  /** The highest floor of a ring that was used. A machine or a device that is removed later could have set an older one. */
+  floor?: number;
   owner?: string;
   /** The machine that hosts it. */
   host?: string | undefined;
@@ -46,9 +48,14 @@ export async function readSession(account: Account, id: string): Promise<Session
   return session;
 }
 
-export async function rememberSession(account: Account, session: Session, epoch: number, isHostless?: boolean): Promise<void> {
+/** The epoch of the oldest grant that counts in a session, as far as this device knows. */
+export const knownFloor = async (account: Account, session: string): Promise<number> =>
+  (await account.store.get<KnownSession>(record(session)))?.floor ?? 1;
+
+export async function rememberSession(account: Account, session: Session, { epoch, floor }: KeyRing, isHostless?: boolean): Promise<void> {
   await account.store.update<KnownSession>(record(session.id), (known) => ({
     epoch: Math.max(epoch, known?.epoch ?? 1),
+    floor: Math.max(floor, known?.floor ?? 1),
     owner: session.ownerId,
     host: hostOf(session),
     hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? epoch : undefined)),
@@ -103,7 +110,7 @@ export async function readingRing(account: Account, session: Session): Promise<K
   if (signed.ring.epoch < (known?.epoch ?? 1)) {
     throw new Distrust(`The server gave you an older key of session ${session.ref} than it gave before, so it was not used.`);
   }
-  await rememberSession(account, session, signed.ring.epoch);
+  await rememberSession(account, session, signed.ring);
   return signed.ring;
 }
 
@@ -171,7 +178,7 @@ async function rekeyed(account: Account, given: Session, members: Members): Prom
     }
     const recipients = await grantedRecipients(account, session, before, members);
     const ring = before.next();
-    await beginRekey(store, session.id, recipients, ring.epoch, await ring.digest());
+    await beginRekey(store, session.id, recipients, ring.epoch, (await ring.digestOf(ring.epoch)) ?? "");
     const body = await update(account, session, ring);
     try {
       await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body }));
@@ -186,7 +193,7 @@ async function rekeyed(account: Account, given: Session, members: Members): Prom
       if (isNewer && isNobodyGone) return { session, ring: newer };
       continue;
     }
-    await rememberSession(account, session, ring.epoch, body.hostKey === undefined);
+    await rememberSession(account, session, ring, body.hostKey === undefined);
     // Who did not get it gets it with the next command.
     if (await passOn(account, session, ring, recipients)) await endRekey(store, session.id);
     // As it is now, and not as the server may say.
@@ -223,9 +230,12 @@ async function finishRekey(account: Account, id: string, kept: { recipients: Rec
   await account.store.lock("rekey", async () => {
     const session = await stillThere(account, id);
     const ring = session && (await signedRing(account, session)).ring;
-    // Another ring was made by another program, which has given it to the people.
-    const isIt = ring && kept && ring.epoch === kept.epoch && (await ring.digest()) === kept.ring;
-    if (!isIt || (await passOn(account, session, ring, kept.recipients))) await endRekey(account.store, id);
+    // It is the one that was made, or one of a machine that goes on from it. Another one was made by another program, which has given it
+    // to the people.
+    const isIt = ring && kept && ring.floor === kept.epoch && (await ring.digestOf(kept.epoch)) === kept.ring;
+    const gone = new Set(await removedShares(account.store, id));
+    const recipients = Object.fromEntries(Object.entries(kept?.recipients ?? {}).filter(([user]) => !gone.has(user)));
+    if (!isIt || (await passOn(account, session, ring, recipients))) await endRekey(account.store, id);
   });
 }
 

@@ -96,9 +96,9 @@ export class KeyRing {
     return this.#secrets.toBytes(VERSION, u32(this.floor));
   }
 
-  /** Which ring it is, without its keys. */
-  async digest(): Promise<string> {
-    return encode(await sha256(this.bytes));
+  /** Which key an epoch has, without the key. Undefined: it has none of this epoch. */
+  async digestOf(epoch: number): Promise<string | undefined> {
+    return epoch <= this.epoch ? encode(await sha256(this.#secrets.of(epoch))) : undefined;
   }
 
   async cipher(epoch: number): Promise<CryptoKey> {

@@ -259,7 +259,9 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
     // Those that have a new key already need no other one: a command that was killed goes on where it was.
     let is_due = |session: &Session| {
         let known = context.home.known_session(me.client.origin(), session.id)?;
-        Ok::<_, Failure>((is_recent(session) && me.is_stale(session)) || me.may_its_host_read(session, &known))
+        // A machine that was faster has given nobody else the key that it made.
+        let is_old = session.rekey_needed || me.is_stale(session);
+        Ok::<_, Failure>((is_recent(session) && is_old) || me.may_its_host_read(session, &known))
     };
     let mut wanted = Vec::new();
     for session in &sessions {

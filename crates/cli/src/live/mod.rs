@@ -7,6 +7,7 @@ mod draft;
 pub(crate) mod host;
 pub(crate) mod names;
 mod owner;
+mod sender;
 pub(crate) mod show;
 pub(crate) mod text;
 mod watch;
@@ -24,19 +25,18 @@ use ensemble_transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Ta
 use ensemble_transcript::{Envelope, Frame};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{SessionId, UserId};
-use ensemble_types::messages::{AppendMessage, Message};
-use ensemble_types::problem::Code;
+use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
-use ensemble_types::text::{Blob, Text};
 use futures_util::StreamExt;
 use tokio::task::JoinSet;
 
-use crate::context::{Context, Me, now};
+use crate::context::{Context, Me};
 use crate::devices::List;
 use crate::failure::{Failure, Result};
 
 pub(crate) use self::attachments::attachments;
 use self::owner::Owner;
+pub(crate) use self::sender::Sender;
 pub(crate) use self::watch::{Watch, Watched};
 
 /// Messages that are loaded before new ones are followed.
@@ -63,15 +63,6 @@ pub(crate) struct Live<'a> {
     first: Option<i64>,
     /// The key of this epoch was waited for, and did not come.
     not_given: u32,
-}
-
-/// Signs and sends commands to a session.
-#[derive(Clone)]
-pub(crate) struct Sender<'a> {
-    context: &'a Context,
-    me: &'a Me,
-    session: SessionId,
-    owner: Arc<Owner>,
 }
 
 /// A message that was opened and checked.
@@ -255,8 +246,11 @@ impl<'a> Live<'a> {
             let opened = seal::open(&self.ring, purpose, &message.content);
             let Err(SealError::UnknownEpoch(epoch)) = opened else { return Ok(opened) };
             let may_come = i64::from(epoch) <= self.session.key_epoch && epoch > self.not_given;
-            if !may_come || Instant::now() >= given_up {
-                self.not_given = self.not_given.max(epoch);
+            if !may_come {
+                return Ok(opened);
+            }
+            if Instant::now() >= given_up {
+                self.not_given = epoch;
                 return Ok(opened);
             }
             tokio::time::sleep(KEY_WITHIN / 10).await;
@@ -359,45 +353,6 @@ impl Opened {
         let Self { seq, author, body, message } = self;
         let digest = body.as_deref().map(ensemble_transcript::digest).unwrap_or_default();
         Incoming { seq, author, digest, message }
-    }
-}
-
-impl Sender<'_> {
-    /// Signs and sends a command. Returns its `localId` and its `seq`.
-    pub(crate) async fn send(&self, content: Content) -> Result<(String, i64)> {
-        self.send_as(idempotency_key(), content).await
-    }
-
-    /// The same with a `localId` that the caller has chosen.
-    pub(crate) async fn send_as(&self, local_id: String, content: Content) -> Result<(String, i64)> {
-        const TRIES: usize = 3;
-        let list = self.owner.named().await;
-        let said = Said { local_id: local_id.clone(), at: now(), list, n: None, content };
-        let body = said.write().map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
-        let envelope = Envelope::sign(self.session, self.me.id, body, self.me.key.signing_key());
-        let text = envelope.and_then(|envelope| envelope.write());
-        let text = text.map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
-        for _ in 0..TRIES {
-            let (session, ring) = self.me.writable(self.context, self.session).await?;
-            let sealed = seal::seal(&ring, Purpose::Message(self.session), &text)
-                .map_err(|error| Failure::Seal("The message".to_owned(), error))?;
-            let message = AppendMessage {
-                content: Blob::new(sealed).map_err(|_| Failure::message("It is too long to be sent."))?,
-                local_id: Text::new(local_id.clone()).map_err(|error| Failure::message(format!("Its id {error}.")))?,
-                key_epoch: Some(ring.epoch().into()),
-            };
-            match self.me.client.append_message(self.session, &message).await {
-                Err(error) if error.is(Code::KeyEpochOld) => {}
-                sent => {
-                    let seq = sent?.0.seq;
-                    if let Content::Prompt(prompt) = &said.content {
-                        names::give_title(self.me, &session, &ring, &prompt.text).await;
-                    }
-                    return Ok((local_id, seq));
-                }
-            }
-        }
-        Err(Failure::message("The session's key changes all the time, so it was not sent. Try again."))
     }
 }
 

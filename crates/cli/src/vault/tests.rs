@@ -54,7 +54,7 @@ fn a_machine_that_was_removed_knows_a_key_until_one_is_made_without_it() {
     let machine: ensemble_types::ids::MachineId = "laptop".parse().unwrap();
     let mut session = session(&me, SessionId::generate(), "AAAA");
     (session.hosted, session.machine_id, session.key_epoch) = (true, Some(machine.clone()), 4);
-    let known = |hostless| KnownSession { epoch: 4, owner: None, host: None, hostless };
+    let known = |hostless| KnownSession { epoch: 4, floor: 1, owner: None, host: None, hostless };
     assert!(me.may_its_host_read(&session, &known(None)), "it is in no list");
     assert!(me.may_its_host_read(&session, &known(Some(5))), "the server shows the key of before");
     assert!(!me.may_its_host_read(&session, &known(Some(4))) && !me.may_its_host_read(&session, &known(Some(3))));

@@ -162,7 +162,8 @@ fn a_session_is_not_taken_for_another_one() {
     lie(|answer, other| *answer = other.clone());
     refused("something else than what was asked for");
     lie(|answer, other| answer["encryptionKey"] = other["encryptionKey"].clone());
-    refused("sealed for another user or with another key");
+    // The signature of a seal names its session.
+    refused("it is not signed by who made it");
     lie(|answer, _| answer["accessLevel"] = json!("edit"));
     refused("belongs to somebody else");
     lie(|answer, _| {

@@ -104,9 +104,9 @@ impl KeyRing {
         Ok(Self { floor: self.floor, keys: self.keys.next()? })
     }
 
-    /// SHA-256 of its bytes, base64url: which ring it is, without its keys.
-    pub fn digest(&self) -> String {
-        encode(&Sha256::digest(self.to_bytes().as_slice()))
+    /// SHA-256 of the key of an epoch, base64url: which key it is, without the key. `None`: it has none of this epoch.
+    pub fn digest_of(&self, epoch: u32) -> Option<String> {
+        self.key(epoch).ok().map(|key| encode(&Sha256::digest(key)))
     }
 
     /// The epoch of the newest key, which is used for sealing.
@@ -114,7 +114,7 @@ impl KeyRing {
         self.keys.epoch()
     }
 
-    /// The epoch of the oldest grant that counts: whoever passes the ring on gives it to grants of this epoch or a later one.
+    /// The epoch of the oldest grant that counts: the program that passes the ring on gives it to grants of this epoch or a later one.
     pub fn floor(&self) -> u32 {
         self.floor
     }

@@ -27,6 +27,8 @@ const MOST_GUESTS: usize = 256;
 struct Own {
     list: List,
     asked: Option<Instant>,
+    /// When it was asked for last without an answer that counts.
+    failed: Option<Instant>,
     /// A list that one of the owner's devices has seen, and the server does not show here; and that device's key.
     withheld: Option<(KnownList, String)>,
 }
@@ -35,6 +37,9 @@ struct Own {
 const BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
 /// How old the list may be by which something is written.
 const LONGEST_UNASKED: Duration = Duration::from_secs(60);
+/// What is written waits so long for the list, and this long passes before it waits again.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
 
 /// The newest lists that were seen.
 pub(crate) struct Lists {
@@ -70,7 +75,7 @@ impl Lists {
             client,
             owner,
             path,
-            own: Mutex::new(Own { list: own, asked: None, withheld: None }),
+            own: Mutex::new(Own { list: own, asked: None, failed: None, withheld: None }),
             guests: Mutex::default(),
         })
     }
@@ -97,10 +102,9 @@ impl Lists {
     /// one counts.
     pub(crate) async fn recent_content_epoch(&self) -> u32 {
         let mut own = self.own.lock().await;
-        if own.asked.is_none_or(|asked| asked.elapsed() >= LONGEST_UNASKED)
-            && let Err(error) = self.refresh(&mut own).await
-        {
-            tracing::debug!("The owner's device list cannot be read: {error}");
+        let has_just_failed = own.failed.is_some_and(|failed| failed.elapsed() < AFTER_A_FAILURE);
+        if !has_just_failed && own.asked.is_none_or(|asked| asked.elapsed() >= LONGEST_UNASKED) {
+            self.try_to_refresh(&mut own).await;
         }
         own.list.body().content_epoch
     }
@@ -109,9 +113,18 @@ impl Lists {
     pub(crate) async fn reread(&self) {
         let mut own = self.own.lock().await;
         own.asked = None;
-        if let Err(error) = self.refresh(&mut own).await {
-            tracing::debug!("The owner's device list cannot be read: {error}");
-        }
+        self.try_to_refresh(&mut own).await;
+    }
+
+    async fn try_to_refresh(&self, own: &mut Own) {
+        own.failed = match tokio::time::timeout(ANSWERED_WITHIN, self.refresh(own)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => {
+                tracing::debug!("The owner's device list cannot be read: {error}");
+                Some(Instant::now())
+            }
+            Err(_) => Some(Instant::now()),
+        };
     }
 
     async fn refresh(&self, own: &mut Own) -> Result<(), Error> {

@@ -1,7 +1,9 @@
 //! The keys of one session, as its machine has them.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use ensemble_client::devices::List;
 use ensemble_client::seal::{Binding, BoxKeyPair, KeyRing, SealError, open_host_ring, seal_ring};
 use ensemble_client::{AccountKey, Client, Error};
 use ensemble_types::ids::{MachineId, SessionId};
@@ -22,8 +24,8 @@ pub(crate) struct Keys {
     boxed: Arc<BoxKeyPair>,
     lists: Arc<Lists>,
     held: Arc<Mutex<Held>>,
-    /// Held while this machine makes a new key.
-    renewing: Arc<AsyncMutex<()>>,
+    /// Held while this machine makes a new key. When it has failed last.
+    renewing: Arc<AsyncMutex<Option<Instant>>>,
     /// The newest epoch, and the ring sealed to this machine.
     changed: watch::Sender<(u32, String)>,
 }
@@ -34,6 +36,15 @@ struct Held {
     ring: KeyRing,
     content_epoch: u32,
 }
+
+/// What the server says of a session.
+pub(crate) struct Seen {
+    pub(crate) last_seq: i64,
+    pub(crate) key_epoch: i64,
+}
+
+/// A key that could not be made is tried again after this time.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(2);
 
 /// Why there is no newer key.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +57,8 @@ pub(crate) enum NoKey {
     Stranger,
     #[error("the session's new key does not open")]
     Sealed(#[from] SealError),
+    #[error("the owner's device list cannot be read: {0}")]
+    List(#[source] Error),
     #[error("a device of the owner was removed, and the session has no new key since")]
     Old,
 }
@@ -88,46 +101,66 @@ impl Keys {
     /// machine makes them.
     pub(crate) async fn writing_ring(&self) -> Result<KeyRing, NoKey> {
         const TRIES: usize = 3;
+        let newest = self.lists.recent_content_epoch().await;
+        if let Some(ring) = self.fresh(newest) {
+            return Ok(ring);
+        }
+        let mut failed = self.renewing.lock().await;
+        // Frames and beats ask as often as messages do.
+        if failed.is_some_and(|failed: Instant| failed.elapsed() < AFTER_A_FAILURE) {
+            return Err(NoKey::Old);
+        }
         for _ in 0..TRIES {
-            let newest = self.lists.recent_content_epoch().await;
-            let held = self.held();
-            if held.content_epoch >= newest {
-                return Ok(held.ring);
+            if let Some(ring) = self.fresh(newest) {
+                return Ok(ring);
             }
-            let _one_at_a_time = self.renewing.lock().await;
-            match self.refresh().await {
-                Ok(_) if self.held().content_epoch >= newest => {}
-                Ok(_) => self.renew().await?,
-                Err(why) => return Err(why),
+            let renewed = match self.refresh().await {
+                Ok(_) if self.fresh(newest).is_some() => Ok(()),
+                Ok(seen) => self.renew(seen.key_epoch).await,
+                Err(why) => Err(why),
+            };
+            if let Err(why) = renewed {
+                *failed = Some(Instant::now());
+                return Err(why);
             }
         }
+        *failed = Some(Instant::now());
         Err(NoKey::Old)
     }
 
+    /// The ring, if its maker knew a list with this content epoch.
+    fn fresh(&self, newest: u32) -> Option<KeyRing> {
+        Some(self.held()).filter(|held| held.content_epoch >= newest).map(|held| held.ring)
+    }
+
     /// Gives the session a new key, sealed to the owner's newest content key and to this machine. Guests get theirs from the owner's
-    /// programs.
-    async fn renew(&self) -> Result<(), NoKey> {
+    /// programs. `shown` is the epoch that the server has: a server that was restored is behind, and gets the same key for each epoch that
+    /// it lacks.
+    async fn renew(&self, shown: i64) -> Result<(), NoKey> {
         let before = self.ring();
         let ring = before.next_by_machine()?;
-        let (to, content_epoch) = self.lists.content_key().await?;
+        let (to, content_epoch) = self.lists.content_key().await.map_err(NoKey::List)?;
         let owner = Binding::Hosted { session: self.session, owner: self.lists.owner(), machine: &self.machine };
         let for_owner = seal_ring(&ring, &to, owner, &self.own)?;
         let sealed =
             Self::seal_own(&ring, (&self.own, &self.boxed), (self.session, &self.machine), content_epoch.get())?;
         let too_long = |_| SealError::TooLong;
-        let update = UpdateSession {
-            encryption_key: Some(Blob::new(for_owner).map_err(too_long)?),
-            host_key: Some(Blob::new(sealed.clone()).map_err(too_long)?),
-            expected_key_epoch: Some(before.epoch().into()),
-            content_epoch: Some(content_epoch),
-            ..UpdateSession::default()
-        };
-        match self.client.update_session(self.session, &update).await {
-            Ok(_) => self.take(Held { ring, content_epoch: content_epoch.get() }, sealed),
-            // The owner's program was faster, and its key is read next.
-            Err(error) if error.is(Code::VersionMismatch) => {}
-            Err(error) => return Err(error.into()),
+        for expected in shown..=i64::from(before.epoch()) {
+            let update = UpdateSession {
+                encryption_key: Some(Blob::new(for_owner.clone()).map_err(too_long)?),
+                host_key: Some(Blob::new(sealed.clone()).map_err(too_long)?),
+                expected_key_epoch: Some(expected),
+                content_epoch: Some(content_epoch),
+                ..UpdateSession::default()
+            };
+            match self.client.update_session(self.session, &update).await {
+                Ok(_) => {}
+                // The owner's program was faster, and its key is read next.
+                Err(error) if error.is(Code::VersionMismatch) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
         }
+        self.take(Held { ring, content_epoch: content_epoch.get() }, sealed);
         Ok(())
     }
 
@@ -145,23 +178,32 @@ impl Keys {
     }
 
     /// Reads the newest ring from the server, and checks who made it.
-    ///
-    /// Returns the `seq` of the session's last message, as the server has it.
-    pub(crate) async fn refresh(&self) -> Result<i64, NoKey> {
+    pub(crate) async fn refresh(&self) -> Result<Seen, NoKey> {
         let session = self.client.session(self.session).await?;
-        let known = self.ring();
-        if session.key_epoch <= i64::from(known.epoch()) {
-            return Ok(session.last_seq);
+        let seen = Seen { last_seq: session.last_seq, key_epoch: session.key_epoch };
+        if session.key_epoch <= i64::from(self.ring().epoch()) {
+            return Ok(seen);
         }
         let sealed = session.host_key.ok_or(NoKey::NotGiven)?;
-        let list = self.lists.refreshed().await?;
-        let newest = list.body().content_epoch;
-        let (signed, content_epoch) = open_host_ring(&sealed, &self.boxed, (self.session, &self.machine), newest)?;
+        let open = |list: &List| {
+            let newest = list.body().content_epoch;
+            open_host_ring(&sealed, &self.boxed, (self.session, &self.machine), newest)
+        };
+        let mut list = self.lists.refreshed().await.map_err(NoKey::List)?;
+        let (signed, content_epoch) = match open(&list) {
+            Ok(opened) => opened,
+            // Its maker knows a newer list than was asked for a moment ago.
+            Err(_) => {
+                self.lists.reread().await;
+                list = self.lists.refreshed().await.map_err(NoKey::List)?;
+                open(&list).map_err(|_| NoKey::NotGiven)?
+            }
+        };
         let is_own = signed.signer == self.own.public_key();
         if !is_own && !list.device(&signed.signer).is_some_and(|device| device.role.shares_sessions()) {
             return Err(NoKey::Stranger);
         }
         self.take(Held { ring: signed.ring, content_epoch }, sealed);
-        Ok(session.last_seq)
+        Ok(seen)
     }
 }

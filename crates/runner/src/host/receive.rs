@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::account::Found;
 use super::core::Command;
-use super::keys::Keys;
+use super::keys::{Keys, NoKey, Seen};
 use super::{Host, Pause};
 
 /// So many of the newest messages are read again after a restore. What was done is known by its id and not done twice.
@@ -58,7 +58,7 @@ pub(crate) async fn run(
     loop {
         // The owner may have made a new key.
         match reader.keys.refresh().await {
-            Ok(last) if last < reader.after => {
+            Ok(Seen { last_seq: last, .. }) if last < reader.after => {
                 // People may have written before this was noticed.
                 let after = (last - READ_AGAIN).max(0);
                 if !reader.pass_on(What::Restored { after, last }).await {
@@ -212,12 +212,16 @@ impl Reader {
                         Ok(_) if self.keys.ring().epoch() >= epoch => {}
                         // The server says that there is no such key, so nobody can read it.
                         Ok(_) => return None,
-                        Err(super::keys::NoKey::Client(error)) if is_for_now(&error) => {
+                        Err(NoKey::List(error)) => {
+                            pause.note(self.session, "A command waits for the owner's device list", &error);
+                            pause.wait().await;
+                        }
+                        Err(NoKey::Client(error)) if is_for_now(&error) => {
                             pause.note(self.session, "A command waits for a key", &error);
                             pause.wait().await;
                         }
                         // The owner's program gives it when it has made it.
-                        Err(super::keys::NoKey::NotGiven) => {
+                        Err(NoKey::NotGiven) => {
                             pause.say("A command waits for the session's new key");
                             pause.wait().await;
                         }

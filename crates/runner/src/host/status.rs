@@ -66,12 +66,14 @@ pub(crate) async fn run(
         // What the host has said of a log that it cannot write stays until it can.
         let is_shown = !now.has_written || shown.as_ref() == Some(&now.still_running);
         let agent_state = if is_shown { None } else { agent_state(&keys, session, &still_running(&now)).await };
+        // Without a key now it is said with the next beat.
+        let is_said = is_shown || agent_state.is_some();
         let update = UpdateSession { heartbeat: Some(heartbeat), attention, agent_state, ..UpdateSession::default() };
         let wait = match host.client.update_session(session, &update).await {
             Ok(_) => {
                 host.name.keep().await;
                 told = now.wants;
-                if now.has_written {
+                if now.has_written && is_said {
                     shown = Some(now.still_running);
                 }
                 pause.reset();
