@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use crate::{postgres, statements};
+use crate::{plans, statements};
 
 /// Which database a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +57,11 @@ impl TestDatabase {
                 Ok(Self { url, folder, name: None })
             }
             Backend::Postgres => {
-                let server = tokio::task::spawn_blocking(postgres::shared_url).await??;
+                let server = tokio::task::spawn_blocking(plans::choose_server()).await??;
                 let template = template(&server, service, migrations).await?;
-                Self::created_from(&server, &template, folder).await
+                let database = Self::created_from(&server, &template, folder).await?;
+                plans::keep_versions(&database.url).await?;
+                Ok(database)
             }
         }
     }
@@ -79,7 +81,7 @@ impl TestDatabase {
                 Ok(Self { url: format!("sqlite:{}/test.db", folder.path().display()), folder, name: None })
             }
             Backend::Postgres => {
-                let server = tokio::task::spawn_blocking(postgres::shared_url).await??;
+                let server = tokio::task::spawn_blocking(plans::choose_server()).await??;
                 Self::created_from(&server, "template0", folder).await
             }
         }
@@ -154,13 +156,14 @@ macro_rules! on_both_databases {
     )*};
 }
 
-/// The migrated database from which the tests of one service are cloned. Created once for each process.
+/// The migrated database from which the tests of one service are cloned. Created once for each process and server.
 async fn template(server: &str, service: &str, migrations: Migrations) -> Result<String> {
-    static MADE: OnceLock<Mutex<HashMap<String, String>>> = OnceLock::new();
+    static MADE: OnceLock<Mutex<HashMap<(String, String), String>>> = OnceLock::new();
     static CLEANED: OnceCell<()> = OnceCell::const_new();
     CLEANED.get_or_try_init(|| remove_leftovers(server)).await?;
     let mut made = MADE.get_or_init(Mutex::default).lock().await;
-    if let Some(name) = made.get(service) {
+    let key = (server.to_owned(), service.to_owned());
+    if let Some(name) = made.get(&key) {
         return Ok(name.clone());
     }
     let name = format!("{TEMPLATE_PREFIX}{}_{}", service.replace('-', "_"), TokenId::generate().uuid().simple());
@@ -185,7 +188,7 @@ async fn template(server: &str, service: &str, migrations: Migrations) -> Result
          SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
     );
     admin.batch_execute(&closing).await?;
-    made.insert(service.to_owned(), name.clone());
+    made.insert(key, name.clone());
     Ok(name)
 }
 

@@ -4,7 +4,7 @@
 mod readers;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ use crate::{Issuer, SOON};
 /// The token that services and these peers share.
 pub const INTERNAL_TOKEN: &str = "internal-token-of-the-tests";
 
+/// Calls that no request waits for. Their number depends on the time, because one call carries all that is there.
+const IN_THE_BACKGROUND: [&str; 3] = ["Keys/Snapshot", "AccountHints/Give", "Pushes/Give"];
+
 /// All peers. Cheap to clone.
 #[derive(Clone)]
 pub struct Peers {
@@ -39,6 +42,7 @@ pub struct Peers {
 }
 
 struct Inner {
+    requests: Arc<AtomicU64>,
     issuer: Issuer,
     users: Mutex<HashSet<String>>,
     /// Each with the time of its creation.
@@ -56,7 +60,9 @@ struct Inner {
 impl Peers {
     /// Serves until the process ends. Call it on the runtime of the test.
     pub async fn start() -> Self {
+        let requests = Arc::<AtomicU64>::default();
         let inner = Arc::new(Inner {
+            requests: Arc::clone(&requests),
             issuer: Issuer::new(),
             users: Mutex::default(),
             machines: Mutex::default(),
@@ -76,7 +82,7 @@ impl Peers {
         mounts.extend(mount_account_hints(Arc::clone(&inner) as Arc<dyn AccountHints>));
         mounts.extend(mount_pushes(Arc::clone(&inner) as Arc<dyn Pushes>));
         mounts.extend(readers::mounts(&inner));
-        let url = serve(mounts).unwrap_or_else(|error| panic!("no stand-in peers: {error}"));
+        let url = serve(mounts, requests).unwrap_or_else(|error| panic!("no stand-in peers: {error}"));
         Self { inner, url }
     }
 
@@ -98,6 +104,11 @@ impl Peers {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec()
+    }
+
+    /// How many calls have arrived, without those in the background.
+    pub fn requests(&self) -> u64 {
+        self.inner.requests.load(Ordering::SeqCst)
     }
 
     pub fn issuer(&self) -> &Issuer {
@@ -277,11 +288,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The HTTP routes of the internal listener.
-fn serve(mounts: Vec<RpcMount>) -> std::io::Result<String> {
+fn serve(mounts: Vec<RpcMount>, requests: Arc<AtomicU64>) -> std::io::Result<String> {
     let mounts: Arc<Vec<(String, RpcCall)>> =
         Arc::new(mounts.into_iter().map(|mount| (format!("/rpc/{}", mount.path), mount.call)).collect());
     let server = HttpServer::new(move || {
-        App::new().app_data(web::Data::from(Arc::clone(&mounts))).default_service(web::to(answer))
+        let (mounts, requests) = (web::Data::from(Arc::clone(&mounts)), web::Data::from(Arc::clone(&requests)));
+        App::new().app_data(mounts).app_data(requests).default_service(web::to(answer))
     })
     .workers(1)
     .keep_alive(Duration::from_secs(75))
@@ -292,7 +304,15 @@ fn serve(mounts: Vec<RpcMount>) -> std::io::Result<String> {
     Ok(format!("http://{address}"))
 }
 
-async fn answer(request: HttpRequest, body: Bytes, mounts: web::Data<Vec<(String, RpcCall)>>) -> HttpResponse {
+async fn answer(
+    request: HttpRequest,
+    body: Bytes,
+    mounts: web::Data<Vec<(String, RpcCall)>>,
+    requests: web::Data<AtomicU64>,
+) -> HttpResponse {
+    if !IN_THE_BACKGROUND.iter().any(|call| request.path().ends_with(call)) {
+        requests.fetch_add(1, Ordering::SeqCst);
+    }
     let Some((_, call)) = mounts.iter().find(|(path, _)| path == request.path()) else {
         return HttpResponse::NotFound().finish();
     };

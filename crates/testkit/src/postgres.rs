@@ -87,12 +87,16 @@ impl Cluster {
         self.port
     }
 
+    /// The file to which it writes its log.
+    pub fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
     /// Starts it again on the same port after [`Cluster::kill`] or [`Cluster::stop`].
     pub fn up(&mut self) -> Result<()> {
         let deadline = Instant::now() + SOON;
         loop {
-            let log_before =
-                fs::metadata(self.dir.join("log")).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0));
+            let log_before = fs::metadata(self.log()).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0));
             self.launch()?;
             while Instant::now() < deadline {
                 if self.answers() {
@@ -170,7 +174,7 @@ impl Cluster {
         for setting in settings.iter().chain(&self.settings) {
             command.arg("-c").arg(setting);
         }
-        let log = File::options().create(true).append(true).open(self.dir.join("log"))?;
+        let log = File::options().create(true).append(true).open(self.log())?;
         // Its own process group: Ctrl-C in a terminal reaches only the tests, and they stop the server.
         command.current_dir(&self.dir).process_group(0);
         command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
@@ -191,7 +195,7 @@ impl Cluster {
     fn refused(&self, log_before: usize) -> bool {
         // A starting server also logs FATAL for early connections: "the database system is starting up".
         let fatal = |line: &str| line.contains("FATAL") && !line.contains("the database system is");
-        fs::read_to_string(self.dir.join("log")).is_ok_and(|log| log.get(log_before..).unwrap_or("").lines().any(fatal))
+        fs::read_to_string(self.log()).is_ok_and(|log| log.get(log_before..).unwrap_or("").lines().any(fatal))
     }
 
     fn pid(&self) -> Option<i32> {
@@ -210,7 +214,7 @@ impl Cluster {
     }
 
     fn log_tail(&self) -> String {
-        let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines.iter().skip(lines.len().saturating_sub(10)).copied().collect::<Vec<_>>().join("\n")
     }
@@ -231,14 +235,22 @@ pub fn shared_url() -> Result<String> {
         return Ok(url);
     }
     static OWN: OnceLock<Result<Cluster, String>> = OnceLock::new();
-    let own = OWN.get_or_init(|| {
-        let cluster = Cluster::start(Durability::None).map_err(|e| format!("{e:#}"))?;
+    Ok(of_this_process(&OWN, &[])?.url("postgres"))
+}
+
+/// A server with more settings, which the first caller starts and which ends with this process.
+pub(crate) fn of_this_process(
+    server: &'static OnceLock<Result<Cluster, String>>,
+    settings: &[&str],
+) -> Result<&'static Cluster> {
+    let started = server.get_or_init(|| {
+        let cluster = Cluster::start_with(Durability::None, settings).map_err(|e| format!("{e:#}"))?;
         // Statics are not dropped. Because this file is gone, the guard cleans up when the process has ended.
         let _ = fs::remove_file(cluster.keep_file());
         Ok(cluster)
     });
-    match own {
-        Ok(cluster) => Ok(cluster.url("postgres")),
+    match started {
+        Ok(cluster) => Ok(cluster),
         Err(why) => bail!(
             "these tests need PostgreSQL 15 or newer, and there is none: {why}\n\
              Install it (Debian: `apt-get install postgresql`), or name a running one in {TEST_DATABASE_URL}."

@@ -27,9 +27,13 @@ impl Instrumentation for Counting {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         match event {
             InstrumentationEvent::StartEstablishConnection { url, .. } => self.0 = Some(seen_on(url)),
+            InstrumentationEvent::FinishQuery { .. } => {
+                if let Some(seen) = &self.0 {
+                    seen.count.fetch_add(1, Ordering::Relaxed);
+                }
+            }
             InstrumentationEvent::StartQuery { query, .. } => {
                 let Some(seen) = &self.0 else { return };
-                seen.count.fetch_add(1, Ordering::Relaxed);
                 if let Some(texts) = &mut *seen.texts.lock().unwrap_or_else(PoisonError::into_inner) {
                     let text = query.to_string();
                     texts.push(text.split(" -- binds: ").next().unwrap_or(&text).to_owned());
@@ -49,7 +53,7 @@ pub(crate) fn install() {
     });
 }
 
-/// How many statements were run on the database of a [`crate::TestDatabase`] until now, those that begin and end transactions
+/// How many statements have ended on the database of a [`crate::TestDatabase`] until now, those that begin and end transactions
 /// included.
 pub fn statements(url: &str) -> u64 {
     seen_on(url).count.load(Ordering::Relaxed)

@@ -30,6 +30,8 @@ mod faults;
 #[cfg(feature = "up")]
 mod first_client;
 #[cfg(feature = "up")]
+mod first_frame;
+#[cfg(feature = "up")]
 mod going_on;
 #[cfg(feature = "up")]
 mod interruptions;

@@ -1,12 +1,12 @@
-//! What operations cost the database: `tests/costs.toml`.
+//! What operations cost: `tests/costs.toml`.
 
-use ensemble_testkit::{Costs, on_both_databases};
+use ensemble_testkit::{Costs, explained, on_both_databases};
 
 use crate::{Fixture, ORIGIN, new_key, signed};
 
 on_both_databases! {
     async fn operations_cost_what_the_table_says(on: Backend) {
-        let fixture = Fixture::new(on).await;
+        let fixture = explained(Fixture::new(on)).await;
         let (key, api, _) = fixture.account().await;
         let mut costs = Costs::new("identity", on, &fixture.database.url);
         let nothing = async || {};

@@ -1,6 +1,6 @@
-//! What operations cost the database: `tests/costs.toml`.
+//! What operations cost: `tests/costs.toml`.
 
-use ensemble_testkit::{Costs, Events, on_both_databases};
+use ensemble_testkit::{Costs, Events, explained, on_both_databases};
 use ensemble_types::ids::MessageId;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ async fn append(client: &Client, session: &str) {
 
 on_both_databases! {
     async fn operations_cost_what_the_table_says(on: Backend) {
-        let fixture = Fixture::start_with(on, &NO_SWEEP).await;
+        let fixture = explained(Fixture::start_with(on, &NO_SWEEP)).await;
         let owner = fixture.client();
         let machine = fixture.anonymous().with_token(&fixture.peers.issuer().machine(owner.id, &owner.machine));
         let session = owner.session().await;
@@ -30,10 +30,18 @@ on_both_databases! {
         let hosted = machine.post("/v1/sessions", &owner.draft()).await.expect(201);
         let hosted = format!("/v1/sessions/{}", hosted["id"].as_str().unwrap());
         let guest = fixture.guest(&owner, &session, "edit").await;
-        let mut costs = Costs::new("session-store", on, &fixture.database.url);
+        let costs = Costs::new("session-store", on, &fixture.database.url);
+        let mut costs = costs.with_requests(|| fixture.peers.requests());
         let nothing = async || {};
 
         costs.count("create a session", nothing, async |()| drop(owner.session().await)).await;
+        costs.count("create a session on a machine that is new here", async || fixture.peers.new_machine(owner.id), async |machine| {
+            let draft = Client { machine, ..owner.clone() }.draft();
+            owner.api.post("/v1/sessions", &draft).await.expect(201);
+        }).await;
+        costs.count("share a session", async || (owner.session().await, fixture.client()), async |(session, guest)| {
+            owner.share(&session, &guest, "view").await;
+        }).await;
         costs.count("append a message", nothing, async |()| append(&owner, &session).await).await;
         costs.count("append a message as a guest", nothing, async |()| append(&guest, &session).await).await;
         costs.count("append 64 messages", nothing, async |()| {

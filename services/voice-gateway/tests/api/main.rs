@@ -6,6 +6,7 @@ mod access;
 mod agent;
 mod canary;
 mod clock;
+mod costs;
 mod crash;
 mod delivery;
 mod endpoints;
