@@ -193,3 +193,60 @@ impl Home {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::shares::ShareLevel;
+    use serde_json::json;
+
+    use super::*;
+
+    const ORIGIN: &str = "https://ensemble.example";
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::find(Some(place.path().join("home"))).unwrap();
+        home.check_writable().unwrap();
+        (place, home)
+    }
+
+    fn session() -> Session {
+        let document = json!({
+            "id": SessionId::generate(), "ref": "4d6f8h2j", "ownerId": UserId::generate(), "metadata": "", "metadataVersion": 1,
+            "encryptionKey": "AAAA", "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
+            "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
+            "createdAt": "2026-03-26T00:00:00.000Z", "updatedAt": "2026-03-26T00:00:00.000Z", "hosted": false,
+            "keyEpoch": 1, "contentEpoch": 1, "rekeyNeeded": false,
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    /// A grant that is older than the floor counts for nothing, so who sets an older floor brings removed people back.
+    #[test]
+    fn the_highest_floor_is_remembered() {
+        let (_place, home) = home();
+        let session = session();
+        let first = KeyRing::generate();
+        let (second, by_machine) = (first.next().unwrap(), first.next_by_machine().unwrap().next_by_machine().unwrap());
+        assert_eq!((second.floor(), by_machine.floor(), by_machine.epoch()), (2, 1, 3));
+        for ring in [&first, &second, &by_machine] {
+            home.remember_session(ORIGIN, &session, ring).unwrap();
+        }
+        let known = home.known_session(ORIGIN, session.id).unwrap();
+        assert_eq!((known.epoch, known.floor), (3, 2));
+    }
+
+    /// A program was killed before it had given a new key to all people, and a machine has made the next one since: they still wait.
+    #[test]
+    fn people_wait_for_a_ring_that_goes_on_from_the_one_that_was_made() {
+        let (_place, home) = home();
+        let session = session();
+        let made = KeyRing::generate().next().unwrap();
+        let recipients = Recipients::from([(UserId::generate(), ShareLevel::View)]);
+        home.begin_rekey(ORIGIN, session.id, &made, &recipients).unwrap();
+        let unfinished = home.unfinished(ORIGIN, session.id).unwrap().unwrap();
+        assert!(unfinished.is_for(&made) && unfinished.is_for(&made.next_by_machine().unwrap()));
+        assert!(!unfinished.is_for(&made.next().unwrap()), "a device has made it, and has given it to the people");
+        assert!(!unfinished.is_for(&KeyRing::generate().next().unwrap()), "another key of the same epoch");
+    }
+}

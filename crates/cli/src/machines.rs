@@ -1,10 +1,10 @@
 //! The user's machines with their names. The server knows only ids, because names are encrypted.
 
-use std::path::PathBuf;
-use std::time::Duration;
+mod opened;
 
-use ensemble_client::seal::{self, Binding, Purpose, SignedRing};
-use ensemble_types::devices::{Device, ListedDevice};
+use std::path::PathBuf;
+
+use ensemble_types::devices::Device;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
@@ -17,6 +17,8 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::styled::cut_middle;
 use crate::when;
+
+pub(crate) use self::opened::{opened, ring};
 
 /// The decrypted metadata of a machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -290,38 +292,6 @@ const LONGEST_ID: usize = 24;
 pub(crate) fn runner(machine: &Machine) -> Option<Runner> {
     let activity = machine.activity.as_ref().filter(|_| machine.online)?;
     serde_json::from_str::<Activity>(activity.as_text()).ok().map(|activity| activity.runner)
-}
-
-/// The machines with their metadata. It has the names by which people choose, so it counts only under a key that a device of the account
-/// has made, or the machine itself. Everybody can seal something to the account.
-pub(crate) async fn opened(me: &Me, machines: Vec<Machine>) -> Result<Vec<Known>> {
-    let rings: Vec<_> = machines.iter().map(|machine| ring(me, machine).ok()).collect();
-    let may = |devices: &[ListedDevice], signer: &str, machine: &MachineId| {
-        devices.iter().any(|device| device.key == signer && device.makes_keys(Some(machine)))
-    };
-    let own = me.own();
-    let listed = own.list.body().devices.as_slice();
-    let is_unknown = |(machine, ring): (&Machine, &Option<SignedRing>)| {
-        ring.as_ref().is_some_and(|ring| !may(listed, &ring.signer, &machine.id))
-    };
-    // A device that was removed since may have made it.
-    let every =
-        if machines.iter().zip(&rings).any(is_unknown) { Some(me.every_device(Duration::ZERO).await?) } else { None };
-    let devices = every.as_deref().unwrap_or(listed);
-    let open = |(machine, ring): (Machine, Option<SignedRing>)| {
-        let card =
-            ring.filter(|ring| may(devices, &ring.signer, &machine.id)).and_then(|SignedRing { ring, .. }| {
-                seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).ok()
-            });
-        Known { machine, card }
-    };
-    Ok(machines.into_iter().zip(rings).map(open).collect())
-}
-
-/// The key of a machine, and who has made it.
-pub(crate) fn ring(me: &Me, machine: &Machine) -> Result<SignedRing> {
-    let closed = |error| Failure::Seal(format!("The key of machine {}", machine.id), error);
-    me.open_ring(&machine.encryption_key, Binding::Machine { machine: &machine.id }).map_err(closed)
 }
 
 #[cfg(test)]

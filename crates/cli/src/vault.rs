@@ -1,13 +1,13 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod makers;
+
+use std::time::Duration;
 
 use ensemble_client::seal::{
     self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing, SignedRing,
 };
 use ensemble_client::{AccountKey, Window};
-use ensemble_types::devices::ListedDevice;
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::messages::Message;
@@ -26,8 +26,6 @@ use crate::sharing::{Members, Use};
 
 /// How old the account's list may be by which something is written.
 const OLDEST: Duration = Duration::from_secs(60);
-/// Within this time a key that no list had is not looked for again: a list of sessions may have many that somebody made up.
-const ONE_LISTING: Duration = Duration::from_secs(5);
 
 /// The decrypted metadata of a session. Unknown members are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -92,11 +90,6 @@ impl Me {
         self.is_without_its_host(session) && known.hostless.is_none_or(|epoch| session.key_epoch < i64::from(epoch))
     }
 
-    /// Whether a device in the newest list may make rings of this session: those of people, and the machine that hosts it.
-    fn may_make(&self, session: &Session, signer: &str) -> bool {
-        self.own().list.device(signer).is_some_and(|device| device.makes_keys(host_of(session)))
-    }
-
     /// The keys of a session, for its title. Of an own session who made them is checked: people choose by what it says.
     pub(crate) async fn ring(&self, session: &Session) -> Result<KeyRing> {
         let signed = self.signed_ring(session)?;
@@ -104,37 +97,6 @@ impl Me {
             self.check_maker(session, &signed.signer).await?;
         }
         Ok(signed.ring)
-    }
-
-    /// Checks that a device of the account has made the key of an own session. One that was removed since made those of its time.
-    async fn check_maker(&self, session: &Session, signer: &str) -> Result<()> {
-        let host = host_of(session);
-        let made =
-            |devices: &[ListedDevice]| devices.iter().any(|device| device.key == signer && device.makes_keys(host));
-        let is_own = self.may_make(session, signer)
-            || made(&self.every_device(OLDEST).await?)
-            || made(&self.every_device(ONE_LISTING).await?);
-        if is_own {
-            return Ok(());
-        }
-        Err(Failure::message(format!(
-            "The key of session {} was not made by one of your devices, so it was not used. Do not trust this server.",
-            session.reference
-        )))
-    }
-
-    /// The devices that the account has or had, read again when that was longer ago.
-    pub(crate) async fn every_device(&self, max_age: Duration) -> Result<Arc<[ListedDevice]>> {
-        let mut known = self.every_device.lock().await;
-        match known.as_ref().filter(|(_, read)| read.elapsed() < max_age) {
-            Some((devices, _)) => Ok(devices.clone()),
-            None => {
-                let devices: Arc<[ListedDevice]> =
-                    self.client.every_device(self.id, self.owner().account).await?.into();
-                *known = Some((devices.clone(), Instant::now()));
-                Ok(devices)
-            }
-        }
     }
 
     fn signed_ring(&self, session: &Session) -> Result<SignedRing> {

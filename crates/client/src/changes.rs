@@ -55,6 +55,6 @@ impl Client {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(60_000);
         let call = self.post(&path, Repeat::Harmless).query("waitMs", Some(wait_ms));
         let answer: Task = call.json(order).waiting(wait).at_most(LONGEST_RECORD).send().await?;
-        asked_for((&task, &answer.id)).map(|()| answer)
+        asked_for(&task, &answer.id).map(|()| answer)
     }
 }

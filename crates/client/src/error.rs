@@ -77,7 +77,7 @@ pub enum Error {
 }
 
 /// Refuses an answer about another record than the one that was asked for: what a person does next is about that one.
-pub(crate) fn asked_for<T: PartialEq>((asked, answered): (&T, &T)) -> Result<()> {
+pub(crate) fn asked_for<T: PartialEq>(asked: &T, answered: &T) -> Result<()> {
     if asked == answered { Ok(()) } else { Err(Error::OtherRecord) }
 }
 

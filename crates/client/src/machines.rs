@@ -25,7 +25,7 @@ impl Client {
 
     pub async fn machine(&self, id: &MachineId) -> Result<Machine> {
         let machine: Machine = self.get(&["v1", "machines", id.as_str()]).at_most(LONGEST_RECORD).send().await?;
-        asked_for((id, &machine.id)).map(|()| machine)
+        asked_for(id, &machine.id).map(|()| machine)
     }
 
     pub async fn machine_page(&self, limit: Option<u32>, cursor: Option<&str>) -> Result<MachinePage> {

@@ -45,7 +45,7 @@ impl Client {
     /// One run with all its tasks.
     pub async fn run(&self, id: RunId) -> Result<Run> {
         let run: Run = self.get(&["v1", "orchestrator", "runs", &id.to_string()]).at_most(LONGEST_RUN).send().await?;
-        asked_for((&id, &run.id)).map(|()| run)
+        asked_for(&id, &run.id).map(|()| run)
     }
 
     /// The id of the run with this ref. Its tasks are not read.
@@ -62,14 +62,14 @@ impl Client {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "cancel"];
         let run: Run =
             self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).at_most(LONGEST_RUN).send().await?;
-        asked_for((&id, &run.id)).map(|()| run)
+        asked_for(&id, &run.id).map(|()| run)
     }
 
     /// Starts new attempts for failed and cancelled tasks. CONFLICT when there are none.
     pub async fn retry_run(&self, id: RunId) -> Result<Run> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "retry"];
         let run: Run = self.post(&path, Repeat::Harmful).at_most(LONGEST_RUN).send().await?;
-        asked_for((&id, &run.id)).map(|()| run)
+        asked_for(&id, &run.id).map(|()| run)
     }
 
     /// Says something more to the agent of a task that has ended. CONFLICT when it cannot go on. A message with the same id
@@ -77,7 +77,7 @@ impl Client {
     pub async fn say(&self, run: RunId, task: TaskId, message: &TaskMessage) -> Result<Task> {
         let path = ["v1", "orchestrator", "runs", &run.to_string(), "tasks", &task.to_string(), "messages"];
         let answer: Task = self.post(&path, Repeat::Harmless).json(message).send().await?;
-        asked_for((&task, &answer.id)).map(|()| answer)
+        asked_for(&task, &answer.id).map(|()| answer)
     }
 
     /// What the caller's tasks cost from the day of one time to that of another, in UTC.
@@ -102,7 +102,7 @@ impl Client {
         let call = self.post(&["v1", "orchestrator", "runs", &id.to_string(), "pend"], Repeat::Harmless);
         let call = call.waiting(Duration::from_millis(wait)).json(pend).at_most(LONGEST_RUN);
         let pended: Pended = call.send().await?;
-        asked_for((&id, &pended.id)).map(|()| pended)
+        asked_for(&id, &pended.id).map(|()| pended)
     }
 
     /// Every change of a run after `cursor`, live. Ends after the change that ended the run.

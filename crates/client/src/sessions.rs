@@ -54,7 +54,7 @@ impl Client {
 
     pub async fn session(&self, id: SessionId) -> Result<Session> {
         let session: Session = self.get(&["v1", "sessions", &id.to_string()]).send().await?;
-        asked_for((&id, &session.id)).map(|()| session)
+        asked_for(&id, &session.id).map(|()| session)
     }
 
     /// The id of the session with this ref.
@@ -98,7 +98,7 @@ impl Client {
             || update.expected_key_epoch.is_some();
         let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
         let session: Session = self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await?;
-        asked_for((&id, &session.id)).map(|()| session)
+        asked_for(&id, &session.id).map(|()| session)
     }
 
     /// Deletes a session for all users, with its messages, shares and link.

@@ -83,8 +83,6 @@ pub(super) async fn follow(
         Ok(live) => live,
         Err(failure) => return reports.not_opened(error_of(&failure)).await,
     };
-    // Refs are remembered for the shell; a session can be worked in without.
-    let _unremembered = context.home.remember_session(me.client.origin(), &live.session, 1);
     let (sender, said) = (live.sender(), reports.clone());
     let (mut wants_title, session) = (is_new && live.given_title().is_none(), live.session.clone());
     let sending = async {

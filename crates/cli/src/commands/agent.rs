@@ -195,7 +195,6 @@ fn prompt_of_a_pipe(agent: &str) -> Result<String> {
 
 /// Sends the first prompt of a new session, and shows the session or prints its ref.
 pub(super) async fn begun(live: Live<'_>, text: String, detach: bool) -> Result {
-    live.context.home.remember_session(live.me.client.origin(), &live.session, 1)?;
     if !text.is_empty() {
         live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await?;
     }

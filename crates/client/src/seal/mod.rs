@@ -20,6 +20,8 @@ mod wrap;
 #[cfg(test)]
 mod device_tests;
 #[cfg(test)]
+mod ring_tests;
+#[cfg(test)]
 mod share_tests;
 #[cfg(test)]
 mod task_tests;

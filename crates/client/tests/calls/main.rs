@@ -4,6 +4,7 @@
 
 mod clock;
 mod live;
+mod other_records;
 mod retries;
 mod scripted;
 mod signing_in;

@@ -1,0 +1,84 @@
+//! The account keys of other users that were seen first, and their newest device lists.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ensemble_client::seal::fingerprint;
+use ensemble_types::ids::UserId;
+
+use crate::context::{Context, Me};
+use crate::devices::{self, List};
+use crate::failure::{Failure, Result};
+
+/// How old the list of somebody else may be. A program may be open for days.
+const OLDEST: Duration = Duration::from_secs(60);
+
+/// The newest lists of other users, as this program has read and checked them, and when.
+#[derive(Default)]
+pub(crate) struct People(Mutex<HashMap<UserId, (List, Instant)>>);
+
+impl People {
+    fn get(&self, user: UserId) -> Option<List> {
+        self.lock().get(&user).filter(|(_, read)| read.elapsed() < OLDEST).map(|(list, _)| list.clone())
+    }
+
+    /// Never held while a request is on its way: a screen does not go on with a command that it sends while it waits for what is shown.
+    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, (List, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Me {
+    /// The newest device list of a user. The account key that was first seen is remembered, and another one later is refused.
+    pub(crate) async fn list_of(&self, context: &Context, user: UserId) -> Result<List> {
+        if user == self.id {
+            return Ok(self.own().list.clone());
+        }
+        if let Some(list) = self.people.get(user) {
+            return Ok(list);
+        }
+        let account = self.account_of(context, user).await?;
+        let list = devices::of_user(context, &self.client, user, &account).await?.ok_or_else(|| {
+            Failure::message(format!("{user} has no devices yet: nobody has signed in with a client that makes them."))
+        })?;
+        self.people.lock().insert(user, (list.clone(), Instant::now()));
+        Ok(list)
+    }
+
+    /// The fingerprint of the account key to which a user's keys are sealed.
+    pub(crate) async fn fingerprint_of(&self, context: &Context, user: UserId) -> Result<String> {
+        let list = self.list_of(context, user).await?;
+        fingerprint(&list.body().account).map_err(|error| Failure::Seal("The user's key".to_owned(), error))
+    }
+
+    /// The account key of a user: the one that was first seen here.
+    pub(super) async fn account_of(&self, context: &Context, user: UserId) -> Result<String> {
+        let (origin, id) = (self.client.origin(), user.to_string());
+        let seen = self.client.user(user).await.map_err(|error| {
+            if error.is_not_found() {
+                Failure::message(format!("There is no user {user}. `ensemble whoami` shows users their own id."))
+            } else {
+                error.into()
+            }
+        })?;
+        let settings = context.home.settings()?;
+        let known = settings.known_users.get(origin).and_then(|users| users.get(&id)).cloned();
+        let (first, is_new) = match known {
+            Some(key) => (key, false),
+            None => (self.pinned_anywhere(context, user, &seen.public_key).await?, true),
+        };
+        if first != seen.public_key {
+            return Err(Failure::message(format!(
+                "The account key of user {id} is not the one that was seen before. Nothing was shared. Ask them for the \
+                 fingerprint that `ensemble whoami` shows; if it has really changed, they have another account, and another id."
+            )));
+        }
+        if is_new {
+            context.home.change_settings(|settings| {
+                settings.known_users.entry(origin.to_owned()).or_default().insert(id, first.clone());
+            })?;
+        }
+        Ok(first)
+    }
+}
