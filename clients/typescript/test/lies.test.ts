@@ -217,3 +217,36 @@ test("keys that are swapped while a device is linked are found, and another acco
   await assert.rejects(joining.finished(AbortSignal.timeout(30_000)), Distrust);
   assert.equal(await Account.stored(store), undefined, "nothing was kept");
 });
+
+test("what devices share is not forgotten with the server, and a restored one gets it again", async () => {
+  const store = new MemoryStore();
+  /** The account as the database had it that was restored. */
+  let restored: { clientState: string | null; clientStateVersion: number } | undefined;
+  let swapped: string | undefined;
+  const behind: typeof fetch = async (input, init) => {
+    const { pathname } = new URL(String(input));
+    const answer = async (change: Json) => Response.json({ ...((await (await fetch(input, { ...init, method: "GET", body: null })).json()) as Json), ...change });
+    if (swapped && pathname === `/v1/users/${bob.userId}`) return answer({ publicKey: swapped });
+    if (!restored || pathname !== "/v1/account") return fetch(input, init);
+    if (init?.method === "PATCH") {
+      const { clientState, expectedVersion } = JSON.parse(String(init.body)) as Json;
+      assert.equal(expectedVersion, restored.clientStateVersion);
+      restored = { clientState, clientStateVersion: expectedVersion + 1 };
+    }
+    return answer(restored);
+  };
+  const ann = await Account.create({ base: server.url, store, name: "Ann", fetch: behind });
+  await ann.people.accountKey(bob.userId);
+  await ann.people.share((state) => ({ ...state, more: 1 }));
+  await store.update(`pin ${bob.userId}`, () => undefined);
+
+  restored = { clientState: null, clientStateVersion: 0 };
+  swapped = (await SigningKey.generate()).publicKey;
+  await assert.rejects(ann.people.accountKey(bob.userId), Distrust);
+  swapped = undefined;
+  await ann.people.accountKey(mallory.userId);
+  assert.equal(restored.clientStateVersion, 3, "one above the one that was used");
+  const { state, version } = await ann.people.shared();
+  assert.deepEqual(Object.keys(state.pinned ?? {}).sort(), [bob.userId, mallory.userId].sort());
+  assert.deepEqual([state["more"], version], [1, 3]);
+});

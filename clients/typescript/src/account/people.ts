@@ -11,6 +11,16 @@ import { utf8Length } from "../bytes.js";
 /** What the clients of an account share. Members that are not known here are kept. */
 export type Shared = { pinned?: Record<string, string> } & Record<string, unknown>;
 
+/** The state that this device has used last, as it was sealed. */
+interface KeptState {
+  version: number;
+  sealed: string;
+}
+
+const KEPT = "shared state";
+/** More versions than this are not written to get above the one that is kept. */
+const MOST_BEHIND = 1_000;
+
 const pin = (user: string): string => `pin ${user}`;
 
 export class People {
@@ -68,15 +78,30 @@ export class People {
     return first;
   }
 
-  /** What the devices of the account share. Empty when a device that was removed has written it. */
+  /** What the devices of the account share, and the version that the server has. A server that was restored shows an older one than this
+   * device has used, and a device that was removed may have written it: then the one that was used last counts. */
   async shared(): Promise<{ state: Shared; version: number }> {
-    const { client } = this.account;
+    const { client, store } = this.account;
     const { clientState, clientStateVersion } = await client.data(client.http.GET("/v1/account"));
     const version = clientStateVersion ?? 0;
-    if (!clientState) return { state: {}, version };
+    const kept = await store.get<KeptState>(KEPT);
+    if (clientState && version >= (kept?.version ?? 0)) {
+      const state = await this.#opened(clientState, version);
+      if (state) await this.#keep({ sealed: clientState, version });
+      if (state || !kept) return { state: state ?? {}, version };
+    }
+    return { state: (kept && (await this.#opened(kept.sealed, kept.version))) ?? {}, version };
+  }
+
+  /** The state, if a device that is listed has signed it. */
+  async #opened(sealed: string, version: number): Promise<Shared | undefined> {
     const { list, contents } = await this.account.own();
-    const opened = await contents.openWith((pair) => openClientState(clientState, pair, list.body.account, version));
-    return { state: list.commands(opened.signer) ? (asObject(opened.plaintext) as Shared) : {}, version };
+    const opened = await contents.openWith((pair) => openClientState(sealed, pair, list.body.account, version));
+    return list.commands(opened.signer) ? (asObject(opened.plaintext) as Shared) : undefined;
+  }
+
+  async #keep(state: KeptState): Promise<void> {
+    await this.account.store.update<KeptState>(KEPT, (kept) => (kept && kept.version >= state.version ? kept : state));
   }
 
   /** Changes what the devices share. `change` may be called again, when another device was faster. */
@@ -94,13 +119,21 @@ export class People {
     }
   }
 
-  async #write(state: Shared, expectedVersion: number): Promise<void> {
-    const { client, keys } = this.account;
+  /** Replaces the version that the server has shown. A server that was restored gets it once for each version that it lacks, so that no
+   * device takes it for an old one. */
+  async #write(state: Shared, shown: number): Promise<void> {
+    const { client, keys, store } = this.account;
     const { list, contents } = await this.account.own();
     const json = JSON.stringify(state);
     if (utf8Length(json) > 48_000) throw new Refused("What your devices share has grown too long.");
-    const clientState = await sealClientState(json, await contents.publicKey(), list.body.account, expectedVersion + 1, keys.signer);
-    await client.data(client.http.PATCH("/v1/account", { body: { clientState, expectedVersion } }));
+    const newest = Math.max(shown, (await store.get<KeptState>(KEPT))?.version ?? 0);
+    if (newest - shown > MOST_BEHIND) throw new Refused("The server has a much older state than this device has seen.");
+    for (let expectedVersion = shown; expectedVersion <= newest; expectedVersion++) {
+      const version = expectedVersion + 1;
+      const clientState = await sealClientState(json, await contents.publicKey(), list.body.account, version, keys.signer);
+      await client.data(client.http.PATCH("/v1/account", { body: { clientState, expectedVersion } }));
+      await this.#keep({ sealed: clientState, version });
+    }
   }
 
   async #pinnedAnywhere(user: string, seen: string): Promise<string> {

@@ -195,9 +195,9 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     }
     let list = me.own().list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
     // What it has written last is read before it is removed: nobody relies on its signature afterwards.
-    let shared = me.shared_state().await.unwrap_or_else(|failure| {
+    let shared = me.shared_state(context).await.unwrap_or_else(|failure| {
         // A device that is to be removed could make it unreadable.
-        print::note(format!("{failure} It is begun anew."));
+        print::note(format!("{failure} They begin with an empty one."));
         Shared::default()
     });
     let _lock = context.home.lock_removal().await?;
@@ -221,7 +221,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     settle().await;
     // With the content keys of the new epoch.
     let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
-    if let Err(failure) = me.keep_state(&shared).await {
+    if let Err(failure) = me.keep_state(context, &shared).await {
         print::note(format!("What your devices share was not kept: {failure}"));
     }
     let changed = finish_removal(context, &me).await?;

@@ -214,3 +214,31 @@ fn an_open_screen_goes_on_after_a_device_was_removed() {
     terminal.sees("third");
     assert!(terminal.is_taken().0, "{:#?}", terminal.lines());
 }
+
+/// The account keys that were seen first are shared by the devices of an account. A server that forgets them and gives another key for
+/// somebody is found by a device that has used them.
+#[test]
+fn what_devices_share_is_not_forgotten_with_the_server() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let tablet = User::new(None);
+    add(&user, &tablet, &[]);
+    let friends = [User::new(Some(&server.direct)), User::new(Some(&server.direct))];
+    let ids = friends.each_ref().map(|friend| friend.json(&["login"])["id"].as_str().unwrap().to_owned());
+    user.succeed(&["share", "add", &session.to_string(), &ids[0]]);
+    let other = tablet.json(&["session", "create", "--title", "Other"])["session"]["id"].as_str().unwrap().to_owned();
+    tablet.succeed(&["share", "add", &other, &ids[1]]);
+    let (first, stranger) = (format!("GET /v1/users/{}", ids[0]), AccountKey::generate().public_key());
+    server.lie(move |line, answer| {
+        if line == "GET /v1/account" {
+            (answer["clientState"], answer["clientStateVersion"]) = (json!(null), json!(0));
+        }
+        if line == first {
+            answer["publicKey"] = json!(stranger);
+        }
+    });
+    let said = tablet.fail(&["share", "add", &other, &ids[0]]);
+    assert!(said.contains("is not the one that was seen before"), "{said}");
+    server.tell_the_truth();
+    tablet.succeed(&["share", "add", &other, &ids[0]]);
+}
