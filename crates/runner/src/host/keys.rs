@@ -145,7 +145,7 @@ impl Keys {
         let sealed =
             Self::seal_own(&ring, (&self.own, &self.boxed), (self.session, &self.machine), content_epoch.get())?;
         let too_long = |_| SealError::TooLong;
-        for expected in shown..=i64::from(before.epoch()) {
+        for expected in shown.max(i64::from(KeyRing::FIRST_EPOCH))..=i64::from(before.epoch()) {
             let update = UpdateSession {
                 encryption_key: Some(Blob::new(for_owner.clone()).map_err(too_long)?),
                 host_key: Some(Blob::new(sealed.clone()).map_err(too_long)?),
