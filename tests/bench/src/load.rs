@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Http {
     pub(crate) per_second: f64,
+    pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
 }
 
@@ -35,6 +36,7 @@ pub(crate) fn wrk(url: &str, clients: u32, time: Duration, script: &str, env: &[
     }
     Ok(Http {
         per_second: after(&text, "Requests/sec:").and_then(|t| t.parse().ok()).context("wrk printed no rate")?,
+        p50_ms: after(&text, "50%").and_then(millis).context("wrk printed no p50")?,
         p99_ms: after(&text, "99%").and_then(millis).context("wrk printed no p99")?,
     })
 }

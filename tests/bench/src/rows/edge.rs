@@ -30,7 +30,7 @@ pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Re
         ],
     )?;
     let nginx = Nginx::start(machine, &fixture.registry.public)?;
-    let env = [("TOKEN", fixture.token.as_str()), ("PATH_AND_QUERY", "/v1/machines/m")];
+    let env = [("TOKENS", fixture.token.as_str()), ("PATH_AND_QUERY", "/v1/machines/m")];
     let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
     let (mut our_tail, mut their_tail) = (Rounds::default(), Rounds::default());
     for _ in 0..options.rounds {

@@ -44,24 +44,32 @@ impl<'a> Fixture<'a> {
             vec![rpc[0], ("MACHINE_REGISTRY_RPC_URL", &registry.internal), ("DATABASE_URL", &store_database)];
         variables.extend(of_store);
         let store = machine.service("session-store", &variables)?;
-        let token = machine.runtime.block_on(sign_in(&identity.public))?;
         let http = reqwest::Client::builder().no_proxy().build()?;
+        let token = String::new();
         let fixture = Self { machine, identity, registry, store, store_database, token, edge_port, http };
-        fixture.call(
-            &fixture.registry.public,
-            "POST",
-            "/v1/machines",
-            json!({ "id": "m", "metadata": "x", "encryptionKey": "x" }),
-        )?;
-        Ok(fixture)
+        let token = fixture.account()?;
+        Ok(Self { token, ..fixture })
+    }
+
+    /// Makes an account with a machine. Returns a token of it.
+    pub(crate) fn account(&self) -> Result<String> {
+        let token = self.machine.runtime.block_on(sign_in(&self.identity.public))?;
+        let machine = json!({ "id": "m", "metadata": "x", "encryptionKey": "x" });
+        self.call_as(&token, &self.registry.public, "POST", "/v1/machines", machine)?;
+        Ok(token)
     }
 
     /// Creates sessions and returns their ids.
     pub(crate) fn sessions(&self, count: usize) -> Result<Vec<String>> {
+        self.sessions_of(&self.token, count)
+    }
+
+    /// The same for the holder of a token.
+    pub(crate) fn sessions_of(&self, token: &str, count: usize) -> Result<Vec<String>> {
         let body = json!({ "machineId": "m", "metadata": "bench", "encryptionKey": "bench" });
         (0..count)
             .map(|_| {
-                let made = self.call(&self.store.public, "POST", "/v1/sessions", body.clone())?;
+                let made = self.call_as(token, &self.store.public, "POST", "/v1/sessions", body.clone())?;
                 made.get("id").and_then(Value::as_str).map(str::to_owned).context("no id")
             })
             .collect()
@@ -85,9 +93,13 @@ impl<'a> Fixture<'a> {
     }
 
     pub(crate) fn call(&self, base: &str, method: &str, path: &str, body: Value) -> Result<Value> {
+        self.call_as(&self.token, base, method, path, body)
+    }
+
+    fn call_as(&self, token: &str, base: &str, method: &str, path: &str, body: Value) -> Result<Value> {
         self.machine.runtime.block_on(async {
             let method = reqwest::Method::from_bytes(method.as_bytes())?;
-            let request = self.http.request(method, format!("{base}{path}")).bearer_auth(&self.token);
+            let request = self.http.request(method, format!("{base}{path}")).bearer_auth(token);
             let request = if body.is_null() { request } else { request.json(&body) };
             let answer = request.send().await?;
             let status = answer.status();

@@ -36,6 +36,19 @@ fn plain_insert() -> String {
     format!("INSERT INTO plain (content) VALUES ('{}');\n", content())
 }
 
+/// What an append of one message does, with the same statements.
+fn same_statements(session: &str) -> String {
+    format!(
+        "BEGIN;\n\
+         SELECT last_seq + 1 AS seq, owner_id AS owner, now() AS at FROM sessions WHERE id = '{session}' FOR NO KEY UPDATE \\gset\n\
+         INSERT INTO messages (session_id, seq, id, sender_id, local_id, content, created_at) \
+         VALUES ('{session}', :seq, gen_random_uuid(), :owner, 'pgbench-' || :seq, '{}', :at);\n\
+         UPDATE sessions SET last_seq = :seq, updated_at = :at, content_bytes = content_bytes + 1024 WHERE id = '{session}';\n\
+         COMMIT;\n",
+        content()
+    )
+}
+
 pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     let fixture = Fixture::start(machine)?;
     let baseline = machine.database("bench_rival")?;
@@ -64,21 +77,93 @@ pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) 
         }
         report.beside(name, "msg/s", ours, (beside, theirs), target);
     }
+    one_client(machine, options, report, &fixture)
+}
+
+/// What a person is: one client, next to one of pgbench that sends the same statements to a session of its own.
+fn one_client(machine: &Machine, options: &Options, report: &mut Report, fixture: &Fixture<'_>) -> Result<()> {
+    let (ours, theirs) = (fixture.sessions(1)?.concat(), fixture.sessions(1)?.concat());
+    let script = same_statements(&theirs);
+    let (mut rate, mut baseline) = (Rounds::default(), Rounds::default());
+    let (mut half, mut their_mean) = (Rounds::default(), Rounds::default());
+    for round in 0..options.rounds {
+        let per_second = pgbench(&machine.pgbench, &fixture.store_database, 1, options.round, &script)?;
+        baseline.push(per_second);
+        their_mean.push(1e3 / per_second);
+        let run = format!("one-{round}");
+        let env = [("TOKEN", fixture.token.as_str()), ("SESSIONS", ours.as_str()), ("RUN", run.as_str())];
+        let of_ours = wrk(&fixture.store.public, 1, options.round, "append.lua", &env)?;
+        rate.push(of_ours.per_second);
+        half.push(of_ours.p50_ms);
+    }
+    let name = "append: one client, beside the same statements";
+    report.beside(name, "msg/s", rate, ("pgbench, the same statements", baseline), Target::AtLeast(0.5));
+    report.beside(&format!("{name}, p50"), "ms", half, ("pgbench, mean", their_mean), Target::AtMost(2.0));
     Ok(())
 }
 
+/// The selects of a page of 100 of the sessions of one of these owners.
+fn same_selects(owners: &[String]) -> String {
+    let (count, owners) = (owners.len(), owners.join(","));
+    let entries = format!(
+        "FROM sessions WHERE owner_id = ('{{{owners}}}'::uuid[])[:n] AND deleted_at IS NULL ORDER BY listed_at DESC, id DESC"
+    );
+    let size = "SELECT 512 + octet_length(metadata) + coalesce(octet_length(agent_state), 0) + octet_length(encryption_key) \
+                FROM session_contents WHERE session_id = sessions.id";
+    format!(
+        "\\set n random(1, {count})\n\
+         SELECT listed_at, id, ({size}) {entries} LIMIT 101;\n\
+         SELECT s.*, c.*, now() FROM sessions s JOIN session_contents c ON c.session_id = s.id \
+         LEFT JOIN shares h ON h.session_id = s.id AND h.user_id = s.owner_id \
+         WHERE s.id = ANY (ARRAY(SELECT id {entries} LIMIT 100)) AND s.deleted_at IS NULL;\n"
+    )
+}
+
+const PAGE: &str = "/v1/sessions?limit=100";
+
 pub(crate) fn lists(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    const ACCOUNTS: usize = 16;
     let fixture = Fixture::start(machine)?;
     fixture.sessions(200)?;
-    let env = [("TOKEN", fixture.token.as_str()), ("PATH_AND_QUERY", "/v1/sessions?limit=100")];
-    let (mut rate, mut tail) = (Rounds::default(), Rounds::default());
+    let mut tokens = fixture.token.clone();
+    machine.sql(&fixture.store_database, "VACUUM ANALYZE")?;
+    let env = [("TOKENS", tokens.as_str()), ("PATH_AND_QUERY", PAGE)];
+    let mut half = Rounds::default();
     for _ in 0..options.rounds {
+        half.push(wrk(&fixture.store.public, 1, options.round, "get.lua", &env)?.p50_ms);
+    }
+    report.alone("session list: page of 100 of 200, 1 client, p50", "ms", half, Target::AtMost(5.0));
+    clients(machine, options, report, &fixture, (&tokens, "of one account"))?;
+    for _ in 1..ACCOUNTS {
+        let token = fixture.account()?;
+        fixture.sessions_of(&token, 200)?;
+        tokens = format!("{tokens},{token}");
+    }
+    machine.sql(&fixture.store_database, "VACUUM ANALYZE")?;
+    clients(machine, options, report, &fixture, (&tokens, "of 16 accounts"))
+}
+
+/// 16 clients that read the first page of their lists.
+fn clients(
+    machine: &Machine,
+    options: &Options,
+    report: &mut Report,
+    fixture: &Fixture<'_>,
+    (tokens, of): (&str, &str),
+) -> Result<()> {
+    let owners = machine.rows(&fixture.store_database, "SELECT DISTINCT owner_id::text FROM sessions")?.concat();
+    let script = same_selects(&owners);
+    let env = [("TOKENS", tokens), ("PATH_AND_QUERY", PAGE)];
+    let (mut ours, mut theirs, mut tail) = (Rounds::default(), Rounds::default(), Rounds::default());
+    for _ in 0..options.rounds {
+        theirs.push(pgbench(&machine.pgbench, &fixture.store_database, 16, options.round, &script)?);
         let round = wrk(&fixture.store.public, 16, options.round, "get.lua", &env)?;
-        rate.push(round.per_second);
+        ours.push(round.per_second);
         tail.push(round.p99_ms);
     }
-    report.alone("session list: page of 100, 16 clients", "pages/s", rate, Target::None);
-    report.alone("session list: p99 of the same", "ms", tail, Target::None);
+    let name = format!("session list: page of 100 of 200, 16 clients {of}");
+    report.beside(&name, "pages/s", ours, ("pgbench, same selects", theirs), Target::AtLeast(0.25));
+    report.alone(&format!("{name}, p99"), "ms", tail, Target::None);
     Ok(())
 }
 

@@ -24,9 +24,16 @@ pub(crate) fn starts(machine: &Machine, options: &Options, report: &mut Report) 
     }
     for database in ["PostgreSQL", "SQLite"] {
         let rounds = |of: &str, label: &str| figures(&text, &format!("{of}, round "), label);
-        let targets = || (Target::AtMost(10.0), Target::AtMost(40.0));
+        let targets = || (Target::AtMost(6.0), Target::AtMost(25.0));
         let none = || (Target::None, Target::None);
-        for (load, (p50, p99)) in [("16 at once", targets()), ("16 at once with keys", none()), ("2 at once", none())] {
+        let loads = [
+            ("16 at once", targets()),
+            ("16 at once, 600 open", targets()),
+            ("16 at once, two webhooks", none()),
+            ("16 at once with keys", none()),
+            ("2 at once", none()),
+        ];
+        for (load, (p50, p99)) in loads {
             let name = |figure: &str| format!("voice start, {load}, own time, {database}, {figure}");
             let of = format!("{database}, {load}");
             report.alone(&name("p50"), "ms", rounds(&of, "p50")?, p50);

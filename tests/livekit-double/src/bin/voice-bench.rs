@@ -12,17 +12,36 @@
 use std::io::{Seek, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use actix_web::{App, HttpResponse, HttpServer, web};
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double, Fault, Ready};
 use serde_json::{Value, json};
 
-/// Name, number of callers, and whether they send an `Idempotency-Key`, as our own client does.
-const LOADS: [(&str, usize, bool); 3] =
-    [("16 at once", 16, false), ("16 at once with keys", 16, true), ("2 at once", 2, false)];
-/// Starts of each caller in one round. All sessions are stopped after the last start.
-const STARTS: usize = 40;
+/// Callers that each start some sessions, one after the other. All sessions are stopped after the last start.
+struct Load {
+    name: &'static str,
+    callers: usize,
+    starts: usize,
+    /// Whether they send an `Idempotency-Key`, as our own client does.
+    keyed: bool,
+    /// Sessions that are open before.
+    open: usize,
+}
+
+const AT_ONCE: Load = Load { name: "16 at once", callers: 16, starts: 40, keyed: false, open: 0 };
+/// The gateway has a limit of 750 sessions whose start no user has proven, and is more careful near it.
+const LOADS: [Load; 4] = [
+    AT_ONCE,
+    Load { name: "16 at once, 600 open", starts: 8, open: 600, ..AT_ONCE },
+    Load { name: "16 at once with keys", keyed: true, ..AT_ONCE },
+    Load { name: "2 at once", callers: 2, ..AT_ONCE },
+];
+/// While two endpoints are called for each session.
+const WITH_WEBHOOKS: [Load; 1] = [Load { name: "16 at once, two webhooks", ..AT_ONCE }];
 /// Besides a first one for warming up, which is not counted.
 const ROUNDS: usize = 6;
 /// Flushes of the disk in one round.
@@ -30,6 +49,9 @@ const FLUSHES: usize = 100;
 /// A LiveKit in the same region answers CreateRoom about this fast.
 const LIVEKIT: Duration = Duration::from_millis(20);
 const VOICE_KEY: &str = "voice-key-of-the-benchmark";
+
+/// Of the endpoints.
+const WEBHOOK_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -46,7 +68,7 @@ async fn main() -> Result<(), Failure> {
     }
     println!("LiveKit answers after {} ms", LIVEKIT.as_millis());
     for (name, url) in databases {
-        measure(&program, name, &url, rounds, &folder).await?;
+        measure(&program, (name, &url), rounds, &folder).await?;
     }
     std::fs::remove_dir_all(&folder)?;
     Ok(())
@@ -78,48 +100,132 @@ fn flushes(folder: &Path) -> std::io::Result<Vec<Duration>> {
 }
 
 /// Prints the times of all starts, without LiveKit's time.
-async fn measure(program: &str, name: &str, database: &str, rounds: usize, folder: &Path) -> Result<(), Failure> {
-    let double = Double::start()?;
-    double.plan_agents(AgentPlan { workers: false, ready: Ready::Never, ..AgentPlan::default() });
-    double.fail_randomly(1.0, vec![Fault::Slow(LIVEKIT)], 1);
-    let (public, internal) = (free_address()?, free_address()?);
-    let variables = [
-        ("DATABASE_URL", database),
-        ("PUBLIC_LISTEN", &public),
-        ("INTERNAL_LISTEN", &internal),
-        ("INTERNAL_TOKEN", "internal-token-of-the-benchmark"),
-        ("LIVEKIT_URL", &double.url()),
-        ("LIVEKIT_API_KEY", API_KEY),
-        ("LIVEKIT_API_SECRET", API_SECRET),
-        ("VOICE_PUBLIC_KEY", VOICE_KEY),
-        ("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "3600"),
-        ("VOICE_STARTS_PER_MINUTE_PER_KEY", "0"),
-        ("VOICE_STARTS_PER_MINUTE_PER_ADDRESS", "0"),
-        ("RUST_LOG", "warn"),
-    ];
-    let mut gateway = Command::new(program).envs(variables).stdin(Stdio::null()).spawn()?;
-    double.send_webhooks_to(format!("http://{public}/hooks/livekit"));
-    let measured = async {
-        let http = reqwest::Client::new();
-        await_readiness(&http, &internal).await?;
+async fn measure(program: &str, (name, database): (&str, &str), rounds: usize, folder: &Path) -> Result<(), Failure> {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let endpoints = [endpoint(taken.clone())?, endpoint(taken.clone())?];
+    for webhooks in [false, true] {
+        let gateway = Gateway::start(program, database, if webhooks { &endpoints } else { &[] }).await?;
+        let loads = if webhooks { &WITH_WEBHOOKS[..] } else { &LOADS[..] };
         for round in 0..=rounds {
             let flushed = flushes(folder)?;
-            if round > 0 {
+            if round > 0 && !webhooks {
                 print_times(&format!("Disk beside {name}, round {round}"), &flushed);
             }
-            for (load, at_once, keyed) in LOADS {
-                let own = one_round(&double, &http, &public, &format!("{round}-{load}"), at_once, keyed).await?;
+            for load in loads {
+                let own = gateway.round(load, &format!("{webhooks}-{round}-{}", load.name)).await?;
                 if round > 0 {
-                    print_times(&format!("{name}, {load}, round {round}"), &own);
+                    print_times(&format!("{name}, {}, round {round}", load.name), &own);
                 }
             }
         }
-        Ok(())
-    };
-    let measured = measured.await;
-    gateway.kill()?;
-    gateway.wait()?;
-    measured
+    }
+    match taken.load(Ordering::Relaxed) {
+        0 => Err("no endpoint was called".into()),
+        taken => {
+            println!("{name}: the two endpoints took {taken} webhooks");
+            Ok(())
+        }
+    }
+}
+
+/// A server that takes webhooks, and counts them. Returns its origin.
+fn endpoint(taken: Arc<AtomicUsize>) -> Result<String, Failure> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let origin = format!("http://{}", listener.local_addr()?);
+    let server = HttpServer::new(move || {
+        let taken = taken.clone();
+        App::new().default_service(web::to(move || {
+            taken.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(HttpResponse::Ok().finish())
+        }))
+    });
+    tokio::spawn(server.workers(1).disable_signals().listen(listener)?.run());
+    Ok(origin)
+}
+
+/// The program that is measured, with a double of LiveKit of its own. It ends with this.
+struct Gateway {
+    process: Child,
+    double: Double,
+    http: reqwest::Client,
+    url: String,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ended = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+impl Gateway {
+    async fn start(program: &str, database: &str, endpoints: &[String]) -> Result<Self, Failure> {
+        let double = Double::start()?;
+        double.plan_agents(AgentPlan { workers: false, ready: Ready::Never, ..AgentPlan::default() });
+        double.fail_randomly(1.0, vec![Fault::Slow(LIVEKIT)], 1);
+        let (public, internal) = (free_address()?, free_address()?);
+        let webhooks: Vec<_> = endpoints
+            .iter()
+            .enumerate()
+            .map(|(at, origin)| format!("endpoint{at} {origin}/ {WEBHOOK_SECRET}"))
+            .collect();
+        let (webhooks, trusted, livekit) = (webhooks.join(";"), endpoints.join(","), double.url());
+        let mut variables = vec![
+            ("DATABASE_URL", database),
+            ("PUBLIC_LISTEN", &public),
+            ("INTERNAL_LISTEN", &internal),
+            ("INTERNAL_TOKEN", "internal-token-of-the-benchmark"),
+            ("LIVEKIT_URL", &livekit),
+            ("LIVEKIT_API_KEY", API_KEY),
+            ("LIVEKIT_API_SECRET", API_SECRET),
+            ("VOICE_PUBLIC_KEY", VOICE_KEY),
+            ("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "3600"),
+            ("VOICE_STARTS_PER_MINUTE_PER_KEY", "0"),
+            ("VOICE_STARTS_PER_MINUTE_PER_ADDRESS", "0"),
+            ("RUST_LOG", "warn"),
+        ];
+        if !endpoints.is_empty() {
+            variables.extend([("VOICE_WEBHOOKS", webhooks.as_str()), ("VOICE_WEBHOOK_TRUSTED_ORIGINS", &trusted)]);
+        }
+        let process = Command::new(program).envs(variables).stdin(Stdio::null()).spawn()?;
+        let (http, url) = (reqwest::Client::new(), format!("http://{public}"));
+        double.send_webhooks_to(format!("{url}/hooks/livekit"));
+        let gateway = Self { process, double, http, url };
+        await_readiness(&gateway.http, &internal).await?;
+        Ok(gateway)
+    }
+
+    /// The time of each start of the load.
+    async fn round(&self, load: &Load, name: &str) -> Result<Vec<Duration>, Failure> {
+        let open = self.starts(load.callers, load.open.div_ceil(load.callers), &format!("{name}-open"), false).await?;
+        let started = self.starts(load.callers, load.starts, name, load.keyed).await?;
+        let times = started.iter().flatten().map(|one| one.own).collect();
+        // After the last start, so that stops do not compete with starts.
+        let all =
+            open.into_iter().chain(started).map(|all| tokio::spawn(stop(self.http.clone(), self.url.clone(), all)));
+        for stopped in all.collect::<Vec<_>>() {
+            stopped.await??;
+        }
+        Ok(times)
+    }
+
+    async fn starts(
+        &self,
+        callers: usize,
+        starts: usize,
+        name: &str,
+        keyed: bool,
+    ) -> Result<Vec<Vec<Started>>, Failure> {
+        let start = |caller| {
+            let name = format!("{name}-{caller}");
+            start(self.double.clone(), self.http.clone(), self.url.clone(), starts, name, keyed)
+        };
+        let callers: Vec<_> = (0..callers).map(|caller| tokio::spawn(start(caller))).collect();
+        let mut started = Vec::with_capacity(callers.len());
+        for caller in callers {
+            started.push(caller.await??);
+        }
+        Ok(started)
+    }
 }
 
 async fn await_readiness(http: &reqwest::Client, internal: &str) -> Result<(), Failure> {
@@ -132,30 +238,6 @@ async fn await_readiness(http: &reqwest::Client, internal: &str) -> Result<(), F
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
-}
-
-async fn one_round(
-    double: &Double,
-    http: &reqwest::Client,
-    public: &str,
-    name: &str,
-    at_once: usize,
-    keyed: bool,
-) -> Result<Vec<Duration>, Failure> {
-    let url = format!("http://{public}");
-    let start = |caller| start(double.clone(), http.clone(), url.clone(), format!("{name}-{caller}"), keyed);
-    let callers: Vec<_> = (0..at_once).map(|caller| tokio::spawn(start(caller))).collect();
-    let mut started = Vec::with_capacity(at_once);
-    for caller in callers {
-        started.push(caller.await??);
-    }
-    let times = started.iter().flatten().map(|one| one.own).collect();
-    // After the last start, so that stops do not compete with starts.
-    let callers: Vec<_> = started.into_iter().map(|all| tokio::spawn(stop(http.clone(), url.clone(), all))).collect();
-    for caller in callers {
-        caller.await??;
-    }
-    Ok(times)
 }
 
 async fn stop(http: reqwest::Client, url: String, all: Vec<Started>) -> Result<(), Failure> {
@@ -176,11 +258,12 @@ async fn start(
     double: Double,
     http: reqwest::Client,
     url: String,
+    starts: usize,
     name: String,
     keyed: bool,
 ) -> Result<Vec<Started>, Failure> {
-    let mut all = Vec::with_capacity(STARTS);
-    for number in 0..STARTS {
+    let mut all = Vec::with_capacity(starts);
+    for number in 0..starts {
         let body = json!({ "userId": format!("user-{name}-{number}"), "sessionId": "session", "language": "en" });
         let begun = Instant::now();
         let mut request = http.post(format!("{url}/v1/voice/session/start")).header("x-voice-key", VOICE_KEY);
