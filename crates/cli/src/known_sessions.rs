@@ -65,8 +65,10 @@ impl Home {
         Ok(known.unwrap_or(KnownSession { epoch, floor, owner: None, host: None, hostless: None }))
     }
 
-    pub(crate) fn remember_session(&self, origin: &str, session: &Session, ring: &KeyRing) -> Result<()> {
-        let (epoch, floor) = (ring.epoch(), ring.floor());
+    /// Remembers whose a session is, and the epochs of a ring by which others are judged.
+    pub(crate) fn remember_session(&self, origin: &str, session: &Session, ring: Option<&KeyRing>) -> Result<()> {
+        let (epoch, floor) =
+            ring.map_or((KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH), |ring| (ring.epoch(), ring.floor()));
         let known = self.known_session(origin, session.id)?;
         if epoch <= known.epoch && floor <= known.floor && known.owner.is_some() {
             return Ok(());
@@ -122,6 +124,17 @@ impl Home {
     /// What is unfinished of a session now.
     pub(crate) fn unfinished(&self, origin: &str, session: SessionId) -> Result<Option<Unfinished>> {
         Ok(self.settings()?.unfinished_rekeys.remove(origin).unwrap_or_default().remove(&session))
+    }
+
+    /// The key that was to be made is not: people may still wait for the one before.
+    pub(crate) fn restore_rekey(&self, origin: &str, session: SessionId, before: Option<Unfinished>) -> Result<()> {
+        self.change_settings(|settings| {
+            let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
+            match before {
+                Some(before) => drop(sessions.insert(session, before)),
+                None => drop(sessions.remove(&session)),
+            }
+        })
     }
 
     pub(crate) fn end_rekey(&self, origin: &str, session: SessionId) -> Result<()> {
@@ -230,7 +243,7 @@ mod tests {
         let (second, by_machine) = (first.next().unwrap(), first.next_by_machine().unwrap().next_by_machine().unwrap());
         assert_eq!((second.floor(), by_machine.floor(), by_machine.epoch()), (2, 1, 3));
         for ring in [&first, &second, &by_machine] {
-            home.remember_session(ORIGIN, &session, ring).unwrap();
+            home.remember_session(ORIGIN, &session, Some(ring)).unwrap();
         }
         let known = home.known_session(ORIGIN, session.id).unwrap();
         assert_eq!((known.epoch, known.floor), (3, 2));

@@ -86,7 +86,9 @@ pub(crate) async fn unlist(context: &Context, me: &Me, machines: &[&MachineId]) 
             return Ok(());
         }
         if !is_primary(&own.list, me) {
-            print::note("The device list still has its key, which signs in no more. A primary device can remove it.");
+            print::note(
+                "The device list still has its key, so it keeps the keys of its sessions, until a primary device removes it.",
+            );
             return Ok(());
         }
         let list = own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;

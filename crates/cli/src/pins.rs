@@ -2,6 +2,7 @@
 //! only its own devices read and sign.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ensemble_client::Error;
 use ensemble_client::seal::{open_client_state, seal_client_state};
@@ -65,7 +66,7 @@ impl Me {
         const TRIES: usize = 3;
         for _ in 0..TRIES {
             let account = self.client.account().await?;
-            let mut shared = self.shared(context, &account)?;
+            let mut shared = self.shared(context, &account).await?;
             if let Some(key) = shared.pinned.get(&user) {
                 return Ok(key.clone());
             }
@@ -82,55 +83,72 @@ impl Me {
 
     /// What the devices of the account share now.
     pub(crate) async fn shared_state(&self, context: &Context) -> Result<Shared> {
-        self.shared(context, &self.client.account().await?)
+        self.shared(context, &self.client.account().await?).await
     }
 
-    /// Signs it for the newest content epoch: a device that signed it was removed.
+    /// Signs it for the newest content epoch: a device that signed it was removed. What others have written meanwhile stays.
     pub(crate) async fn keep_state(&self, context: &Context, shared: &Shared) -> Result<()> {
-        let account = self.client.account().await?;
-        if account.client_state.is_none() {
-            return Ok(());
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let account = self.client.account().await?;
+            if account.client_state.is_none() {
+                return Ok(());
+            }
+            // What does not open is the removed device's.
+            let mut now = self.shared(context, &account).await.unwrap_or_default();
+            for (user, key) in &shared.pinned {
+                now.pinned.entry(*user).or_insert_with(|| key.clone());
+            }
+            for (name, value) in &shared.more {
+                now.more.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+            match self.share(context, &now, account.client_state_version).await {
+                // Another device has just written one.
+                Err(error) if error.is(Code::VersionMismatch) => {}
+                done => return done.map_err(Failure::from),
+            }
         }
-        match self.share(context, shared, account.client_state_version).await {
-            // Another device has just written one.
-            Err(error) if error.is(Code::VersionMismatch) => Ok(()),
-            done => done.map_err(Failure::from),
-        }
+        Ok(())
     }
 
-    fn shared(&self, context: &Context, account: &Account) -> Result<Shared> {
+    async fn shared(&self, context: &Context, account: &Account) -> Result<Shared> {
         let origin = self.client.origin();
         let kept = context.home.kept_state(origin, self.id)?;
         let version = account.client_state_version;
         let shown = account.client_state.as_ref().filter(|_| kept.as_ref().is_none_or(|kept| kept.version <= version));
-        let opened = match shown {
-            Some(sealed) => self.opened(sealed, version),
-            None => Ok(None),
-        };
+        let mut opened = shown.map_or(Ok(None), |sealed| self.listed(sealed, version));
+        if shown.is_some() && !matches!(opened, Ok(Some(_))) {
+            // A device that was added since this program has read the list may have written it.
+            self.refresh_own(context, Duration::ZERO).await?;
+            opened = shown.map_or(Ok(None), |sealed| self.listed(sealed, version));
+        }
         if let (Some(sealed), Ok(Some(shared))) = (shown, &opened) {
             context.home.keep_state(origin, Kept { user: self.id, version, sealed: sealed.as_str().to_owned() })?;
             return Ok(shared.clone());
         }
-        // A device that was removed has written the other one, or the server, or the server is behind.
+        // A device that was removed has written it, or the server, or the server is behind. Who signed the kept one was listed then.
         match kept.map(|kept| self.opened(&kept.sealed, kept.version)) {
-            Some(Ok(Some(shared))) => Ok(shared),
+            Some(Ok((shared, _))) => Ok(shared),
             _ => opened.map(Option::unwrap_or_default),
         }
     }
 
     /// The state, if a device that is listed has signed it.
-    fn opened(&self, sealed: &str, version: i64) -> Result<Option<Shared>> {
+    fn listed(&self, sealed: &str, version: i64) -> Result<Option<Shared>> {
+        let (shared, signer) = self.opened(sealed, version)?;
+        let role = self.own().list.device(&signer).map(|device| device.role);
+        Ok(role.is_some_and(Role::shares_sessions).then_some(shared))
+    }
+
+    /// The state, and who has signed it.
+    fn opened(&self, sealed: &str, version: i64) -> Result<(Shared, String)> {
         let own = self.own();
         let state = (own.list.body().account.as_str(), version);
         let opened = own.contents.open_with(|pair| open_client_state(sealed, pair, state));
         let (json, signer) = opened.map_err(|error| Failure::Seal("What your devices share".to_owned(), error))?;
-        if !own.list.device(&signer).map(|device| device.role).is_some_and(Role::shares_sessions) {
-            return Ok(None);
-        }
-        let shared = serde_json::from_slice(&json);
-        shared
-            .map(Some)
-            .map_err(|error| Failure::message(format!("What your devices share has another form: {error}.")))
+        let shared = serde_json::from_slice(&json)
+            .map_err(|error| Failure::message(format!("What your devices share has another form: {error}.")))?;
+        Ok((shared, signer))
     }
 
     /// Replaces the version that the server has shown. A server that was restored gets it once for each version that it lacks, so that

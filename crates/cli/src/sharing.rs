@@ -55,8 +55,8 @@ impl Members {
 }
 
 impl Me {
-    /// Checks who gave this user the key of somebody else's session.
-    pub(crate) async fn check_grant(&self, context: &Context, session: &Session, why: Use) -> Result<()> {
+    /// Checks who gave this user the key of somebody else's session. Returns whether no device that was removed since can have it.
+    pub(crate) async fn check_grant(&self, context: &Context, session: &Session, why: Use) -> Result<bool> {
         let closed = |error| Failure::Seal(format!("The key of session {}", session.id), error);
         let sealed = session.encrypted_key.as_deref().ok_or_else(|| closed(SealError::Format))?;
         let shared = SharedRing::from_text(sealed).map_err(closed)?;
@@ -106,7 +106,7 @@ impl Me {
                 session.reference, session.id
             )));
         }
-        Ok(())
+        Ok(is_current && is_newest)
     }
 
     /// The users whom the owner, or an admin of the session, has given the present key.
@@ -123,6 +123,10 @@ impl Me {
         let removed = context.home.removed_shares(self.client.origin(), session.id)?;
         let known = context.home.known_session(self.client.origin(), session.id)?;
         let counts = ring.floor().max(known.floor)..=ring.epoch();
+        // Who was to get this key, and has not got it yet, has the grant of an earlier one.
+        let unfinished = context.home.unfinished(self.client.origin(), session.id)?;
+        let waiting = unfinished.filter(|unfinished| unfinished.is_for(ring));
+        let waiting = waiting.map(|unfinished| unfinished.recipients).unwrap_or_default();
         let named: Vec<Share> = self.client.shares(session.id).try_collect().await?;
         let is_gone = |share: &&Share| removed.contains(&share.user_id) || members.without.contains(&share.user_id);
         let mut recipients = Recipients::new();
@@ -133,7 +137,10 @@ impl Me {
                 Ok((level, Some(admin))) => by_admins.push((share, level, admin)),
                 // Nobody loses access because of a connection.
                 Err(failure @ Failure::Client(_)) => return Err(failure),
-                Err(failure) => left_out(share, &failure),
+                Err(failure) => match waiting.get(&share.user_id) {
+                    Some(level) => drop(recipients.insert(share.user_id, *level)),
+                    None => left_out(share, &failure),
+                },
             }
         }
         let admins: Recipients = recipients.clone();
@@ -285,13 +292,17 @@ impl Me {
     }
 
     async fn finish_rekey(&self, context: &Context, id: SessionId) -> Result<()> {
-        let _lock = context.home.lock_keys().await?;
+        let lock = context.home.lock_keys().await?;
         // As it is now: another command may have finished it meanwhile, or begun another one.
         let Some(unfinished) = context.home.unfinished(self.client.origin(), id)? else { return Ok(()) };
         if let Some(session) = self.still_there(context, id).await? {
-            let ring = self.ring(&session).await?;
+            let (session, ring) = self.readable(context, session).await?;
             // Another ring was made by another program, which has given it to the people.
             if unfinished.is_for(&ring) {
+                // A device that was removed since has it: the people get the next one.
+                if self.has_old_key(context, &session)? {
+                    return self.rekey_locked(context, session, &Members::default(), &lock).await.map(drop);
+                }
                 let removed = context.home.removed_shares(self.client.origin(), id)?;
                 let mut recipients = unfinished.recipients.clone();
                 recipients.retain(|user, _| !removed.contains(user));

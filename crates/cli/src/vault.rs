@@ -131,12 +131,18 @@ impl Me {
 
     /// The keys for reading, if who made or gave them may, and they are not older than keys that were used before.
     pub(crate) async fn reading_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
+        Ok(self.readable(context, session.clone()).await?.1)
+    }
+
+    /// The session with its keys for reading. The session is read again when another program has just made a newer key: what is judged
+    /// of it afterwards must be judged of the keys that are returned.
+    pub(crate) async fn readable(&self, context: &Context, mut session: Session) -> Result<(Session, KeyRing)> {
         let origin = self.client.origin();
         let known = context.home.known_session(origin, session.id)?;
-        let mut ring = self.checked_ring(context, session).await?;
+        let (mut ring, mut is_fresh) = self.checked_ring(context, &session).await?;
         if ring.epoch() < known.epoch {
-            // Another program of this person may have made the newer key after the session was read. What the server says now counts.
-            ring = self.checked_ring(context, &self.session(context, session.id).await?).await?;
+            session = self.session(context, session.id).await?;
+            (ring, is_fresh) = self.checked_ring(context, &session).await?;
         }
         if ring.epoch() < known.epoch {
             return Err(Failure::message(format!(
@@ -145,12 +151,13 @@ impl Me {
                 session.reference
             )));
         }
-        context.home.remember_session(origin, session, &ring)?;
-        Ok(ring)
+        // Who was removed since could have made a ring of any epoch and floor.
+        context.home.remember_session(origin, &session, is_fresh.then_some(&ring))?;
+        Ok((session, ring))
     }
 
-    /// The keys for reading, if who made or gave them may.
-    async fn checked_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
+    /// The keys for reading, if who made or gave them may, and whether no device that was removed since can have made or opened them.
+    async fn checked_ring(&self, context: &Context, session: &Session) -> Result<(KeyRing, bool)> {
         let signed = match self.signed_ring(session) {
             // Another program of this person may have removed a device since this one has read the account's keys.
             Err(Failure::Seal(..)) => {
@@ -159,16 +166,17 @@ impl Me {
             }
             opened => opened?,
         };
-        if session.access_level == AccessLevel::Owner {
+        let is_fresh = if session.access_level == AccessLevel::Owner {
             self.check_maker(session, &signed.signer).await?;
+            !self.is_stale(session)
         } else {
-            self.check_grant(context, session, Use::Read).await?;
-        }
-        Ok(signed.ring)
+            self.check_grant(context, session, Use::Read).await?
+        };
+        Ok((signed.ring, is_fresh))
     }
 
     /// Whether devices that were removed, or a machine that was, have the session's key.
-    fn has_old_key(&self, context: &Context, session: &Session) -> Result<bool> {
+    pub(crate) fn has_old_key(&self, context: &Context, session: &Session) -> Result<bool> {
         let known = context.home.known_session(self.client.origin(), session.id)?;
         Ok(session.rekey_needed || self.is_stale(session) || self.may_its_host_read(session, &known))
     }
@@ -178,6 +186,7 @@ impl Me {
     pub(crate) async fn writable(&self, context: &Context, id: SessionId) -> Result<(Session, KeyRing)> {
         self.refresh_own(context, OLDEST).await?;
         let session = self.session(context, id).await?;
+        let (session, ring) = self.readable(context, session).await?;
         if session.access_level == AccessLevel::Owner {
             if self.has_old_key(context, &session)? || self.has_old_shares(context, &session).await? {
                 return self.rekey(context, session, &Members::default()).await;
@@ -185,7 +194,6 @@ impl Me {
         } else {
             self.check_grant(context, &session, Use::Write).await?;
         }
-        let ring = self.reading_ring(context, &session).await?;
         if i64::from(ring.epoch()) < session.key_epoch {
             return Err(Failure::message(format!(
                 "The key of this session was changed, and you have not been given the new one yet. Ask its owner to run \
@@ -224,7 +232,8 @@ impl Me {
         let mut session = self.session(context, session.id).await?;
         for _ in 0..TRIES {
             let removed = context.home.removed_shares(origin, session.id)?;
-            let ring = self.reading_ring(context, &session).await?;
+            let ring;
+            (session, ring) = self.readable(context, session).await?;
             // The program that was faster may not have known who is gone.
             let is_nobody_gone = members.is_empty() && removed.is_empty();
             if session.key_epoch > replaced && is_nobody_gone && !self.has_old_key(context, &session)? {
@@ -237,6 +246,7 @@ impl Me {
                 )));
             }
             let recipients = self.recipients(context, &session, &ring, members).await?;
+            let before = context.home.unfinished(origin, session.id)?;
             let ring = ring.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
             context.home.begin_rekey(origin, session.id, &ring, &recipients)?;
             let update = UpdateSession {
@@ -249,13 +259,13 @@ impl Me {
             match self.client.update_session(session.id, &update).await {
                 // Another program of the owner was faster.
                 Err(error) if error.is(Code::VersionMismatch) => {
-                    context.home.end_rekey(origin, session.id)?;
+                    context.home.restore_rekey(origin, session.id, before)?;
                     replaced = session.key_epoch;
                     session = self.session(context, session.id).await?;
                 }
                 changed => {
                     changed?;
-                    context.home.remember_session(origin, &session, &ring)?;
+                    context.home.remember_session(origin, &session, Some(&ring))?;
                     if session.hosted {
                         let is_hostless = update.host_key.is_none();
                         context.home.note_host(origin, session.id, ring.epoch(), is_hostless)?;

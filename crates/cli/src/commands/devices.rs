@@ -218,12 +218,12 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
             _ => print::note(format!("The machine {} is deleted.", machines.called(id))),
         }
     }
-    settle().await;
     // With the content keys of the new epoch.
     let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
     if let Err(failure) = me.keep_state(context, &shared).await {
         print::note(format!("What your devices share was not kept: {failure}"));
     }
+    settle().await;
     let changed = finish_removal(context, &me).await?;
     let waiting = others_sessions(&me).await?;
     if context.json {

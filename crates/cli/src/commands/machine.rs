@@ -102,8 +102,12 @@ impl Machine {
                     confirm::deletion(&format!("machine {reference}{name}{state} for ever"))?;
                 }
                 begin_removal(context, &me.client, me.own().list.version())?;
-                me.client.delete_machine(&id).await?;
+                // A command that is killed in between is called again: a machine that is in no list has no key given.
                 machine_key::unlist(context, &me, &[&id]).await?;
+                match me.client.delete_machine(&id).await {
+                    Err(error) if error.is_not_found() => {}
+                    deleted => deleted?,
+                }
                 forget(context, &me, &id)?;
                 // It has the keys of the sessions that it hosted, and others may write there.
                 me.refresh_own(context, Duration::ZERO).await?;

@@ -37,6 +37,10 @@ impl Owner {
         Self { client, user, known: Mutex::new(Newest { list, read: Some(Instant::now()) }) }
     }
 
+    pub(super) fn user(&self) -> UserId {
+        self.user
+    }
+
     pub(super) fn is(&self, user: UserId) -> bool {
         self.user == user
     }

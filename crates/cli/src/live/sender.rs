@@ -37,7 +37,9 @@ impl Sender<'_> {
         const TRIES: usize = 3;
         let list = self.owner.named().await;
         // A device that is not in the list which the message names must not read it.
-        if self.owner.is(self.me.id) && list.version > self.me.own().list.version() {
+        if !self.owner.is(self.me.id) {
+            self.me.people.forget_older(self.owner.user(), list.version);
+        } else if list.version > self.me.own().list.version() {
             self.me.refresh_own(self.context, Duration::ZERO).await?;
         }
         let said = Said { local_id: local_id.clone(), at: now(), list, n: None, content };

@@ -23,6 +23,11 @@ impl People {
         self.lock().get(&user).filter(|(_, read)| read.elapsed() < OLDEST).map(|(list, _)| list.clone())
     }
 
+    /// Has the list of a user read again, if it is older than this version.
+    pub(crate) fn forget_older(&self, user: UserId, version: u32) {
+        self.lock().retain(|known, (list, _)| *known != user || list.version() >= version);
+    }
+
     /// Never held while a request is on its way: a screen does not go on with a command that it sends while it waits for what is shown.
     fn lock(&self) -> MutexGuard<'_, HashMap<UserId, (List, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,6 +12,9 @@ use crate::ensemble::{Running, User, up_at};
 /// What a lie changes of an answer: the line of the request (`GET /v1/devices`) and the answer.
 type Lie = Box<dyn Fn(&str, &mut Value) + Send>;
 
+/// Whether the request with this line is refused.
+type Refuses = Box<dyn Fn(&str) -> bool + Send>;
+
 /// The real server behind one that lies.
 pub(crate) struct LyingServer {
     pub(crate) url: String,
@@ -27,6 +30,7 @@ pub(crate) struct LyingServer {
 struct State {
     target: String,
     lie: Option<Lie>,
+    refuses: Option<Refuses>,
     requests: Vec<String>,
 }
 
@@ -58,8 +62,14 @@ impl LyingServer {
         state.requests.clear();
     }
 
+    /// From now on these requests are answered with 500, and do not reach the real server.
+    pub(crate) fn refuse(&self, is_refused: impl Fn(&str) -> bool + Send + 'static) {
+        self.state.lock().unwrap().refuses = Some(Box::new(is_refused));
+    }
+
     pub(crate) fn tell_the_truth(&self) {
-        self.state.lock().unwrap().lie = None;
+        let mut state = self.state.lock().unwrap();
+        (state.lie, state.refuses) = (None, None);
     }
 
     /// The lines of the requests since it lies.
@@ -74,6 +84,10 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let (head, body) = read_request(&mut client)?;
     let line: String = head.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     let target = state.lock().unwrap().target.clone();
+    if state.lock().unwrap().refuses.as_ref().is_some_and(|is_refused| is_refused(&line)) {
+        return client
+            .write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    }
     let mut server = TcpStream::connect(target)?;
     server.set_read_timeout(Some(LONGEST))?;
     let head = with(&head, &["connection", "expect"], "connection: close\r\n");

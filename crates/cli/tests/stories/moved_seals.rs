@@ -1,6 +1,7 @@
 //! Keys that are sealed once more, moved, kept back, or given by nobody: what a person signs is what happens.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -241,4 +242,52 @@ fn what_devices_share_is_not_forgotten_with_the_server() {
     assert!(said.contains("is not the one that was seen before"), "{said}");
     server.tell_the_truth();
     tablet.succeed(&["share", "add", &other, &ids[0]]);
+}
+
+/// The server shows an older key first, which a listed device has made, and another one when the session is read again.
+#[test]
+fn the_key_that_was_judged_is_the_one_that_is_used() {
+    let server = LyingServer::start();
+    let (user, owner, session) = victim(&server);
+    let phone = User::new(None);
+    add(&user, &phone, &[]);
+    let id = session.to_string();
+    let thief = Thief::of(&phone, &server.direct);
+    let binding = Binding::Session { session, owner };
+    let sealed = || user.json(&["session", "show", &id])["session"]["encryptionKey"].as_str().unwrap().to_owned();
+    let ring = thief.contents.open_with(|pair| seal::open_ring(&sealed(), pair, binding)).unwrap().ring;
+    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
+    let older = sealed();
+    user.succeed(&["session", "rekey", &id]);
+    let theirs = ring.next().unwrap().next().unwrap();
+    let theirs = seal::seal_ring(&theirs, &content_key(&user), binding, &thief.key).unwrap();
+    let (path, reads) = (format!("GET /v1/sessions/{id}"), AtomicUsize::new(0));
+    server.lie(move |line, answer| {
+        if line == path {
+            let is_first = reads.fetch_add(1, Ordering::Relaxed) == 0;
+            answer["encryptionKey"] = json!(if is_first { &older } else { &theirs });
+            (answer["keyEpoch"], answer["rekeyNeeded"]) = (json!(if is_first { 2 } else { 3 }), json!(false));
+        }
+    });
+    user.succeed(&["session", "send", &id, "word-after"]);
+    server.tell_the_truth();
+    assert_eq!(key_epoch(&user, &id), 4, "the thief has the key of epoch 3 that it made");
+}
+
+/// The share of a person is not changed by two new keys in a row, because the server is busy. They get the newest one later.
+#[test]
+fn who_waits_for_a_key_is_not_forgotten_with_the_next_one() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let friend = User::new(Some(&server.direct));
+    let (id, them) = (session.to_string(), friend.json(&["login"])["id"].as_str().unwrap().to_owned());
+    user.succeed(&["share", "add", &id, &them]);
+    server.refuse(|line| line.starts_with("PATCH ") && line.contains("/shares/"));
+    user.succeed(&["session", "rekey", &id]);
+    user.succeed(&["session", "rekey", &id]);
+    user.succeed(&["session", "send", &id, "word-after"]);
+    assert!(!friend.run(&["session", "read", &id]).out.contains("word-after"));
+    server.tell_the_truth();
+    user.succeed(&["sessions"]);
+    assert!(friend.succeed(&["session", "read", &id]).contains("word-after"));
 }

@@ -24,8 +24,8 @@ pub(crate) struct Keys {
     boxed: Arc<BoxKeyPair>,
     lists: Arc<Lists>,
     held: Arc<Mutex<Held>>,
-    /// Held while this machine makes a new key. When it has failed last.
-    renewing: Arc<AsyncMutex<Option<Instant>>>,
+    /// Held while this machine makes a new key.
+    renewing: Arc<AsyncMutex<Renewing>>,
     /// The newest epoch, and the ring sealed to this machine.
     changed: watch::Sender<(u32, String)>,
 }
@@ -35,6 +35,14 @@ pub(crate) struct Keys {
 struct Held {
     ring: KeyRing,
     content_epoch: u32,
+}
+
+/// What came of earlier tries to make a new key.
+#[derive(Default)]
+struct Renewing {
+    failed: Option<Instant>,
+    /// A key that the server may have, though it did not answer. It is the one that the next try sends, while no other device was removed.
+    made: Option<Held>,
 }
 
 /// What the server says of a session.
@@ -105,9 +113,9 @@ impl Keys {
         if let Some(ring) = self.fresh(newest) {
             return Ok(ring);
         }
-        let mut failed = self.renewing.lock().await;
+        let mut renewing = self.renewing.lock().await;
         // Frames and beats ask as often as messages do.
-        if failed.is_some_and(|failed: Instant| failed.elapsed() < AFTER_A_FAILURE) {
+        if renewing.failed.is_some_and(|failed: Instant| failed.elapsed() < AFTER_A_FAILURE) {
             return Err(NoKey::Old);
         }
         for _ in 0..TRIES {
@@ -116,15 +124,15 @@ impl Keys {
             }
             let renewed = match self.refresh().await {
                 Ok(_) if self.fresh(newest).is_some() => Ok(()),
-                Ok(seen) => self.renew(seen.key_epoch).await,
+                Ok(seen) => self.renew(seen.key_epoch, &mut renewing.made).await,
                 Err(why) => Err(why),
             };
             if let Err(why) = renewed {
-                *failed = Some(Instant::now());
+                renewing.failed = Some(Instant::now());
                 return Err(why);
             }
         }
-        *failed = Some(Instant::now());
+        renewing.failed = Some(Instant::now());
         Err(NoKey::Old)
     }
 
@@ -136,10 +144,20 @@ impl Keys {
     /// Gives the session a new key, sealed to the owner's newest content key and to this machine. Guests get theirs from the owner's
     /// programs. `shown` is the epoch that the server has: a server that was restored is behind, and gets the same key for each epoch that
     /// it lacks.
-    async fn renew(&self, shown: i64) -> Result<(), NoKey> {
+    async fn renew(&self, shown: i64, made: &mut Option<Held>) -> Result<(), NoKey> {
         let before = self.ring();
-        let ring = before.next_by_machine()?;
+        // The server says that there is a newer one, and has not shown it.
+        if shown > i64::from(before.epoch()) {
+            return Err(NoKey::NotGiven);
+        }
         let (to, content_epoch) = self.lists.content_key().await.map_err(NoKey::List)?;
+        let is_next =
+            |held: &Held| held.content_epoch == content_epoch.get() && held.ring.epoch() == before.epoch() + 1;
+        let ring = match made.take().filter(is_next) {
+            Some(held) => held.ring,
+            None => before.next_by_machine()?,
+        };
+        *made = Some(Held { ring: ring.clone(), content_epoch: content_epoch.get() });
         let owner = Binding::Hosted { session: self.session, owner: self.lists.owner(), machine: &self.machine };
         let for_owner = seal_ring(&ring, &to, owner, &self.own)?;
         let sealed =

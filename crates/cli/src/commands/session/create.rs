@@ -78,7 +78,7 @@ impl Create {
             ));
         }
         if created {
-            context.home.remember_session(me.client.origin(), &session, &ring)?;
+            context.home.remember_session(me.client.origin(), &session, Some(&ring))?;
         }
         if context.json {
             return list::print_opened(me, &session).await;
