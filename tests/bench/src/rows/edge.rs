@@ -41,7 +41,7 @@ pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Re
         our_tail.push(edge.p99_ms);
         their_tail.push(baseline.p99_ms);
     }
-    report.beside("edge: GET through it, 64 clients", "req/s", ours, ("nginx", theirs), Target::AtLeast(0.6));
+    report.beside("edge: GET through it, 64 clients", "req/s", ours, ("nginx", theirs), Target::AtLeast(0.8));
     report.beside("edge: p99 of the same", "ms", our_tail, ("nginx", their_tail), Target::AtMost(2.0));
     Ok(())
 }

@@ -79,7 +79,7 @@ fn rate(
         "pages/s",
         ours,
         ("pgbench, same select", theirs),
-        Target::AtLeast(0.2),
+        Target::AtLeast(0.3),
     );
     Ok(())
 }

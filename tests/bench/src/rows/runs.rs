@@ -101,7 +101,7 @@ pub(crate) fn throughput(machine: &Machine, options: &Options, report: &mut Repo
         "runs: tasks through lease → finish, 8 runners that do nothing",
         "tasks/s",
         rate,
-        Target::AtLeast(1000.0),
+        Target::AtLeast(2300.0),
     );
     let mut many = Rounds::default();
     many.push(machine.runtime.block_on(one_round(&runs, MANY_RUNS, TASKS_OF_MANY))?);

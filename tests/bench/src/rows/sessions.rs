@@ -64,7 +64,7 @@ pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) 
             "pgbench, one statement",
             Target::AtLeast(8.0),
         ),
-        ("append: 64 clients, 64 sessions", 64, &many, plain_insert(), "pgbench, plain insert", Target::AtLeast(0.4)),
+        ("append: 64 clients, 64 sessions", 64, &many, plain_insert(), "pgbench, plain insert", Target::AtLeast(0.65)),
         ("append: one client", 1, &one, plain_insert(), "pgbench, plain insert", Target::None),
     ];
     for (case, (name, clients, sessions, script, beside, target)) in cases.into_iter().enumerate() {
