@@ -1,5 +1,6 @@
 //! `ensemble attach` and `ensemble log`: a live session on the screen, or as text.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
 use std::pin::pin;
 
@@ -7,6 +8,7 @@ use clap::Args;
 use ensemble_client::{SessionEvent, SessionFilter};
 use ensemble_transcript::body::Content;
 use ensemble_transcript::view::{Item, Shown};
+use ensemble_transcript::words::Phase;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
@@ -36,7 +38,7 @@ pub(crate) struct Log {
     /// The session's ref or id, or `last`
     #[arg(add = complete::sessions())]
     session: Named,
-    /// Go on with what comes
+    /// Keep printing what comes
     #[arg(long, short)]
     follow: bool,
     /// Only what was asked, and who allowed or refused it
@@ -48,10 +50,10 @@ impl Attach {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let id = match self.session {
-            Some(session) => session.find(&me).await?,
+            Some(session) => session.with_agent(&me).await?,
             None => match only(&me).await? {
                 Some(only) => only,
-                None => chosen(context).await?.find(&me).await?,
+                None => chosen(context).await?.with_agent(&me).await?,
             },
         };
         show(Live::open(context, &me, id).await?).await?;
@@ -87,7 +89,7 @@ async fn chosen(context: &Context) -> Result<Named> {
 impl Log {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let id = self.session.find(&me).await?;
+        let id = self.session.with_agent(&me).await?;
         log(Live::open(context, &me, id).await?, self.follow, self.approvals).await?;
         Ok(DONE)
     }
@@ -97,7 +99,7 @@ impl Log {
 async fn log(mut live: Live<'_>, follow: bool, approvals: bool) -> Result<()> {
     let (client, id) = (live.me.client.clone(), live.session.id);
     let mut interrupt = interrupts()?;
-    let mut printed = Printed { json: live.context.json, next: 0, follows: follow, approvals };
+    let mut printed = Printed { json: live.context.json, follows: follow, approvals, ..Printed::default() };
     let mut after = 0;
     {
         let mut messages = pin!(client.messages_after(id, 0));
@@ -131,10 +133,11 @@ pub(super) async fn print(context: &Context, me: &Me, id: SessionId, messages: &
     for message in messages {
         live.take(message).await?;
     }
-    Printed { json: false, next: 0, follows: false, approvals: false }.rest(&mut live).await
+    Printed::default().rest(&mut live).await
 }
 
 /// What of the view is on the terminal.
+#[derive(Default)]
 struct Printed {
     json: bool,
     /// The id of the first item that is not printed.
@@ -142,6 +145,8 @@ struct Printed {
     follows: bool,
     /// Only requests and their answers.
     approvals: bool,
+    /// Prompts that were sent while a turn works. Each is printed when it is taken, or rejected.
+    waiting: BTreeSet<u64>,
 }
 
 /// The newest items of a log may still change, so they are printed at its end.
@@ -167,12 +172,23 @@ impl Printed {
     fn print(&mut self, live: &Live<'_>, held: usize) -> Result<()> {
         let new = live.view.items().len().saturating_sub(held);
         let first = self.next;
+        let name = |user| live.known_name(user);
+        let waits = |id: u64| live.view.waiting().any(|item| item.id == id);
+        let works = live.view.state().is_some_and(|state| matches!(state.phase, Phase::Working | Phase::Waiting));
+        let is_over = |id: &u64| !waits(*id) || !works;
+        for item in self.waiting.extract_if(.., |id| is_over(id)).filter_map(|id| live.view.item(id)) {
+            print_item(item, !self.follows, name)?;
+        }
         for item in live.view.items().take(new).filter(|item| item.id >= first) {
             self.next = item.id + 1;
             if self.approvals && !matches!(&item.shown, Shown::Card(_)) {
                 continue;
             }
-            print_item(item, !self.follows, |user| live.known_name(user))?;
+            if self.follows && works && waits(item.id) {
+                self.waiting.insert(item.id);
+                continue;
+            }
+            print_item(item, !self.follows, name)?;
         }
         Ok(())
     }
@@ -218,7 +234,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     print::note(format!("There is no terminal for a screen: what session {} says is printed.", live.session.reference));
     let after = live.load().await?;
     let mut interrupt = interrupts()?;
-    let mut printed = Printed { json: false, next: 0, follows: true, approvals: false };
+    let mut printed = Printed { follows: true, ..Printed::default() };
     printed.rest(&mut live).await?;
     let mut events = pin!(live.me.client.follow_session(live.session.id, Some(after)));
     loop {

@@ -31,6 +31,7 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
         }
         Shown::Control(said, taken) => format!("{at}{who} {}{}", control(said, &name), state(taken)),
         Shown::Turn(turn) if turn.state == TurnState::Started => return None,
+        Shown::Moved => return None,
         Shown::Turn(turn) => {
             let why = turn.stop_reason.as_ref().map_or("ended", |reason| reason.as_str());
             let cost = turn.cost_usd.map(|usd| format!(", ${usd:.4}")).unwrap_or_default();

@@ -82,7 +82,7 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
         Shown::Control(control, taken) => {
             let (name, _) = setting.author(&item.author);
             let did = words::control(control, |user| setting.name(user));
-            tight(match (words::rejection(taken), words::taken(taken)) {
+            tight(match (words::rejection(taken, &item.author, setting), words::taken(taken)) {
                 (Some(why), _) => setting.event(paint.no(), paint.bad(), &format!("{name} {did}: not taken. {why}")),
                 (None, Some(state)) => {
                     setting.event(paint.pick("·", "-"), paint.dim(), &format!("{name} {did} ({state})"))
@@ -119,7 +119,10 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
         }
         Shown::Card(card) if together::is_on_its_call(item, card, view) => tight(Vec::new()),
         Shown::Card(card) => tight(card_lines(card, together::answers(item, card, view), setting)),
-        Shown::Error(failure) => loose(setting.event(paint.no(), paint.bad(), &words::failure(failure))),
+        Shown::Error(failure) => {
+            loose(setting.event(paint.no(), paint.bad(), &words::failure(failure, setting.about.level)))
+        }
+        Shown::Moved => tight(Vec::new()),
         Shown::Note(note) => tight(setting.event("!", paint.warning(), &words::note(note))),
         Shown::Newer(name) => {
             tight(setting.event(paint.pick("·", "-"), paint.dim(), &format!("something newer ({})", line(name, 60))))
@@ -174,7 +177,7 @@ fn prompt_lines(prompt: &Prompt, taken: &Taken, author: &Author, setting: &Setti
         };
         lines.extend(wrap(&[Span::styled(format!("[{what}]"), paint.dim())], setting.width, Break::Words, &bar, &bar));
     }
-    if let Some(why) = words::rejection(taken) {
+    if let Some(why) = words::rejection(taken, author, setting) {
         lines.extend(setting.event(paint.no(), paint.bad(), &why));
     }
     lines
@@ -184,7 +187,7 @@ fn prompt_lines(prompt: &Prompt, taken: &Taken, author: &Author, setting: &Setti
 fn answer_lines(answer: &Answer, taken: &Taken, author: &Author, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
     let (name, _) = setting.author(author);
-    if let Some(why) = words::rejection(taken) {
+    if let Some(why) = words::rejection(taken, author, setting) {
         let whose = if name == YOU { "your".to_owned() } else { format!("{name}'s") };
         return setting.event(paint.no(), paint.bad(), &format!("{whose} answer was not taken: {why}"));
     }

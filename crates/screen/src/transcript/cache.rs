@@ -53,9 +53,10 @@ impl Cache {
 /// Another one whenever the lines of the item would be others.
 fn fingerprint(item: &Item, setting: &Setting<'_>) -> u64 {
     let mut hash = DefaultHasher::new();
-    (setting.width, setting.unfolded, item.seq, &item.local_id).hash(&mut hash);
+    let has_moved = matches!(item.shown, Shown::Moved);
+    (setting.width, setting.unfolded, setting.about.level, item.seq, &item.local_id, has_moved).hash(&mut hash);
     if let Author::Person { user, .. } = &item.author {
-        setting.name(*user).hash(&mut hash);
+        (setting.name(*user), setting.name(setting.about.owner)).hash(&mut hash);
     }
     match &item.shown {
         Shown::Prompt(_, taken) | Shown::Answer(_, taken) | Shown::Control(_, taken) => hash_taken(taken, &mut hash),
@@ -68,7 +69,13 @@ fn fingerprint(item: &Item, setting: &Setting<'_>) -> u64 {
             }
         }
         // These never change once they are there.
-        Shown::Turn(_) | Shown::Text(_) | Shown::Thought(_) | Shown::Error(_) | Shown::Note(_) | Shown::Newer(_) => {}
+        Shown::Turn(_)
+        | Shown::Text(_)
+        | Shown::Thought(_)
+        | Shown::Error(_)
+        | Shown::Note(_)
+        | Shown::Moved
+        | Shown::Newer(_) => {}
     }
     hash.finish()
 }

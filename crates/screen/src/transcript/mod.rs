@@ -1,13 +1,14 @@
 //! The transcript on the screen: from its newest line upwards, or from where the person has scrolled to.
 //!
-//! Only what is seen is wrapped. A place is the id of an item; texts that are still growing have the places after the last.
+//! Only what is seen is wrapped. A place is the id of an item; texts that are still growing have the places after the last, and after
+//! those the prompts that wait for their turn.
 
 pub(crate) mod block;
 mod cache;
 mod together;
 pub(crate) mod tool;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use ensemble_transcript::view::{Growing, Item, Shown, View};
 use ensemble_transcript::words::TurnState;
@@ -117,8 +118,11 @@ impl Transcript {
         self.growing.retain(|part, _| growing.contains_key(part));
         let mut parts: Vec<_> = growing.into_iter().collect();
         parts.sort_by_key(|(part, _)| *part);
-        let growing = parts.into_iter().map(|(part, text)| self.growing_block(part, text, setting)).collect();
-        Walk { view, setting, cache: &mut self.cache, first, next, tails, growing }
+        let mut below: Vec<Block> =
+            parts.into_iter().map(|(part, text)| self.growing_block(part, text, setting)).collect();
+        below.extend(view.waiting().map(|item| self.cache.block(item, view, setting)));
+        let waiting = view.waiting().map(|item| item.id).collect();
+        Walk { view, setting, cache: &mut self.cache, first, next, tails, below, waiting }
     }
 
     fn growing_block(&mut self, part: u32, text: &Growing, setting: &Setting<'_>) -> Block {
@@ -153,11 +157,17 @@ struct Walk<'a> {
     /// The place after the last item.
     next: u64,
     tails: HashMap<u64, &'a str>,
-    growing: Vec<Block>,
+    /// What has the places after the last item.
+    below: Vec<Block>,
+    /// The items that are among those.
+    waiting: BTreeSet<u64>,
 }
 
 impl Walk<'_> {
     fn block(&mut self, place: u64) -> Block {
+        if self.waiting.contains(&place) {
+            return Block::default();
+        }
         if let Some(item) = self.view.item(place) {
             let mut block = self.cache.block(item, self.view, self.setting);
             if let Some(tail) = self.tails.get(&place) {
@@ -166,11 +176,11 @@ impl Walk<'_> {
             return block;
         }
         let number = usize::try_from(place.saturating_sub(self.next)).unwrap_or(usize::MAX);
-        self.growing.get(number).cloned().unwrap_or_default()
+        self.below.get(number).cloned().unwrap_or_default()
     }
 
     fn end(&self) -> u64 {
-        self.next + u64::try_from(self.growing.len()).unwrap_or(0)
+        self.next + u64::try_from(self.below.len()).unwrap_or(0)
     }
 
     /// The nearest place before this one that has lines.
@@ -190,7 +200,7 @@ impl Walk<'_> {
 
     /// A line that is there, next to this one.
     fn clamp(&mut self, line: Spot, newest: Spot) -> Spot {
-        if line.place >= self.next {
+        if line.place >= self.end() {
             return newest;
         }
         let place = line.place.max(self.first);
@@ -244,7 +254,7 @@ impl Walk<'_> {
             if left <= below {
                 let line = Spot { row: line.row + left, ..line };
                 let is_newest = line.row + 1 == block.lines.len() && self.after(line.place).is_none();
-                return (!is_newest && line.place < self.next).then_some(line);
+                return (!is_newest).then_some(line);
             }
             left -= below + 1;
             let (place, lower) = self.after(line.place)?;

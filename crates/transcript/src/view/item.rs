@@ -19,7 +19,7 @@ pub enum Author {
     Nobody(String),
 }
 
-/// One thing on the screen. Its place is the first message that made it.
+/// One thing on the screen. Its place is the first message that made it; a prompt that has waited has that of its turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Rises with each item, and is never used again.
@@ -47,6 +47,8 @@ pub enum Shown {
     Card(Box<Card>),
     Error(Failure),
     Note(Note),
+    /// Nothing: the prompt that came here has waited, and stands where its turn begins.
+    Moved,
     /// A type that this version does not know: "something newer".
     Newer(Box<str>),
 }
@@ -126,6 +128,14 @@ impl Shown {
             Self::Error(failure) => failure.text.len(),
             Self::Note(Note::NotSigned(text) | Note::Unreadable(text)) => text.len(),
             _ => 0,
+        }
+    }
+
+    /// What has become of a command. `None`: it is none.
+    pub fn taken(&self) -> Option<&Taken> {
+        match self {
+            Self::Prompt(_, taken) | Self::Answer(_, taken) | Self::Control(_, taken) => Some(taken),
+            _ => None,
         }
     }
 

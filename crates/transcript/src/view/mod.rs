@@ -9,7 +9,7 @@ mod older;
 mod tests;
 mod turn;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use item::command;
 pub use item::{Asks, Author, Card, Item, Note, Shown, Taken};
@@ -19,7 +19,7 @@ use older::Unmatched;
 
 use crate::body::{BadBody, Content, Message, Plan, Receipt, Resolved, State, TextPart, ToolCall, Writer};
 use crate::frame::Frame;
-use crate::words::{ReceiptOutcome, ToolStatus};
+use crate::words::{Phase, ReceiptOutcome, ToolStatus};
 
 /// How much is kept. Older items are dropped.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,8 @@ pub struct View {
     commands: HashMap<(String, String), u64>,
     /// The prompts that wait for their turn, by their `localId`.
     queued: HashMap<String, u64>,
+    /// The prompts that no turn has taken, by their ids.
+    waiting: BTreeSet<u64>,
     /// Open requests, oldest first.
     open: VecDeque<Card>,
     /// What became of requests and commands that are not shown: an older part may bring them.
@@ -108,6 +110,7 @@ impl View {
             requests: HashMap::new(),
             commands: HashMap::new(),
             queued: HashMap::new(),
+            waiting: BTreeSet::new(),
             open: VecDeque::new(),
             unmatched: Unmatched::default(),
             state: None,
@@ -256,6 +259,10 @@ impl View {
             }
             Content::State(state) => {
                 let known = self.state.take();
+                if state.phase == Phase::Ended {
+                    // What waited is dropped with the agent.
+                    self.waiting.clear();
+                }
                 (self.state, changed.state) = (Some(state.after(known)), true);
                 return;
             }
@@ -323,6 +330,11 @@ impl View {
         let Some(id) = self.commands.get(&command).copied() else {
             return self.unmatched.receipt(receipt);
         };
+        if receipt.outcome == ReceiptOutcome::Queued && self.is_open_prompt(id) {
+            self.waiting.insert(id);
+        } else {
+            self.waiting.remove(&id);
+        }
         if receipt.outcome == ReceiptOutcome::Queued && self.queued.len() < MOST_QUEUED {
             self.queued.insert(receipt.command_id.clone(), id);
         }
@@ -353,6 +365,7 @@ impl View {
         match &item.shown {
             Shown::Tool(call) => drop(self.tools.insert(call.tool_call_id.clone(), item.id)),
             Shown::Card(card) => drop(self.requests.entry(card.request_id.clone()).or_insert(item.id)),
+            Shown::Prompt(_, Taken::NotYet) if self.waiting.len() < MOST_QUEUED => drop(self.waiting.insert(item.id)),
             _ => {}
         }
         if let Some(command) = command(&item) {
@@ -375,6 +388,7 @@ impl View {
                 Shown::Card(card) => drop(self.requests.remove(&card.request_id)),
                 _ => {}
             }
+            self.waiting.remove(&item.id);
             if let Some(command) = command(&item) {
                 self.commands.remove(&command);
             }

@@ -1,10 +1,11 @@
 //! Older parts that are loaded later, and what newer messages have said about them.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::item::command;
-use super::{Changed, Incoming, Item, Keep, MOST_OPEN, Shown, View};
+use super::{Changed, Incoming, Item, Keep, MOST_OPEN, Shown, Taken, View};
 use crate::body::{Receipt, Resolved};
+use crate::words::{Phase, TurnState};
 
 /// Of each kind.
 const MOST: usize = 1_000;
@@ -43,9 +44,14 @@ impl View {
         self.keep.items = self.keep.items.saturating_add(before.items.len());
         self.keep.bytes = self.keep.bytes.saturating_add(before.bytes);
         self.bytes = self.bytes.saturating_add(before.bytes);
+        let newer = self.first_id;
         for item in before.items.into_iter().rev() {
             let Some(id) = self.first_id.checked_sub(1) else { return };
             let item = Item { id, ..item };
+            if matches!(&item.shown, Shown::Prompt(_, Taken::Queued)) {
+                self.queued.entry(item.local_id.clone()).or_insert(id);
+                self.waiting.insert(id);
+            }
             match &item.shown {
                 Shown::Tool(call) => drop(self.tools.entry(call.tool_call_id.clone()).or_insert(id)),
                 Shown::Card(card) => drop(self.requests.entry(card.request_id.clone()).or_insert(id)),
@@ -70,6 +76,30 @@ impl View {
         }
         for receipt in unmatched.receipts {
             self.receipt(&mut changed, receipt);
+        }
+        self.settle_waiting(newer);
+    }
+
+    /// Of the prompts before this item, those wait no more whose turn is shown already.
+    fn settle_waiting(&mut self, newer: u64) {
+        let begun = |item: &Item| match &item.shown {
+            Shown::Turn(turn) if turn.state == TurnState::Started => turn.prompt_id.clone(),
+            _ => None,
+        };
+        let begun: HashSet<String> = self.items.iter().filter_map(begun).collect();
+        let has_ended = self.state.as_ref().is_some_and(|state| state.phase == Phase::Ended);
+        for id in self.waiting.range(..newer).copied().collect::<Vec<_>>() {
+            let is_begun = self.item(id).is_some_and(|item| begun.contains(&item.local_id));
+            if is_begun {
+                self.amend(&mut Changed::default(), id, |shown| {
+                    if let Some(taken) = shown.taken_mut() {
+                        *taken = Taken::Done;
+                    }
+                });
+            }
+            if is_begun || has_ended {
+                self.waiting.remove(&id);
+            }
         }
     }
 }

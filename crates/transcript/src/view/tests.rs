@@ -12,6 +12,8 @@ use crate::words::{
     Cause, Mode, OptionKind, Outcome, Phase, ReceiptCode, ReceiptOutcome, StopReason, ToolKind, TurnState, When,
 };
 
+mod waiting;
+
 fn ann() -> Author {
     Author::Person { user: "01890a5d-ac96-774b-bcce-b302099a8058".parse::<UserId>().unwrap(), key: "k".to_owned() }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ensemble_transcript::Frame;
 use ensemble_transcript::body::Content;
-use ensemble_transcript::view::{Changed, Incoming, Keep, View};
+use ensemble_transcript::view::{Changed, Incoming, Keep, Shown, View};
 use ensemble_transcript::words::Phase;
 use ensemble_types::ids::{SessionId, UserId};
 use serde_json::{Value, json};
@@ -252,9 +252,13 @@ impl Session {
     }
 
     fn changed(&mut self, changed: &Changed, out: &mut Out) {
+        // The editor has a prompt from when it was sent.
+        let has_moved =
+            changed.items.iter().any(|id| self.view.item(*id).is_some_and(|item| item.shown == Shown::Moved));
         for id in &changed.items {
             let Some(item) = self.view.item(*id).cloned() else { continue };
-            let is_new = item.id >= self.next_item;
+            let is_known = has_moved && matches!(item.shown, Shown::Prompt(..));
+            let is_new = item.id >= self.next_item && !is_known;
             self.next_item = self.next_item.max(item.id + 1);
             self.show(&item, is_new, out);
         }

@@ -1,0 +1,60 @@
+//! Prompts that wait while a turn works.
+
+use crossterm::event::{KeyCode, KeyModifiers};
+use ensemble_transcript::body::*;
+use ensemble_transcript::words::*;
+
+use super::session::{Session, is_in, prompt, text, turn};
+
+fn begins(prompt: &str) -> Content {
+    let Content::Turn(begun) = turn(TurnState::Started, None) else { unreachable!() };
+    Content::Turn(Turn { prompt_id: Some(prompt.to_owned()), ..begun })
+}
+
+/// The transcript without the lines around it.
+fn lines(session: &mut Session) -> Vec<String> {
+    let lines = session.lines().into_iter().skip(1);
+    lines.take_while(|line| !line.starts_with(" ─")).collect()
+}
+
+fn waiting() -> Session {
+    let mut session = Session::new(60, 24);
+    session.mine("p1", prompt("first"));
+    session.receipt("p1", "mine", ReceiptOutcome::Done, None);
+    session.host(begins("p1"));
+    session.host(is_in(Phase::Working));
+    session.mine("p2", prompt("second"));
+    session
+}
+
+#[test]
+fn a_prompt_waits_below_the_turn_that_works_and_stands_where_its_turn_begins() {
+    let mut session = waiting();
+    session.frame(0, 0, "I do the");
+    assert_eq!(lines(&mut session), [" you", " │ first", " I do the", " you · not taken yet", " │ second"]);
+    session.receipt("p2", "mine", ReceiptOutcome::Queued, None);
+    session.host(text(0, "I do the first."));
+    assert_eq!(lines(&mut session), [" you", " │ first", " I do the first.", " you · queued", " │ second"]);
+    session.host(turn(TurnState::Ended, None));
+    session.host(begins("p2"));
+    session.host(text(1, "The second."));
+    let all = [" you", " │ first", " I do the first.", " you", " │ second", " The second."];
+    assert_eq!(lines(&mut session), all);
+}
+
+#[test]
+fn the_wheel_scrolls_from_below_a_prompt_that_waits() {
+    let mut session = waiting();
+    session.receipt("p2", "mine", ReceiptOutcome::Queued, None);
+    let long: Vec<String> = (0..40).map(|line| format!("line {line}\n")).collect();
+    session.host(text(0, &long.join("\n")));
+    assert!(session.text().contains("line 39"));
+    let about_lines = 30;
+    for _ in 0..about_lines {
+        session.key(KeyCode::Up);
+        session.key(KeyCode::Up);
+    }
+    assert!(!session.text().contains("line 39"), "{}", session.text());
+    session.press(KeyCode::End, KeyModifiers::CONTROL);
+    assert!(session.text().contains(" │ second"));
+}
