@@ -42,6 +42,9 @@ pub(crate) struct KnownSession {
 pub(crate) struct Revocation {
     pub(crate) local_id: String,
     pub(crate) version: u64,
+    /// They have no share any more.
+    #[serde(default)]
+    pub(crate) removed: bool,
 }
 
 impl Unfinished {

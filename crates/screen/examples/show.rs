@@ -48,7 +48,8 @@ fn main() {
     loop {
         let name = |_| "Ben".to_owned();
         let (title, connection) = ("Fix the parser", Connection::Online);
-        let about = About { title, connection, level, me: &me, name: &name, home: "", now: Instant::now() };
+        let about =
+            About { title, connection, level, me: &me, owner: me.user, name: &name, home: "", now: Instant::now() };
         terminal.draw(|frame| screen.draw(frame, &play.view, &about)).unwrap();
         if !crossterm::event::poll(TICK).unwrap() {
             play.step();

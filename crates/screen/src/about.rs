@@ -12,6 +12,8 @@ pub struct About<'a> {
     /// What this person may command. The host decides; the screen only offers what can succeed.
     pub level: Level,
     pub me: &'a Me,
+    /// Whose session it is.
+    pub owner: UserId,
     /// The name of a user. The screen makes it fit and visible.
     pub name: &'a dyn Fn(UserId) -> String,
     /// The home directory of the person, which is shown as `~`.
@@ -49,7 +51,7 @@ pub enum Connection {
 }
 
 /// What a person may command. Each level includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     Read,
     /// Prompts and interrupts.

@@ -12,7 +12,7 @@ use crate::cards::Pressed;
 use crate::commands::{Command, Parsed, parse};
 use crate::composer::Typed;
 use crate::last;
-use crate::screen::{Arrow, Screen};
+use crate::screen::{Arrow, Screen, Wanted};
 use crate::status::{is_busy, still_runs};
 
 /// Two presses of ctrl-c within this time leave.
@@ -217,7 +217,10 @@ impl Screen {
         }
         let state = view.state();
         if state.is_some_and(|state| state.phase == Phase::Ended) {
-            self.notice("The session has ended. /resume starts the agent again.");
+            match about.level {
+                Level::Owner => self.notice("The session has ended. /resume starts the agent again."),
+                _ => self.may_not(Level::Owner, "start the agent of this session again: it has ended", about),
+            }
             return None;
         }
         if now && is_busy(view) && !state.is_some_and(|state| state.steers) {
@@ -231,15 +234,15 @@ impl Screen {
 
     fn command(&mut self, command: Command, view: &View, about: &About<'_>) -> Option<Action> {
         let (needs, what) = match &command {
-            Command::Mode(_) | Command::Stop | Command::Resume => {
-                (Level::Owner, "Only the session's owner may do this.")
-            }
-            Command::Model(_) => (Level::Approve, "You may not choose the model of this session."),
-            Command::Insert => (Level::Prompt, "You may not write in this session."),
+            Command::Mode(_) => (Level::Owner, "change the mode"),
+            Command::Stop => (Level::Owner, "end the agent"),
+            Command::Resume => (Level::Owner, "start the agent again"),
+            Command::Model(_) => (Level::Approve, "choose the model"),
+            Command::Insert => (Level::Prompt, "write here"),
             Command::Leave | Command::Help => (Level::Read, ""),
         };
         if about.level < needs {
-            self.notice(what);
+            self.may_not(needs, what, about);
             return None;
         }
         self.composer.take();
@@ -263,6 +266,15 @@ impl Screen {
         }
     }
 
+    /// Says who may do what this person may not.
+    fn may_not(&mut self, needs: Level, what: &str, about: &About<'_>) {
+        let owner = self.setting(about).name(about.owner);
+        self.notice(&match needs {
+            Level::Owner => format!("Only {owner} may {what}."),
+            _ => format!("{owner} has not allowed you to {what}."),
+        });
+    }
+
     fn tab(&mut self, view: &View, about: &About<'_>) {
         match self.offers(view, about).get(self.offered) {
             Some(offer) => self.composer.set(&offer.text),
@@ -273,7 +285,7 @@ impl Screen {
     /// The next of the modes that are not dangerous.
     fn next_mode(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
         if about.level < Level::Owner {
-            self.notice("Only the session's owner may change the mode.");
+            self.may_not(Level::Owner, "change the mode", about);
             return None;
         }
         if self.wanted(view, about).is_some() {
@@ -293,7 +305,8 @@ impl Screen {
         if seen == mode {
             return None;
         }
-        self.wanted_mode = Some((seen.clone(), mode.clone(), about.now));
+        let from = view.items().next_back().map_or(0, |item| item.id + 1);
+        self.wanted_mode = Some(Wanted { seen: seen.clone(), mode: mode.clone(), since: about.now, from });
         Some(Action::SetMode { mode, seen })
     }
 

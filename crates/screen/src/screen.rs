@@ -1,9 +1,10 @@
 //! The screen: what it remembers between frames, and how its parts share the rows.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use ensemble_transcript::body::{Control, SetMode};
 use ensemble_transcript::bounds;
-use ensemble_transcript::view::View;
+use ensemble_transcript::view::{Author, Item, Shown, Taken, View};
 use ensemble_transcript::words::Mode;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -28,6 +29,8 @@ const ROWS_WITH_HEADER: u16 = 16;
 /// The rows of the list of commands.
 const MOST_OFFER_ROWS: u16 = 6;
 const MOST_NOTICE_ROWS: usize = 3;
+/// How long a mode that was asked for is shown.
+const LONGEST_WANTED: Duration = Duration::from_secs(5);
 /// Below this nothing can be read.
 const LEAST: (u16, u16) = (20, 6);
 
@@ -47,8 +50,7 @@ pub struct Screen {
     /// The command that is chosen in the list, and the text for which the list was closed.
     pub(crate) offered: usize,
     pub(crate) closed_offers: Option<String>,
-    /// The mode that was seen, the one that was asked for, and when.
-    pub(crate) wanted_mode: Option<(Mode, Mode, Instant)>,
+    pub(crate) wanted_mode: Option<Wanted>,
     pub(crate) last_ctrl_c: Option<Instant>,
     pub(crate) last_arrow: Option<Arrow>,
     pub(crate) last_interrupt: Option<Instant>,
@@ -56,6 +58,16 @@ pub struct Screen {
     /// The first item when older ones were asked for.
     asked_older: Option<u64>,
     wants_older: bool,
+}
+
+/// A mode that was asked for.
+pub(crate) struct Wanted {
+    /// The mode that was there.
+    pub(crate) seen: Mode,
+    pub(crate) mode: Mode,
+    pub(crate) since: Instant,
+    /// The id that the command's item has at least.
+    pub(crate) from: u64,
 }
 
 /// An arrow up or down.
@@ -179,7 +191,7 @@ impl Screen {
         let above = rows.take_bottom(1);
         buffer.set_line(above.x, above.y, &status::phase(view, self.transcript.below(view), &setting), above.width);
         if let Some(from) = self.help {
-            let all = help::draw(buffer, rows.area, from, self.paint);
+            let all = help::draw(buffer, rows.area, from, about.level, self.paint);
             self.help = Some(from.min(all.saturating_sub(usize::from(rows.area.height))));
             self.cards.hide();
             return;
@@ -212,7 +224,10 @@ impl Screen {
     fn draw_composer(&mut self, frame: &mut Frame<'_>, rows: &mut Rows, about: &About<'_>) {
         if about.level < Level::Prompt {
             let row = rows.take_bottom(1);
-            let line = Line::styled("You may read this session.", self.paint.dim());
+            let owner = self.setting(about).name(about.owner);
+            let long = format!("You may read this session. {owner} can let you write here.");
+            let text = if columns(&long) <= row.width { long } else { "You may read this session.".to_owned() };
+            let line = Line::styled(text, self.paint.dim());
             frame.buffer_mut().set_line(row.x, row.y, &line, row.width);
             return;
         }
@@ -268,14 +283,25 @@ impl Screen {
         }
     }
 
+    /// When the screen is to be drawn again although nothing happens: a mode that was asked for is shown for a while only.
+    pub fn stale_at(&self) -> Option<Instant> {
+        self.wanted_mode.as_ref().map(|wanted| wanted.since + LONGEST_WANTED)
+    }
+
     /// The mode that was asked for, while the host has not answered.
     pub(crate) fn wanted(&mut self, view: &View, about: &About<'_>) -> Option<Mode> {
-        const LONGEST: std::time::Duration = std::time::Duration::from_secs(5);
-        let (seen, wanted, since) = self.wanted_mode.as_ref()?;
-        let is_open = view.state().is_some_and(|state| state.mode == *seen)
-            && about.now.saturating_duration_since(*since) < LONGEST;
+        let wanted = self.wanted_mode.as_ref()?;
+        let is_rejected = |item: &Item| {
+            let is_mine = matches!(&item.author, Author::Person { key, .. } if *key == about.me.key);
+            let is_it = |set: &SetMode| set.mode == wanted.mode;
+            is_mine
+                && matches!(&item.shown, Shown::Control(Control::SetMode(set), Taken::Rejected { .. }) if is_it(set))
+        };
+        let is_open = view.state().is_some_and(|state| state.mode == wanted.seen)
+            && about.now.saturating_duration_since(wanted.since) < LONGEST_WANTED
+            && !view.items().rev().take_while(|item| item.id >= wanted.from).any(is_rejected);
         if is_open {
-            return Some(wanted.clone());
+            return Some(wanted.mode.clone());
         }
         self.wanted_mode = None;
         None
@@ -284,11 +310,18 @@ impl Screen {
     /// The keys that matter now, from the longest text to the shortest.
     fn hints(&self, view: &View, about: &About<'_>) -> &'static [&'static str] {
         if about.level < Level::Prompt {
-            return &["q: leave"];
+            return match self.help {
+                Some(_) => &["up, down: scroll  other keys: close", "any key: close"],
+                None => &["ctrl-o: unfold  ?: help  q: leave", "?: help  q: leave", "q: leave"],
+            };
         }
         let steers = view.state().is_some_and(|state| state.steers);
         match (self.composer.is_empty(), status::is_busy(view)) {
             (true, _) if self.help.is_some() => &["up, down: scroll  other keys: close", "any key: close"],
+            (true, _) if about.level < Level::Owner => match self.unfolded {
+                true => &["ctrl-o: fold  ?: help", "?: help"],
+                false => &["ctrl-o: unfold  ?: help", "?: help"],
+            },
             (true, _) if self.unfolded => {
                 &["ctrl-o: fold  shift-tab: mode  ?: help", "ctrl-o: fold  ?: help", "?: help"]
             }

@@ -23,21 +23,34 @@ struct Part {
 
 /// What a part has that is left out before a key is.
 const ALL_IS_WELL: u8 = 9;
+/// That of the model, and the columns of its name where there is little room.
+const MODEL: u8 = 4;
+const SHORT_MODEL: u16 = 14;
 
 /// The first line: the title and where the agent works.
 pub(crate) fn header(view: &View, setting: &Setting<'_>) -> Line<'static> {
     let paint = setting.paint;
-    let title = fit(&line(setting.about.title, 200), setting.width, paint.more());
-    let mut place = String::new();
-    if let Some(state) = view.state() {
-        place = format!("{}{}", paint.dot(), line(&below(setting.about.home, &state.directory), 400));
-        if let Some(branch) = &state.branch {
-            place.push_str(&format!(" ({})", line(branch, 100)));
-        }
-    }
-    let room = setting.width.saturating_sub(columns(&title));
-    let place = if room > 12 { fit(&place, room, paint.more()) } else { String::new() };
+    let title = line(setting.about.title, 200);
+    let places = view.state().map(|state| places(state, setting)).unwrap_or_default();
+    // Of a title that is long its beginning says enough, and of a path its end.
+    let least = columns(&title).min(setting.width / 3 * 2);
+    let place = places.into_iter().find(|place| columns(place) <= setting.width - least).unwrap_or_default();
+    let title = fit(&title, setting.width.saturating_sub(columns(&place)), paint.more());
     Line::from(vec![Span::styled(title, paint.strong()), Span::styled(place, paint.dim())])
+}
+
+/// Where the agent works, from the longest text to the shortest.
+fn places(state: &State, setting: &Setting<'_>) -> Vec<String> {
+    let (dot, more) = (setting.paint.dot(), setting.paint.more());
+    let path = line(&below(setting.about.home, &state.directory), 400);
+    let branch = state.branch.as_ref().map(|branch| format!(" ({})", line(branch, 100))).unwrap_or_default();
+    let ends: Vec<&str> = path.match_indices('/').filter_map(|(at, _)| path.get(at..)).collect();
+    let ends = ends.iter().filter(|end| end.len() > 1 && **end != path);
+    let mut places = vec![format!("{dot}{path}{branch}")];
+    places.extend(ends.clone().map(|end| format!("{dot}{more}{end}{branch}")));
+    places.push(format!("{dot}{path}"));
+    places.extend(ends.map(|end| format!("{dot}{more}{end}")));
+    places
 }
 
 /// Whether a turn can be interrupted.
@@ -53,14 +66,16 @@ pub(crate) fn still_runs(view: &View) -> bool {
 /// The rule above the text: what the session does.
 pub(crate) fn phase(view: &View, below: Option<u64>, setting: &Setting<'_>) -> Line<'static> {
     let paint = setting.paint;
-    let state = view.state();
+    let (state, level) = (view.state(), setting.about.level);
     let (text, style) = match state.map(|state| &state.phase) {
         None => (String::new(), paint.dim()),
         Some(Phase::Starting) => ("starting".to_owned(), paint.busy()),
         Some(Phase::Idle) => (String::new(), paint.dim()),
         Some(Phase::Working) => ("working".to_owned(), paint.busy()),
         Some(Phase::Waiting) => ("waits for an answer".to_owned(), paint.warning()),
+        Some(Phase::Parked) if level < Level::Prompt => ("parked".to_owned(), paint.dim()),
         Some(Phase::Parked) => ("parked; a prompt wakes it".to_owned(), paint.dim()),
+        Some(Phase::Ended) if level < Level::Owner => ("ended".to_owned(), paint.warning()),
         Some(Phase::Ended) => ("ended; /resume starts it again".to_owned(), paint.warning()),
         Some(Phase::Other(other)) => (line(other, 32), paint.dim()),
     };
@@ -95,6 +110,11 @@ pub(crate) fn status(view: &View, wanted: Option<&Mode>, hints: &[&str], setting
         parts.iter().map(|part| columns(&part.text)).fold(dots, u16::saturating_add)
     };
     let shortest = hints.last().map_or(0, |hint| columns(hint) + 3);
+    if used(&parts).saturating_add(shortest) > width
+        && let Some(model) = parts.first_mut().filter(|part| part.goes == MODEL)
+    {
+        model.text = fit(&model.text, SHORT_MODEL, paint.more());
+    }
     if used(&parts).saturating_add(shortest) > width {
         // That all is well needs no words.
         parts.retain(|part| part.goes < ALL_IS_WELL);
@@ -123,7 +143,7 @@ fn parts(state: &State, wanted: Option<&Mode>, paint: Paint) -> Vec<Part> {
     let mut parts = Vec::new();
     let model = state.model.as_deref().unwrap_or(&state.agent);
     let name = state.models.iter().find(|choice| choice.id == model).map_or(model, |choice| &choice.name);
-    parts.push(Part { text: line(name, 24), style: paint.dim(), goes: 4 });
+    parts.push(Part { text: line(name, 24), style: paint.dim(), goes: MODEL });
     let mode = match wanted {
         Some(wanted) => format!("{} {} {}", words::mode(&state.mode), paint.pick("→", "->"), words::mode(wanted)),
         None => words::mode(&state.mode),

@@ -1,10 +1,12 @@
 //! What a person reads for the words of the format.
 
 use ensemble_transcript::body::{Control, Failure};
-use ensemble_transcript::view::{Note, Taken};
+use ensemble_transcript::view::{Author, Note, Taken};
 use ensemble_transcript::words::{ErrorCode, May, Mode, ReceiptCode, StopReason};
 
+use crate::about::Level;
 use crate::clean::line;
+use crate::transcript::block::Setting;
 
 /// What stands beside a command until it is done.
 pub(crate) fn taken(taken: &Taken) -> Option<&'static str> {
@@ -16,15 +18,22 @@ pub(crate) fn taken(taken: &Taken) -> Option<&'static str> {
     }
 }
 
-/// Why the host did not take a command. `None`: it did, or has not said.
-pub(crate) fn rejection(taken: &Taken) -> Option<String> {
+/// What a host writes about each command that its owner has not allowed. It knows no names.
+const NOT_ALLOWED: &str = "The owner has not allowed this to you.";
+
+/// Why the host did not take a command that this person has sent. `None`: it did, or has not said.
+pub(crate) fn rejection(taken: &Taken, author: &Author, setting: &Setting<'_>) -> Option<String> {
     let Taken::Rejected { code, text } = taken else { return None };
+    let says_nothing = text.as_deref().is_none_or(|text| text.trim().is_empty() || text == NOT_ALLOWED);
+    if *code == Some(ReceiptCode::NotAllowed) && says_nothing {
+        return Some(not_allowed(author, setting));
+    }
     if let Some(text) = text.as_deref().filter(|text| !text.trim().is_empty()) {
         return Some(line(text, 400));
     }
     let words = match code {
         None => "The machine did not say why.",
-        Some(ReceiptCode::NotAllowed) => "You may not do this. Ask the session's owner.",
+        Some(ReceiptCode::NotAllowed) => "It is not allowed.",
         Some(ReceiptCode::BadSignature) => "Its signature is not good.",
         Some(ReceiptCode::UnknownKey) => "The machine does not know this device yet. Try again soon.",
         Some(ReceiptCode::Stale) => "It reached the machine too late. Send it again.",
@@ -36,6 +45,21 @@ pub(crate) fn rejection(taken: &Taken) -> Option<String> {
         Some(ReceiptCode::Other(code)) => return Some(line(code, 60)),
     };
     Some(words.to_owned())
+}
+
+fn not_allowed(author: &Author, setting: &Setting<'_>) -> String {
+    let owner = setting.about.owner;
+    match author {
+        // Some commands are for its first devices only.
+        Author::Person { user, .. } if *user == owner => "This device may not do this.".to_owned(),
+        Author::Person { user, .. } => {
+            let me = setting.about.me.user;
+            let who = if *user == me { "you".to_owned() } else { setting.name(*user) };
+            let (owner, has) = if owner == me { ("You".to_owned(), "have") } else { (setting.name(owner), "has") };
+            format!("{owner} {has} not allowed this to {who}.")
+        }
+        Author::Host | Author::Nobody(_) => "It is not allowed.".to_owned(),
+    }
 }
 
 /// What a control does, to stand after the name of the person who sent it: "stopped the agent". `name` is how a user is called.
@@ -50,6 +74,7 @@ pub fn control(control: &Control, name: impl Fn(ensemble_types::ids::UserId) -> 
             let may = match &grant.may {
                 May::Prompt => "may prompt now",
                 May::Approve => "may prompt and answer now",
+                May::Nothing if grant.removed => "has no access any more",
                 May::Nothing => "may only read now",
                 May::Other(_) => "has another right now",
             };
@@ -76,7 +101,8 @@ pub(crate) fn stop(reason: Option<&StopReason>) -> Option<String> {
     })
 }
 
-pub(crate) fn failure(failure: &Failure) -> String {
+/// `level`: of the person who reads it.
+pub(crate) fn failure(failure: &Failure, level: Level) -> String {
     let what = match &failure.code {
         ErrorCode::Login => "The agent is not signed in",
         ErrorCode::Quota => "The agent's limit is reached",
@@ -86,8 +112,11 @@ pub(crate) fn failure(failure: &Failure) -> String {
         _ => "The agent failed",
     };
     let retry = failure.retry_at.map(|at| format!(" (again at {at})")).unwrap_or_default();
-    let advice =
-        if failure.code == ErrorCode::Context { " /insert writes the last messages into the field." } else { "" };
+    let advice = if failure.code == ErrorCode::Context && level >= Level::Prompt {
+        " /insert writes the last messages into the field."
+    } else {
+        ""
+    };
     format!("{what}: {}{retry}{advice}", line(&failure.text, 2_000))
 }
 

@@ -38,7 +38,8 @@ pub(crate) async fn grant(
     // A right that was given may not be in the last state, so taking one away is always said.
     let is_new = state.is_some() && known.is_none() && is_first;
     let noted = context.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
-    let is_taking = noted.get(&session.id).is_some_and(|users| users.contains_key(&user));
+    let taking = noted.get(&session.id).and_then(|users| users.get(&user));
+    let (is_taking, removed) = (taking.is_some(), may == May::Nothing && taking.is_some_and(|taking| taking.removed));
     let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && !is_taking;
     if has_it || (is_new && may == May::Nothing) {
         return Ok(());
@@ -47,13 +48,13 @@ pub(crate) async fn grant(
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
     let (origin, local_id) = (me.client.origin(), idempotency_key());
     if may == May::Nothing {
-        let revocation = Revocation { local_id: local_id.clone(), version };
+        let revocation = Revocation { local_id: local_id.clone(), version, removed };
         context.home.begin_revocation(origin, session.id, user, revocation)?;
     } else {
         // What was taken away before counts no more.
         context.home.end_revocation(origin, session.id, user)?;
     }
-    let grant = named(context, me, user, may.clone(), (version, known)).await?;
+    let grant = named(context, me, user, may.clone(), (version, removed, known)).await?;
     let taken = live.command_as(local_id, grant).await?;
     if taken == Taken::Done {
         context.home.end_revocation(origin, session.id, user)?;
@@ -84,11 +85,12 @@ pub(crate) async fn grant(
 }
 
 /// Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine hears of it.
-pub(crate) fn begin_taking(context: &Context, me: &Me, session: &Session, user: UserId) -> Result<()> {
+/// `removed`: their share goes too.
+pub(crate) fn begin_taking(context: &Context, me: &Me, session: &Session, user: UserId, removed: bool) -> Result<()> {
     if !session.hosted || session.access_level != AccessLevel::Owner {
         return Ok(());
     }
-    let revocation = Revocation { local_id: idempotency_key(), version: version_after(None) };
+    let revocation = Revocation { local_id: idempotency_key(), version: version_after(None), removed };
     context.home.begin_revocation(me.client.origin(), session.id, user, revocation)
 }
 
@@ -98,17 +100,17 @@ async fn named(
     me: &Me,
     user: UserId,
     may: May,
-    (version, known): (u64, Option<&AccessGrant>),
+    (version, removed, known): (u64, bool, Option<&AccessGrant>),
 ) -> Result<Content> {
     if let (May::Nothing, Some(known)) = (&may, known) {
         let account = known.account.clone();
-        return Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version })));
+        return Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed })));
     }
     let list = me.list_of(context, user).await?;
     let account = account_digest(&list.body().account).ok_or_else(|| {
         Failure::message(format!("The account key of {user} cannot be read. The machine was not told."))
     })?;
-    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version })))
+    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed })))
 }
 
 /// The version of the next grant. The clock, so that a computer that has not read the last state does not go back.
@@ -153,7 +155,7 @@ async fn tell_of_one_again(
     me: &Me,
     live: &Live<'_>,
     user: UserId,
-    Revocation { local_id, version }: Revocation,
+    Revocation { local_id, version, removed }: Revocation,
 ) -> Result<()> {
     let id = live.session.id;
     let end = || context.home.end_revocation(me.client.origin(), id, user);
@@ -186,9 +188,9 @@ async fn tell_of_one_again(
         Some(_) => return Ok(()),
     };
     let version = if is_outrun { version_after(known) } else { version };
-    let revocation = Revocation { local_id: local_id.clone(), version };
+    let revocation = Revocation { local_id: local_id.clone(), version, removed };
     context.home.begin_revocation(me.client.origin(), id, user, revocation)?;
-    let grant = named(context, me, user, May::Nothing, (version, known)).await?;
+    let grant = named(context, me, user, May::Nothing, (version, removed, known)).await?;
     live.sender().send_as(local_id, grant).await?;
     print::note(format!(
         "The machine of session {} is asked again to refuse commands of {user}.",

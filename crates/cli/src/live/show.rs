@@ -32,6 +32,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
         (signal(SignalKind::terminate()).map_err(unusable)?, signal(SignalKind::hangup()).map_err(unusable)?);
     let after = live.load().await?;
     live.learn_names().await;
+    live.name(live.session.owner_id).await;
     let mut screen = Screen::new(Look::of(|name| std::env::var_os(name)?.into_string().ok()));
     let mut draft = Draft::open(&live.context.home, live.session.id);
     screen.write(draft.text());
@@ -52,12 +53,13 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
         // The first prompt gives it one.
         let title = live.title();
         let name = |user| live.known_name(user);
-        let about = About { title: &title, connection, level, me: &me, name: &name, home: &home, now: Instant::now() };
+        let (owner, now) = (live.session.owner_id, Instant::now());
+        let about = About { title: &title, connection, level, me: &me, owner, name: &name, home: &home, now };
         draft.follow(screen.written(), !sending.is_empty());
         let keep = draft.due();
         terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
         terminal.call(&screen.call(&live.view, &about), rings).map_err(unusable)?;
-        let due = screen.due_at();
+        let (due, stale) = (screen.due_at(), screen.stale_at());
         tokio::select! {
             // A key that waits is there before a digit counts: the two may be a text.
             biased;
@@ -79,6 +81,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
                     sending.push(Box::pin(carry_out(sender.clone(), action)));
                 }
             }
+            () = tokio::time::sleep_until(stale.unwrap_or_else(Instant::now).into()), if stale.is_some() => {}
             () = tokio::time::sleep_until(keep.unwrap_or_else(Instant::now).into()), if keep.is_some() => draft.keep(),
             watched = watch.next() => match watched? {
                 Watched::Connected => match live.refresh().await {

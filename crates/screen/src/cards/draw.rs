@@ -142,19 +142,20 @@ impl Cards {
     /// What is in the way of answering, if anything is.
     fn hint(&self, card: &Card, setting: &Setting<'_>, typing: Typing) -> Option<Line<'static>> {
         let paint = setting.paint;
-        let text = if setting.about.level < Level::Approve {
-            "  You may read this and not answer it."
-        } else if self.is_sent(card) {
+        if setting.about.level < Level::Approve {
+            let text = format!("  {} answers this, not you.", setting.name(setting.about.owner));
+            return Some(Line::styled(text, paint.warning()));
+        }
+        if self.is_sent(card) {
             return Some(Line::styled("  Your answer is sent. The machine has not confirmed it yet.", paint.dim()));
-        } else {
-            match &card.asks {
-                Asks::Permission(_) if !typing.is_empty => "  alt and the number answers with your text",
-                Asks::Question(_) if !typing.is_empty && self.shown.as_ref().is_some_and(|one| one.is_typed_before) => {
-                    "  Your text is a prompt. Send it or empty it to answer."
-                }
-                Asks::Question(_) if !typing.is_empty => "  enter answers with your text",
-                _ => return None,
+        }
+        let text = match &card.asks {
+            Asks::Permission(_) if !typing.is_empty => "  alt and the number answers with your text",
+            Asks::Question(_) if !typing.is_empty && self.shown.as_ref().is_some_and(|one| one.is_typed_before) => {
+                "  Your text is a prompt. Send it or empty it to answer."
             }
+            Asks::Question(_) if !typing.is_empty => "  enter answers with your text",
+            _ => return None,
         };
         Some(Line::styled(text, paint.warning()))
     }

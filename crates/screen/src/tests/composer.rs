@@ -170,7 +170,7 @@ fn shift_tab_goes_through_the_modes_that_ask() {
     session.level = Level::Approve;
     session.host(is_in(Phase::Idle));
     assert_eq!(session.key(KeyCode::BackTab), None);
-    assert!(session.text().contains("Only the session's owner may change the mode."));
+    assert!(session.text().contains("Only Ben may change the mode."));
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn help_shows_the_keys_and_any_key_closes_it() {
     let mut session = Session::new(100, 30);
     session.types("?");
     let text = session.text();
-    assert!(text.contains("interrupt the turn") && text.contains("ctrl-left, ctrl-right"), "{text}");
+    assert!(text.contains("interrupt; end what") && text.contains("ctrl-left, ctrl-right"), "{text}");
     session.types("x");
-    assert!(!session.text().contains("interrupt the turn"));
+    assert!(!session.text().contains("interrupt; end what"));
     session.types("a?");
     assert!(session.text().contains(" › a?"));
 }
@@ -241,11 +241,9 @@ fn on_a_narrow_screen_the_help_is_whole_and_a_long_list_says_so() {
     let mut session = Session::new(40, 70);
     session.types("?");
     let text = session.text().split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in [
-        "alt-enter, ctrl-j a new line",
-        "esc interrupt the turn; end what still runs",
-        "ctrl-left, ctrl-right move by words",
-    ] {
+    for part in
+        ["alt-enter, ctrl-j a new line", "esc interrupt; end what still runs", "ctrl-left, ctrl-right move by words"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     session.types("x/");

@@ -95,7 +95,9 @@ impl Session {
     fn about<T>(&mut self, call: impl FnOnce(&mut Screen, &View, &mut Terminal<TestBackend>, &About<'_>) -> T) -> T {
         let name = |_| self.name.clone();
         let (level, connection, now) = (self.level, self.connection, self.now);
-        let about = About { title: &self.title, connection, level, me: &self.me, name: &name, home: "/home/ann", now };
+        let owner = if level == Level::Owner { self.me.user } else { self.ben };
+        let about =
+            About { title: &self.title, connection, level, me: &self.me, owner, name: &name, home: "/home/ann", now };
         call(&mut self.screen, &self.view, &mut self.terminal, &about)
     }
 

@@ -29,7 +29,7 @@ impl Seen {
         let me = Me { user: UserId::generate(), key: "mine".to_owned() };
         let name = |_| "Ben".to_owned();
         let (connection, level, now) = (self.connection, Level::Owner, self.now);
-        let about = About { title: "Kettle", connection, level, me: &me, name: &name, home: "", now };
+        let about = About { title: "Kettle", connection, level, me: &me, owner: me.user, name: &name, home: "", now };
         call(&mut self.talk, &mut self.terminal, &about)
     }
 

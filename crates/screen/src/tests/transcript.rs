@@ -129,9 +129,8 @@ fn prompts_have_names_and_what_became_of_them() {
     assert_eq!(session.from("you"), [" you · not taken yet", " │ mine", " Ben · not taken yet", " │ bens"]);
     session.receipt("p1", "mine", ReceiptOutcome::Queued, None);
     session.receipt("p2", "bens", ReceiptOutcome::Rejected, Some(ReceiptCode::NotAllowed));
-    let rejected =
-        [" you · queued", " │ mine", " Ben · not taken", " │ bens", " ✗ You may not do this. Ask the session's owner."];
-    assert_eq!(session.from("you"), rejected);
+    let rejected = [" Ben · not taken", " │ bens", " ✗ You have not allowed this to Ben.", " you · queued", " │ mine"];
+    assert_eq!(session.from("Ben"), rejected);
     session.receipt("p1", "mine", ReceiptOutcome::Done, None);
     assert_eq!(session.from("you")[0], " you");
 }

@@ -99,6 +99,9 @@ pub struct AccessGrant {
     pub may: May,
     /// The highest for a user counts.
     pub version: u64,
+    /// The person has no share of the session any more. For those who read it: the machine looks at `may` only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
 }
 
 /// A command that is no prompt and no answer. On the wire `action` and `value`.

@@ -46,7 +46,7 @@ fn set_mode(mode: Mode) -> Content {
 }
 
 fn grant(number: u8, may: May, version: u64) -> Content {
-    let grant = AccessGrant { user: user(number), account: format!("a{number}"), may, version };
+    let grant = AccessGrant { user: user(number), account: format!("a{number}"), may, version, removed: false };
     Content::Control(Control::Access(grant))
 }
 

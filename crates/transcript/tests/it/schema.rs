@@ -105,6 +105,20 @@ fn a_field_of_another_type_is_refused_by_both() {
 }
 
 #[test]
+fn a_grant_says_when_the_share_is_gone() {
+    let validator = validator();
+    let is_access = |body: &Value| body["action"] == "access";
+    let mut body = bodies().into_iter().find(is_access).unwrap();
+    assert_eq!(body["value"].get("removed"), None, "it is not written where it is not so");
+    for (removed, is_good) in [(json!(true), true), (json!("yes"), false)] {
+        body["value"]["removed"] = removed;
+        assert_eq!((validator(&body).is_ok(), Message::read(&body.to_string()).is_ok()), (is_good, is_good));
+        let Ok(read) = Message::read(&body.to_string()) else { continue };
+        assert_eq!(serde_json::from_str::<Value>(&read.write().unwrap()).unwrap(), body);
+    }
+}
+
+#[test]
 fn what_is_newer_is_no_error() {
     let validator = validator();
     for body in bodies() {

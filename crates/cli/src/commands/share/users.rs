@@ -172,7 +172,7 @@ impl Change {
         // The level is signed together with the key. A new key ends what an earlier level has granted.
         let session = me.session(context, id).await?;
         if may(level, self.approve) == May::Nothing {
-            access::begin_taking(context, me, &session, user)?;
+            access::begin_taking(context, me, &session, user, false)?;
         }
         let (session, ring) = if session.access_level == AccessLevel::Owner {
             me.rekey(context, session, &Members::with_level(user, level)).await?
@@ -199,7 +199,7 @@ impl Remove {
         let session = me.session(context, id).await?;
         // A user who has left cannot read the session any more, and need not change its key.
         if user != me.id && session.access_level == AccessLevel::Owner {
-            access::begin_taking(context, me, &session, user)?;
+            access::begin_taking(context, me, &session, user, true)?;
             context.home.begin_share_removal(me.client.origin(), id, user)?;
             me.client.delete_share(id, user).await?;
             // The machine first: what they may do ends with its receipt.

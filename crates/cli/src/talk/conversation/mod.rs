@@ -189,10 +189,18 @@ impl<'a> Conversation<'a> {
     }
 
     fn draw(&mut self) -> Result<()> {
-        let (level, connection) = (level(&self.live), self.connection());
+        let (level, connection, owner) = (level(&self.live), self.connection(), self.live.session.owner_id);
         let name = |user| self.live.known_name(user);
-        let about =
-            About { title: &self.title, connection, level, me: &self.me, name: &name, home: "", now: Instant::now() };
+        let about = About {
+            title: &self.title,
+            connection,
+            level,
+            me: &self.me,
+            owner,
+            name: &name,
+            home: "",
+            now: Instant::now(),
+        };
         self.out.draw(&self.live.view, &about, &self.state, self.held.as_ref())
     }
 

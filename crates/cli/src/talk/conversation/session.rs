@@ -101,10 +101,18 @@ impl Conversation<'_> {
     }
 
     pub(super) async fn keyed(&mut self, event: Option<&Event>) -> Result<Then> {
-        let (level, connection) = (level(&self.live), self.connection());
+        let (level, connection, owner) = (level(&self.live), self.connection(), self.live.session.owner_id);
         let name = |user| self.live.known_name(user);
-        let about =
-            About { title: &self.title, connection, level, me: &self.me, name: &name, home: "", now: Instant::now() };
+        let about = About {
+            title: &self.title,
+            connection,
+            level,
+            me: &self.me,
+            owner,
+            name: &name,
+            home: "",
+            now: Instant::now(),
+        };
         let wish = match event {
             Some(event) => self.out.wish(event, &self.live.view, &about),
             None => self.out.due(&self.live.view, &about),

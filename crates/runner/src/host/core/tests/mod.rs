@@ -296,7 +296,8 @@ impl Room {
     }
 
     fn grant(&mut self, user: UserId, may: May, version: u64) -> Receipt {
-        self.send(Content::Control(Control::Access(AccessGrant { user, account: "account".into(), may, version })))
+        let grant = AccessGrant { user, account: "account".into(), may, version, removed: false };
+        self.send(Content::Control(Control::Access(grant)))
     }
 
     /// The newest request, with the digest that an answer names.
