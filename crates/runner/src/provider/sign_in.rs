@@ -86,6 +86,8 @@ pub(crate) async fn ask(
     let mut environment = environment.clone();
     // Gemini starts itself a second time, with more memory. An answer of one line needs none.
     environment.insert("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned());
+    // As in tasks: in a directory that is not trusted it does not read `.gemini/.env` of the home directory.
+    environment.insert("GEMINI_CLI_TRUST_WORKSPACE".to_owned(), "true".to_owned());
     let (version, sign_in) = tokio::join!(
         async {
             match version {
@@ -244,23 +246,30 @@ pub(super) fn of_gemini(environment: &BTreeMap<String, String>) -> Check {
     let settings = home.as_ref().and_then(|home| std::fs::read_to_string(home.join("settings.json")).ok());
     let settings: Value = settings.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let asks_google = environment.get("GOOGLE_GENAI_USE_GCA").is_some_and(|value| !value.is_empty());
-    match settings.pointer("/security/auth/selectedType").and_then(Value::as_str) {
+    // `selectedAuthType` is of versions before 0.4.
+    let selected = settings.pointer("/security/auth/selectedType").or_else(|| settings.get("selectedAuthType"));
+    match selected.and_then(Value::as_str) {
         Some("oauth-personal") if home.is_some_and(|home| home.join("oauth_creds.json").exists()) => {
             Check::Known(SignIn::Yes)
         }
         Some("oauth-personal") => Check::Known(SignIn::No(GEMINI_SIGN_IN)),
-        Some("gemini-api-key" | "vertex-ai") => Check::Ask(&["--list-extensions"], read_gemini),
-        None if !asks_google => Check::Ask(&["--list-extensions"], read_gemini),
+        Some("gemini-api-key") => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_KEY)),
+        Some("vertex-ai") => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_VERTEX)),
+        None if !asks_google => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_SIGN_IN)),
         _ => Check::Known(SignIn::Unknown),
     }
 }
 
-const GEMINI_SIGN_IN: &str = "run `gemini` and sign in there, or set GEMINI_API_KEY";
+const GEMINI_SIGN_IN: &str = "run `gemini` and sign in there, or set GEMINI_API_KEY, which may stand in ~/.gemini/.env";
+const GEMINI_KEY: &str = "its settings choose an API key: set GEMINI_API_KEY, which may stand in ~/.gemini/.env";
+const GEMINI_VERTEX: &str =
+    "its settings choose Vertex AI: set GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION";
 
-fn read_gemini(code: Option<i32>, _: &str) -> SignIn {
+/// `lacks`: what to do when somebody is not signed in.
+fn read_gemini(code: Option<i32>, lacks: &'static str) -> SignIn {
     match code {
         Some(0) => SignIn::Yes,
-        Some(41) => SignIn::No(GEMINI_SIGN_IN),
+        Some(41) => SignIn::No(lacks),
         _ => SignIn::Unknown,
     }
 }
@@ -336,6 +345,26 @@ mod tests {
         // One that does not know the argument may work.
         assert_eq!(version(&script(folder.path(), "#!/bin/sh\nexit 1\n")).await, Version::Unknown);
         assert_eq!(version(&script(folder.path(), "#!/bin/sh\necho 1.2.3\n")).await, Version::Is("1.2.3".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn gemini_is_asked_as_it_works_in_tasks() {
+        let home = tempfile::tempdir().unwrap();
+        // So does the program: without this variable it reads `.gemini/.env` only where a person has trusted the directory.
+        let text =
+            "#!/bin/sh\n[ \"$GEMINI_CLI_TRUST_WORKSPACE\" = true ] && [ -e \"$HOME/.gemini/.env\" ] || exit 41\n";
+        let program = script(home.path(), text);
+        let folder = home.path().join(".gemini");
+        std::fs::create_dir(&folder).unwrap();
+        let environment = [("PATH", "/usr/bin:/bin"), ("HOME", home.path().to_str().unwrap())];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let sign_in = || async { ask(Provider::Gemini, &program, &environment, &[], None).await.sign_in };
+        let settings = r#"{"security": {"auth": {"selectedType": "gemini-api-key"}}}"#;
+        assert_eq!(sign_in().await, SignIn::No(GEMINI_SIGN_IN));
+        std::fs::write(folder.join("settings.json"), settings).unwrap();
+        assert_eq!(sign_in().await, SignIn::No(GEMINI_KEY));
+        std::fs::write(folder.join(".env"), "GEMINI_API_KEY=x\n").unwrap();
+        assert_eq!(sign_in().await, SignIn::Yes);
     }
 
     #[tokio::test]

@@ -54,7 +54,8 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
             }
         }
         let signed_in = offer.signed_in.or_else(|| state.and_then(|state| state.signed_in));
-        if signed_in == Some(false) {
+        // What this computer has found out says itself what is missing.
+        if signed_in == Some(false) && offer.signed_in.is_none() {
             advice = Some(format!("sign in: `{}`", sign_in(offer.provider)));
         }
         let is_offered = state.map_or(offer.program.is_ok(), |state| state.offered);
@@ -68,7 +69,9 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
             Some(state) if offer.program.is_ok() => {
                 let reason = print::short(state.reason.as_deref().unwrap_or("for an unknown reason"), 200);
                 found.push(format!("not offered by the runner: {reason}"));
-                advice.get_or_insert_with(|| "restart the runner".to_owned());
+                advice.get_or_insert_with(|| {
+                    "wait a minute: the runner looks again. If it stays so, start the runner again".to_owned()
+                });
             }
             _ => {}
         }
