@@ -2,6 +2,8 @@
 //!
 //! The words are shown once, in a terminal, and typed without being shown. They are never an argument, in a file or in a log.
 
+mod typed;
+
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::Args;
@@ -14,7 +16,6 @@ use rand::seq::SliceRandom;
 
 use super::DONE;
 use super::devices::{begin_removal, finish_removal, settle};
-use super::join::without_echo;
 use super::link::check_primary;
 use crate::commands::machine::host;
 use crate::confirm;
@@ -115,16 +116,31 @@ fn typed_again(words: &RecoveryWords) -> Result<bool> {
     places.truncate(ASKED);
     places.sort_unstable();
     for at in places {
-        write!(io::stderr(), "Type word {}: ", at + 1)?;
-        let mut typed = String::new();
-        if io::stdin().lock().read_line(&mut typed)? == 0 {
-            return Ok(false);
-        }
-        if words.get(at).is_none_or(|word| *word != typed.trim().to_lowercase()) {
+        let Some(word) = words.get(at) else { return Ok(false) };
+        if !is_typed(at + 1, word)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Asks for a word until it is right, or was wrong too often: what is on paper may be good although it was mistyped.
+fn is_typed(number: usize, word: &str) -> Result<bool> {
+    const TRIES: usize = 3;
+    for _ in 0..TRIES {
+        write!(io::stderr(), "Type word {number}: ")?;
+        let mut typed = String::new();
+        if io::stdin().lock().read_line(&mut typed)? == 0 {
+            return Ok(false);
+        }
+        let typed = typed.trim().to_lowercase();
+        if typed == word {
+            return Ok(true);
+        }
+        let is_known = if RecoveryWords::has_word(&typed) { "" } else { ", and it is no recovery word" };
+        print::note(format!("That is not word {number}{is_known}. Compare your paper with the words above."));
+    }
+    Ok(false)
 }
 
 /// Makes this computer a primary device of the account that the words belong to.
@@ -137,7 +153,7 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
         )));
     }
     context.home.check_writable()?;
-    let words = typed_words()?;
+    let words = typed::words()?;
     let recovery = words.key().map_err(unusable)?;
     let client = client.with_credential(Credential::Device(recovery.clone()));
     let token = client.sign_in().await.map_err(|error| {
@@ -203,21 +219,6 @@ async fn recovered(
         finish_removal(context, &me).await?;
     }
     Ok(me)
-}
-
-fn typed_words() -> Result<RecoveryWords> {
-    let typed = if io::stdin().is_terminal() {
-        write!(io::stderr(), "Your 24 recovery words, in one line (they are not shown): ")?;
-        let typed = without_echo()?;
-        writeln!(io::stderr())?;
-        typed
-    } else {
-        let mut line = secrecy::zeroize::Zeroizing::new(String::new());
-        io::stdin().lock().read_line(&mut line)?;
-        line
-    };
-    RecoveryWords::parse(&typed)
-        .map_err(|error| Failure::message(format!("{error}. Nothing was sent.").replacen("there", "There", 1)))
 }
 
 /// The account's newest list and contents, as far as they can be checked with the words alone: the words are in the list, and

@@ -110,9 +110,14 @@ fn words_on_paper_bring_the_account_back() {
             words[at - 1] = pair[1].to_owned();
         }
     }
-    for _ in 0..3 {
+    for number in 0..3 {
         dialog.until("Type word ");
         let at: usize = dialog.until(": ").trim_end_matches(": ").parse().unwrap();
+        if number == 0 {
+            dialog.answer("mistyped");
+            dialog.until(&format!("That is not word {at}, and it is no recovery word."));
+            dialog.until(": ");
+        }
         dialog.answer(&words[at - 1]);
     }
     dialog.until("can be recovered");
@@ -124,7 +129,7 @@ fn words_on_paper_bring_the_account_back() {
     let recover =
         |typed: &[String]| new.run_with_input(&["login", "--recover", "--server", &url], &(typed.join(" ") + "\n"));
     let ended = recover(&wrong);
-    assert!(ended.code == 1 && ended.err.contains("word 4 is not in the list"), "{}", ended.err);
+    assert!(ended.code == 1 && ended.err.contains("Word 4 is not in the list"), "{}", ended.err);
     let ended = recover(&words);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert_eq!(new.json(&["whoami"])["id"], owner.json(&["whoami"])["id"]);

@@ -65,6 +65,24 @@ impl RecoveryWords {
         }
     }
 
+    /// Whether this is a word of the list.
+    pub fn has_word(word: &str) -> bool {
+        Language::English.find_word(word).is_some()
+    }
+
+    /// The word of the list that somebody has probably meant: the only one that begins with the same four letters, or the nearest one with
+    /// at most two letters that differ.
+    pub fn near(word: &str) -> Option<&'static str> {
+        let begin: String = word.chars().take(4).collect();
+        // No two words of the list begin with the same four letters (BIP-39).
+        let mut same = Language::English.words_by_prefix_iter(&begin);
+        if let (Some(only), None) = (same.next(), same.next()) {
+            return Some(only);
+        }
+        let distances = Language::English.word_list().iter().map(|known| (distance(word, known), *known));
+        distances.filter(|(distance, _)| *distance <= 2).min_by_key(|(distance, _)| *distance).map(|(_, word)| word)
+    }
+
     /// The recovery key: an Ed25519 seed, `HKDF-SHA256(salt = "", bits, "ensemble-recovery-key-v1")`.
     pub fn key(&self) -> Result<AccountKey> {
         let mut seed = Zeroizing::new([0; 32]);
@@ -79,8 +97,51 @@ impl RecoveryWords {
     }
 }
 
+/// How many letters have to be put in, left out or replaced, or exchanged with their neighbours (optimal string alignment).
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().take(16).collect(), other.chars().collect());
+    let mut rows = vec![(0..=other.len()).collect::<Vec<usize>>()];
+    for (at, letter) in one.iter().enumerate() {
+        let mut row = vec![at + 1];
+        for (with, known) in other.iter().enumerate() {
+            let cell = |up: usize, left: usize| {
+                let row = rows.len().checked_sub(up).and_then(|row| rows.get(row));
+                (with + 1).checked_sub(left).and_then(|column| row?.get(column).copied()).unwrap_or(usize::MAX - 1)
+            };
+            let is_exchanged =
+                at > 0 && with > 0 && one.get(at - 1) == Some(known) && other.get(with - 1) == Some(letter);
+            let exchanged = if is_exchanged { cell(2, 2) + 1 } else { usize::MAX };
+            let left = row.get(with).copied().unwrap_or(usize::MAX - 1) + 1;
+            row.push((cell(1, 1) + usize::from(letter != known)).min(cell(1, 0) + 1).min(left).min(exchanged));
+        }
+        rows.push(row);
+    }
+    rows.last().and_then(|row| row.last()).copied().unwrap_or(usize::MAX)
+}
+
 impl fmt::Debug for RecoveryWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RecoveryWords(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_word_has_a_near_one() {
+        for (typed, meant) in [
+            ("abandn", Some("abandon")),
+            ("zooo", Some("zoo")),
+            ("aeb", Some("web")),
+            ("lettre", Some("letter")),
+            ("xqzvwk", None),
+            ("", None),
+        ] {
+            assert_eq!(RecoveryWords::near(typed), meant, "{typed}");
+        }
+        assert!(RecoveryWords::has_word("abandon") && !RecoveryWords::has_word("abandn"));
+        assert_eq!((distance("ab", "ba"), distance("abc", "abc"), distance("", "abc")), (1, 0, 3));
     }
 }
