@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Devices(devices::Devices),
     /// Add a device to your account
     Link(link::Link),
-    /// Bring the page of this server to a phone
+    /// Open this server's page on a phone
     Phone(phone::Phone),
     /// Make words that bring your account back
     Recovery(recovery::Recovery),

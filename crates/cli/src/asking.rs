@@ -1,9 +1,24 @@
-//! Tasks whose agent waits for an answer of a person, and the session where that is given.
+//! The sessions in which tasks work, and where a person is asked who has to answer.
 
 use ensemble_types::ids::SessionId;
-use ensemble_types::runs::{Task, TaskStatus, WaitingFor};
+use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
 use crate::context::Me;
+use crate::failure::Result;
+use crate::print;
+use crate::progress::name;
+
+/// Says in which session each of these tasks has worked, where that was one.
+pub(crate) async fn sessions(me: &Me, run: &Run) -> Result<()> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    for (number, task) in tasks.iter().enumerate().filter(|(_, task)| session_of(task).is_none()) {
+        if let Some(session) = task.session_id {
+            let named = reference(me, session).await;
+            print::line(format!("{} in session {named}: `ensemble attach {named}`", name(task, number)))?;
+        }
+    }
+    Ok(())
+}
 
 /// The session of a task that waits for a person.
 pub(crate) fn session_of(task: &Task) -> Option<SessionId> {
@@ -13,6 +28,10 @@ pub(crate) fn session_of(task: &Task) -> Option<SessionId> {
 
 /// What to type to answer it. A session that cannot be read now is named by its id.
 pub(crate) async fn advice(me: &Me, session: SessionId) -> String {
+    format!("`ensemble attach {}` answers it", reference(me, session).await)
+}
+
+async fn reference(me: &Me, session: SessionId) -> String {
     let named = me.client.session(session).await.map(|session| session.reference.to_string());
-    format!("`ensemble attach {}` answers it", named.unwrap_or_else(|_| session.to_string()))
+    named.unwrap_or_else(|_| session.to_string())
 }

@@ -1,6 +1,6 @@
 //! What agents were refused: by the lack of a permission, or by a machine that could not run the task.
 
-use ensemble_types::runs::{Permission, PermissionDenial, PermissionDenials, Provider, Task};
+use ensemble_types::runs::{Permission, PermissionDenial, PermissionDenials, Provider, Refusal, Task};
 
 use crate::failure::Result;
 use crate::machines::Machines;
@@ -76,10 +76,7 @@ fn advice(task: &Task, machines: &Machines) -> Vec<String> {
     let quoted: Vec<_> = patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
     let tools = if quoted.is_empty() { String::new() } else { format!(", allowedTools: [{}]", quoted.join(", ")) };
     lines.push(format!("      {}: {{permissionLimit: bypass{tools}}}", task.provider));
-    lines.push(
-        "  Write it there, and start the runner again (`ensemble up` or `ensemble runner`): it reads the file once."
-            .to_owned(),
-    );
+    lines.push("  Write it there. It counts for the next task: the runner need not be started again.".to_owned());
     lines
 }
 
@@ -145,14 +142,31 @@ fn less(tasks: &[Task], asked: &[Option<Permission>], machines: &Machines) -> Ve
         let (asked, used) = (asked.as_ref()?, task.permission.as_ref()?);
         let machine = task.machine_id.as_ref().filter(|_| task.attempt > 0 && used < asked)?;
         Some(format!(
-            "⚠ {} had the permission {used}, not {asked}: {} allows no more. Raise `permissionLimit` in {}, and start the runner \
-             again.",
+            "⚠ {} had the permission {used}, not {asked}: {} allows no more. Raise `permissionLimit` in {}: it counts for the \
+             next task.",
             name(task, number),
             machines.called(machine),
             machines.runner_file(Some(machine))
         ))
     });
     lesser.collect()
+}
+
+/// The tasks without the refusals that their error or their reason for waiting says already.
+pub(crate) fn not_said(tasks: &[Task]) -> Vec<Task> {
+    let is_new = |task: &Task, refusal: &Refusal| {
+        let is_error =
+            task.error.as_ref().is_some_and(|error| error.code == refusal.code && error.message == refusal.message);
+        let message = refusal.message.trim_end_matches('.');
+        let machine = refusal.machine_id.as_str();
+        let says = |reason: &String| reason.contains(message) && reason.contains(machine);
+        !(is_error || task.waiting_reason.as_ref().is_some_and(says))
+    };
+    let rest = |task: &Task| {
+        let refusals = task.refusals.iter().filter(|refusal| is_new(task, refusal)).cloned().collect();
+        Task { refusals, ..task.clone() }
+    };
+    tasks.iter().map(rest).collect()
 }
 
 /// Says which machines could not run which tasks, and why.
@@ -200,9 +214,11 @@ pub(crate) mod tests {
             "⚠ a: 3 commands were refused with the permission edit: Bash: npm test; Bash: rm -rf…; and 1 more"
         );
         let said = lines.join("\n");
-        for part in
-            ["--permission bypass", "/me/runner.yaml:\n    providers:\n      codex: {permissionLimit: bypass}", "again"]
-        {
+        for part in [
+            "--permission bypass",
+            "/me/runner.yaml:\n    providers:\n      codex: {permissionLimit: bypass}",
+            "need not be started again",
+        ] {
             assert!(said.contains(part), "{part}: {said}");
         }
         assert!(!said.contains("--allow-tool"), "codex takes none: {said}");
@@ -245,6 +261,7 @@ pub(crate) mod tests {
         assert!(with(&one, Some(Permission::Edit)).is_empty() && with(&one, None).is_empty());
         let said = with(&one, Some(Permission::Bypass));
         assert!(said[0].contains("had the permission edit, not bypass: desk (m1000000) allows no more"), "{said:?}");
+        assert!(said[0].ends_with("in /me/runner.yaml: it counts for the next task."), "{said:?}");
         one.attempt = 0;
         assert!(with(&one, Some(Permission::Bypass)).is_empty(), "it has not run yet");
     }

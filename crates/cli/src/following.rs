@@ -189,6 +189,9 @@ impl<'a> Following<'a> {
         let Ok(run) = self.me.client.run(self.run.id).await else { return };
         let Some((_, task)) = self.find(&run) else { return };
         if let Some(reason) = task.waiting_reason.as_ref().filter(|reason| self.said.as_ref() != Some(*reason)) {
+            if self.said.is_none() && task.status == TaskStatus::Queued {
+                print::note("It waits. Ctrl-C offers to cancel it, or to leave it queued.");
+            }
             print::note(format!("Waiting: {}", self.machines.explain(reason)));
             self.said = Some(reason.clone());
         }

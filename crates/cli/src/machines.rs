@@ -334,6 +334,13 @@ pub(crate) mod tests {
     }
 
     impl Machines {
+        /// What a machine's heartbeat says.
+        pub(crate) fn with_activity(mut self, id: &str, activity: Option<Value>) -> Self {
+            let known = self.all.iter_mut().find(|known| known.machine.id.as_str() == id).unwrap();
+            known.machine.activity = activity.map(|activity| serde_json::from_value(activity).unwrap());
+            self
+        }
+
         pub(crate) fn without(mut self, id: &str) -> Self {
             self.all.retain(|known| known.machine.id.as_str() != id);
             self

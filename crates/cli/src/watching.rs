@@ -164,6 +164,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
             progress.renew(run.tasks.as_deref().unwrap_or_default())?;
         }
         conclude(&run, &machines, &asked.permissions)?;
+        asking::sessions(me, &run).await?;
     }
     let about = asked.about.and_then(|about| run.tasks.iter().flatten().find(|task| task.id == about));
     Ok(about.map_or_else(|| allow.code(&run), |task| allow.code_of(task)))

@@ -57,7 +57,7 @@ pub(crate) struct Agent {
     /// Share it with this user from the beginning: view, edit or admin; can be repeated
     #[arg(long, value_name = "USER:LEVEL", conflicts_with = "continues")]
     share: Vec<With>,
-    /// Go on with a conversation of the agent, by the agent's own id
+    /// Continue a conversation of the agent, by the agent's own id
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
     /// Go on with the last session of this agent in this directory
@@ -83,7 +83,7 @@ pub(crate) enum Choice {
     Edit,
     /// It changes nothing
     Plan,
-    /// It asks nothing
+    /// It asks for nothing
     Bypass,
 }
 

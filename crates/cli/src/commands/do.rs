@@ -9,6 +9,7 @@ use ensemble_types::runs::Isolation;
 use super::run::here;
 use super::submit::{Choice, Options, names};
 use super::{DONE, diff};
+use crate::asking;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
@@ -28,7 +29,7 @@ pub(crate) struct Do {
     /// Work in a git worktree and on a branch of its own. `ensemble apply` brings the changes in
     #[arg(long, short)]
     worktree: bool,
-    /// Show the results of tools whole
+    /// Show the results of tools in full
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -72,6 +73,7 @@ impl Do {
         following.conclude(&run)?;
         let is_shown = diff::show_short(&me, &run).await?;
         end(&run, &machines, &asked.permissions, is_shown)?;
+        asking::sessions(&me, &run).await?;
         Ok(self.options.allow.code(&run))
     }
 

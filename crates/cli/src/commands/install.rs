@@ -24,7 +24,7 @@ const AFTER_DRAIN: Duration = Duration::from_secs(30);
 const UNIT: &str = "ensemble-runner.service";
 const LABEL: &str = "dev.ensemble.runner";
 
-/// Starts the runner with this machine, as a service of yours. Prints what it would write and run, and asks first.
+/// Start the runner whenever this machine starts, as a service of yours. Prints what it would write and run, and asks first
 #[derive(Debug, Args)]
 pub(crate) struct Install {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct Install {
     yes: bool,
 }
 
-/// Stops the service of `ensemble runner install` and removes it.
+/// Stop the service of `ensemble runner install` and remove it
 #[derive(Debug, Args)]
 pub(crate) struct Uninstall {
     /// Do not ask

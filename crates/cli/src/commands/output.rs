@@ -32,7 +32,7 @@ pub(crate) struct Output {
     /// The number of the attempt [default: the latest]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
-    /// Show the results of tools whole, as they always are when the output is not a terminal
+    /// Show the results of tools in full, as they always are when the output is not a terminal
     #[arg(long)]
     full: bool,
 }

@@ -37,10 +37,10 @@ pub(crate) struct Prompt {
     /// What to do (`-`: standard input)
     #[arg(required = true, num_args = 1..)]
     text: Vec<String>,
-    /// Put it into the turn that runs, where the agent can be steered
+    /// Send it into the turn that is running, where the agent can be steered
     #[arg(long)]
     now: bool,
-    /// An image or a text file beside it; can be repeated, at most 512 KiB in all
+    /// An image or a text file to send with it; can be repeated, at most 512 KiB in all
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
 }
@@ -81,7 +81,7 @@ impl Prompt {
         let attachments = attachments(&self.attach)?;
         let when = if self.now { When::Now } else { When::Next };
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
         let taken = live.command(Content::Prompt(Text { text, attachments, when })).await?;
         done(context, &live, taken, "The agent has it.")
     }
@@ -90,7 +90,7 @@ impl Prompt {
 impl Answer {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
         live.load().await?;
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let card = match self.chosen(context, &live, is_terminal)? {
@@ -227,14 +227,14 @@ fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
 impl Which {
     pub(crate) async fn interrupt(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
         let taken = live.command(Content::Control(Control::Interrupt)).await?;
         done(context, &live, taken, "What runs is interrupted.")
     }
 
     pub(crate) async fn stop(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
         let taken = live.command(Content::Control(Control::Stop)).await?;
         if taken == Taken::Done {
             let update = UpdateSession { status: Some(SessionStatus::Ended), ..UpdateSession::default() };

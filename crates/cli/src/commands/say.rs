@@ -40,7 +40,7 @@ pub(crate) struct Say {
     /// Do not wait for the task to end
     #[arg(long, short)]
     detach: bool,
-    /// Show the results of tools whole
+    /// Show the results of tools in full
     #[arg(long)]
     full: bool,
     #[command(flatten)]

@@ -123,11 +123,16 @@ async fn show(me: &Me, run: &Run, machines: &Machines, all: bool) -> Result<()> 
             print::line(format!("\n{} asks: {}", name(task, number), asking::advice(me, session).await))?;
         }
     }
-    if denials::count(tasks) > 0 || tasks.iter().any(|task| !task.refusals.is_empty()) {
+    if tasks.iter().any(|task| task.session_id.is_some() && asking::session_of(task).is_none()) {
+        print::line("")?;
+        asking::sessions(me, run).await?;
+    }
+    let rejected = denials::not_said(tasks);
+    if denials::count(tasks) > 0 || rejected.iter().any(|task| !task.refusals.is_empty()) {
         print::line("")?;
     }
     denials::report(tasks, machines)?;
-    denials::report_machines(tasks, machines)?;
+    denials::report_machines(&rejected, machines)?;
     changes::report(run, false)
 }
 

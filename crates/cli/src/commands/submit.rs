@@ -1,5 +1,7 @@
 //! What `run` and `do` share: the options of a submission, and on which machine it runs.
 
+mod waits;
+
 use std::time::Duration;
 
 use clap::Args;
@@ -14,7 +16,7 @@ use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, Runner, runner};
 use crate::places;
-use crate::plan::{Draft, Overrides, TIMEOUTS, duration};
+use crate::plan::{Draft, Overrides, Step, TIMEOUTS, duration};
 use crate::print;
 use crate::sealing::Sealing;
 use crate::watching::{AllowDenials, Asked, named};
@@ -39,7 +41,7 @@ pub(crate) struct Options {
     /// bypass (everything)
     #[arg(long, value_parser = permission, add = complete::words(&["plan", "edit", "bypass"]))]
     pub(crate) permission: Option<Permission>,
-    /// A pattern of tools that the agent may use as well, for example `Bash(npm test:*)`; can be repeated
+    /// A pattern of tools that the agent may also use, for example `Bash(npm test:*)`; can be repeated
     #[arg(long = "allow-tool", value_name = "PATTERN")]
     pub(crate) allow_tools: Vec<String>,
     /// The longest time of an attempt where none is named, 1s to 24h: 90s, 10m, 2h
@@ -113,9 +115,18 @@ impl Options {
             None => (None, Vec::new()),
         };
         let permissions = draft.steps.iter().map(|step| step.permission).collect();
+        let on = |step: &Step| step.machine.clone().or_else(|| machine.clone());
+        let wanted: Vec<_> = draft.steps.iter().filter_map(|step| Some((step.provider?, on(step)))).collect();
         let plan = draft.create(provider, &Sealing { me, machines: &machines, machine })?;
         let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
         let run = me.client.create_run(&plan, &key).await?;
+        if !context.json {
+            let waits = waits::unoffered(&wanted, &machines);
+            waits.iter().for_each(print::note);
+            if !waits.is_empty() {
+                print::note(waits::leave(run.reference, self.detach));
+            }
+        }
         Ok((run, Asked { machines: Some(machines), permissions, others, about: None }))
     }
 

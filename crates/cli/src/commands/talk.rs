@@ -40,7 +40,7 @@ pub(crate) struct Talk {
     /// Write what the voice says into this file (WAV)
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// After the file, go on for so long
+    /// Go on for this long after the file
     #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "input")]
     listen: u64,
     /// The language to talk in, as in en or de-AT [default: the terminal's]
@@ -70,7 +70,7 @@ impl Talk {
             Err(error) => return Err(error.into()),
         };
         let is_here = self.is_here(context);
-        let id = self.session.find(&me).await?;
+        let id = self.session.with_agent(&me).await?;
         let address = format!("{}/sessions/{id}/talk", me.client.base().as_str().trim_end_matches('/'));
         if !is_here {
             return page(context, &address, self.open);

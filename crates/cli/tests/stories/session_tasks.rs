@@ -78,8 +78,12 @@ fn a_task_that_is_a_session_asks_its_people_while_others_work() {
     let ended = task(user, 0);
     assert_eq!((ended.get("outputSummary"), &ended["changes"]), (Some(&Value::Null), &Value::Null), "{ended}");
     assert!(!ended.to_string().contains("canary") && !ended.to_string().contains("touch"), "{ended}");
-    // It lives on as a session.
-    user.succeed(&["prompt", &session, "[[say more]]"]);
+    // It lives on as a session, which those who look at the run can find. A session without an agent is no `last` one.
+    let named = format!("Make it in session {reference}: `ensemble attach {reference}`");
+    assert!(user.succeed(&["show", "last"]).contains(&named));
+    assert!(user.succeed(&["show", "last", "--watch"]).contains(&named));
+    user.succeed(&["session", "create", "--title", "People only"]);
+    user.succeed(&["prompt", "last", "[[say more]]"]);
     turns(user, &session, 2);
 }
 

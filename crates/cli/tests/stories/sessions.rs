@@ -25,6 +25,8 @@ fn a_session_is_shared_and_the_share_removed() {
 
     let session = text(&owner.json(&["session", "create", "--title", "Secret plans"]), "/session/id").to_owned();
     let reference = text(&owner.json(&["session", "show", "last"]), "/session/ref").to_owned();
+    let without = owner.fail(&["prompt", "last", "hello"]);
+    assert!(without.contains("in which an agent works") && without.contains("`ensemble claude`"), "{without}");
     let (id, session) = (session.as_str(), reference.as_str());
     assert!(owner.succeed(&["session", "list"]).contains(session));
     assert!(owner.complete(&["session", "read", ""]).contains(&format!("{session}\tSecret plans")));

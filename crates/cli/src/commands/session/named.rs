@@ -3,6 +3,8 @@
 use ensemble_client::SessionFilter;
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
+use ensemble_types::sessions::Session;
+use futures_util::{StreamExt, TryStreamExt};
 
 use crate::commands::share::people::described;
 use crate::context::Me;
@@ -36,6 +38,28 @@ impl std::str::FromStr for Named {
 }
 
 impl Named {
+    /// The session for a command to its agent: `last` is the last one in which an agent works.
+    pub(crate) async fn with_agent(self, me: &Me) -> Result<SessionId> {
+        let Self::Last = self else { return self.find(me).await };
+        let has_agent = |session: &Session| std::future::ready(session.hosted);
+        let mut own = std::pin::pin!(me.client.sessions(OWN).try_filter(has_agent));
+        if let Some(newest) = own.try_next().await? {
+            return Ok(newest.id);
+        }
+        let shared: Vec<Session> = me.client.sessions(ALL).try_filter(has_agent).take(2).try_collect().await?;
+        match shared.as_slice() {
+            [] => Err(Failure::message(
+                "You have no active session in which an agent works. `ensemble claude` starts one, `ensemble sessions --all` shows those \
+                 that have ended.",
+            )),
+            [only] => Ok(shared_with(me, only).await),
+            _ => Err(Failure::message(
+                "You have no active session in which an agent works, and several are shared with you. Say which one: `ensemble sessions` \
+                 shows them.",
+            )),
+        }
+    }
+
     pub(crate) async fn find(self, me: &Me) -> Result<SessionId> {
         match self {
             Self::Is(IdOrRef::Id(id)) => Ok(id),
@@ -50,11 +74,7 @@ impl Named {
                         "You have no active session. `ensemble claude` starts one with an agent, `ensemble session create` one of \
                          people; `ensemble session list --all` shows those that have ended.",
                     )),
-                    [only] => {
-                        let owner = described(me, only.owner_id).await;
-                        print::note(format!("`last` is session {}, which {owner} shares with you.", only.reference));
-                        Ok(only.id)
-                    }
+                    [only] => Ok(shared_with(me, only).await),
                     _ => Err(Failure::message(
                         "You have no active session, and several are shared with you. Say which one: `ensemble session list --shared` \
                          shows them.",
@@ -63,4 +83,11 @@ impl Named {
             }
         }
     }
+}
+
+/// Says whose session `last` is.
+async fn shared_with(me: &Me, session: &Session) -> SessionId {
+    let owner = described(me, session.owner_id).await;
+    print::note(format!("`last` is session {}, which {owner} shares with you.", session.reference));
+    session.id
 }
