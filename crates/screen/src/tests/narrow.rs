@@ -31,7 +31,7 @@ fn the_head_says_where_the_agent_works_however_long_the_title_is() {
     assert_eq!(head(60), " Mend the parser of dates, which takes… · …/services/import");
     assert_eq!(head(40), " Mend the parser of dates, … · …/import");
     let head = narrow(140, Level::Owner).lines()[0].clone();
-    assert!(head.ends_with(" · …/services/import (feature/dates-of-import)"), "{head}");
+    assert!(head.ends_with(" · ~/code/customers/calendar/services/import (feature/dates-of-import)"), "{head}");
 }
 
 #[test]
