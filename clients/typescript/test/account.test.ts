@@ -182,10 +182,13 @@ test("a browser is linked, and reads what the first device wrote", async () => {
 test("recovery words bring an account back, and remove what is lost", async () => {
   const ann = await create("Ann's lost laptop");
   const session = await ann.sessions.create({ title: "Before the loss" });
-  const { words, confirm } = await ann.devices.newWords();
+  const { words } = await ann.devices.newWords();
   assert.equal(words.length, 24);
   assert.equal(await ann.devices.isAlone(), true);
-  await confirm();
+  // As after a reload.
+  const same = await ann.devices.sameWords(words);
+  assert.deepEqual(same.words, words);
+  await same.confirm();
   assert.equal(await ann.devices.isAlone(), false);
   const options = { base: server.url, store: new MemoryStore(), name: "Ann's new laptop" };
   await assert.rejects(recover(words.toReversed().join(" "), options), Refused);

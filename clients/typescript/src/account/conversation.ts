@@ -6,7 +6,7 @@ import { isProblem, Refused, SealError } from "../errors.js";
 import { asObject, openContent, purposes, sealJson, type KeyRing } from "../seal/ring.js";
 import { followSession, type FollowOptions } from "../streams.js";
 import type { Account } from "./account.js";
-import { readingRing, readSession, writable, type Session } from "./vault.js";
+import { readable, readSession, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 type Sealed = components["schemas"]["Message"];
@@ -30,8 +30,8 @@ export class Conversation {
   ) {}
 
   static async open(account: Account, id: string): Promise<Conversation> {
-    const session = await readSession(account, id);
-    return new Conversation(account, session, await readingRing(account, session));
+    const { session, ring } = await readable(account, await readSession(account, id));
+    return new Conversation(account, session, ring);
   }
 
   /** The newest texts, or those before a `seq`, oldest first. */
@@ -87,8 +87,8 @@ export class Conversation {
       opened = await openContent(this.ring, purpose, content);
     } catch (error) {
       if (!(error instanceof SealError && error.kind === "epoch")) throw error;
-      this.session = await readSession(this.account, this.session.id);
-      this.ring = await readingRing(this.account, this.session);
+      const { session, ring } = await readable(this.account, await readSession(this.account, this.session.id));
+      [this.session, this.ring] = [session, ring];
       opened = await openContent(this.ring, purpose, content);
     }
     return textOf(opened);

@@ -14,7 +14,7 @@ export type Device = components["schemas"]["Device"];
 
 /** Words that are shown, and not in force yet. */
 export interface NewWords {
-  /** 24 words. Show them once; never store them. */
+  /** 24 words. Store them at most until they are confirmed, and sealed: see `sameWords`. */
   words: string[];
   /** Puts them in force. Words from before are worth nothing then. */
   confirm(): Promise<void>;
@@ -52,7 +52,15 @@ export class Devices {
   /** New recovery words, for a person to write down. */
   async newWords(): Promise<NewWords> {
     await this.#checkPrimary();
-    const words = RecoveryWords.generate();
+    return this.#notYet(RecoveryWords.generate());
+  }
+
+  /** Words that `newWords` has made and that are not confirmed yet, as after a reload. No call is made before they are confirmed. */
+  async sameWords(words: readonly string[]): Promise<NewWords> {
+    return this.#notYet(await RecoveryWords.parse(words.join(" ")));
+  }
+
+  async #notYet(words: RecoveryWords): Promise<NewWords> {
     const confirm = async (): Promise<void> => {
       const [key, box] = [await words.key(), await words.boxPair()];
       const entry: ListedDevice = { key: key.publicKey, boxKey: box.publicKey, role: "recovery" };
@@ -78,8 +86,10 @@ export class Devices {
     const shared = await this.account.people.shared().catch(() => ({ state: {} }));
     await this.account.sessions.beginRemoval();
     await this.change((devices) => devices.filter(({ key }) => !keys.includes(key)));
+    // Sessions get their keys whatever becomes of it.
+    const [signed] = await Promise.allSettled([this.account.people.signAgain(shared.state)]);
     await this.account.sessions.afterRemoval(onProgress);
-    if (Object.keys(shared.state).length > 0) await this.account.people.share(() => shared.state);
+    if (signed.status === "rejected") throw signed.reason;
   }
 
   /** Removes this device from the account and forgets its keys. Only a primary one that is not the last can. */

@@ -37,8 +37,8 @@ export async function sharesOf(account: Account, session: string): Promise<Share
 const stranger = (session: Session): Distrust =>
   new Distrust(`The key of session ${session.ref} was not given to you by a device of its owner, so it was not used. Do not trust this server.`);
 
-/** Checks who gave this user the key of somebody else's session. */
-export async function checkGrant(account: Account, session: Session, why: "read" | "write"): Promise<void> {
+/** Checks who gave this user the key of somebody else's session. True: their devices are listed now. */
+export async function checkGrant(account: Account, session: Session, why: "read" | "write"): Promise<boolean> {
   const { client, people, userId } = account;
   const { list: own, contents } = await account.own();
   if (!session.encryptedKey) throw new SealError("format", `The server gave no key of session ${session.ref}.`);
@@ -59,7 +59,7 @@ export async function checkGrant(account: Account, session: Session, why: "read"
     if (list.body.account !== admin.account || !isKnown) throw stranger(session);
     isCurrent &&= isListed;
   }
-  if (why === "read") return;
+  if (why === "read") return isCurrent;
   const pair = await contents.pair();
   const isNewest = await shared.open(pair, session.id, userId, hostOf(session)).then(
     () => true,
@@ -77,20 +77,30 @@ export async function checkGrant(account: Account, session: Session, why: "read"
         "session's owner to open it.",
     );
   }
+  return isCurrent;
 }
 
-/** The users whom the owner, or an admin of the session, has given the present key. Throws when it cannot be found out now; who is
- * named without a good signature is left out. */
-export async function grantedRecipients(account: Account, session: Session, ring: KeyRing, members: Members): Promise<Recipients> {
+/** The users whom the owner, or an admin of the session, has given the present key, and those who still wait for it here (`waiting`).
+ * Throws when it cannot be found out now; who is named without a good signature is left out. */
+export async function grantedRecipients(
+  account: Account,
+  session: Session,
+  ring: KeyRing,
+  members: Members,
+  waiting: Recipients = {},
+): Promise<Recipients> {
   const gone = new Set([...(await removedShares(account.store, session.id)), ...(members.without ?? [])]);
   const floor = Math.max(ring.floor, await knownFloor(account, session.id));
+  const levels = new Map(Object.entries(waiting));
   const recipients: Recipients = {};
   const byAdmins: { share: Share; level: ShareLevel; admin: Admin }[] = [];
   for (const share of await sharesOf(account, session.id)) {
     if (gone.has(share.userId)) continue;
     const granted = await orNobody(granting(account, share, floor, ring.epoch));
+    const waits = levels.get(share.userId);
     if (granted?.admin) byAdmins.push({ share, level: granted.level, admin: granted.admin });
     else if (granted) recipients[share.userId] = granted.level;
+    else if (waits) recipients[share.userId] = waits;
   }
   const admins = { ...recipients };
   for (const { share, level, admin } of byAdmins) {

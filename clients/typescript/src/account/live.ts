@@ -13,7 +13,7 @@ import { View, type Changed, type Incoming, type Keep } from "../transcript/view
 import type { Account } from "./account.js";
 import { Authors } from "./authors.js";
 import type { Metadata } from "./sessions.js";
-import { FRESH, readingRing, readSession, writable, type Session } from "./vault.js";
+import { FRESH, readable, readSession, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 type Sealed = components["schemas"]["Message"];
@@ -51,9 +51,9 @@ export class LiveSession {
 
   /** Opens a session and loads its newest messages. */
   static async open(account: Account, id: string, keep?: Keep): Promise<LiveSession> {
-    const session = await readSession(account, id);
-    if (!session.hosted) throw new Refused("No agent works in this session: people write to each other in it.");
-    const [ring] = await Promise.all([readingRing(account, session), account.people.list(session.ownerId)]);
+    const read = await readSession(account, id);
+    if (!read.hosted) throw new Refused("No agent works in this session: people write to each other in it.");
+    const [{ session, ring }] = await Promise.all([readable(account, read), account.people.list(read.ownerId)]);
     const live = new LiveSession(account, session, ring, keep);
     await live.#load();
     return live;
@@ -213,8 +213,8 @@ export class LiveSession {
     } catch (error) {
       if (!(error instanceof SealError && error.kind === "epoch")) throw error;
       // The key was changed in the meantime.
-      this.session = await readSession(this.account, this.session.id);
-      this.ring = await readingRing(this.account, this.session);
+      const { session, ring } = await readable(this.account, await readSession(this.account, this.session.id));
+      [this.session, this.ring] = [session, ring];
       return openContent(this.ring, purpose, content);
     }
   }

@@ -1,9 +1,9 @@
 // Other users: the account keys that were seen first, on any device of this account, and their newest device lists.
 
-import { Distrust, isNotFound, isProblem, Refused } from "../errors.js";
+import { Distrust, isNotFound, isProblem, Refused, SealError } from "../errors.js";
 import { fingerprint, type List } from "../seal/device-list.js";
 import { openClientState, sealClientState } from "../seal/signed-ring.js";
-import type { Account } from "./account.js";
+import type { Account, Own } from "./account.js";
 import { knownList, newestList, OLD_LIST, rememberList } from "./lists.js";
 import { asObject } from "../seal/ring.js";
 import { utf8Length } from "../bytes.js";
@@ -79,25 +79,37 @@ export class People {
   }
 
   /** What the devices of the account share, and the version that the server has. A server that was restored shows an older one than this
-   * device has used, and a device that was removed may have written it: then the one that was used last counts. */
-  async shared(): Promise<{ state: Shared; version: number }> {
+   * device has used, and a device that was removed may have written it: then the one that was used last counts. One that does not open
+   * is an error only where none is kept; with `orEmpty` not even there. */
+  async shared(orEmpty = false): Promise<{ state: Shared; version: number }> {
     const { client, store } = this.account;
     const { clientState, clientStateVersion } = await client.data(client.http.GET("/v1/account"));
     const version = clientStateVersion ?? 0;
     const kept = await store.get<KeptState>(KEPT);
     if (clientState && version >= (kept?.version ?? 0)) {
-      const state = await this.#opened(clientState, version);
+      const state = await this.#shown(clientState, version).catch((error: unknown) => {
+        if (!(error instanceof SealError) || (!kept && !orEmpty)) throw error;
+        return undefined;
+      });
       if (state) await this.#keep({ sealed: clientState, version });
-      if (state || !kept) return { state: state ?? {}, version };
+      if (state) return { state, version };
     }
-    return { state: (kept && (await this.#opened(kept.sealed, kept.version))) ?? {}, version };
+    // Who signed the kept one was listed when it was kept.
+    return { state: kept ? (await opened(kept, await this.account.own())).state : {}, version };
   }
 
-  /** The state, if a device that is listed has signed it. */
-  async #opened(sealed: string, version: number): Promise<Shared | undefined> {
-    const { list, contents } = await this.account.own();
-    const opened = await contents.openWith((pair) => openClientState(sealed, pair, list.body.account, version));
-    return list.commands(opened.signer) ? (asObject(opened.plaintext) as Shared) : undefined;
+  /** The state that the server shows, if a device that is listed has signed it. */
+  async #shown(sealed: string, version: number): Promise<Shared | undefined> {
+    const judged = async (own: Own): Promise<Shared | undefined> => {
+      const { state, signer } = await opened({ sealed, version }, own);
+      return own.list.commands(signer) ? state : undefined;
+    };
+    const state = await judged(await this.account.own()).catch((error: unknown) => {
+      if (!(error instanceof SealError)) throw error;
+      return undefined;
+    });
+    // A device that was linked since this program has read the list may have written it, or it was sealed to a newer key.
+    return state ?? judged(await this.account.own(0));
   }
 
   async #keep(state: KeptState): Promise<void> {
@@ -105,10 +117,23 @@ export class People {
   }
 
   /** Changes what the devices share. `change` may be called again, when another device was faster. */
-  async share(change: (state: Shared) => Shared | undefined): Promise<Shared> {
+  share(change: (state: Shared) => Shared | undefined): Promise<Shared> {
+    return this.#share(change);
+  }
+
+  /** Signs it again after a device was removed: what that one has signed counts no more. `before` was read before the removal; what others
+   * have written since is kept, and the keys that were seen first stay. */
+  async signAgain(before: Shared): Promise<void> {
+    await this.#share((state, version) => {
+      const isNothing = version === 0 && Object.keys(before).length === 0;
+      return isNothing ? undefined : { ...before, ...state, pinned: { ...state.pinned, ...before.pinned } };
+    }, true);
+  }
+
+  async #share(change: (state: Shared, version: number) => Shared | undefined, orEmpty = false): Promise<Shared> {
     for (let tries = 0; ; tries++) {
-      const { state, version } = await this.shared();
-      const next = change(structuredClone(state));
+      const { state, version } = await this.shared(orEmpty);
+      const next = change(structuredClone(state), version);
       if (!next) return state;
       try {
         await this.#write(next, version);
@@ -158,4 +183,9 @@ export class People {
       throw error;
     }
   }
+}
+
+async function opened({ sealed, version }: KeptState, { list, contents }: Own): Promise<{ state: Shared; signer: string }> {
+  const { plaintext, signer } = await contents.openWith((pair) => openClientState(sealed, pair, list.body.account, version));
+  return { state: asObject(plaintext) as Shared, signer };
 }

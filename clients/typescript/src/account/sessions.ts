@@ -16,7 +16,7 @@ import { LiveSession } from "./live.js";
 import { beginTaking, tellAgain, tellMachine, type Told } from "./machine-access.js";
 import { Starting, type Start } from "./start.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
-import { FRESH, finish, isStale, mayItsHostRead, readingRing, readSession, rekey, rememberSession, titleRing, writable, type Session } from "./vault.js";
+import { FRESH, finish, isStale, mayItsHostRead, readable, readSession, rekey, rememberSession, titleRing, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 /** What a session says of itself. Members that are not known here are kept. */
@@ -284,8 +284,8 @@ export class Sessions {
   }
 
   /** The keys of a session for reading, checked. */
-  ring(session: Session): Promise<KeyRing> {
-    return readingRing(this.account, session);
+  async ring(session: Session): Promise<KeyRing> {
+    return (await readable(this.account, session)).ring;
   }
 
   #ring(session: Session): Promise<KeyRing> {

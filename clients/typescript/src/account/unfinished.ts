@@ -1,5 +1,6 @@
 // What is noted before it is begun, so that a program that is ended half way is gone on with: who is still to get which key.
 
+import type { KeyRing } from "../seal/ring.js";
 import type { Store } from "../store/store.js";
 import type { Recipients } from "./grants.js";
 
@@ -9,9 +10,18 @@ export interface Revocation {
   version: number;
 }
 
+/** Who is still to get a key: the newest epoch of its ring, and the digest of that epoch's key. */
+export interface Rekey {
+  recipients: Recipients;
+  epoch: number;
+  ring: string;
+  /** Who waited for the key before it. They still do if this one was noted and never made. */
+  before?: Rekey | undefined;
+}
+
 export interface Unfinished {
   /** Who is still to get which key of a session. */
-  rekeys: Record<string, { recipients: Recipients; epoch: number; ring: string }>;
+  rekeys: Record<string, Rekey>;
   /** Who lost access to a session that has no new key since. The server may go on naming them. */
   removed: Record<string, string[]>;
   /** A device was removed, and sessions have no new keys yet. */
@@ -35,14 +45,29 @@ const change = (store: Store, edit: (now: Unfinished) => void): Promise<void> =>
     return now;
   });
 
-export async function beginRekey(store: Store, session: string, recipients: Recipients, epoch: number, ring: string): Promise<void> {
-  if (Object.keys(recipients).length === 0) return endRekey(store, session);
-  await change(store, ({ rekeys }) => (rekeys[session] = { recipients, epoch, ring }));
+export async function beginRekey(store: Store, session: string, rekey: Rekey): Promise<void> {
+  if (Object.keys(rekey.recipients).length === 0) return endRekey(store, session);
+  await change(store, ({ rekeys }) => (rekeys[session] = rekey));
 }
 
-export async function endRekey(store: Store, session: string): Promise<void> {
-  if (!(await unfinished(store)).rekeys[session]) return;
-  await change(store, ({ rekeys }) => delete rekeys[session]);
+/** All have the key. `before`: the next one was not made, so these wait as they did. */
+export async function endRekey(store: Store, session: string, before?: Rekey): Promise<void> {
+  if (!before && !(await unfinished(store)).rekeys[session]) return;
+  await change(store, ({ rekeys }) => {
+    if (before) rekeys[session] = before;
+    else delete rekeys[session];
+  });
+}
+
+/** Who waits for this ring: it is the one that was made, or one that a machine has made on top of it. Another one was made by another
+ * program, which has given it to the people. */
+export async function waitingFor(store: Store, session: string, ring: KeyRing): Promise<Rekey | undefined> {
+  const kept = (await unfinished(store)).rekeys[session];
+  for (const rekey of [kept, kept?.before]) {
+    if (!rekey || ring.floor !== rekey.epoch || (await ring.digestOf(rekey.epoch)) !== rekey.ring) continue;
+    return { recipients: rekey.recipients, epoch: rekey.epoch, ring: rekey.ring };
+  }
+  return undefined;
 }
 
 export const removedShares = async (store: Store, session: string): Promise<string[]> =>

@@ -7,8 +7,8 @@ import { SharedRing } from "../seal/share.js";
 import { bindings, openRing, sealRing, type SignedRing } from "../seal/signed-ring.js";
 import type { Account, Own } from "./account.js";
 import { everHad } from "./lists.js";
-import { checkGrant, grantedRecipients, hasOldShares, passOn, type Members, type Recipients } from "./grants.js";
-import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished } from "./unfinished.js";
+import { checkGrant, grantedRecipients, hasOldShares, passOn, type Members } from "./grants.js";
+import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished, waitingFor } from "./unfinished.js";
 import type { components } from "../openapi.js";
 
 export type Session = components["schemas"]["Session"];
@@ -24,6 +24,12 @@ interface KnownSession {
   host?: string | undefined;
   /** From this epoch on its machine has no key of it, because it was removed. */
   hostless?: number | undefined;
+}
+
+/** A session as it was judged, with its keys. */
+export interface Opened {
+  session: Session;
+  ring: KeyRing;
 }
 
 /** How old the lists may be by which something is written, in milliseconds. */
@@ -52,13 +58,14 @@ export async function readSession(account: Account, id: string): Promise<Session
 export const knownFloor = async (account: Account, session: string): Promise<number> =>
   (await account.store.get<KnownSession>(record(session)))?.floor ?? 1;
 
-export async function rememberSession(account: Account, session: Session, { epoch, floor }: KeyRing, isHostless?: boolean): Promise<void> {
+/** Remembers whose a session is, and the epochs of a ring that was made here or by a device that is listed now. */
+export async function rememberSession(account: Account, session: Session, ring: KeyRing | undefined, isHostless?: boolean): Promise<void> {
   await account.store.update<KnownSession>(record(session.id), (known) => ({
-    epoch: Math.max(epoch, known?.epoch ?? 1),
-    floor: Math.max(floor, known?.floor ?? 1),
+    epoch: Math.max(ring?.epoch ?? 1, known?.epoch ?? 1),
+    floor: Math.max(ring?.floor ?? 1, known?.floor ?? 1),
     owner: session.ownerId,
     host: hostOf(session),
-    hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? epoch : undefined)),
+    hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? ring?.epoch : undefined)),
   }));
 }
 
@@ -102,16 +109,38 @@ export async function titleRing(account: Account, session: Session): Promise<Sig
   return signed;
 }
 
-/** The keys for reading, if who made or gave them may, and they are not older than keys that were used before. */
-export async function readingRing(account: Account, session: Session): Promise<KeyRing> {
-  const signed = await titleRing(account, session);
-  if (!isOwner(session)) await checkGrant(account, session, "read");
-  const known = await account.store.get<KnownSession>(record(session.id));
-  if (signed.ring.epoch < (known?.epoch ?? 1)) {
+/** The session with the keys for reading, if who made or gave them may, and they are not older than keys that were used before. It is
+ * the session as it is now, when another tab has made a newer key since it was read. */
+export async function readable(account: Account, given: Session): Promise<Opened> {
+  const ring = await checkedRing(account, given);
+  const least = (await account.store.get<KnownSession>(record(given.id)))?.epoch ?? 1;
+  if (ring.epoch >= least) return { session: given, ring };
+  const session = await readSession(account, given.id);
+  const newer = await checkedRing(account, session);
+  if (newer.epoch < least) {
     throw new Distrust(`The server gave you an older key of session ${session.ref} than it gave before, so it was not used.`);
   }
-  await rememberSession(account, session, signed.ring);
-  return signed.ring;
+  return { session, ring: newer };
+}
+
+/** The keys for reading, if who made or gave them may. */
+async function checkedRing(account: Account, session: Session): Promise<KeyRing> {
+  const { ring, signer } = await titleRing(account, session);
+  const isGrantCurrent = isOwner(session) || (await checkGrant(account, session, "read"));
+  const known = await account.store.get<KnownSession>(record(session.id));
+  const isHigher = ring.epoch > (known?.epoch ?? 1) || ring.floor > (known?.floor ?? 1);
+  // A device that was removed could set any epoch, and what is remembered is never lowered.
+  const counts = isHigher && isGrantCurrent && (!isOwner(session) || (await isMadeNow(account, session, signer, 0)));
+  await rememberSession(account, session, counts ? ring : undefined);
+  return ring;
+}
+
+/** Whether a device that is listed now has made a ring of an own session. */
+async function isMadeNow(account: Account, session: Session, signer: string, maxAge?: number): Promise<boolean> {
+  const { list } = await account.own(maxAge);
+  // A key that is not in the list may have been added a moment ago: only the newest list says that it is gone.
+  const entry = list.device(signer) ?? (await account.own(0)).list.device(signer);
+  return entry !== undefined && makes(session)(entry);
 }
 
 const makes = (session: Session): ((device: ListedDevice) => boolean) => makesKeys(hostOf(session));
@@ -121,12 +150,10 @@ const makes = (session: Session): ((device: ListedDevice) => boolean) => makesKe
 export async function isStale(account: Account, session: Session): Promise<boolean> {
   const sealed = session.encryptionKey;
   if (!isOwner(session) || !sealed) return false;
-  const { contents, list } = await account.own();
+  const { contents } = await account.own();
   try {
     const { signer } = await openRing(sealed, await contents.pair(), binding(account, session));
-    // A key that is not in the list may have been added a moment ago: only the newest list says that it is gone.
-    const entry = list.device(signer) ?? (await account.own(0)).list.device(signer);
-    return !entry || !makes(session)(entry);
+    return !(await isMadeNow(account, session, signer));
   } catch (error) {
     if (error instanceof SealError) return true;
     throw error;
@@ -146,51 +173,57 @@ export async function mayItsHostRead(account: Account, session: Session): Promis
   return known?.hostless === undefined || session.keyEpoch < known.hostless;
 }
 
+/** Whether devices that were removed, users who lost access, or a machine that was removed have the session's key. */
+const hasOldKey = async (account: Account, session: Session): Promise<boolean> =>
+  session.rekeyNeeded || (await isStale(account, session)) || (await mayItsHostRead(account, session));
+
 /** The session with the keys for writing. It gets a new key first if somebody has the old one who must not read what comes. */
-export async function writable(account: Account, id: string): Promise<{ session: Session; ring: KeyRing }> {
-  const [session] = await Promise.all([readSession(account, id), account.own(FRESH)]);
+export async function writable(account: Account, id: string): Promise<Opened> {
+  const [read] = await Promise.all([readSession(account, id), account.own(FRESH)]);
+  // What is judged below is what is written under.
+  const opened = await readable(account, read);
+  const { session, ring } = opened;
   if (isOwner(session)) {
-    const isOld = session.rekeyNeeded || (await isStale(account, session)) || (await mayItsHostRead(account, session));
-    if (isOld || (await hasOldShares(account, session))) return rekey(account, session);
+    if ((await hasOldKey(account, session)) || (await hasOldShares(account, session))) return rekey(account, session);
   } else {
     await checkGrant(account, session, "write");
   }
-  const ring = await readingRing(account, session);
   if (ring.epoch < session.keyEpoch) {
     throw new Refused("The key of this session was changed, and you have not been given the new one yet. Ask its owner to open the session.");
   }
-  return { session, ring };
+  return opened;
 }
 
 /** Begins a new epoch: a key for the owner, for every user with a share, and for the machine that hosts the session. */
-export async function rekey(account: Account, session: Session, members: Members = {}): Promise<{ session: Session; ring: KeyRing }> {
+export async function rekey(account: Account, session: Session, members: Members = {}): Promise<Opened> {
   // Two at once would take each other's people for unfinished ones.
   return account.store.lock("rekey", () => rekeyed(account, session, members));
 }
 
-async function rekeyed(account: Account, given: Session, members: Members): Promise<{ session: Session; ring: KeyRing }> {
+async function rekeyed(account: Account, given: Session, members: Members): Promise<Opened> {
   const { client, store } = account;
-  let session = given;
+  let [read, replaced] = [given, given.keyEpoch];
   for (let tries = 0; tries < 3; tries++) {
-    const before = await readingRing(account, session);
+    const opened = await readable(account, read);
+    const { session, ring: before } = opened;
     if (before.epoch !== session.keyEpoch) {
       throw new Distrust(`The server gave you another key of session ${session.ref} than the one of epoch ${session.keyEpoch}.`);
     }
-    const recipients = await grantedRecipients(account, session, before, members);
+    // Another program of the owner may have been faster. It may not have known of the removal.
+    const isNobodyGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
+    if (before.epoch > replaced && isNobodyGone && !(await hasOldKey(account, session))) return opened;
+    const waiting = await waitingFor(store, session.id, before);
+    const recipients = await grantedRecipients(account, session, before, members, waiting?.recipients);
     const ring = before.next();
-    await beginRekey(store, session.id, recipients, ring.epoch, (await ring.digestOf(ring.epoch)) ?? "");
+    const digest = (await ring.digestOf(ring.epoch)) ?? "";
+    await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: waiting });
     const body = await update(account, session, ring);
     try {
       await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body }));
     } catch (error) {
       if (!isProblem(error, "VERSION_MISMATCH")) throw error;
-      // Another program of the owner was faster. It may not have known of the removal.
-      await endRekey(store, session.id);
-      session = await readSession(account, session.id);
-      const newer = await readingRing(account, session);
-      const isNewer = newer.epoch >= ring.epoch && !session.rekeyNeeded && !(await isStale(account, session));
-      const isNobodyGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
-      if (isNewer && isNobodyGone) return { session, ring: newer };
+      await endRekey(store, session.id, waiting);
+      [read, replaced] = [await readSession(account, session.id), session.keyEpoch];
       continue;
     }
     await rememberSession(account, session, ring, body.hostKey === undefined);
@@ -221,21 +254,31 @@ export async function finish(account: Account): Promise<void> {
   const { rekeys, removed } = await unfinished(account.store);
   let failed: unknown;
   const attempt = (run: Promise<void>): Promise<void> => run.catch((error: unknown) => void (failed ??= error));
-  for (const id of Object.keys(rekeys)) await attempt(finishRekey(account, id, rekeys[id]));
+  for (const id of Object.keys(rekeys)) await attempt(finishRekey(account, id));
   for (const [id, users] of Object.entries(removed)) await attempt(finishShareRemoval(account, id, users));
   if (failed) throw failed;
 }
 
-async function finishRekey(account: Account, id: string, kept: { recipients: Recipients; epoch: number; ring: string } | undefined): Promise<void> {
-  await account.store.lock("rekey", async () => {
-    const session = await stillThere(account, id);
-    const ring = session && (await signedRing(account, session)).ring;
-    // It is the one that was made, or one of a machine that goes on from it. Another one was made by another program, which has given it
-    // to the people.
-    const isIt = ring && kept && ring.floor === kept.epoch && (await ring.digestOf(kept.epoch)) === kept.ring;
-    const gone = new Set(await removedShares(account.store, id));
-    const recipients = Object.fromEntries(Object.entries(kept?.recipients ?? {}).filter(([user]) => !gone.has(user)));
-    if (!isIt || (await passOn(account, session, ring, recipients))) await endRekey(account.store, id);
+async function finishRekey(account: Account, id: string): Promise<void> {
+  const { store } = account;
+  await store.lock("rekey", async () => {
+    // Another tab may have finished it, or begun another one.
+    if (!(await unfinished(store)).rekeys[id]) return;
+    const read = await stillThere(account, id);
+    if (!read) return endRekey(store, id);
+    await account.own(FRESH);
+    const { session, ring } = await readable(account, read);
+    const waiting = await waitingFor(store, id, ring);
+    // Another program has made this ring, and has given it to the people.
+    if (!waiting) return endRekey(store, id);
+    if (await hasOldKey(account, session)) {
+      // Who must not read what comes has this key too: those who wait get the next one.
+      await rekeyed(account, session, {});
+      return;
+    }
+    const gone = new Set(await removedShares(store, id));
+    const recipients = Object.fromEntries(Object.entries(waiting.recipients).filter(([user]) => !gone.has(user)));
+    if (await passOn(account, session, ring, recipients)) await endRekey(store, id);
   });
 }
 

@@ -1,0 +1,317 @@
+// Keys that change while something else happens: a program is ended, a device is removed or linked, another tab is faster, the server lies.
+
+import assert from "node:assert/strict";
+import test, { after, before } from "node:test";
+import { Distrust, SealError } from "@ensemble/client";
+import { Account, DeviceKeys, MemoryStore } from "@ensemble/client/account";
+import { bindings, epochOf, KeyRing, SharedRing, sealRing, SigningKey } from "@ensemble/client/seal";
+import { startServer, type Server } from "./server.js";
+
+let server: Server;
+/** Who is a guest of the others. */
+let bob: Account;
+before(async () => {
+  server = await startServer();
+  bob = await Account.create({ base: server.url, store: new MemoryStore(), name: "Bob" });
+});
+after(() => server?.stop());
+
+// JSON of any shape.
+type Json = any;
+/** A call, and how it is made. What it gives is the answer. */
+type Call = { method: string; pathname: string; body: Json; go: () => Promise<Response> };
+
+/** A connection that a test stands in. */
+class Between {
+  stands: ((call: Call) => Promise<Response>) | undefined;
+  readonly sent: string[] = [];
+
+  readonly fetch: typeof fetch = async (input, init) => {
+    const { pathname } = new URL(String(input));
+    const method = init?.method ?? "GET";
+    const go = () => fetch(input, init);
+    this.sent.push(`${method} ${pathname}`);
+    return this.stands ? this.stands({ method, pathname, body: init?.body ? JSON.parse(String(init.body)) : undefined, go }) : go();
+  };
+}
+
+interface Person {
+  account: Account;
+  between: Between;
+  store: MemoryStore;
+}
+
+async function person(name: string): Promise<Person> {
+  const [between, store] = [new Between(), new MemoryStore()];
+  return { account: await Account.create({ base: server.url, store, name, fetch: between.fetch }), between, store };
+}
+
+/** The same device in another tab. */
+async function tabOf({ store }: Person): Promise<{ tab: Account; between: Between }> {
+  const between = new Between();
+  const tab = await Account.open({ base: server.url, store, fetch: between.fetch });
+  assert.ok(tab);
+  return { tab, between };
+}
+
+/** Another device of an account. It is listed without a linking: the server makes only some in a minute. */
+async function linked(first: Account): Promise<Account> {
+  const store = new MemoryStore();
+  const keys = await (await DeviceKeys.generate()).keep(store, { base: server.url, name: "Phone", userId: first.userId });
+  await first.devices.change((devices) => [...devices, { key: keys.publicKey, boxKey: keys.boxKey, role: "linked" }], [keys.signer]);
+  const list = (await first.own()).list.signed;
+  await store.update(`list ${first.userId}`, () => list);
+  const account = await Account.open({ base: server.url, store });
+  assert.ok(account);
+  return account;
+}
+
+/** Removes a device from the list, and does nothing of what follows. */
+const strike = (account: Account, device: Account): Promise<boolean> =>
+  account.devices.change((devices) => devices.filter(({ key }) => key !== device.keys.publicKey));
+
+const isSession = ({ method, pathname }: Call): boolean => method === "GET" && /^\/v1\/sessions\/[^/]+$/.test(pathname);
+const answer = async ({ go }: Call, change: (answer: Json) => Json): Promise<Response> => {
+  const response = await go();
+  return Response.json(change(await response.json()), { status: response.status });
+};
+const problem = (status: number, code: string): Response =>
+  new Response(JSON.stringify({ type: "about:blank", title: code, status, code, detail: code }), {
+    status,
+    headers: { "content-type": "application/problem+json" },
+  });
+
+/** Says that this epoch is to be replaced, and refuses the keys of guests. */
+const leavesGuestsOut = (epoch: number) => (call: Call): Promise<Response> => {
+  if (call.method === "PATCH" && call.pathname.includes("/shares/")) return Promise.resolve(problem(500, "INTERNAL"));
+  return isSession(call) ? answer(call, (session) => ({ ...session, rekeyNeeded: session.keyEpoch === epoch })) : call.go();
+};
+const replaces = (epoch: number) => (call: Call): Promise<Response> =>
+  isSession(call) ? answer(call, (session) => ({ ...session, rekeyNeeded: session.keyEpoch === epoch })) : call.go();
+
+const retitle = (account: Account, id: string, title: string) => account.sessions.describe(id, (metadata) => ({ ...metadata, title }));
+const waiting = async ({ store }: Person, id: string): Promise<Json> => (await store.get<Json>("unfinished"))?.rekeys[id];
+
+/** A session whose guest Bob still waits for its second key. */
+async function withBobWaiting(person: Person, first: (id: string) => Promise<unknown> = () => Promise.resolve()): Promise<string> {
+  const { account: ann, between } = person;
+  const { id } = await ann.sessions.create({ title: "Plums" });
+  await ann.sessions.share(id, bob.userId, "edit");
+  await first(id);
+  between.stands = leavesGuestsOut(1);
+  await retitle(ann, id, "second key");
+  between.stands = undefined;
+  assert.deepEqual((await waiting(person, id)).recipients, { [bob.userId]: "edit" });
+  return id;
+}
+
+/** The epoch of the key that Bob was given. */
+async function epochOfBob(ann: Account, id: string): Promise<number> {
+  const share = (await ann.sessions.shares(id)).find(({ userId }) => userId === bob.userId);
+  assert.ok(share);
+  return SharedRing.fromText(share.encryptedKey).epoch;
+}
+
+test("who waits for a key still gets the next one", async () => {
+  const ann = await person("Ann");
+  const id = await withBobWaiting(ann);
+  ann.between.stands = replaces(2);
+  await retitle(ann.account, id, "third key");
+  ann.between.stands = undefined;
+  assert.equal(await epochOfBob(ann.account, id), 3);
+  assert.equal(await waiting(ann, id), undefined);
+  assert.equal((await bob.sessions.metadata(await bob.sessions.read(id)))["title"], "third key");
+});
+
+test("who waits for a key still waits for it when the next one was not made", async () => {
+  const ann = await person("Ann");
+  for (const [what, fails] of [["refused", true], ["interrupted", false]] as const) {
+    const id = await withBobWaiting(ann);
+    const isChange = ({ method, pathname }: Call): boolean => method === "PATCH" && pathname === `/v1/sessions/${id}`;
+    ann.between.stands = (call) => {
+      if (isChange(call)) return Promise.resolve(fails ? problem(409, "VERSION_MISMATCH") : problem(500, "INTERNAL"));
+      return replaces(2)(call);
+    };
+    await assert.rejects(retitle(ann.account, id, "not made"), what);
+    if (fails) assert.equal((await waiting(ann, id)).epoch, 2, "the record from before");
+    ann.between.stands = undefined;
+    await ann.account.sessions.finish();
+    assert.equal(await epochOfBob(ann.account, id), 2, what);
+    assert.equal(await waiting(ann, id), undefined);
+  }
+  // Who was removed in the meantime waits for nothing.
+  const id = await withBobWaiting(ann);
+  await ann.account.sessions.unshare(id, bob.userId);
+  assert.deepEqual([await waiting(ann, id), await ann.account.sessions.shares(id)], [undefined, []]);
+});
+
+test("an interrupted key that a removed device has is not passed on", async () => {
+  const ann = await person("Ann");
+  const phone = await linked(ann.account);
+  const id = await withBobWaiting(ann);
+  assert.equal((await phone.sessions.ring(await phone.sessions.read(id))).epoch, 2);
+  await strike(ann.account, phone);
+  const given: number[] = [];
+  ann.between.stands = ({ method, pathname, body, go }) => {
+    if (method === "PATCH" && pathname.includes("/shares/")) given.push(SharedRing.fromText(body.encryptedKey).epoch);
+    return go();
+  };
+  await ann.account.sessions.finish();
+  assert.deepEqual([given, await epochOfBob(ann.account, id)], [[3], 3]);
+  await (await bob.sessions.converse(id)).send("by Bob");
+});
+
+test("an interrupted key is passed on only if a device of the owner made it, and it is not an older one", async () => {
+  const ann = await person("Ann");
+  let first: Json;
+  const id = await withBobWaiting(ann, async (made) => (first = await ann.account.sessions.read(made)));
+  const session = await ann.account.sessions.read(id);
+  const ring = await ann.account.sessions.ring(session);
+  // As a machine does it: a key on top, and the floor as it was.
+  const onTop = KeyRing.fromBytes(new Uint8Array([...ring.bytes, ...crypto.getRandomValues(new Uint8Array(32))]));
+  const sealed = await sealedTo(ann.account, id, onTop, await SigningKey.generate());
+  ann.between.sent.length = 0;
+  const passed = () => ann.between.sent.filter((call) => /PATCH .*\/shares\//.test(call));
+  for (const lie of [{ encryptionKey: sealed, keyEpoch: 3 }, { encryptionKey: first.encryptionKey, keyEpoch: 1 }]) {
+    ann.between.stands = (call) => (isSession(call) ? answer(call, (now) => ({ ...now, ...lie })) : call.go());
+    await assert.rejects(ann.account.sessions.finish(), Distrust);
+    assert.deepEqual(passed(), []);
+  }
+  ann.between.stands = undefined;
+  await ann.account.sessions.finish();
+  assert.deepEqual([passed().length, await epochOfBob(ann.account, id)], [1, 2]);
+});
+
+const sealedTo = async (account: Account, id: string, ring: KeyRing, signer: Person["account"]["keys"]["signer"]): Promise<string> =>
+  sealRing(ring, await (await account.own()).contents.publicKey(), bindings.session(id, account.userId), signer);
+
+/** A ring of the highest epoch, whose floor is as high. */
+function highest(): KeyRing {
+  const head = new Uint8Array(9);
+  head[0] = 2;
+  new DataView(head.buffer).setUint32(1, 1);
+  new DataView(head.buffer).setUint32(5, 170);
+  return KeyRing.fromBytes(new Uint8Array([...head, ...crypto.getRandomValues(new Uint8Array(170 * 32))]));
+}
+
+test("what a removed device has made is not remembered as the newest key", async () => {
+  const ann = await person("Ann");
+  const phone = await linked(ann.account);
+  const { id } = await ann.account.sessions.create({ title: "Plums" });
+  await ann.account.sessions.share(id, bob.userId, "edit");
+  // This tab has read the list before the removal.
+  const { tab, between } = await tabOf(ann);
+  await tab.own();
+  const [poison, signer] = [highest(), phone.keys.signer];
+  const old = await sealedTo(ann.account, id, poison, signer);
+  await strike(ann.account, phone);
+  const newest = await sealedTo(ann.account, id, poison, signer);
+  for (const [account, stands, encryptionKey] of [[tab, between, old], [ann.account, ann.between, newest]] as const) {
+    stands.stands = (call) => (isSession(call) ? answer(call, (now) => ({ ...now, encryptionKey, keyEpoch: 170 })) : call.go());
+    const shown = await account.sessions.read(id);
+    assert.equal((await account.sessions.ring(shown)).epoch, 170, "it can be read");
+    stands.stands = undefined;
+    assert.equal((await account.sessions.ring(await account.sessions.read(id))).epoch, 1);
+  }
+  await retitle(ann.account, id, "second key");
+  assert.equal((await ann.account.sessions.ring(await ann.account.sessions.read(id))).epoch, 2);
+
+  const recipient = { session: id, recipient: bob.userId, account: bob.keys.publicKey };
+  const grant = { ...recipient, level: "edit" as const, contentEpoch: 1, recipientEpoch: 1 };
+  const shared = await SharedRing.seal(poison, (await bob.own()).list.body.contentPublicKey, grant, signer);
+  const read = await bob.sessions.read(id);
+  assert.equal((await bob.sessions.ring({ ...read, encryptedKey: shared.toText(), keyEpoch: 170 })).epoch, 170);
+  assert.equal((await bob.sessions.ring(read)).epoch, 2);
+});
+
+test("another tab that makes a key at the same time is no lie", async () => {
+  const ann = await person("Ann");
+  const { id } = await ann.account.sessions.create({ title: "Plums" });
+  const { tab, between } = await tabOf(ann);
+  await tab.own();
+  /** The first answer is on its way while the other tab makes a key; the second one is changed. */
+  const race = (epoch: number, change: (session: Json) => Json) => {
+    let reads = 0;
+    between.stands = async (call) => {
+      if (!isSession(call) || ++reads > 2) return call.go();
+      if (reads === 2) return answer(call, change);
+      const response = await call.go();
+      ann.between.stands = replaces(epoch);
+      await retitle(ann.account, id, `after ${epoch}`);
+      ann.between.stands = undefined;
+      return response;
+    };
+  };
+  race(1, (session) => session);
+  assert.equal((await tab.sessions.converse(id)).session.keyEpoch, 2, "it shows the session that belongs to the key");
+  race(2, (session) => session);
+  assert.equal(epochOf((await retitle(tab, id, "by the tab")).metadata), 3);
+  // What was read again is judged as the first one would have been.
+  race(3, (session) => ({ ...session, rekeyNeeded: true }));
+  assert.equal(epochOf((await retitle(tab, id, "with another key")).metadata), 5);
+  const old = await ann.account.sessions.read(id);
+  race(5, () => ({ ...old, metadataVersion: 1 }));
+  await assert.rejects(retitle(tab, id, "under an old key"), Distrust);
+});
+
+test("what a device shares that was linked a moment ago counts", async () => {
+  const ann = await person("Ann");
+  const { tab } = await tabOf(ann);
+  await tab.people.share((state) => ({ ...state, first: 1 }));
+  const phone = await linked(ann.account);
+  await phone.people.share((state) => ({ ...state, second: 2 }));
+  const written = await tab.people.share((state) => ({ ...state, third: 3 }));
+  assert.deepEqual(written, { first: 1, second: 2, third: 3 });
+  assert.deepEqual((await phone.people.shared()).state, written);
+  // So does what was sealed to a content key of a moment ago.
+  await strike(ann.account, phone);
+  await ann.account.people.share((state) => ({ ...state, fourth: 4 }));
+  assert.deepEqual((await tab.people.shared()).state, { ...written, fourth: 4 });
+});
+
+test("what a removed device shared is kept, and what others write meanwhile is", async () => {
+  const ann = await person("Ann");
+  const [phone, tablet] = [await linked(ann.account), await linked(ann.account)];
+  await phone.people.share((state) => ({ ...state, by: "phone", phone: 1, pinned: { one: "1" } }));
+  // The tablet writes between what is read and the removal.
+  let isWritten = false;
+  ann.between.stands = async ({ method, pathname, go }) => {
+    if (method === "POST" && pathname === "/v1/devices" && !isWritten) {
+      isWritten = true;
+      await tablet.people.share((state) => ({ ...state, by: "tablet", pinned: { one: "another", two: "2" } }));
+    }
+    return go();
+  };
+  ann.between.sent.length = 0;
+  const { id } = await ann.account.sessions.create({ title: "Plums" });
+  await ann.account.devices.remove([phone.keys.publicKey]);
+  const merged = { by: "tablet", phone: 1, pinned: { one: "1", two: "2" } };
+  assert.deepEqual((await ann.account.people.shared()).state, merged);
+  const [signed, rekeyed] = ["PATCH /v1/account", `PATCH /v1/sessions/${id}`].map((call) => ann.between.sent.indexOf(call));
+  assert.ok(signed !== undefined && rekeyed !== undefined && signed > 0 && signed < rekeyed, "signed before sessions get keys");
+
+  // The signer of what is kept is removed, and the server is behind.
+  await tablet.people.share((state) => ({ ...state, by: "tablet again" }));
+  assert.equal((await ann.account.people.shared()).state["by"], "tablet again");
+  await strike(ann.account, tablet);
+  assert.deepEqual((await ann.account.people.shared()).state, { ...merged, by: "tablet again" });
+});
+
+test("a shared state that does not open is no end", async () => {
+  const ann = await person("Ann");
+  const spoil = async (): Promise<void> => {
+    const { client } = ann.account;
+    const { clientStateVersion } = await client.data(client.http.GET("/v1/account"));
+    const body = { clientState: "AAAA", expectedVersion: clientStateVersion ?? 0 };
+    await client.data(client.http.PATCH("/v1/account", { body }));
+  };
+  await spoil();
+  await assert.rejects(ann.account.people.shared(), SealError);
+  await ann.account.people.signAgain({});
+  assert.deepEqual((await ann.account.people.shared()).state, { pinned: {} });
+  await ann.account.people.share((state) => ({ ...state, more: 1 }));
+  await spoil();
+  assert.deepEqual((await ann.account.people.shared()).state, { pinned: {}, more: 1 });
+  await ann.account.people.share((state) => ({ ...state, again: 2 }));
+  assert.deepEqual((await ann.account.people.shared()).state, { pinned: {}, more: 1, again: 2 });
+});
