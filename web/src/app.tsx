@@ -5,7 +5,7 @@ import { look } from "./base/look.ts";
 import { whenSignedOut } from "./base/signed-out.ts";
 import { useStore } from "./base/store.ts";
 import { useTitle } from "./base/title.ts";
-import { account, open } from "./data/account.ts";
+import { account, enter, open } from "./data/account.ts";
 import { connection } from "./data/connection.ts";
 import { keepSubscribed } from "./data/push.ts";
 import { followAccount } from "./data/sessions.ts";
@@ -23,6 +23,7 @@ import { Update } from "./shell/update.tsx";
 import { Start } from "./start/start.tsx";
 import { Removed } from "./welcome/removed.tsx";
 import { Frame, Welcome } from "./welcome/welcome.tsx";
+import { Words } from "./welcome/words.tsx";
 
 export function App() {
   const [isPublic, shared] = useRoute("/share/:token");
@@ -46,6 +47,7 @@ function Own() {
   if (state.state === "emptied") return <Emptied />;
   if (state.state === "removed") return <Removed />;
   if (state.state === "none") return <Welcome />;
+  if (state.state === "words") return <Words made={state.made} isAgain onDone={enter} />;
   return <Open key={`${state.userId} ${language}`} />;
 }
 
@@ -76,7 +78,7 @@ function Opening() {
   const { isLost } = useStore(connection);
   if (!isLost) return null;
   return (
-    <Frame title="Your account is not open yet" lead="This browser has its keys. What they open is asked of the server, and comes as soon as that answers: nothing has to be loaded again.">
+    <Frame title="Your account is not open yet" lead="This browser has the keys. Your sessions appear as soon as the server answers. You do not need to reload the page.">
       <div className="list" role="status" aria-label="Opening"><div className="skeleton" /></div>
     </Frame>
   );
@@ -92,8 +94,8 @@ function Failed({ text }: { text: string }) {
 
 function Emptied() {
   return (
-    <Frame title="This browser has forgotten your account" lead="What the page kept here was removed, its keys among it: a person can do that in the browser’s settings, and a browser does it when the disk is full. Your sessions are as they were.">
-      <p>Add this browser again from a device that you use, or bring the account back with its recovery words. Remove the old entry of this browser in the settings.</p>
+    <Frame title="This browser has forgotten your account" lead="The data of this page was removed, and your keys with it. It may have been cleared in the browser’s settings, or the disk was full. Your sessions are safe.">
+      <p>Add this browser again from another device, or use your recovery words. Then remove the old entry of this browser in the settings.</p>
       <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Start over</button></div>
     </Frame>
   );
@@ -106,7 +108,7 @@ function Nowhere() {
       <div className="inner">
         <div className="empty">
           <h1>There is nothing at this address</h1>
-          <p>The address may be wrong, or of a newer version of Ensemble.</p>
+          <p>The address may be wrong, or it may need a newer version of Ensemble.</p>
           <Link href={paths.home} className="button">Home</Link>
         </div>
       </div>

@@ -27,7 +27,7 @@ async function begin(): Promise<void> {
     await new Promise((later) => setTimeout(later, AGAIN_MS));
     await untilDone(async () => {
       const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(AGAIN_MS) });
-      if (!answer.ok) throw new Error(`The server answers with status ${answer.status} in place of the page`);
+      if (!answer.ok) throw new Error(`The server answers with status ${answer.status} instead of the page`);
     });
     location.reload();
   }

@@ -6,3 +6,4 @@ import "./styles/welcome.css";
 import "./styles/dialog.css";
 import "./styles/runs.css";
 import "./styles/voice.css";
+import "./styles/touch.css";

@@ -93,6 +93,18 @@ const tooWide = (page) => page.evaluate(() => {
   return boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => `${box.localName}.${box.className}: ${box.scrollWidth} px in ${box.clientWidth}, ${furthest(box).outerHTML.slice(0, 120)}`);
 });
 
+/** What is tapped and has less than 44 CSS pixels on a side. Links in a sentence are as large as their words, and a box to tick is as large
+ * as the label around it. */
+export const tooSmall = (page) => page.evaluate(() => {
+  const all = "button, a[href], summary, select, textarea, [role=option], label.check, label.choice, input:not([type=checkbox], [type=radio])";
+  const isShown = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.matches(".skip");
+  const isWord = (one) => one.localName === "a" && getComputedStyle(one).display === "inline";
+  return [...document.querySelectorAll(all)].filter((one) => isShown(one) && !isWord(one)).flatMap((one) => {
+    const { width, height } = one.getBoundingClientRect();
+    return width < 43.5 || height < 43.5 ? [`${width.toFixed(1)}×${height.toFixed(1)}: ${one.outerHTML.slice(0, 120)}`] : [];
+  });
+});
+
 /** Nothing is found by axe on the page as it is, light and dark, and nothing in it is wider than its place. */
 export async function accessible(page, name) {
   // Chromium draws a tab that is behind another one only every two seconds.
@@ -112,6 +124,9 @@ export async function accessible(page, name) {
     await page.setViewportSize({ width, height });
     await settled(page);
     assert.deepEqual(await tooWide(page), [], `${name} at ${width}×${height}`);
+    if (await page.evaluate(() => matchMedia("(pointer: coarse)").matches)) {
+      assert.deepEqual(await tooSmall(page), [], `targets, ${name} at ${width}×${height}`);
+    }
   }
   await page.setViewportSize(before);
   await page.emulateMedia({ colorScheme: null, reducedMotion: null });

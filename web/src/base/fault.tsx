@@ -19,7 +19,7 @@ export class WhenFailed extends Component<{ children: ReactNode }, { hasFailed: 
     return (
       <main className="missing">
         <h1>This page has failed</h1>
-        <p role="alert">What was typed is kept in this browser. Load the page again. If it fails again, page and server may be of different versions: tell who runs the server.</p>
+        <p role="alert">What you typed is kept in this browser. Load the page again. If it fails again, the page and the server may be different versions: contact whoever runs the server.</p>
         <div><button type="button" className="button primary" onClick={() => location.reload()}>Load it again</button></div>
       </main>
     );

@@ -63,7 +63,7 @@ function kept(): string | undefined {
   }
 }
 
-const NOT_OURS = "Something else than the server answers, as the sign-in page of a network does";
+const NOT_OURS = "Something other than the server answers, for example the sign-in page of a network";
 
 function addressIn(text: string): string | undefined {
   try {
@@ -78,7 +78,7 @@ function addressIn(text: string): string | undefined {
 async function named(): Promise<string | undefined> {
   const answer = await fetch("/server.json", { cache: "no-store", redirect: "error", signal: AbortSignal.timeout(WITHIN_MS) });
   if (answer.status === 404) return undefined;
-  if (!answer.ok) throw new Error(`The server answers with a fault (status ${answer.status})`);
+  if (!answer.ok) throw new Error(`The server answers with an error (status ${answer.status})`);
   const text = await answer.text();
   const said = addressIn(text);
   if (said === undefined || !URL.canParse(said)) throw new Error(NOT_OURS);

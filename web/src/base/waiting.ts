@@ -16,10 +16,10 @@ export async function untilDone<T>(run: () => Promise<T>): Promise<T> {
       "div",
       "",
       element("p", why),
-      element("p", "It is tried again by itself. If it lasts, look whether this device is online, and whether the server runs."),
+      element("p", "The page keeps trying. If this lasts, check that this device is online and that the server is running."),
     );
     said.setAttribute("role", "status");
-    const page = element("main", "", element("h1", "Ensemble cannot begin yet"), said);
+    const page = element("main", "", element("h1", "Ensemble cannot start yet"), said);
     page.className = "missing";
     document.getElementById("root")?.replaceChildren(page);
   };

@@ -12,6 +12,7 @@ import { keepTrying, mayHeal } from "./keep-trying.ts";
 import { forgetAll, forgetSeen, keep, recall } from "./kept.ts";
 import { endPushes } from "./push.ts";
 import { removed } from "./removed.ts";
+import { forgetWords, makeWords, unconfirmedWords, willNeedWords } from "./unconfirmed-words.ts";
 
 /** The role of this browser in the device list. */
 export type Role = "primary" | "linked";
@@ -24,6 +25,8 @@ export type AccountState =
   | { state: "emptied" }
   /** The server says that this browser was removed from the account. */
   | { state: "removed" }
+  /** It was made here, and its person has not confirmed yet that the recovery words are written down. */
+  | { state: "words"; made: NewWords }
   | { state: "ready"; userId: string; fingerprint: string; role: Role };
 
 export const account = new Store<AccountState>({ state: "loading" });
@@ -84,8 +87,11 @@ export async function open(): Promise<void> {
   };
   await keepTrying(async () => {
     const found = await Account.open({ base: server(), store: await kept(), onCall });
-    if (found) await show(found);
-    else account.set({ state: "none" });
+    if (!found) return account.set({ state: "none" });
+    const made = await unconfirmedWords(found.devices);
+    if (!made) return show(found);
+    opened = found;
+    return account.set({ state: "words", made });
   }, failed, over.signal);
   trying.over(true);
 }
@@ -99,12 +105,20 @@ function askToKeep(): void {
 /** Makes a new account with this browser as its first device. Its recovery words are for a person to write down, and in force once
  * they are confirmed. */
 export async function create(name: string, person: string): Promise<NewWords> {
-  const made = await Account.create({ base: server(), store: await kept(), name, onCall });
+  const store = await kept();
+  if (!(await Account.stored(store))) await willNeedWords();
+  const made = await Account.create({ base: server(), store, name, onCall });
   askToKeep();
   opened = made;
+  const words = await makeWords(made.devices);
   // The account is there: without a name it can be used, and the settings ask for one.
   if (person !== "") await setDisplayName(person).catch(() => undefined);
-  return made.devices.newWords();
+  return words;
+}
+
+/** Other words in place of those that are not confirmed yet, as when someone else has seen them. */
+export async function otherWords(): Promise<NewWords> {
+  return makeWords(mine().devices);
 }
 
 /** Shows the account that was just made or joined. */
@@ -118,6 +132,7 @@ export async function joinAccount(address: string, name: string, onDigits: (digi
   if (signal.aborted) return;
   onDigits(joining.digits);
   opened = await joining.finished(signal);
+  await forgetWords();
   askToKeep();
 }
 
@@ -129,6 +144,7 @@ export async function findAccount(words: string, name: string): Promise<Recoveri
 /** Makes this browser a primary device of the account that was found, and removes the devices that are lost. */
 export async function restore(found: Recovering, lost: readonly string[]): Promise<void> {
   opened = await found.finish(lost);
+  await forgetWords();
   askToKeep();
 }
 

@@ -22,22 +22,22 @@ export interface Connection {
 /** What happened and what to do, in words that other tabs can be told. */
 export type Why = Pick<Connection, "what" | "todo">;
 
-const SILENT: Why = { what: "The server does not answer", todo: "It may be busy, or the network drops what is sent." };
+const SILENT: Why = { what: "The server does not answer", todo: "It may be busy, or the network may be losing data." };
 const NONE: Connection = { isLost: false, since: undefined, ...SILENT };
 export const connection = new Store<Connection>(NONE);
 
 export function whyOf(error: unknown): Why {
   if (error instanceof NoAnswer) {
     if (error.why === "timeout") return SILENT;
-    if (error.why === "unreachable") return { what: "No connection to the server", todo: "Look whether this device is online." };
-    return { what: "Something else than the server answers", todo: "Where a network wants a sign-in, do that in another tab; else tell who runs the server." };
+    if (error.why === "unreachable") return { what: "No connection to the server", todo: "Check that this device is online." };
+    return { what: "Something other than the server answers", todo: "If your network needs a sign-in, do that in another tab. Otherwise contact whoever runs the server." };
   }
   if (error instanceof Problem) {
-    if (error.status === 503 || error.status === 429) return { what: "The server is busy or starts", todo: "Wait a moment." };
-    if (error.status >= 500) return { what: `The server has a fault (${error.status})`, todo: "If it lasts, tell who runs the server." };
+    if (error.status === 503 || error.status === 429) return { what: "The server is busy or starting", todo: "Wait a moment." };
+    if (error.status >= 500) return { what: `The server has an error (${error.status})`, todo: "If this lasts, contact whoever runs the server." };
     return { what: "The server refuses this browser", todo: textOf(error) };
   }
-  return { what: "The server answers what this page cannot use", todo: "If it lasts, the two are of different versions: load the page again." };
+  return { what: "This page cannot use the server’s answer", todo: "If this lasts, they are different versions: reload the page." };
 }
 
 /** Something that the server should answer, and has not yet. */

@@ -18,5 +18,5 @@ export function nameOf(user: string): string {
       names.update((count) => count + 1);
     }, () => asked.delete(user));
   }
-  return known.get(user) ?? (user === "" ? "Somebody" : `User ${user.slice(-6)}`);
+  return known.get(user) ?? (user === "" ? "Someone" : `User ${user.slice(-6)}`);
 }

@@ -97,13 +97,13 @@ export class PublicFeed implements SessionFeed {
   }
 }
 
-const ENDED = "The link has ended. What was shown stays as long as this page is open.";
+const ENDED = "The link has ended. What you see stays until you close this page.";
 
 function reading(): Promise<never> {
-  return Promise.reject(new Refused("A public link is for reading."));
+  return Promise.reject(new Refused("A public link is for reading only."));
 }
 
 function said(error: unknown): string {
-  if (isNotFound(error)) return "This link does not open anything: it has ended, was used up, or was replaced by another one. Ask for a new one.";
+  if (isNotFound(error)) return "This link no longer works. It has ended, was used up, or was replaced. Ask for a new one.";
   return textOf(error);
 }

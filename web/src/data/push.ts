@@ -43,7 +43,7 @@ function change(body: Schemas["UpdateDevice"]): Promise<void> {
 
 /** Asks the person for leave, and subscribes. Only after a click: browsers ask for nothing otherwise. */
 export async function switchOn(): Promise<void> {
-  if ((await Notification.requestPermission()) !== "granted") throw new Error("The browser was told not to show notifications of this page. Allow them beside its address.");
+  if ((await Notification.requestPermission()) !== "granted") throw new Error("This browser blocks notifications from this page. Allow them next to its address.");
   const { pushManager } = await navigator.serviceWorker.ready;
   await subscribe(mine().client, pushManager);
   await keep("typed", WANTED, true);

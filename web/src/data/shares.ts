@@ -4,6 +4,7 @@ import { useEffect } from "react";
 import { serverNow } from "../base/server-clock.ts";
 import { Store, useStore } from "../base/store.ts";
 import { mine } from "./account.ts";
+import { forget, keep, recall } from "./kept.ts";
 
 /** What a person may do with a live session. */
 export type Level = "view" | "prompt" | "approve";
@@ -43,8 +44,10 @@ export async function unshare(session: string, user: string): Promise<Told> {
   return told;
 }
 
-/** A public link as far as the server knows it: not its address. */
+/** A public link. The server does not know its address. */
 export interface LinkRow {
+  /** Known to the browser that made the link. */
+  address: string | undefined;
   expiresAt: string | undefined;
   maxUses: number | undefined;
   uses: number;
@@ -53,13 +56,36 @@ export interface LinkRow {
 }
 
 /** By session; null: there is none. */
-const links = new Store<ReadonlyMap<string, LinkRow | null>>(new Map());
+export const links = new Store<ReadonlyMap<string, LinkRow | null>>(new Map());
+
+/**
+ * The address of a link has the key in it, which no server and no other device gets. The browser that made the link keeps it as long as
+ * the link stands, sealed like all that it keeps (`kept.ts`). It opens no more than the keys of the session that are here anyway.
+ */
+interface KeptAddress {
+  address: string;
+  /** When the link was made: one that was made elsewhere since has another address. */
+  createdAt: string;
+}
+
+const addressOf = (session: string): string => `link ${session}`;
+
+export const keepAddress = (session: string, kept: KeptAddress): Promise<void> => keep("typed", addressOf(session), kept);
+
+/** The address of the link that was made at this time, if this browser made it. Any other that was kept is forgotten. */
+export async function knownAddress(session: string, createdAt: string | undefined): Promise<string | undefined> {
+  const kept = (await recall<KeptAddress>(addressOf(session)))?.value;
+  if (!kept || kept.createdAt === createdAt) return kept?.address;
+  await forget(addressOf(session));
+  return undefined;
+}
 
 async function readLink(id: string): Promise<void> {
   const { sessions } = mine();
   const [link, { keyEpoch }] = await Promise.all([sessions.link(id), sessions.read(id)]);
+  const address = await knownAddress(id, link?.createdAt);
   const row = link
-    ? { expiresAt: link.expiresAt ?? undefined, maxUses: link.maxUses ?? undefined, uses: link.uses, isOld: (link.keyEpoch ?? keyEpoch) < keyEpoch }
+    ? { address, expiresAt: link.expiresAt ?? undefined, maxUses: link.maxUses ?? undefined, uses: link.uses, isOld: (link.keyEpoch ?? keyEpoch) < keyEpoch }
     : null;
   links.update((before) => new Map(before).set(id, row));
 }
@@ -74,17 +100,19 @@ export function useLink(id: string, isOwn: boolean): LinkRow | null | undefined 
   return found?.expiresAt !== undefined && Date.parse(found.expiresAt) <= serverNow() ? null : found;
 }
 
-/** A new public link, which ends the one before. Its address is shown once: nobody else knows the key in it. */
+/** A new public link, which ends the one before. Gives its address. */
 export async function newLink(session: string, hours: number | undefined, uses: number | undefined): Promise<string> {
-  const { address } = await mine().sessions.createLink(session, {
+  const { address, link } = await mine().sessions.createLink(session, {
     ...(hours !== undefined && { expiresAt: new Date(serverNow() + hours * 3_600_000).toISOString() }),
     ...(uses !== undefined && { maxUses: uses }),
   });
+  await keepAddress(session, { address, createdAt: link.createdAt });
   await readLink(session).catch(() => undefined);
   return address;
 }
 
 export async function endLink(session: string): Promise<void> {
   await mine().sessions.deleteLink(session);
+  await knownAddress(session, undefined);
   links.update((before) => new Map(before).set(session, null));
 }

@@ -33,7 +33,7 @@ function Need({ row }: { row: SessionRow }) {
       </p>
       {error !== undefined && <p className="banner bad">{error}</p>}
       {error === undefined && !isOpen && <div className="list"><div className="skeleton" /></div>}
-      {isOpen && open.length === 0 && <p className="reader-note">Its request is further up than what was read. Open the session to see it.</p>}
+      {isOpen && open.length === 0 && <p className="reader-note">Open the session to see its request.</p>}
       <Directory value={state?.directory}><Requests feed={feed} isAlone={false} isEmpty /></Directory>
     </article>
   );

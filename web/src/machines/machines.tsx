@@ -47,13 +47,13 @@ function Entry({ row }: { row: MachineRow }) {
       <span className="what">
         <bdi className="name">{oneLine(row.name, 120)}</bdi>
         <span className="about"><bdi>{oneLine(about, 120)}</bdi></span>
-        {asks && <span className="about wraps">Its runner stops, and what runs there ends. Its sessions stay to be read.</span>}
+        {asks && <span className="about wraps">Its runner stops, and everything that runs there ends. You can still read its sessions.</span>}
         {error !== undefined && <span className="error-text" role="alert">{error}</span>}
         {row.online && row.offers.length > 0 && (
           <span className="tags">
             {row.offers.map((one) => (
               <span key={one.provider} className={one.offered ? "tag" : "tag off"}>
-                {oneLine(one.provider, 40)}{!one.offered && <span className="hidden-label"> not there</span>}
+                {oneLine(one.provider, 40)}{!one.offered && <span className="hidden-label"> not available</span>}
               </span>
             ))}
           </span>
@@ -64,7 +64,7 @@ function Entry({ row }: { row: MachineRow }) {
             {missing.map((one) => <p key={one.provider}><b>{oneLine(one.provider, 40)}</b>: <bdi>{oneLine(one.reason ?? "the machine does not say", 300)}</bdi></p>)}
           </details>
         )}
-        {!row.online && !asks && <span className="about wraps">Starts no sessions from here. On it: <code>ensemble runner install</code></span>}
+        {!row.online && !asks && <span className="about wraps">You cannot start sessions on it from here yet. Run on it: <code>ensemble runner install</code></span>}
       </span>
       {!asks && <span className="state">{row.online ? "Runner online" : row.lastActiveAt ? <>Runner last seen {ago(row.lastActiveAt)}</> : "No runner"}</span>}
       {!asks && <button type="button" className="button small plain" aria-label={`Delete ${oneLine(row.name, 60)}`} onClick={() => setAsks(true)}>Delete</button>}

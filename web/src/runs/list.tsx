@@ -50,7 +50,7 @@ export function Runs() {
         {first.value && runs.length === 0 && next === undefined && (
           <div className="empty">
             <h2>No runs yet</h2>
-            <p>A run is one task, or many that depend on each other, done by agents on your machines. <Link href={paths.plan}>Write a plan</Link>, or begin one in a terminal:</p>
+            <p>A run is one task, or several that depend on each other. Agents on your machines do them. <Link href={paths.plan}>Write a plan</Link>, or start one in a terminal:</p>
             <pre>ensemble do "fix the failing test"</pre>
           </div>
         )}

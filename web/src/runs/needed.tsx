@@ -45,7 +45,7 @@ function Chosen({ name, isChosen, onText }: { name: string; isChosen: boolean; o
         <span><bdi><code>{oneLine(name, 80)}</code></bdi></span>
         <input className="input" type="file" aria-describedby={about} onChange={(event) => take(event.target.files?.[0])} />
       </label>
-      <small id={about}>{isChosen ? "Its text is the prompt. Choose it again when it has changed." : "A browser opens no file by its name. Choose it here; its text is sent as the prompt."}</small>
+      <small id={about}>{isChosen ? "Its text becomes the prompt. If the file changes, choose it again." : "Choose this file here. Its text is sent as the prompt."}</small>
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}
     </div>
   );

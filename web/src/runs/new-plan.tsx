@@ -19,7 +19,7 @@ const DRAFT = "plan";
 /** Typing is checked when it rests, after so many milliseconds. */
 const REST_MS = 250;
 const HINT = (
-  <>YAML, as <code>ensemble run</code> takes it. Its prompts are not sealed, and the server reads them, but for tasks with <code>session: true</code>.</>
+  <>YAML, as <code>ensemble run</code> takes it. The server can read the prompts, except those of tasks with <code>session: true</code>.</>
 );
 const EXAMPLE = `title: Review this project
 defaults:
@@ -100,7 +100,7 @@ export function NewPlan() {
           {error !== undefined && <p className="error-text" role="alert">{error}</p>}
           <div className="actions">
             <button type="submit" className="button primary" disabled={isBusy || !plan || !isNew}>{isBusy ? "Sending…" : "Start run"}</button>
-            {text === "" && <button type="button" className="button" onClick={() => write(EXAMPLE)}>Begin with an example</button>}
+            {text === "" && <button type="button" className="button" onClick={() => write(EXAMPLE)}>Start with an example</button>}
           </div>
         </form>
       </div>

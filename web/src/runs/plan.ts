@@ -194,7 +194,7 @@ function taskOf(given: unknown, at: number, common: Members, reading: Reading): 
   if (!workingDirectory?.startsWith("/")) wrong("its workingDirectory begins with /.");
   const timeoutMs = given["timeout"] === undefined && given["timeoutMs"] === undefined ? milliseconds(common, wrong) : milliseconds(given, wrong);
   const isSession = given["session"] === true;
-  if (permission === "ask" && !isSession) wrong("nobody could answer with the permission ask. Use plan, edit or bypass, or `session: true`.");
+  if (permission === "ask" && !isSession) wrong("it cannot be answered with the permission ask. Use plan, edit or bypass, or `session: true`.");
   const ofBoth = {
     ...(key !== undefined && { taskKey: key }), ...(timeoutMs !== undefined && { timeoutMs }), ...(machineId !== undefined && { machineId }),
     ...pick(all, ["title", "provider", "retry", "failOnDenial", "dependsOn"]),

@@ -33,7 +33,7 @@ export function TaskPanel({ feed, task, canAct, onGoesOn }: Props) {
       {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} isOver={OVER.has(task.status)} said={task.error?.message} />}
       {canAct && task.changes && task.changes.state !== "none" && <Worktree feed={feed} task={task} changes={task.changes} />}
       {canAct && hasOutput && <MoreToSay feed={feed} task={task} onGoesOn={onGoesOn} />}
-      {!hasOutput && !task.sessionId && <p className="soft">It is sealed for its machine: what it does is in its session, once it has started.</p>}
+      {!hasOutput && !task.sessionId && <p className="soft">This task is encrypted for its machine. When it starts, you can follow it in its session.</p>}
     </div>
   );
 }
@@ -69,7 +69,7 @@ function Output({ run, task, isOver, said }: OutputProps) {
       <h2>Output</h2>
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}
       {text === undefined && error === undefined && <p className="soft" role="status">Waiting for output…</p>}
-      {text !== undefined && (text === "" ? <p className="soft">{isOver ? "It said nothing." : "No output yet."}</p> : <Terminal text={text} />)}
+      {text !== undefined && (text === "" ? <p className="soft">{isOver ? "No output." : "No output yet."}</p> : <Terminal text={text} />)}
     </section>
   );
 }

@@ -35,7 +35,7 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
     setAsks(false);
     const { state, waitingFor } = await feed.order(task, action);
     if (state !== "applying" && state !== "discarding") return;
-    setSaid(waitingFor === "machine" ? "Its machine is away. It does this when it is back, within 24 hours." : "Its machine has not ended yet.");
+    setSaid(waitingFor === "machine" ? "Its machine is away. It does this if it is back within 24 hours." : "Its machine has not ended yet.");
   });
   const shown = () => run(async () => setDiff(diff === undefined ? await feed.diff(task) : undefined));
   // What was applied before went on since.
@@ -64,7 +64,7 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
         </div>
       )}
       {diff !== undefined && <Code text={diff} language="diff" />}
-      {diff !== undefined && changes.diffTruncated && <p className="soft">It is not complete: it was too long, or the account's quota was reached.</p>}
+      {diff !== undefined && changes.diffTruncated && <p className="soft">This is not complete: it was too long, or the account’s quota was reached.</p>}
     </section>
   );
 }
@@ -90,7 +90,7 @@ export function MoreToSay({ feed, task, onGoesOn }: { feed: RunFeed; task: Task;
   return (
     <form onSubmit={sent}>
       <div className="field">
-        <label htmlFor={name}>Say more to its agent</label>
+        <label htmlFor={name}>Send its agent another message</label>
         <textarea id={name} className="input" rows={2} value={text} onChange={(event) => {
           setText(event.target.value);
           // Another text is another message.

@@ -61,7 +61,7 @@ export function Composer(props: Props) {
     if (files.length === 0) return;
     event.preventDefault();
     if (props.isHosted) add(files);
-    else say("Not added: people write text to each other here.");
+    else say("Not added: this session is for text only.");
   };
   /** What is too long is refused as a whole: a part of it would say something else. */
   const write = (text: string) => {
@@ -127,7 +127,7 @@ export function Composer(props: Props) {
         <Facts state={state} />
         <span className="acts">
           {maySteer && !isEmpty && (
-            <button type="button" className="button small" onClick={() => send("now")} title="Into the turn that runs (Ctrl+Enter)">Steer</button>
+            <button type="button" className="button small" onClick={() => send("now")} title="Add to the turn that is running (Ctrl+Enter)">Steer</button>
           )}
           {isBusy && <Interrupt isAlone={isEmpty} onInterrupt={props.onInterrupt} />}
           {props.button && <button type="submit" className="button primary" disabled={props.button.disabled}>{props.button.text}</button>}

@@ -5,7 +5,7 @@ import { Confirm } from "../base/confirm.tsx";
 import { Dialog } from "../base/dialog.tsx";
 import { useStore } from "../base/store.ts";
 import { say } from "../base/toast.tsx";
-import { clock } from "../base/words.ts";
+import { clock, money } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
 import type { SessionRow } from "../data/row.ts";
 import { archive, remove, rename, stopAgent } from "../data/session-actions.ts";
@@ -71,6 +71,10 @@ export function Details({ row, state, isOwner, onClose }: Props) {
           {row.host && <><dt>Machine</dt><dd><bdi>{visible(row.host)}</bdi></dd></>}
           {state && <><dt>Directory</dt><dd><bdi><code>{visible(state.directory)}</code></bdi></dd></>}
           {state?.branch && <><dt>Branch</dt><dd><bdi><code>{visible(state.branch)}</code></bdi></dd></>}
+          {state?.context && state.context.size > 0 && (
+            <><dt>Context</dt><dd>{state.context.used.toLocaleString()} of {state.context.size.toLocaleString()} tokens</dd></>
+          )}
+          {state?.costUsd !== undefined && state.costUsd > 0 && <><dt>Cost so far</dt><dd>{money(state.costUsd)}</dd></>}
           <dt>Changed</dt><dd>{clock(row.updatedAt)}</dd>
           <dt>In a terminal</dt><dd><code>ensemble attach {row.ref}</code></dd>
         </dl>

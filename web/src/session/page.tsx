@@ -74,8 +74,12 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
           <h1><bdi>{title}</bdi></h1>
           <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
         </div>
-        {hasLink && <button type="button" className="tag accent" title="A public link opens this session" onClick={() => setShown("share")}>Public</button>}
-        {view.keptAt === undefined && view.isHosted && view.isGone !== true && <Phase row={row} state={state} mayAnswer={view.may.approve} />}
+        <span className="how">
+          {hasLink && (
+            <button type="button" className="as-tag" title="A public link opens this session" onClick={() => setShown("share")}><span className="tag accent">Public</span></button>
+          )}
+          {view.keptAt === undefined && view.isHosted && view.isGone !== true && <Phase row={row} state={state} mayAnswer={view.may.approve} />}
+        </span>
         {row && !isPublic && !isTalking && hasVoice && view.isHosted && (
           <Link href={paths.talk(feed.id)} className="icon-button" aria-label="Talk" title="Talk"><Icon name="voice" /></Link>
         )}
@@ -99,12 +103,12 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
       {isTalking && <Suspense fallback={<p className="older" role="status">Opening…</p>}><Talk feed={feed} show={setWanted} /></Suspense>}
       {view.hasLater && (
         <p className="reader-note" role="status">
-          What was written after the key of this session was changed cannot be shown with this link. Ask who sent it to you for a new one.
+          This link cannot show what was written after the session got a new key. Ask the person who sent it for a new link.
         </p>
       )}
       {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
       {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
-      {row && shown === "share" && <ShareDialog row={row} onClose={close} />}
+      {row && shown === "share" && <ShareDialog row={row} access={state?.access ?? []} onClose={close} />}
     </div></Directory>
   );
 }
@@ -144,14 +148,14 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
           <StillRunning commands={state.stillRunning} onEnd={may.prompt && (state.phase === "idle" || state.phase === "parked") ? () => attempt(feed.interrupt()) : undefined} />
         )}
         {error !== undefined && <p className="banner bad" role="alert">{error}</p>}
-        {isNotKept && <p className="banner" role="status">This browser has no room to keep what you type. Send it before you leave the page.</p>}
+        {isNotKept && <p className="banner" role="status">This browser has no storage left for what you type. Send it before you leave the page.</p>}
         <Unsent feed={feed} onEdit={({ text, attachments: earlier = [] }) => {
           write(draft === "" ? text : `${text}\n${draft}`);
           setAttachments((before) => [...earlier, ...before].slice(0, MOST_FILES));
         }} />
         {may.prompt && isHosted && draft === "" && hasLost(items) && (
           <p className="banner">
-            <span>The agent does not know what was said above.</span>
+            <span>The agent does not remember what was said above.</span>
             <button type="button" className="button small" onClick={() => write(lastMessages(items))}>Insert the last messages</button>
           </p>
         )}
@@ -167,7 +171,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
               onMode={(mode) => attempt(feed.setMode(mode))} onModel={(model) => attempt(feed.setModel(model))}
               isOwner={may.own} mayChangeModel={may.approve} mayBypass={may.own && me.state === "ready" && me.role === "primary"} />
           )
-          : <p className="reader-note">You can read this session. Its owner has not let you write in it.</p>}
+          : <p className="reader-note">You can read this session, but you cannot write in it.</p>}
       </div>
     </div>
   );

@@ -85,10 +85,10 @@ export function PermissionCard({ permission, behind, mayAnswer, mayReach, pendin
       <footer ref={footer}>
         {mayAnswer && <Options options={options} disabled={waits} isReady={isReady} isSeen={!isFolded && seen.isAll} isOpen={isOpen} mayReach={mayReach} onOpen={setOpen} onOption={onOption} />}
         {mayAnswer && missing > 0 && (
-          <p className="cut error-text">{missing.toLocaleString()} bytes of it do not fit here, so it can only be denied. To read and allow all of it, type in a terminal: <code>ensemble attach {sessionRef}</code></p>
+          <p className="cut error-text">{missing.toLocaleString()} bytes do not fit here, so you can only deny it. To read and allow all of it, run in a terminal: <code>ensemble attach {sessionRef}</code></p>
         )}
         {mayAnswer && missing === 0 && (isFolded || !seen.isAll) && <Unseen seen={seen} />}
-        {!mayAnswer && <span className="sent">Only the owner, and whom they have let approve, can answer.</span>}
+        {!mayAnswer && <span className="sent">Only the owner and people whom they allow to approve can answer.</span>}
         <Sent pending={pending} />
       </footer>
     </section>
@@ -104,7 +104,7 @@ function Unseen({ seen }: { seen: Seen }) {
           {seen.left === 1 ? "1 more line" : `${seen.left.toLocaleString()} more lines`}
         </button>
       )}
-      <span>{seen.isAll ? "You can allow it once all changes are shown." : "You can allow it at the end of it."}</span>
+      <span>{seen.isAll ? "You can allow it once all changes are shown." : "You can allow it after reading to the end."}</span>
     </p>
   );
 }
@@ -180,7 +180,7 @@ function Options({ options, disabled, isReady, isSeen, isOpen, mayReach, onOpen,
       {isOpen && (
         <div className="others" ref={list} onKeyDown={arrows}>
           {others.map(button)}
-          {!mayReach && options.some((one) => !isForOnce(one)) && <span className="sent">What reaches further than this request is for the owner to choose.</span>}
+          {!mayReach && options.some((one) => !isForOnce(one)) && <span className="sent">More than this request is for the owner to allow.</span>}
         </div>
       )}
     </>
@@ -258,7 +258,7 @@ export function QuestionCard({ question, behind, mayAnswer, pending, isAlone, is
             <button type="button" className="button" disabled={waits} aria-disabled={!isReady} onClick={() => isReady && onAnswers(undefined)}>Do not answer</button>
           </>
         )}
-        {!mayAnswer && <span className="sent">Only the owner, and whom they have let approve, can answer.</span>}
+        {!mayAnswer && <span className="sent">Only the owner and people whom they allow to approve can answer.</span>}
         <Sent pending={pending} />
       </footer>
     </form>

@@ -1,5 +1,6 @@
 /** One item of a transcript. */
-import { memo, useState } from "react";
+import { memo, useRef, useState } from "react";
+import { CopyButton } from "../base/copy.tsx";
 import { clock, money, tokens } from "../base/words.ts";
 import { Icon } from "../base/icons.tsx";
 import { Markdown } from "../text/markdown.tsx";
@@ -41,10 +42,7 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, ma
       );
     case "text":
       return (
-        <div dir="auto">
-          <Markdown text={shown.part.text} />
-          {shown.part.interrupted && <p className="byline">interrupted</p>}
-        </div>
+        <Said text={shown.part.text} isCut={shown.part.interrupted ?? false} />
       );
     case "thought":
       return (
@@ -60,9 +58,9 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, ma
     case "error":
       return (
         <div className="failure" role="note">
-          <strong>{FAILURES[shown.failure.code] ?? "The agent has failed"}{mark !== undefined && ` (${mark})`}</strong>
+          <strong>{FAILURES[shown.failure.code] ?? "The agent failed"}{mark !== undefined && ` (${mark})`}</strong>
           <span>{visible(shown.failure.text.slice(0, 4_000))}</span>
-          {shown.failure.retryAt && <span>It can be tried again at {clock(shown.failure.retryAt)}.</span>}
+          {shown.failure.retryAt && <span>You can try again at {clock(shown.failure.retryAt)}.</span>}
         </div>
       );
     case "turn":
@@ -79,9 +77,23 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, ma
     case "note":
       return <p className="note-line"><Icon name="ask" size={14} /><span>{noteOf(shown.note)}</span></p>;
     default:
-      return <p className="note-line"><span>Something newer than this version of the page.</span></p>;
+      return <p className="note-line"><span>This needs a newer version of the page.</span></p>;
   }
 });
+
+/** A message of the agent, which can be copied as it was written. */
+function Said({ text, isCut }: { text: string; isCut: boolean }) {
+  const element = useRef<HTMLDivElement>(null);
+  return (
+    <div dir="auto">
+      <div ref={element}><Markdown text={text} /></div>
+      <div className="byline said">
+        {isCut && <span>interrupted</span>}
+        <CopyButton text={visible(text)} of={element} className="button small plain">Copy message</CopyButton>
+      </div>
+    </div>
+  );
+}
 
 const MOST_PROMPT = 20_000;
 
@@ -103,7 +115,7 @@ const FAILURES: Record<string, string> = {
   quota: "The agent has used up its quota",
   overloaded: "The model is overloaded",
   context: "The conversation is too long for the model",
-  crashed: "The agent has crashed",
+  crashed: "The agent crashed",
 };
 
 /** Whether the item has a place on the screen: what only says that all went well has none. */
@@ -144,7 +156,7 @@ function Byline({ author, at, taken, nameOf, isAway }: BylineProps) {
 function TakenNote({ taken, isAway }: { taken: Taken; isAway: boolean }) {
   switch (taken.is) {
     case "not_yet":
-      return <span>· {isAway ? "The machine is away: it will take this when it is back" : "Waiting for the machine"}</span>;
+      return <span>· {isAway ? "The machine is away and gets this when it is back" : "Waiting for the machine"}</span>;
     case "queued":
       return <span>· waits for its turn</span>;
     case "rejected":
@@ -191,7 +203,7 @@ export function saidOf(card: Card, answer: Answer | undefined, nameOf: (user: st
 }
 
 const STOPS: Record<string, string> = {
-  cancelled: "Interrupted", max_tokens: "Stopped at its limit of tokens", refusal: "The model refused", limit: "Stopped at a limit",
+  cancelled: "Interrupted", max_tokens: "Stopped at its token limit", refusal: "The model refused", limit: "Stopped at a limit",
   error: "Ended with an error",
 };
 

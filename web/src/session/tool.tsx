@@ -46,9 +46,9 @@ function Content({ content, moved }: { content: ToolContent; moved: number }) {
             {content.cut ? <p className="note">{content.cut.toLocaleString()} bytes are missing here.</p> : null}
           </>
         )
-        : <p className="note">Something that this version cannot show.</p>;
+        : <p className="note">This version cannot show this.</p>;
     default:
-      return <p className="note">Something newer than this version.</p>;
+      return <p className="note">This needs a newer version of the page.</p>;
   }
 }
 
@@ -85,7 +85,7 @@ export const Tool = memo(function Tool({ call, growing, mark }: { call: ToolCall
           {title.length >= 299 && <Long className="plain" text={visible(call.title ?? "")} label="Title" />}
           {content.map((one, at) => <Content key={at} content={one} moved={moves[at] ?? 0} />)}
           {growing !== undefined && !isOver && <Terminal text={growing} label="Output so far" />}
-          {content.length === 0 && growing === undefined && <p className="note">{isOver ? "It said nothing." : "Nothing has come yet."}</p>}
+          {content.length === 0 && growing === undefined && <p className="note">{isOver ? "No output." : "No output yet."}</p>}
         </div>
       )}
     </details>

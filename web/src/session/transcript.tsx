@@ -120,7 +120,7 @@ export const Transcript = memo(function Transcript({ items, growing, turnId, isW
         <div>
           {(hasOlder || loading) && (
             <div className="older">
-              {loading ? "Loading what was before…" : <button type="button" className="button small" onClick={() => void loadOlder()}>Show what was before</button>}
+              {loading ? "Loading earlier messages…" : <button type="button" className="button small" onClick={() => void loadOlder()}>Show earlier messages</button>}
             </div>
           )}
           <Virtualizer ref={list} scrollRef={scroller} shift={isShift} bufferSize={600}>

@@ -16,7 +16,7 @@ export function sendPrompt(feed: SessionFeed, one: Omit<One, "error" | "since">,
   const sent: One = { ...one, since, error: undefined };
   keepUnsent(feed.id, sent);
   const failed = (text: string) => keepUnsent(feed.id, { ...sent, error: text });
-  const timer = setTimeout(() => failed("There is no answer of the server. The machine may have it all the same."), Math.max(0, since + TRIED_MS - Date.now()));
+  const timer = setTimeout(() => failed("The server has not answered. The machine may have received it all the same."), Math.max(0, since + TRIED_MS - Date.now()));
   feed.prompt(one.text, one.when, one.localId, one.attachments).then(
     () => dropUnsent(feed.id, one.localId),
     (caught: unknown) => failed(textOf(caught)),

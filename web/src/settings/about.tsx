@@ -24,7 +24,7 @@ export function About() {
         <dt>This page</dt>
         <dd>
           {digest === undefined ? "It is not kept in this browser." : <code>{digest}</code>}
-          <small>{digest !== undefined && "What all its files have as digest (SHA-256). It changes only when you take a new version. "}{next && "Update available."}</small>
+          <small>{digest !== undefined && "The digest (SHA-256) of all its files. It changes only when you accept a new version. "}{next && "Update available."}</small>
         </dd>
       </dl>
       {digest !== undefined && <div className="actions"><button type="button" className="button small" onClick={look}>Look for a new version</button><span className="soft" role="status">{said ?? ""}</span></div>}

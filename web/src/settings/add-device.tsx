@@ -10,7 +10,7 @@ import { Address } from "../share/address.tsx";
 import { oneLine } from "../text/visible.ts";
 
 const KINDS: Record<string, string> = { web: "A browser", cli: "A terminal" };
-const NO_RUNNER = "A runner asked to be added, which this page cannot do. Run `ensemble login --link` on that computer in place of it, then `ensemble runner`.";
+const NO_RUNNER = "A runner asked to be added. This page cannot do that. On that computer, run `ensemble login --link`, then `ensemble runner`.";
 
 export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: () => void }) {
   const [linking, setLinking] = useState<Linking>();
@@ -50,7 +50,7 @@ export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: 
     setBusy(true);
     setError(undefined);
     asking.approve(digits, isPrimary ? "primary" : "linked").then((isRight) => {
-      if (!isRight) return setError("These are not the digits that it shows. Look again.");
+      if (!isRight) return setError("These are not the digits on the other device. Check them and try again.");
       isAdded.current = true;
       say(`Added: ${oneLine(asking.name, 60)}`);
       onAdded();
@@ -61,9 +61,9 @@ export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: 
     <Dialog title="Add a device" onClose={onClose}>
       {!asking && linking && (
         <section aria-label="How to add it">
-          <p>Open this on the other device, with its camera or in its browser. In a terminal run <code>ensemble login --link --server {server()}</code>, and paste it there.</p>
+          <p>Open this address on the other device, with its camera or in its browser. In a terminal, run <code>ensemble login --link --server {server()}</code> and paste the address there.</p>
           <Address address={linking.address} />
-          <p className="muted" role="status">Waiting for the other device. The address is a secret, and good for ten minutes.</p>
+          <p className="muted" role="status">Waiting for the other device. The address is secret and works for ten minutes.</p>
         </section>
       )}
       {!asking && !linking && error === undefined && <p role="status">Making an address…</p>}

@@ -4,7 +4,7 @@ import { look, setLook, type Theme } from "../base/look.ts";
 import { useStore } from "../base/store.ts";
 import { clock } from "../base/words.ts";
 
-const THEMES: [id: Theme, name: string][] = [["system", "As the system"], ["light", "Light"], ["dark", "Dark"]];
+const THEMES: [id: Theme, name: string][] = [["system", "Same as the system"], ["light", "Light"], ["dark", "Dark"]];
 const LANGUAGES = ["cs", "da", "de", "en-GB", "en-US", "es", "fi", "fr", "hi", "it", "ja", "ko", "nb", "nl", "pl", "pt-BR", "sv", "tr", "uk", "zh-CN"];
 const EXAMPLE = "2026-03-09T16:05:00";
 
@@ -24,9 +24,9 @@ export function LookSettings() {
             {THEMES.map(([id, name]) => <option key={id} value={id}>{name}</option>)}
           </select>
         </label>
-        <Field name="Dates" hint={`As in ${clock(EXAMPLE)}`}>{(named) => (
+        <Field name="Dates" hint={`Example: ${clock(EXAMPLE)}`}>{(named) => (
           <select {...named} className="select" value={language} onChange={(event) => setLook({ language: event.target.value })}>
-            <option value="">As the browser</option>
+            <option value="">Same as the browser</option>
             {LANGUAGES.map((one) => <option key={one} value={one} lang={one}>{nameOf(one)}</option>)}
           </select>
         )}</Field>

@@ -1,6 +1,6 @@
 /** New recovery words. Those from before are worth nothing then. */
 import type { NewWords as Made } from "@ensemble/client/account";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { Dialog } from "../base/dialog.tsx";
 import { say } from "../base/toast.tsx";
 import { newWords } from "../data/devices.ts";
@@ -10,6 +10,7 @@ import { CopyWords } from "../welcome/copy-words.tsx";
 
 export function NewWords({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
   const [made, setMade] = useState<Made>();
+  const list = useRef<HTMLOListElement>(null);
   const [isAsked, setAsked] = useState(false);
   const [isRight, setRight] = useState(false);
   const [isBusy, setBusy] = useState(false);
@@ -21,24 +22,24 @@ export function NewWords({ onClose, onMade }: { onClose: () => void; onMade: () 
     setBusy(true);
     setError(undefined);
     made?.confirm().then(() => {
-      say("The new words are in force");
+      say("Your new words are ready to use");
       onMade();
       onClose();
     }).catch((caught: unknown) => setError(textOf(caught))).finally(() => setBusy(false));
   };
   return (
     <Dialog title="New recovery words" onClose={onClose}>
-      <p>With these words your account comes back when all devices are lost. Words from before open nothing any more.</p>
-      {made && !isAsked && <ol className="words" aria-label="Recovery words">{made.words.map((word, at) => <li key={at}>{word}</li>)}</ol>}
+      <p>If you lose all your devices, these words bring your account back. Older words stop working once you confirm these.</p>
+      {made && !isAsked && <ol ref={list} className="words" aria-label="Recovery words">{made.words.map((word, at) => <li key={at}>{word}</li>)}</ol>}
       {made && isAsked && <AskedWords words={made.words} onRight={setRight} />}
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}
       <div className="row">
         {isAsked
-          ? <button type="button" className="button primary" disabled={!isRight || isBusy} onClick={confirm}>{isBusy ? "Putting them in force…" : "Put them in force"}</button>
+          ? <button type="button" className="button primary" disabled={!isRight || isBusy} onClick={confirm}>{isBusy ? "Saving…" : "Use these words"}</button>
           : <button type="button" className="button primary" disabled={!made} onClick={() => setAsked(true)}>I have written them down</button>}
-        {made && !isAsked && <CopyWords words={made.words} />}
+        {made && !isAsked && <CopyWords words={made.words} list={list} />}
       </div>
-      {isBusy && <p className="muted" role="status">Where words are replaced, sessions get new keys: this takes some seconds.</p>}
+      {isBusy && <p className="muted" role="status">If these replace older words, your sessions get new keys. This takes a few seconds.</p>}
     </Dialog>
   );
 }

@@ -10,12 +10,12 @@ const NAMES: Record<Kind, [name: string, about: string]> = {
   question: ["An agent asks a question", "still open after 10 seconds"],
   finished: ["Work is done", "when it took more than a minute"],
   failed: ["Work has failed", ""],
-  away: ["A machine goes away", "in the middle of a turn"],
+  away: ["A machine goes offline", "in the middle of a turn"],
 };
 const MISSING = {
   support: "This browser cannot show notifications while the page is closed.",
-  "home-screen": "Add Ensemble to your home screen first: tap Share, then “Add to Home Screen”, and open it there. Apple lets only such pages notify.",
-  denied: "This browser was told not to show notifications of this page. Allow them beside its address, then load the page again.",
+  "home-screen": "Add Ensemble to your home screen first: tap Share, then “Add to Home Screen”, and open it there. Apple allows notifications only there.",
+  denied: "This browser blocks notifications from this page. Allow them next to its address, then reload the page.",
 };
 
 export function NotificationSettings() {
@@ -35,7 +35,7 @@ export function NotificationSettings() {
       {now.value?.missing && <p className="soft">{MISSING[now.value.missing]}</p>}
       {now.value && !now.value.missing && !now.value.isOn && (
         <>
-          <p className="soft">Hear of it when an agent needs you and no page is open. What it asks is opened on this device: the services that carry it cannot read it.</p>
+          <p className="soft">Get a notification when an agent needs you and no page is open. Its text is decrypted on this device: the services that deliver it cannot read it.</p>
           <div><button type="button" className="button" disabled={isBusy} onClick={() => attempt(switchOn)}>{isBusy ? "Switching on…" : "Switch on"}</button></div>
         </>
       )}

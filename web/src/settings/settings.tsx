@@ -46,7 +46,7 @@ export function Settings() {
           <DisplayName />
           <dl className="facts-list">
             <dt>Fingerprint</dt>
-            <dd><code>{me.fingerprint}</code> <small>Compare it over another channel before somebody shares with you.</small></dd>
+            <dd><code>{me.fingerprint}</code> <small>People compare it with you, for example over a call, before they share a session with you.</small></dd>
             <dt>Account id</dt>
             <dd><code>{me.userId}</code></dd>
           </dl>
@@ -56,7 +56,7 @@ export function Settings() {
             <h2 id="words">Recovery words</h2>
             <p className="soft">{list.value && (list.value.some((row) => row.role === "recovery")
               ? "Your account has recovery words. New ones replace them."
-              : "Your account has no recovery words. Without them it is lost with its last device.")}</p>
+              : "Your account has no recovery words. If you lose all your devices, you lose the account.")}</p>
             <div><button type="button" className="button" onClick={() => setShown("words")}>New recovery words…</button></div>
           </section>
         )}
@@ -90,7 +90,7 @@ function Device({ row, mayRemove, onChanged }: { row: DeviceRow; mayRemove: bool
         <span className="name"><bdi>{oneLine(row.name, 80)}</bdi> {row.current && <span className="tag accent">this browser</span>}</span>
         <span className="about">{ROLES[row.role] ?? row.role}{row.lastSeenAt ? ` · ${ago(row.lastSeenAt)}` : ""}</span>
         {error !== undefined && <span className="error-text" role="alert">{error}</span>}
-        {isBusy && <span className="about" role="status">Removing it, and giving sessions new keys: some seconds.</span>}
+        {isBusy && <span className="about" role="status">Removing it. Your sessions get new keys: this takes a few seconds.</span>}
       </span>
       {isRemovable && !asks && <button type="button" className="button small plain" onClick={() => setAsks(true)} aria-label={`Remove ${oneLine(row.name, 60)}`}>Remove</button>}
       {isRemovable && asks && (
@@ -141,8 +141,8 @@ function SignOut({ role }: { role: string }) {
         <Confirm label="Sign out here?">
           <p>
             This wipes the key of this browser. {role === "primary"
-              ? "Without another device and without the recovery words, your account cannot be opened again."
-              : "Another device has to add this browser again, and a primary one has to take it from the list."}
+              ? "Without another device or your recovery words, you cannot open your account again."
+              : "To use this browser again, add it from another device. Remove its old entry from the list on a primary device."}
           </p>
           {error !== undefined && <p className="error-text" role="alert">{error}</p>}
           <div className="actions">

@@ -1,10 +1,20 @@
-/** An address with a secret in it: as text to copy, and as a code for a telephone's camera. */
-import { useEffect, useState } from "react";
+/** An address with a secret in it: as text to copy, and as a code for a phone's camera. */
+import { useEffect, useRef, useState } from "react";
+import { CopyButton } from "../base/copy.tsx";
 
-export function Address({ address }: { address: string }) {
-  const [copied, setCopied] = useState<string>();
+interface Props {
+  address: string;
+  /** What the button that copies it says. */
+  copyLabel?: string;
+  /** Without the code. */
+  isShort?: boolean;
+}
+
+export function Address({ address, copyLabel = "Copy", isShort = false }: Props) {
+  const shown = useRef<HTMLElement>(null);
   const [code, setCode] = useState<{ path: string; size: number }>();
   useEffect(() => {
+    if (isShort) return setCode(undefined);
     let isGone = false;
     void import("uqr").then(({ encode }) => {
       const { data, size } = encode(address, { border: 1 });
@@ -14,19 +24,16 @@ export function Address({ address }: { address: string }) {
     return () => {
       isGone = true;
     };
-  }, [address]);
-  const copy = () => {
-    navigator.clipboard.writeText(address).then(() => setCopied("Copied"), () => setCopied("Select it, and copy it"));
-  };
+  }, [address, isShort]);
   const send = () => {
-    // It ends with an error when the person closes the telephone's dialog, too.
+    // It ends with an error when the person closes the phone's dialog, too.
     navigator.share({ url: address }).catch(() => undefined);
   };
   return (
     <div className="address">
-      <code tabIndex={0} aria-label="Address">{address}</code>
+      <code ref={shown} tabIndex={0} aria-label="Address">{address}</code>
       <div className="row">
-        <button type="button" className="button" onClick={copy} aria-live="polite">{copied ?? "Copy"}</button>
+        <CopyButton text={address} of={shown} className="button">{copyLabel}</CopyButton>
         {typeof navigator.share === "function" && <button type="button" className="button" onClick={send}>Send…</button>}
       </div>
       {code && <svg className="qr" viewBox={`0 0 ${code.size} ${code.size}`} role="img" aria-label="The address as a code" shapeRendering="crispEdges"><path d={code.path} /></svg>}

@@ -1,24 +1,27 @@
+import type { AccessGrant } from "@ensemble/client/transcript";
 import { type FormEvent, useCallback, useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
 import type { SessionRow } from "../data/row.ts";
 import { type Level, share, sharesOf, type Told, unshare, whoIs } from "../data/shares.ts";
 import { useLoaded } from "../data/use-loaded.ts";
 import { oneLine } from "../text/visible.ts";
+import { CAN, canDo, Levels } from "./levels.tsx";
 
 interface Props {
   row: SessionRow;
+  /** What the machine of the session does for whom. */
+  access: readonly AccessGrant[];
   isBusy: boolean;
   onBusy: (isBusy: boolean) => void;
 }
 
-const LEVELS: Record<Level, string> = { view: "can read", prompt: "can write to the agent", approve: "can write and approve" };
 const TOLD = {
-  told: "The machine has confirmed it.", away: "The machine has not confirmed it yet: it is away, and takes it when it is back.", nothing: "",
+  told: "The machine has confirmed it.", away: "The machine is away. It applies this when it is back.", nothing: "",
 };
 const USER = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/;
 
 /** People of the session: added by their account id, after a look at their fingerprint. */
-export function People({ row, isBusy, onBusy }: Props) {
+export function People({ row, access, isBusy, onBusy }: Props) {
   const list = useLoaded(useCallback(() => sharesOf(row.id), [row.id]));
   const [user, setUser] = useState("");
   const [level, setLevel] = useState<Level>("view");
@@ -28,13 +31,13 @@ export function People({ row, isBusy, onBusy }: Props) {
   const look = (event: FormEvent) => {
     event.preventDefault();
     const id = user.trim().toLowerCase();
-    if (!USER.test(id)) return setError("An account id looks like 0199a1b2-…: it is in the other person's settings, and in “ensemble whoami”.");
+    if (!USER.test(id)) return setError("An account id looks like 0199a1b2-…. The other person finds it in their settings or with “ensemble whoami”.");
     return attempt(async () => setFound({ user: id, ...(await whoIs(id)) }));
   };
   const tell = (told: Told) => {
     if (typeof told === "string") return setSaid(TOLD[told]);
     const why = oneLine(told.text ?? told.code ?? "it gave no reason", 300);
-    return setError(`The machine has refused it, and lets this person do what it did before: ${why}`);
+    return setError(`The machine refused the change. This person can still do what they could before: ${why}`);
   };
   const add = () => attempt(async () => {
     if (!found) return;
@@ -58,7 +61,7 @@ export function People({ row, isBusy, onBusy }: Props) {
             <li key={one.userId} className="entry">
               <span className="what">
                 <bdi className="name">{oneLine(one.name ?? `User ${one.userId.slice(-6)}`, 60)}</bdi>
-                <span className="about">{one.level === "view" ? "can read" : one.level === "edit" ? "can write" : "can manage"} · {one.fingerprint ?? "no devices"}</span>
+                <span className="about wraps">{canDo(one.level, access.find(({ user: theirs }) => theirs === one.userId)?.may)} · {one.fingerprint ?? "no devices"}</span>
               </span>
               <button type="button" className="button small danger" disabled={isBusy} onClick={() => remove(one.userId)}>Remove</button>
             </li>
@@ -68,9 +71,9 @@ export function People({ row, isBusy, onBusy }: Props) {
       {found
         ? (
           <div className="empty">
-            <p><bdi><strong>{oneLine(found.name ?? "This person", 60)}</strong></bdi> {LEVELS[level]}. Their fingerprint is</p>
+            <p><bdi><strong>{oneLine(found.name ?? "This person", 60)}</strong></bdi> {CAN[level]}. Their fingerprint is</p>
             <p><code>{found.fingerprint}</code></p>
-            <p className="muted">Compare it with the one in their settings, over a call or in person. It is asked for once.</p>
+            <p className="muted">Compare it with the one in their settings, over a call or in person. You do this only once.</p>
             <div className="row">
               <button type="button" className="button primary" disabled={isBusy} onClick={add}>Fingerprints match: share</button>
               <button type="button" className="button" disabled={isBusy} onClick={() => setFound(undefined)}>Not the same</button>
@@ -82,12 +85,9 @@ export function People({ row, isBusy, onBusy }: Props) {
             <div className="row">
               <input className="input" aria-label="Account id of the person" placeholder="Their account id" value={user} required autoComplete="off" spellCheck={false}
                 onChange={(event) => setUser(event.target.value)} />
-              <select className="select" aria-label="What they can do" value={level} onChange={(event) => setLevel(event.target.value as Level)}>
-                {Object.entries(LEVELS).map(([id, name]) => <option key={id} value={id}>{name}</option>)}
-              </select>
               <button type="submit" className="button" disabled={isBusy || user.trim() === ""}>Add…</button>
             </div>
-            {level !== "view" && <small>Anyone who can prompt an agent that edits freely controls this machine.</small>}
+            <Levels level={level} onLevel={setLevel} />
           </form>
         )}
       {said && <p className="muted" role="status">{said}</p>}

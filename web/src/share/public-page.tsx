@@ -11,7 +11,7 @@ export function PublicPage({ token }: { token: string }) {
   return (
     <main className="main public" id="main">
       <Connection />
-      <p className="offline plain">A shared session, to read. Who has made it is not checked here: trust it as you trust who sent you the link.</p>
+      <p className="offline plain">This is a shared session that you can read. The page cannot check who made it: trust it as much as you trust the person who sent you the link.</p>
       <Session feed={feed} isPublic />
     </main>
   );

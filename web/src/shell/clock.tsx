@@ -11,7 +11,7 @@ export function Clock() {
   const by = lasted(new Date(0).toISOString(), new Date(minutes * 60_000).toISOString());
   return (
     <p className="offline" role="status">
-      <span>The clock of this device is {by} {ahead > 0 ? "ahead of" : "behind"} the server’s. Set it: machines refuse what is signed with a wrong time.</span>
+      <span>The clock of this device is {by} {ahead > 0 ? "ahead of" : "behind"} the server’s. Correct it: machines refuse what is signed with a wrong time.</span>
     </p>
   );
 }

@@ -10,7 +10,7 @@ export function Connection() {
     <div role="status">
       {isLost && (
         <p className="offline">
-          <span>{what}{since === undefined ? "" : ` since ${clock(since)}`}. {todo} <span className="optional">{since === undefined ? "" : "What is shown is from then. "}</span>It is tried again by itself.</span>
+          <span>{what}{since === undefined ? "" : ` since ${clock(since)}`}. {todo} <span className="optional">{since === undefined ? "" : "You see what was known then. "}</span>It is tried again by itself.</span>
         </p>
       )}
     </div>

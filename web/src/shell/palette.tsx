@@ -17,7 +17,7 @@ const PLACES = [
   { name: "Home", path: paths.home }, { name: "New session", path: paths.start }, { name: "Runs", path: paths.runs },
   { name: "New run", path: paths.plan }, { name: "Machines", path: paths.machines }, { name: "Settings", path: paths.settings },
 ];
-const THEMES: Record<Theme, string> = { light: "Light colours", dark: "Dark colours", system: "Colours of the system" };
+const THEMES: Record<Theme, string> = { light: "Light colours", dark: "Dark colours", system: "System colours" };
 
 interface Found {
   key: string;
@@ -32,7 +32,7 @@ function actions(shown: SessionRow | undefined, theme: Theme): Found[] {
   const themes = (Object.keys(THEMES) as Theme[]).filter((one) => one !== theme);
   const all = [
     ...themes.map((one) => ({ name: THEMES[one], choose: () => setLook({ theme: one }) })),
-    { name: "Look for a new version", choose: () => attempt(lookForNew(), "Looked for a new version.") },
+    { name: "Check for a new version", choose: () => attempt(lookForNew(), "Checked for a new version.") },
   ];
   if (shown?.accessLevel === "owner") {
     const to = !shown.archived;
@@ -108,7 +108,7 @@ function Open({ onClose }: { onClose: () => void }) {
             <bdi>{one.name}</bdi>{one.about && <small><bdi>{oneLine(one.about, 40)}</bdi></small>}
           </div>
         ))}
-        {found.length === 0 && <div role="option" aria-selected="false" aria-disabled="true" className="found none">Nothing has this name.</div>}
+        {found.length === 0 && <div role="option" aria-selected="false" aria-disabled="true" className="found none">Nothing matches.</div>}
       </div>
     </dialog>
   );

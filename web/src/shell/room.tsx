@@ -6,7 +6,7 @@ export function Room() {
   const has = useStore(hasRoom);
   return (
     <div role="status">
-      {!has && <p className="offline"><span>This browser is full. The page works, and keeps nothing new: free some room on the disk before you close it.</span></p>}
+      {!has && <p className="offline"><span>This browser has no storage left. The page works but cannot save anything new: free some disk space before you close it.</span></p>}
     </div>
   );
 }

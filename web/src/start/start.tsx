@@ -102,7 +102,7 @@ export function Start() {
             <h2>No machine is ready to start one</h2>
             <p>A machine starts sessions for you while its runner is online. On the machine:</p>
             <pre>ensemble runner install</pre>
-            <p>Or start an agent in a terminal there: it appears here as well.</p>
+            <p>Or start an agent in a terminal there: it appears here, too.</p>
           </div>
         )}
         {machine && (
@@ -131,7 +131,7 @@ export function Start() {
                 ))}
               </select>
             </label>
-            {!agent && <p className="muted" role="status">{offers.length > 0 ? "No agent can be started on this machine: the list of agents says why." : "The machine has not said yet which agents it has."}</p>}
+            {!agent && <p className="muted" role="status">{offers.length > 0 ? "No agent can start on this machine. The list of agents says why." : "The machine has not reported its agents yet."}</p>}
           </form>
         )}
         {machine && (

@@ -40,5 +40,5 @@ export function Code({ text, language }: { text: string; language: string | unde
   }, [shown, name]);
   const pieces = coloured?.of === shown ? coloured.pieces : undefined;
   const draw = pieces && (() => pieces.map(({ text: piece, className }, at) => (className === "" ? piece : <span key={at} className={className}>{piece}</span>)));
-  return <Long className="code" text={shown} label={name ? `Code, ${name}` : "Code"} language={name} {...(draw && { draw })} />;
+  return <Long className="code" text={shown} label={name ? `Code, ${name}` : "Code"} language={name ?? ""} {...(draw && { draw })} />;
 }

@@ -1,5 +1,6 @@
 /** Text as it is, in pieces: only what was asked for is drawn, because a megabyte in one line holds up any browser. */
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useRef, useState } from "react";
+import { CopyButton } from "../base/copy.tsx";
 
 const FIRST = 16_000;
 const STEP = 200_000;
@@ -8,7 +9,7 @@ interface Props {
   text: string;
   className: string;
   label: string;
-  /** Of a piece of code. It has a line of its own. */
+  /** What a piece of code is written in: it has a line of its own, with a button that copies the code. "" when it is not known. */
   language?: string | undefined;
   /** How a piece is drawn; as it is when absent. */
   draw?: (piece: string) => ReactNode;
@@ -17,12 +18,18 @@ interface Props {
 /** A piece of monospaced text that scrolls in itself. */
 export function Long({ text, className, label, language, draw }: Props) {
   const [most, setMost] = useState(FIRST);
+  const shown = useRef<HTMLPreElement>(null);
   const left = text.length - most;
   const piece = left > 0 ? text.slice(0, most) : text;
   return (
     <div className={`long ${className}`}>
-      {language && <span className="language" aria-hidden="true">{language}</span>}
-      <pre tabIndex={0} role="group" aria-label={label}>{draw ? draw(piece) : piece}</pre>
+      {language !== undefined && (
+        <div className="above">
+          <span className="language" aria-hidden="true">{language}</span>
+          <CopyButton text={text} of={shown} className="button small plain">Copy<span className="hidden-label"> code</span></CopyButton>
+        </div>
+      )}
+      <pre ref={shown} tabIndex={0} role="group" aria-label={label}>{draw ? draw(piece) : piece}</pre>
       {left > 0 && (
         <button type="button" className="button small" onClick={() => setMost(most + STEP)}>
           Show more ({left.toLocaleString()} characters are left)

@@ -49,7 +49,7 @@ const LEFT: Record<LeftWhy, string> = {
 };
 
 const MICROPHONE: Record<NoMicrophone["why"], string> = {
-  refused: "The browser may not use the microphone. Allow it for this site (beside the address), then begin again.",
+  refused: "The browser may not use the microphone. Allow it for this site (next to the address), then begin again.",
   missing: "There is no microphone. Connect one, then begin again.",
   "in use": "Another program uses the microphone. Close it there, then begin again.",
   other: "The microphone cannot be used. Check it in the settings of the system, then begin again.",
@@ -221,7 +221,7 @@ export class Conversation {
       const now = this.#feed.view.get();
       const text = news(before, now);
       before = now;
-      if (text !== undefined && this.view.get().tellsNews) say(id, text).catch(failed("The voice could not be told what the coding agent does"));
+      if (text !== undefined && this.view.get().tellsNews) say(id, text).catch(failed("The voice did not hear what the coding agent does"));
     });
     stop.signal.addEventListener("abort", end, { once: true });
     this.#read(id, stop.signal).catch(failed("What the voice reads on the server cannot be shown"));

@@ -12,7 +12,7 @@ import { Conversation, type TalkView } from "./conversation.ts";
 import type { Call, Held } from "./tools.ts";
 
 const AGENT: Record<string, string> = {
-  initializing: "The voice gets ready", idle: "The voice waits", listening: "The voice listens", thinking: "The voice thinks", speaking: "The voice speaks",
+  initializing: "The voice is getting ready", idle: "The voice waits", listening: "The voice listens", thinking: "The voice thinks", speaking: "The voice speaks",
 };
 
 const METHOD: Record<string, string> = {
@@ -59,7 +59,7 @@ function Ask({ hasVoice, onAgree, onWrite, sessionId }: { hasVoice: boolean; onA
         runs, and which of your sessions work. The server keeps the words until ten minutes after the end.
         It cannot allow anything: only you can, by hand.
       </p>
-      {!hasVoice && <p role="status">This server has no voice, or has not said so yet.</p>}
+      {!hasVoice && <p role="status">This server does not offer voice.</p>}
       <div className="actions">
         <button type="button" className="button primary" disabled={!hasVoice} onClick={onAgree}>Agree and talk</button>
         <button type="button" className="button" disabled={!hasVoice} onClick={onWrite}>Agree and write</button>

@@ -206,7 +206,7 @@ export class PersonTools {
     if (!view.may.prompt) throw new Refusal(403, "This person may not write in this session.");
     if (this.#held) throw new Refusal(409, "Another message is being shown.");
     const page = this.#options.page ?? document;
-    if (page.hidden) throw new Refusal(409, "Nobody can see the page, so nobody could take the message back.");
+    if (page.hidden) throw new Refusal(409, "The page is hidden, so the message could not be taken back.");
     let hides = () => {};
     const isKept = await new Promise<boolean>((decided) => {
       const timer = setTimeout(() => decided(true), this.#options.heldMs ?? HELD_MS);

@@ -1,10 +1,8 @@
 /** Puts the recovery words where a password manager can take them from. */
-import { useState } from "react";
+import type { RefObject } from "react";
+import { CopyButton } from "../base/copy.tsx";
 
-export function CopyWords({ words }: { words: readonly string[] }) {
-  const [said, setSaid] = useState("Copy for a password manager");
-  const copy = () => {
-    navigator.clipboard.writeText(words.join(" ")).then(() => setSaid("Copied"), () => setSaid("Select them, and copy them"));
-  };
-  return <button type="button" className="button" onClick={copy} aria-live="polite">{said}</button>;
+/** `list` shows them. */
+export function CopyWords({ words, list }: { words: readonly string[]; list: RefObject<HTMLElement | null> }) {
+  return <CopyButton text={words.join(" ")} of={list} className="button">Copy for a password manager</CopyButton>;
 }

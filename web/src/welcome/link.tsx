@@ -42,7 +42,7 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
   };
   if (digits !== undefined) {
     return (
-      <Frame title="Type these digits on the other device" lead="It asks for them before it lets this browser in.">
+      <Frame title="Type these digits on the other device" lead="The other device needs them before it adds this browser.">
         <p className="digits" role="status">{digits}</p>
         <p className="lead">Waiting for the other device…</p>
         <div className="actions"><button type="button" className="button plain" onClick={back}>Stop</button></div>
@@ -51,8 +51,8 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
   }
   return (
     <Frame title="Add this browser to your account" lead={given === ""
-      ? "On a device that you use already, run “ensemble link”. Paste the address that it shows, or open it here."
-      : "The address of your other device is here. That device asks for the digits which come next."}>
+      ? "On a device that you already use, run “ensemble link”. Then paste the address that it shows here."
+      : "Your other device will ask you for the digits that come next."}>
       <form onSubmit={submitted}>
         {given === "" && (
           <label className="field">

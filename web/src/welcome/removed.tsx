@@ -28,10 +28,10 @@ export function Removed() {
     location.reload();
   });
   return (
-    <Frame title="This server says that this browser was removed" lead="The lists and transcripts that were kept here are wiped. Your sessions are as they were. To use this browser again, add it from another device.">
+    <Frame title="This server says that this browser was removed" lead="The lists and transcripts in this browser were wiped. Your sessions are safe. To use this browser again, add it from another device.">
       {left.length > 0 && (
         <section className="stack" aria-label="What you have not sent">
-          <p>This was not sent. Copy what you need: it is wiped with the rest.</p>
+          <p>You have not sent this. Copy what you need: it will be wiped with the rest.</p>
           {left.map((text, at) => <pre key={at} className="unsent-text" tabIndex={0}>{visible(text)}</pre>)}
         </section>
       )}

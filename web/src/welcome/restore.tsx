@@ -29,7 +29,7 @@ function Find({ onBack, onFound }: { onBack: () => void; onFound: (found: Recove
     });
   };
   return (
-    <Frame title="Bring your account back" lead="This browser becomes a device of the account that the words belong to. They are not sent anywhere.">
+    <Frame title="Bring your account back" lead="The words add this browser to your account. They never leave this browser.">
       <form onSubmit={submitted}>
         <Field name="Recovery words" hint={`${count} of 24 words`}>{(named) => (
           <textarea {...named} className="input" rows={4} value={words} required autoComplete="off" autoCapitalize="none" spellCheck={false}
@@ -65,11 +65,11 @@ function Found({ found, onBack, onDone }: { found: Recovering; onBack: () => voi
     });
   };
   return (
-    <Frame title="Is this your account?" lead="The words do not say whose account it is, so compare the fingerprint with the one that you know.">
+    <Frame title="Is this your account?" lead="Compare the fingerprint with the one that you know: the words do not say whose account this is.">
       <p><code className="fingerprint">{found.fingerprint}</code></p>
       {found.devices.length > 0 && (
         <fieldset className="question">
-          <legend>Which of its devices are lost? They are removed.</legend>
+          <legend>Which devices have you lost? They will be removed.</legend>
           {found.devices.map((device) => (
             <Choice key={device.key} className="choice" label={oneLine(device.name ?? "Without a name", 60)} hint={device.role} checked={lost.has(device.key)}
               disabled={isBusy} onChange={(event) => toggle(device.key, event.target.checked)} />
@@ -81,7 +81,7 @@ function Found({ found, onBack, onDone }: { found: Recovering; onBack: () => voi
         <button type="button" className="button primary" disabled={isBusy} onClick={finish}>{isBusy ? "Bringing it back…" : "It is mine: bring it back"}</button>
         <button type="button" className="button plain" disabled={isBusy} onClick={onBack}>Not mine</button>
       </div>
-      {isBusy && lost.size > 0 && <p className="lead" role="status">Sessions get new keys. This takes some seconds.</p>}
+      {isBusy && lost.size > 0 && <p className="lead" role="status">Your sessions get new keys. This takes a few seconds.</p>}
     </Frame>
   );
 }

@@ -26,7 +26,7 @@ export function Welcome() {
       return <Link onBack={back} onDone={enter} />;
     default:
       return (
-        <Frame title="Your coding agents, from anywhere" lead="Watch, answer and steer the agents on your own machines. What they and you write is encrypted on your devices: the server cannot read it.">
+        <Frame title="Your coding agents, from anywhere" lead="Watch, answer and steer the agents on your own machines. What you and they write is encrypted on your devices: the server cannot read it.">
           <section className="have" aria-labelledby="have">
             <h2 id="have">Already using Ensemble?</h2>
             <dl>
@@ -78,7 +78,7 @@ function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
   };
   return (
     <form onSubmit={submitted}>
-      <Field name="Your name" hint="Optional. People with whom you share see it.">{(named) => (
+      <Field name="Your name" hint="Optional. People you share with can see it.">{(named) => (
         <input {...named} className="input" value={person} maxLength={100} autoComplete="name" onChange={(event) => setPerson(event.target.value)} />
       )}</Field>
       <DeviceName value={name} onChange={setName} />
@@ -92,7 +92,7 @@ function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
 
 export function DeviceName({ value, onChange }: { value: string; onChange: (name: string) => void }) {
   return (
-    <Field name="Name of this device" hint="So that you find it among your devices. There is no password: the key stays in this browser.">{(named) => (
+    <Field name="Name of this device" hint="You will see it in your list of devices. There is no password: the key stays in this browser.">{(named) => (
       <input {...named} className="input" value={value} maxLength={60} required autoComplete="off" onChange={(event) => onChange(event.target.value)} />
     )}</Field>
   );

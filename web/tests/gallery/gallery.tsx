@@ -10,8 +10,11 @@ import type { FeedView, SessionFeed } from "../../src/data/feed.ts";
 import { type MachineRow, machines } from "../../src/data/machines.ts";
 import type { SessionRow } from "../../src/data/row.ts";
 import { sessions } from "../../src/data/sessions.ts";
+import { keepAddress, knownAddress, type LinkRow, links } from "../../src/data/shares.ts";
+import { makeWords, unconfirmedWords, willNeedWords } from "../../src/data/unconfirmed-words.ts";
 import { Home } from "../../src/home/home.tsx";
 import { Session } from "../../src/session/page.tsx";
+import { Words } from "../../src/welcome/words.tsx";
 import * as made from "./bodies.ts";
 
 // What the page keeps is named after the server, which is this origin.
@@ -27,6 +30,10 @@ interface Given {
   isPublic?: boolean;
   /** Over what is shown otherwise. */
   view?: Partial<FeedView>;
+  /** The public link of the session. */
+  link?: LinkRow;
+  /** The recovery words of an account that was made here: "begun", when the page was left before there were any. */
+  words?: "begun" | "made";
   /** The screen Home with these in place of a session. */
   home?: { rows?: SessionRow[]; machines?: MachineRow[]; role?: Role };
 }
@@ -95,10 +102,22 @@ if (given.home) {
   machines.set({ rows: given.home.machines ?? [], isLoaded: true, error: undefined });
   account.set({ state: "ready", userId: "me", fingerprint: "", role });
 }
+if (given.link) links.set(new Map([["s", given.link]]));
+Object.assign(globalThis, { keepAddress, knownAddress });
+/** Words that an account would give; the server takes them. */
+const newWords = async () => ({ words: Array.from({ length: 24 }, () => `w${crypto.randomUUID().slice(0, 6)}`), confirm: nothing });
+const devices = { newWords, sameWords: async (words: readonly string[]) => ({ words: [...words], confirm: nothing }) };
+async function words() {
+  if (given.words === "begun") await willNeedWords();
+  const unconfirmed = await unconfirmedWords(devices);
+  return unconfirmed ? <Words made={unconfirmed} isAgain onDone={done} /> : <Words made={await makeWords(devices)} onDone={done} />;
+}
+const done = () => Promise.resolve(void Object.assign(globalThis, { isDone: true }));
+const screen = given.words && await words();
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(
-    <div className={given.home ? "shell" : "shell in-session"}>
+    screen || <div className={given.home ? "shell" : "shell in-session"}>
       <aside className="side" />
       <div className="main"><main className="main">{given.home ? <Home /> : <Session feed={feed} isPublic={given.isPublic ?? false} />}</main></div>
     </div>,

@@ -4,6 +4,7 @@ import { defineConfig } from "vite";
 
 export default defineConfig({
   root: import.meta.dirname,
+  publicDir: join(import.meta.dirname, "../../public"),
   plugins: [react()],
   build: {
     outDir: process.env.GALLERY ?? join(import.meta.dirname, "../../node_modules/.gallery"),

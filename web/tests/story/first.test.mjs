@@ -182,7 +182,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByRole("button", { name: "Share" }).click();
     const dialog = page.getByRole("dialog", { name: "Share this session" });
     await dialog.getByLabel("Account id of the person").fill(id);
-    await dialog.getByLabel("What they can do").selectOption("prompt");
+    await dialog.getByRole("radio", { name: "Read and prompt", exact: true }).check();
     await dialog.getByRole("button", { name: "Add…" }).click();
     await dialog.getByText(fingerprint).waitFor();
     await accessible(page, "share");
@@ -251,7 +251,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await stranger.context.close();
     const late = await person(browser, origin);
     await late.page.goto(address);
-    await late.page.getByText("This link does not open anything").waitFor();
+    await late.page.getByText("This link no longer works").waitFor();
     late.checked();
     await late.context.close();
     checked();

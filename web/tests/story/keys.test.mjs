@@ -146,11 +146,11 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("heading", { name: "Machines" }).waitFor();
     await page.getByRole("button", { name: /^Delete/ }).first().waitFor();
     await press(page, "button", /^Delete/);
-    await page.getByText("Its sessions stay to be read.").waitFor();
+    await page.getByText("You can still read its sessions.").waitFor();
     await accessible(page, "deleting a machine");
     await pictures(page, "machine-delete");
     await press(page, "button", /^Cancel/);
-    await page.getByText("Its sessions stay to be read.").waitFor({ state: "detached" });
+    await page.getByText("You can still read its sessions.").waitFor({ state: "detached" });
     checked();
   });
 });

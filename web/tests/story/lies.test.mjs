@@ -15,8 +15,8 @@ const origin = new URL(process.env.BETWEEN).origin;
 
 /** What the line over the page says of each, and what the page says that has not begun. */
 const SAID = {
-  500: [/^Something else than the server answers/, /fault \(status 500\)/], fault: [/^The server has a fault \(500\)/, /fault \(status 500\)/],
-  html: [/^Something else than the server answers/, /Something else/], half: [/^Something else than the server answers/, /Something else/],
+  500: [/^Something other than the server answers/, /error \(status 500\)/], fault: [/^The server has an error \(500\)/, /error \(status 500\)/],
+  html: [/^Something other than the server answers/, /Something other/], half: [/^Something other than the server answers/, /Something other/],
   never: [/^The server does not answer/, /does not answer/],
 };
 /** Ten times the 2 s after which it shows. */
@@ -138,7 +138,7 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
       await page.evaluate(() => localStorage.removeItem("server"));
       between.lie(kind, (path) => path === "/server.json");
       await page.reload();
-      await page.getByRole("heading", { name: "Ensemble cannot begin yet" }).waitFor({ timeout: SHOWN });
+      await page.getByRole("heading", { name: "Ensemble cannot start yet" }).waitFor({ timeout: SHOWN });
       await page.getByText(SAID[kind][1]).waitFor();
       if (kind === "500") {
         await accessible(page, "a page that cannot begin yet");

@@ -81,7 +81,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
     await page.goto(`${origin}/runs`);
     await page.getByRole("main").getByRole("link", { name: "New" }).click();
-    await page.getByRole("button", { name: "Begin with an example" }).click();
+    await page.getByRole("button", { name: "Start with an example" }).click();
     await page.getByText("2 tasks.").waitFor();
     const plan = page.getByLabel("Plan");
     const begin = page.getByRole("button", { name: "Start run" });
@@ -91,7 +91,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
       ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /, dependsOn: [a]}]", /waits for itself/],
       ["tasks: [{prompt: x, provider: claude}]", /workingDirectory/],
       ["tasks: [{prompt: x, colour: red}]", /no member `colour`/],
-      ["tasks: [{prompt: x, provider: claude, workingDirectory: /, permission: ask}]", /nobody could answer/],
+      ["tasks: [{prompt: x, provider: claude, workingDirectory: /, permission: ask}]", /cannot be answered with the permission ask/],
       ["tasks: [{prompt: x, provider: claude, workingDirectory: /, machineId: nowhere}]", /there is no machine nowhere/],
       ["tasks: [{session: yes please, prompt: x, provider: claude, workingDirectory: /}]", /`session` is true or false/],
       ["tasks: [{session: true, prompt: x, provider: claude, workingDirectory: /, isolation: worktree}]", /cannot have isolation/],
@@ -157,7 +157,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await changes.getByRole("button", { name: "Apply" }).click();
     await changes.getByText("1 file, +1 −0, applied.").waitFor();
     assert.ok(existsSync(join(project, "one.txt")));
-    await page.getByLabel("Say more to its agent").fill("[[say gone on]]");
+    await page.getByLabel("Send its agent another message").fill("[[say gone on]]");
     await page.getByRole("button", { name: "Say", exact: true }).click();
     await page.getByText("attempt 2").waitFor();
     await page.getByText("Completed ·").waitFor();

@@ -121,7 +121,7 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     const reader = await person(browser, origin, AS_PHONE);
     await reader.page.goto(address);
     await reader.page.getByText("allowed by").waitFor();
-    assert.equal(await reader.page.getByRole("button", { name: "Show what was before" }).count(), 0, "there is nothing before");
+    assert.equal(await reader.page.getByRole("button", { name: "Show earlier messages" }).count(), 0, "there is nothing before");
     await accessible(reader.page, "a shared session on a phone");
     reader.checked();
     await reader.context.close();

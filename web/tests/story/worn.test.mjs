@@ -189,7 +189,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
       const dialog = page.getByRole("dialog", { name: "Share this session" });
       await dialog.getByLabel("Ends").selectOption({ label: "in an hour" });
       const made = page.waitForRequest((request) => request.url().endsWith("/public-share") && request.method() === "POST");
-      await dialog.getByRole("button", { name: "Make a link" }).click();
+      await dialog.getByRole("button", { name: /^Make a (new )?link$/ }).click();
       const { expiresAt } = (await made).postDataJSON();
       const left = Date.parse(expiresAt) - Date.now();
       assert.ok(left > 50 * 60_000 && left < 70 * 60_000, `${left} ms are left`);
@@ -263,7 +263,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await me.page.goto(`${origin}/sessions/${(await known(session)).id}`);
     await me.page.getByLabel("Prompt").waitFor();
     await mine.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 1 });
-    const isSaid = me.page.getByText("This browser has no room to keep what you type.");
+    const isSaid = me.page.getByText("This browser has no storage left for what you type.");
     // Chromium notices a new quota after a while.
     for (let at = 0; !(await isSaid.isVisible()); at++) {
       assert.ok(at < 200, "nobody says that nothing is kept");
@@ -271,7 +271,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
       await isSaid.waitFor({ timeout: 1_000 }).catch(() => undefined);
     }
     await pictures(me.page, "worn-draft");
-    const isFull = me.page.getByText("This browser is full.");
+    const isFull = me.page.getByText("This browser has no storage left.");
     const says = async (page, text) => {
       await page.getByLabel("Prompt").fill(`[[say ${text}]]`);
       await page.getByRole("button", { name: "Send" }).click();
@@ -304,9 +304,9 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await page.getByLabel("Prompt").fill("[[say from memory]]");
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByRole("log").getByText("from memory", { exact: true }).waitFor();
-    await page.getByText("This browser is full.").waitFor();
+    await page.getByText("This browser has no storage left.").waitFor();
     await page.getByRole("link", { name: "Machines" }).first().click();
-    assert.equal(await page.getByText("This browser is full.").count(), 1, "it is said once");
+    assert.equal(await page.getByText("This browser has no storage left.").count(), 1, "it is said once");
     await page.close();
     me.checked();
   });
@@ -314,7 +314,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
   step("a browser that forbids the page to keep anything says so, and reads a public link", async () => {
     await me.page.getByRole("button", { name: "Share" }).click();
     const dialog = me.page.getByRole("dialog", { name: "Share this session" });
-    await dialog.getByRole("button", { name: "Make a link" }).click();
+    await dialog.getByRole("button", { name: /^Make a (new )?link$/ }).click();
     const address = await dialog.getByLabel("Address", { exact: true }).innerText();
     const folder = await mkdtemp(join(tmpdir(), "ensemble-forbidden-"));
     await mkdir(join(folder, "Default"));
@@ -379,7 +379,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await log.getByText(lineOf(1), { exact: true }).waitFor();
     console.log(`the first of ${MANY} messages was reached after ${Math.round(performance.now() - climbing)} ms, ${asked.length} pages`);
     assert.equal(new Set(asked).size, asked.length, "nothing is read twice");
-    assert.equal(await page.getByRole("button", { name: "Show what was before" }).count(), 0, "nothing is before the first");
+    assert.equal(await page.getByRole("button", { name: "Show earlier messages" }).count(), 0, "nothing is before the first");
     await page.getByRole("button", { name: "To the end" }).click();
     await log.getByText(lineOf(MANY), { exact: true }).waitFor();
     assert.ok((await page.locator(".turn-item").count()) < 200, "all that was loaded is drawn");

@@ -33,7 +33,7 @@ describe("cards", { timeout: 300_000 }, () => {
   });
 
   test("a prompt that was not taken says what it waits for", async () => {
-    for (const [online, said] of [[true, "Waiting for the machine"], [false, "The machine is away: it will take this when it is back"]]) {
+    for (const [online, said] of [[true, "Waiting for the machine"], [false, "The machine is away and gets this when it is back"]]) {
       const { page, context, checked } = await shown({ online, bodies: [{ type: "prompt", text: "Go on", attachments: [], when: "next" }] });
       await page.getByRole("log").getByText(said).waitFor();
       checked();
@@ -150,7 +150,7 @@ describe("cards", { timeout: 300_000 }, () => {
       const always = button("Always allow touch");
       await always.waitFor();
       assert.equal(await always.evaluate((button) => button.disabled), isGuest);
-      assert.equal(await card.getByText("is for the owner to choose").count(), isGuest ? 1 : 0);
+      assert.equal(await card.getByText("is for the owner to allow").count(), isGuest ? 1 : 0);
       await allow.click();
       assert.deepEqual(await answered(page), ["r1 yes"]);
       checked();
@@ -162,7 +162,7 @@ describe("cards", { timeout: 300_000 }, () => {
     for (const more of [{ cut: 7 }, { content: [{ type: "diff", path: "a", newText: "b", cut: 7 }] }]) {
       const { page, context } = await shown({ bodies: [asks(more)] });
       const { card, allow, deny } = cardOf(page);
-      await card.getByText("7 bytes of it do not fit here").waitFor();
+      await card.getByText("7 bytes do not fit here").waitFor();
       await card.getByText("ensemble attach s").waitFor();
       if (more.content) await card.getByText("+1 and more").waitFor();
       assert.equal(await allow.count(), 0);

@@ -128,9 +128,9 @@ describe("parts", { timeout: 120_000 }, () => {
   test("the owner reads that a link is older than the session's key", async () => {
     const { aboutLink } = await part("share/about-link.ts");
     const link = { expiresAt: undefined, maxUses: 10, uses: 1, isOld: false };
-    const stands = "There is a link: opened 1 of 10 times, without an end.";
+    const stands = "There is a link: opened 1 of 10 times, with no end date.";
     assert.equal(aboutLink(link), stands);
-    assert.equal(aboutLink({ ...link, isOld: true }), `${stands} The public link shows nothing that is written from now on. Make a new link.`);
+    assert.equal(aboutLink({ ...link, isOld: true }), `${stands} It does not show what is written from now on. Make a new link.`);
   });
 
   test("who lost a session that was open reads so, and what may heal stays as it is", async () => {

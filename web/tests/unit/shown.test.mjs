@@ -111,7 +111,7 @@ describe("what is shown", () => {
 
   test("what a link has no key for is said once, and who lost a session cannot write in it", async () => {
     const link = await shown({ bodies: [says("Before")], isPublic: true, view: { hasLater: true, may: { prompt: false, approve: false, own: false } } });
-    await link.page.getByText("What was written after the key of this session was changed cannot be shown with this link. Ask who sent it to you for a new one.").waitFor();
+    await link.page.getByText("This link cannot show what was written after the session got a new key. Ask the person who sent it for a new link.").waitFor();
     link.checked();
     await link.context.close();
     for (const isGone of [false, true]) {

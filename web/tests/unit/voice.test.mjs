@@ -130,7 +130,7 @@ describe("the person's tools", { timeout: 120_000 }, () => {
       hide(true);
       await refused(409, call("session.send", { text: "Unseen." }));
       assert.deepEqual([held, calls.length], [undefined, 1]);
-      assert.match(calls[0], /not done: Nobody can see the page/);
+      assert.match(calls[0], /not done: The page is hidden/);
       hide(false);
       const sending = call("session.send", { text: "Seen for two seconds." });
       mock.timers.tick(2_000);
