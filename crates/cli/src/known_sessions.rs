@@ -18,6 +18,9 @@ pub(crate) struct Unfinished {
     /// The newest epoch of the ring and the digest of its key: nobody gets another one for it.
     epoch: u32,
     ring: String,
+    /// The one that this one takes the place of as soon as the server has the new key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Box<Unfinished>>,
 }
 
 /// What is remembered of a session that this computer has used.
@@ -48,8 +51,14 @@ pub(crate) struct Revocation {
 }
 
 impl Unfinished {
+    /// Who waits for this ring.
+    pub(crate) fn waiting_for(self, ring: &KeyRing) -> Option<Recipients> {
+        let before = self.before.clone();
+        if self.is_for(ring) { Some(self.recipients) } else { before?.waiting_for(ring) }
+    }
+
     /// Whether people still wait for this ring: it is the one that was made, or one of a machine that goes on from it.
-    pub(crate) fn is_for(&self, ring: &KeyRing) -> bool {
+    fn is_for(&self, ring: &KeyRing) -> bool {
         ring.floor() == self.epoch && ring.digest_of(self.epoch).is_some_and(|digest| digest == self.ring)
     }
 }
@@ -111,9 +120,11 @@ impl Home {
         session: SessionId,
         ring: &KeyRing,
         recipients: &Recipients,
+        before: Option<Unfinished>,
     ) -> Result<()> {
         let digest = ring.digest_of(ring.epoch()).unwrap_or_default();
-        let unfinished = Unfinished { recipients: recipients.clone(), epoch: ring.epoch(), ring: digest };
+        let before = before.map(|before| Box::new(Unfinished { before: None, ..before }));
+        let unfinished = Unfinished { recipients: recipients.clone(), epoch: ring.epoch(), ring: digest, before };
         self.change_settings(|settings| {
             let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
             if unfinished.recipients.is_empty() {
@@ -259,10 +270,15 @@ mod tests {
         let session = session();
         let made = KeyRing::generate().next().unwrap();
         let recipients = Recipients::from([(UserId::generate(), ShareLevel::View)]);
-        home.begin_rekey(ORIGIN, session.id, &made, &recipients).unwrap();
+        home.begin_rekey(ORIGIN, session.id, &made, &recipients, None).unwrap();
         let unfinished = home.unfinished(ORIGIN, session.id).unwrap().unwrap();
         assert!(unfinished.is_for(&made) && unfinished.is_for(&made.next_by_machine().unwrap()));
         assert!(!unfinished.is_for(&made.next().unwrap()), "a device has made it, and has given it to the people");
         assert!(!unfinished.is_for(&KeyRing::generate().next().unwrap()), "another key of the same epoch");
+        // A program is killed before the server has the next key.
+        let next = made.next().unwrap();
+        home.begin_rekey(ORIGIN, session.id, &next, &recipients, Some(unfinished)).unwrap();
+        let waiting = |ring| home.unfinished(ORIGIN, session.id).unwrap().unwrap().waiting_for(ring);
+        assert!(waiting(&made).is_some() && waiting(&next).is_some() && waiting(&next.next().unwrap()).is_none());
     }
 }

@@ -248,7 +248,7 @@ impl Me {
             let recipients = self.recipients(context, &session, &ring, members).await?;
             let before = context.home.unfinished(origin, session.id)?;
             let ring = ring.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
-            context.home.begin_rekey(origin, session.id, &ring, &recipients)?;
+            context.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
             let update = UpdateSession {
                 encryption_key: Some(seal_ring(&ring, &self.content_key()?, self.binding(&session), &self.key)?),
                 host_key: self.host_key(&session, &ring)?,
