@@ -8,14 +8,23 @@ use crate::failure::Result;
 use crate::print;
 use crate::progress::name;
 
+/// Sessions that are named: each costs a request.
+const NAMED: usize = 10;
+
 /// Says in which session each of these tasks has worked, where that was one.
 pub(crate) async fn sessions(me: &Me, run: &Run) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
-    for (number, task) in tasks.iter().enumerate().filter(|(_, task)| session_of(task).is_none()) {
-        if let Some(session) = task.session_id {
-            let named = reference(me, session).await;
-            print::line(format!("{} in session {named}: `ensemble attach {named}`", name(task, number)))?;
-        }
+    let tasks = tasks.iter().enumerate().filter(|(_, task)| session_of(task).is_none());
+    let worked: Vec<_> = tasks.filter_map(|(number, task)| Some((number, task, task.session_id?))).collect();
+    for (number, task, session) in worked.iter().take(NAMED) {
+        let named = reference(me, *session).await;
+        print::line(format!("{} in session {named}: `ensemble attach {named}`", name(task, *number)))?;
+    }
+    if worked.len() > NAMED {
+        print::line(format!(
+            "{} more tasks worked in sessions: `ensemble sessions` lists them.",
+            worked.len() - NAMED
+        ))?;
     }
     Ok(())
 }

@@ -51,10 +51,9 @@ pub(crate) struct Revocation {
 }
 
 impl Unfinished {
-    /// Who waits for this ring.
-    pub(crate) fn waiting_for(self, ring: &KeyRing) -> Option<Recipients> {
-        let before = self.before.clone();
-        if self.is_for(ring) { Some(self.recipients) } else { before?.waiting_for(ring) }
+    /// What is unfinished of this ring.
+    pub(crate) fn of(self, ring: &KeyRing) -> Option<Self> {
+        if self.is_for(ring) { Some(self) } else { self.before?.of(ring) }
     }
 
     /// Whether people still wait for this ring: it is the one that was made, or one of a machine that goes on from it.
@@ -278,7 +277,7 @@ mod tests {
         // A program is killed before the server has the next key.
         let next = made.next().unwrap();
         home.begin_rekey(ORIGIN, session.id, &next, &recipients, Some(unfinished)).unwrap();
-        let waiting = |ring| home.unfinished(ORIGIN, session.id).unwrap().unwrap().waiting_for(ring);
+        let waiting = |ring| home.unfinished(ORIGIN, session.id).unwrap().unwrap().of(ring);
         assert!(waiting(&made).is_some() && waiting(&next).is_some() && waiting(&next.next().unwrap()).is_none());
     }
 }

@@ -16,6 +16,7 @@ use futures_util::TryStreamExt;
 use crate::context::{Context, Me};
 use crate::devices::List;
 use crate::failure::{Failure, Result};
+use crate::known_sessions::Unfinished;
 use crate::print;
 use crate::vault::host_of;
 
@@ -125,7 +126,8 @@ impl Me {
         let counts = ring.floor().max(known.floor)..=ring.epoch();
         // Who was to get this key, and has not got it yet, has the grant of an earlier one.
         let unfinished = context.home.unfinished(self.client.origin(), session.id)?;
-        let waiting = unfinished.and_then(|unfinished| unfinished.waiting_for(ring)).unwrap_or_default();
+        let unfinished = unfinished.and_then(|unfinished| unfinished.of(ring));
+        let waiting = unfinished.map(|unfinished| unfinished.recipients).unwrap_or_default();
         let named: Vec<Share> = self.client.shares(session.id).try_collect().await?;
         let is_gone = |share: &&Share| removed.contains(&share.user_id) || members.without.contains(&share.user_id);
         let mut recipients = Recipients::new();
@@ -297,7 +299,7 @@ impl Me {
         if let Some(session) = self.still_there(context, id).await? {
             let (session, ring) = self.readable(context, session).await?;
             // Another ring was made by another program, which has given it to the people.
-            if let Some(mut recipients) = unfinished.waiting_for(&ring) {
+            if let Some(Unfinished { mut recipients, .. }) = unfinished.of(&ring) {
                 // A device that was removed since has it: the people get the next one.
                 if self.has_old_key(context, &session)? {
                     return self.rekey_locked(context, session, &Members::default(), &lock).await.map(drop);

@@ -246,7 +246,7 @@ impl Me {
                 )));
             }
             let recipients = self.recipients(context, &session, &ring, members).await?;
-            let before = context.home.unfinished(origin, session.id)?;
+            let before = context.home.unfinished(origin, session.id)?.and_then(|unfinished| unfinished.of(&ring));
             let ring = ring.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
             context.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
             let update = UpdateSession {

@@ -167,6 +167,8 @@ impl Screen {
     /// Draws the session as it is now.
     pub fn draw(&mut self, frame: &mut Frame<'_>, view: &View, about: &About<'_>) {
         let whole = frame.area();
+        // Also where there is no room: what it waits for ends.
+        let wanted = self.wanted(view, about);
         if whole.width < LEAST.0 || whole.height < LEAST.1 {
             frame.buffer_mut().set_line(whole.left(), whole.top(), &Line::raw("too small"), whole.width);
             return;
@@ -181,7 +183,6 @@ impl Screen {
             frame.buffer_mut().set_line(row.x, row.y, &status::header(view, &setting), row.width);
             rows.take_top(1);
         }
-        let wanted = self.wanted(view, about);
         let last = rows.take_bottom(1);
         let hints = self.hints(view, about);
         let line = status::status(view, wanted.as_ref(), hints, &setting);

@@ -9,7 +9,7 @@ import { tellSignedOut } from "../base/signed-out.ts";
 import { onCall, onTrying } from "./connection.ts";
 import { textOf } from "./failure.ts";
 import { keepTrying, mayHeal } from "./keep-trying.ts";
-import { forgetAll, forgetSeen, keep, recall } from "./kept.ts";
+import { forgetAll, forgetNamed, forgetSeen, keep, LINKS, recall } from "./kept.ts";
 import { endPushes } from "./push.ts";
 import { removed } from "./removed.ts";
 import { forgetWords, makeWords, unconfirmedWords, willNeedWords } from "./unconfirmed-words.ts";
@@ -67,6 +67,8 @@ if (typeof document !== "undefined") {
 removed.subscribe(() => {
   account.set({ state: "removed" });
   void forgetSeen();
+  // A link works without an account.
+  void forgetNamed(LINKS);
 });
 
 /** The account that is open. Screens that need one are shown only then. */
@@ -131,8 +133,8 @@ export async function joinAccount(address: string, name: string, onDigits: (digi
   const joining = await join(address, { store: await kept(), name, onCall });
   if (signal.aborted) return;
   onDigits(joining.digits);
-  opened = await joining.finished(signal);
   await forgetWords();
+  opened = await joining.finished(signal);
   askToKeep();
 }
 

@@ -120,6 +120,14 @@ export async function keptNames(prefix: string): Promise<string[]> {
   return (entries ?? []).map(({ name }) => name).filter((name) => name.startsWith(prefix));
 }
 
+/** What the names of links' addresses begin with. */
+export const LINKS = "link ";
+
+/** Forgets what is kept under names that begin so. */
+export async function forgetNamed(prefix: string): Promise<void> {
+  for (const name of await keptNames(prefix)) await forget(name);
+}
+
 /** Forgets what can be read again, as when the page has failed on it. */
 export async function forgetSeen(): Promise<void> {
   try {

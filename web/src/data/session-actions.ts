@@ -1,5 +1,6 @@
 /** What is done to a whole session: renamed, archived, stopped, deleted. */
 import { mine } from "./account.ts";
+import { forget, LINKS } from "./kept.ts";
 import type { SessionRow } from "./row.ts";
 import { putRow, readAgain } from "./sessions.ts";
 
@@ -28,6 +29,7 @@ export async function archive(row: SessionRow, archived: boolean): Promise<void>
 /** Deletes it for everybody. */
 export async function remove(id: string): Promise<void> {
   await mine().sessions.remove(id);
+  await forget(`${LINKS}${id}`);
   await readAgain(id);
 }
 

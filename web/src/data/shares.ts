@@ -4,7 +4,7 @@ import { useEffect } from "react";
 import { serverNow } from "../base/server-clock.ts";
 import { Store, useStore } from "../base/store.ts";
 import { mine } from "./account.ts";
-import { forget, keep, recall } from "./kept.ts";
+import { forget, keep, LINKS, recall } from "./kept.ts";
 
 /** What a person may do with a live session. */
 export type Level = "view" | "prompt" | "approve";
@@ -68,7 +68,7 @@ interface KeptAddress {
   createdAt: string;
 }
 
-const addressOf = (session: string): string => `link ${session}`;
+const addressOf = (session: string): string => `${LINKS}${session}`;
 
 export const keepAddress = (session: string, kept: KeptAddress): Promise<void> => keep("typed", addressOf(session), kept);
 

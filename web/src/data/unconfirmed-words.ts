@@ -3,6 +3,7 @@
  * force nowhere, and no other device and no server has them: a reload would lose them. So this browser keeps them with the key that
  * guards all that it keeps (`kept.ts`), shows them again when it is opened, and forgets them as soon as they are confirmed.
  */
+import { Refused } from "@ensemble/client";
 import type { Account, NewWords } from "@ensemble/client/account";
 import { forget, keep, recall } from "./kept.ts";
 
@@ -32,7 +33,15 @@ export async function unconfirmedWords(devices: Devices): Promise<NewWords | und
   const found = await recall<Kept>(NAME);
   if (!found) return undefined;
   const { words } = found.value;
-  return words ? untilConfirmed(await devices.sameWords(words)) : makeWords(devices);
+  if (words) return untilConfirmed(await devices.sameWords(words));
+  try {
+    return await makeWords(devices);
+  } catch (error) {
+    // This browser was linked instead, and makes no words.
+    if (!(error instanceof Refused)) throw error;
+    await forgetWords();
+    return undefined;
+  }
 }
 
 /** The account here is another one, or has other words. */

@@ -89,7 +89,9 @@ export class Devices {
     // Sessions get their keys whatever becomes of it.
     const [signed] = await Promise.allSettled([this.account.people.signAgain(shared.state)]);
     await this.account.sessions.afterRemoval(onProgress);
-    if (signed.status === "rejected") throw signed.reason;
+    if (signed.status === "rejected") {
+      throw new Refused("The device was removed, but what your devices share was not kept.", { cause: signed.reason });
+    }
   }
 
   /** Removes this device from the account and forgets its keys. Only a primary one that is not the last can. */

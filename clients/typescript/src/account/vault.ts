@@ -139,7 +139,7 @@ async function checkedRing(account: Account, session: Session): Promise<KeyRing>
 async function isMadeNow(account: Account, session: Session, signer: string, maxAge?: number): Promise<boolean> {
   const { list } = await account.own(maxAge);
   // A key that is not in the list may have been added a moment ago: only the newest list says that it is gone.
-  const entry = list.device(signer) ?? (await account.own(0)).list.device(signer);
+  const entry = list.device(signer) ?? (maxAge === 0 ? undefined : (await account.own(0)).list.device(signer));
   return entry !== undefined && makes(session)(entry);
 }
 

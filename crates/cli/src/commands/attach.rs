@@ -1,6 +1,6 @@
 //! `ensemble attach` and `ensemble log`: a live session on the screen, or as text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{IsTerminal, Write as _};
 use std::pin::pin;
 
@@ -116,13 +116,13 @@ async fn log(mut live: Live<'_>, follow: bool, approvals: bool) -> Result<()> {
     loop {
         let event = tokio::select! {
             event = events.next() => event,
-            _ = interrupt.recv() => return Ok(()),
+            _ = interrupt.recv() => return printed.end(&live),
         };
         match event {
             Some(Ok(SessionEvent::Message(message))) => printed.message(&mut live, &message).await?,
             Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(error.into()),
-            None => return Ok(()),
+            Some(Err(error)) => return printed.end(&live).and(Err(error.into())),
+            None => return printed.end(&live),
         }
     }
 }
@@ -147,6 +147,8 @@ struct Printed {
     approvals: bool,
     /// Prompts that were sent while a turn works. Each is printed when it is taken, or rejected.
     waiting: BTreeSet<u64>,
+    /// The `seq`s of the prompts that are printed: one that has waited is an item once more where its turn begins.
+    prompts: HashSet<u64>,
 }
 
 /// The newest items of a log may still change, so they are printed at its end.
@@ -177,7 +179,9 @@ impl Printed {
         let works = live.view.state().is_some_and(|state| matches!(state.phase, Phase::Working | Phase::Waiting));
         let is_over = |id: &u64| !waits(*id) || !works;
         for item in self.waiting.extract_if(.., |id| is_over(id)).filter_map(|id| live.view.item(id)) {
-            print_item(item, !self.follows, name)?;
+            if is_new(&mut self.prompts, item) {
+                print_item(item, !self.follows, name)?;
+            }
         }
         for item in live.view.items().take(new).filter(|item| item.id >= first) {
             self.next = item.id + 1;
@@ -188,7 +192,19 @@ impl Printed {
                 self.waiting.insert(item.id);
                 continue;
             }
-            print_item(item, !self.follows, name)?;
+            if is_new(&mut self.prompts, item) {
+                print_item(item, !self.follows, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints what waits, because nothing more comes.
+    fn end(&mut self, live: &Live<'_>) -> Result<()> {
+        for item in std::mem::take(&mut self.waiting).into_iter().filter_map(|id| live.view.item(id)) {
+            if is_new(&mut self.prompts, item) {
+                print_item(item, !self.follows, |user| live.known_name(user))?;
+            }
         }
         Ok(())
     }
@@ -197,6 +213,11 @@ impl Printed {
         live.learn_names().await;
         self.print(live, 0)
     }
+}
+
+/// Whether an item is to be printed. A prompt is printed once.
+fn is_new(prompts: &mut HashSet<u64>, item: &Item) -> bool {
+    !matches!(&item.shown, Shown::Prompt(..)) || prompts.insert(item.seq)
 }
 
 /// Prints an item: on a terminal what an agent says as its Markdown shows it, all else as plain text.
@@ -240,14 +261,14 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     loop {
         let event = tokio::select! {
             event = events.next() => event,
-            _ = interrupt.recv() => return Ok(()),
+            _ = interrupt.recv() => return printed.end(&live),
         };
         match event {
             Some(event) => {
                 live.event(event?).await?;
                 printed.rest(&mut live).await?;
             }
-            None => return Ok(()),
+            None => return printed.end(&live),
         }
     }
 }

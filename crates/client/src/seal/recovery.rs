@@ -70,20 +70,6 @@ impl RecoveryWords {
         Language::English.find_word(word).is_some()
     }
 
-    /// The word of the list that somebody has probably meant: the only one that begins with the same four letters, or the nearest one with
-    /// at most two letters that differ.
-    pub fn near(word: &str) -> Option<&'static str> {
-        let begin: String = word.chars().take(4).collect();
-        // No two words of the list begin with the same four letters (BIP-39).
-        let mut same = Language::English.words_by_prefix_iter(&begin);
-        if let (Some(only), None) = (same.next(), same.next()) {
-            return Some(only);
-        }
-        let word: String = word.chars().take(16).collect();
-        let distances = Language::English.word_list().iter().map(|known| (strsim::osa_distance(&word, known), *known));
-        distances.filter(|(distance, _)| *distance <= 2).min_by_key(|(distance, _)| *distance).map(|(_, word)| word)
-    }
-
     /// The recovery key: an Ed25519 seed, `HKDF-SHA256(salt = "", bits, "ensemble-recovery-key-v1")`.
     pub fn key(&self) -> Result<AccountKey> {
         let mut seed = Zeroizing::new([0; 32]);
@@ -101,25 +87,5 @@ impl RecoveryWords {
 impl fmt::Debug for RecoveryWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RecoveryWords(…)")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mistyped_word_has_a_near_one() {
-        for (typed, meant) in [
-            ("abandn", Some("abandon")),
-            ("zooo", Some("zoo")),
-            ("aeb", Some("web")),
-            ("lettre", Some("letter")),
-            ("xqzvwk", None),
-            ("", None),
-        ] {
-            assert_eq!(RecoveryWords::near(typed), meant, "{typed}");
-        }
-        assert!(RecoveryWords::has_word("abandon") && !RecoveryWords::has_word("abandn"));
     }
 }

@@ -86,7 +86,7 @@ pub(crate) async fn ask(
     let mut environment = environment.clone();
     // Gemini starts itself a second time, with more memory. An answer of one line needs none.
     environment.insert("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned());
-    // As in tasks: in a directory that is not trusted it does not read `.gemini/.env` of the home directory.
+    // As in tasks: in a directory that is not trusted it does not read `.gemini/.env` of the home directory. See `run` for the directory.
     environment.insert("GEMINI_CLI_TRUST_WORKSPACE".to_owned(), "true".to_owned());
     let (version, sign_in) = tokio::join!(
         async {
@@ -138,6 +138,8 @@ async fn run(
 ) -> std::io::Result<Option<(Option<i32>, String)>> {
     let mut child = Command::new(program)
         .args(args)
+        // What a repository says of the program counts for nothing here.
+        .current_dir("/")
         .env_clear()
         .envs(environment)
         .stdin(Stdio::null())

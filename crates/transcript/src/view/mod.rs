@@ -19,7 +19,7 @@ use older::Unmatched;
 
 use crate::body::{BadBody, Content, Message, Plan, Receipt, Resolved, State, TextPart, ToolCall, Writer};
 use crate::frame::Frame;
-use crate::words::{Phase, ReceiptOutcome, ToolStatus};
+use crate::words::{ReceiptOutcome, ToolStatus};
 
 /// How much is kept. Older items are dropped.
 #[derive(Clone, Copy, Debug)]
@@ -259,11 +259,8 @@ impl View {
             }
             Content::State(state) => {
                 let known = self.state.take();
-                if state.phase == Phase::Ended {
-                    // What waited is dropped with the agent.
-                    self.waiting.clear();
-                }
                 (self.state, changed.state) = (Some(state.after(known)), true);
+                self.drop_lost();
                 return;
             }
             Content::Error(failure) => Shown::Error(failure),

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use super::item::command;
 use super::{Changed, Incoming, Item, Keep, MOST_OPEN, Shown, Taken, View};
 use crate::body::{Receipt, Resolved};
-use crate::words::{Phase, TurnState};
+use crate::words::TurnState;
 
 /// Of each kind.
 const MOST: usize = 1_000;
@@ -47,8 +47,9 @@ impl View {
         let newer = self.first_id;
         for item in before.items.into_iter().rev() {
             let Some(id) = self.first_id.checked_sub(1) else { return };
+            let waits = before.waiting.contains(&item.id);
             let item = Item { id, ..item };
-            if matches!(&item.shown, Shown::Prompt(_, Taken::Queued)) {
+            if waits && matches!(&item.shown, Shown::Prompt(_, Taken::Queued)) {
                 self.queued.entry(item.local_id.clone()).or_insert(id);
                 self.waiting.insert(id);
             }
@@ -87,7 +88,6 @@ impl View {
             _ => None,
         };
         let begun: HashSet<String> = self.items.iter().filter_map(begun).collect();
-        let has_ended = self.state.as_ref().is_some_and(|state| state.phase == Phase::Ended);
         for id in self.waiting.range(..newer).copied().collect::<Vec<_>>() {
             let is_begun = self.item(id).is_some_and(|item| begun.contains(&item.local_id));
             if is_begun {
@@ -97,9 +97,10 @@ impl View {
                     }
                 });
             }
-            if is_begun || has_ended {
+            if is_begun {
                 self.waiting.remove(&id);
             }
         }
+        self.drop_lost();
     }
 }

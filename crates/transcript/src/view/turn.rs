@@ -4,7 +4,7 @@ use ensemble_types::time::Timestamp;
 
 use super::{Author, Changed, Item, Shown, Taken, View};
 use crate::body::{Prompt, Turn};
-use crate::words::{TurnState, When};
+use crate::words::{Phase, TurnState, When};
 
 impl View {
     /// The prompts that wait for a turn, oldest first. A screen shows them below what the turn that runs has said.
@@ -49,6 +49,21 @@ impl View {
         let Some(item) = self.item(id).filter(|_| !is_last).cloned() else { return };
         self.amend(changed, id, |shown| *shown = Shown::Moved);
         self.push(changed, item);
+    }
+
+    /// A machine that does nothing has in its queue all that waits: other prompts were lost, with its agent or its log.
+    pub(super) fn drop_lost(&mut self) {
+        let Some(state) = &self.state else { return };
+        if matches!(state.phase, Phase::Working | Phase::Waiting | Phase::Starting) {
+            return;
+        }
+        let (items, first, has_ended) = (&self.items, self.first_id, state.phase == Phase::Ended);
+        self.waiting.retain(|id| {
+            let place = id.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+            let is_lost =
+                |item: &Item| item.shown.taken() == Some(&Taken::Queued) && !state.queue.contains(&item.local_id);
+            place.and_then(|place| items.get(place)).is_some_and(|item| !has_ended && !is_lost(item))
+        });
     }
 
     /// A turn begins: a prompt of which the machine has said nothing yet is not known to be one of those that come after it.

@@ -91,3 +91,24 @@ fn a_prompt_of_an_older_part_waits_unless_its_turn_has_begun() {
         assert_eq!(shown, Some(if has_begun { Taken::Done } else { Taken::Queued }));
     }
 }
+
+#[test]
+fn a_prompt_that_the_machine_has_lost_waits_no_more() {
+    let mut session = Session::default();
+    let state = |phase, queue: &[&str]| {
+        let text = serde_json::json!({
+            "phase": "idle", "agent": "claude", "mode": "ask", "directory": "/w", "keyEpoch": 1, "queue": queue,
+        });
+        Content::State(Box::new(State { phase, ..serde_json::from_value(text).unwrap() }))
+    };
+    for id in ["p1", "p2"] {
+        session.message(ann(), id, None, prompt(id));
+        session.host(receipt(id, ReceiptOutcome::Queued));
+    }
+    session.host(state(Phase::Working, &[]));
+    assert_eq!(session.waiting(), ["p1", "p2"], "one that is given to the agent is in no queue");
+    session.host(state(Phase::Parked, &["p2"]));
+    assert_eq!(session.waiting(), ["p2"]);
+    session.host(state(Phase::Ended, &[]));
+    assert!(session.waiting().is_empty());
+}
