@@ -437,7 +437,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByRole("button", { name: "Undo" }).click();
     await choose("dark colours");
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
-    await choose("colours of the system");
+    await choose("system colours");
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), undefined);
     await page.goBack();
     await page.getByText("The test's browser").waitFor();

@@ -315,6 +315,8 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await me.page.getByRole("button", { name: "Share" }).click();
     const dialog = me.page.getByRole("dialog", { name: "Share this session" });
     await dialog.getByRole("button", { name: /^Make a (new )?link$/ }).click();
+    // The address of the link before is there until this one is made; only a new one is shown as a code.
+    await dialog.getByRole("img", { name: "The address as a code" }).waitFor();
     const address = await dialog.getByLabel("Address", { exact: true }).innerText();
     const folder = await mkdtemp(join(tmpdir(), "ensemble-forbidden-"));
     await mkdir(join(folder, "Default"));
