@@ -9,7 +9,7 @@ use ensemble_client::devices::sign_list;
 use ensemble_client::seal::{self, Binding, KeyRing, Purpose};
 use ensemble_client::{AccountKey, Client, Credential, Known};
 use ensemble_types::devices::{ChangeDevices, SealedContentRing};
-use ensemble_types::ids::MachineId;
+use ensemble_types::ids::{MachineId, SessionId};
 use serde_json::{Value, json};
 
 use crate::ensemble::{User, up};
@@ -25,20 +25,43 @@ fn bytes(text: &str) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(text).unwrap()
 }
 
+/// A session of a user whose phone was removed after it had taken all that it could.
+struct Taken {
+    user: User,
+    session: SessionId,
+    binding: Binding<'static>,
+    thief: Thief,
+    /// The session's key, as it was sealed before the removal.
+    old: String,
+    ring: KeyRing,
+}
+
+impl Taken {
+    fn from(server: &LyingServer) -> Self {
+        let (user, owner, session) = victim(server);
+        let phone = User::new(None);
+        add(&user, &phone, &[]);
+        let old = sealed_key(&user, session);
+        let thief = Thief::of(&phone, &server.direct);
+        let binding = Binding::Session { session, owner };
+        let ring = thief.contents.open_with(|pair| seal::open_ring(&old, pair, binding)).unwrap().ring;
+        user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
+        Self { user, session, binding, thief, old, ring }
+    }
+}
+
+fn sealed_key(user: &User, session: SessionId) -> String {
+    let shown = user.json(&["session", "show", &session.to_string()]);
+    shown["session"]["encryptionKey"].as_str().unwrap().to_owned()
+}
+
 /// A removed device seals the key that it had to the account's new content key, which is public, in front of it the signature of the
 /// device that made the key. The server shows it as the session's.
 #[test]
 fn an_old_key_under_a_new_seal_is_used_for_nothing() {
     let server = LyingServer::start();
-    let (user, owner, session) = victim(&server);
-    let phone = User::new(None);
-    add(&user, &phone, &[]);
+    let Taken { user, session, binding, thief, old, ring } = Taken::from(&server);
     let id = session.to_string();
-    let old = user.json(&["session", "show", &id])["session"]["encryptionKey"].as_str().unwrap().to_owned();
-    let thief = Thief::of(&phone, &server.direct);
-    let binding = Binding::Session { session, owner };
-    let ring = thief.contents.open_with(|pair| seal::open_ring(&old, pair, binding)).unwrap().ring;
-    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
     let again = seal::seal_ring(&ring, &content_key(&user), binding, &thief.key).unwrap();
     let moved = URL_SAFE_NO_PAD.encode([&bytes(&old)[..97], &bytes(&again)[97..]].concat());
     let path = format!("GET /v1/sessions/{id}");
@@ -248,16 +271,9 @@ fn what_devices_share_is_not_forgotten_with_the_server() {
 #[test]
 fn the_key_that_was_judged_is_the_one_that_is_used() {
     let server = LyingServer::start();
-    let (user, owner, session) = victim(&server);
-    let phone = User::new(None);
-    add(&user, &phone, &[]);
+    let Taken { user, session, binding, thief, ring, .. } = Taken::from(&server);
     let id = session.to_string();
-    let thief = Thief::of(&phone, &server.direct);
-    let binding = Binding::Session { session, owner };
-    let sealed = || user.json(&["session", "show", &id])["session"]["encryptionKey"].as_str().unwrap().to_owned();
-    let ring = thief.contents.open_with(|pair| seal::open_ring(&sealed(), pair, binding)).unwrap().ring;
-    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
-    let older = sealed();
+    let older = sealed_key(&user, session);
     user.succeed(&["session", "rekey", &id]);
     let theirs = ring.next().unwrap().next().unwrap();
     let theirs = seal::seal_ring(&theirs, &content_key(&user), binding, &thief.key).unwrap();

@@ -12,7 +12,7 @@ use ensemble_client::{Client, VoiceEvent};
 use ensemble_screen::{About, Connection, Me};
 use ensemble_transcript::body::{Content, Prompt};
 use ensemble_transcript::words::When;
-use ensemble_types::ids::GatewaySessionId;
+use ensemble_types::ids::{GatewaySessionId, UserId};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, FuturesUnordered};
 use tokio::signal::unix::Signal;
@@ -93,6 +93,17 @@ pub(super) struct Conversation<'a> {
     seen: Instant,
     /// When it is over after the file.
     until: Option<Instant>,
+}
+
+/// What the screen has to know that is not in the view.
+fn about<'a>(
+    live: &Live<'_>,
+    (title, me): (&'a str, &'a Me),
+    connection: Connection,
+    name: &'a dyn Fn(UserId) -> String,
+) -> About<'a> {
+    let (level, owner) = (level(live), live.session.owner_id);
+    About { title, connection, level, me, owner, name, home: "", now: Instant::now() }
 }
 
 /// Whether it goes on.
@@ -189,18 +200,8 @@ impl<'a> Conversation<'a> {
     }
 
     fn draw(&mut self) -> Result<()> {
-        let (level, connection, owner) = (level(&self.live), self.connection(), self.live.session.owner_id);
         let name = |user| self.live.known_name(user);
-        let about = About {
-            title: &self.title,
-            connection,
-            level,
-            me: &self.me,
-            owner,
-            name: &name,
-            home: "",
-            now: Instant::now(),
-        };
+        let about = about(&self.live, (&self.title, &self.me), self.connection(), &name);
         self.out.draw(&self.live.view, &about, &self.state, self.held.as_ref())
     }
 

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use ensemble_client::{SessionEvent, VoiceEvent, idempotency_key};
-use ensemble_screen::{About, Action, Event, TalkAction};
+use ensemble_screen::{Action, Event, TalkAction};
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::voice::SayVoiceText;
 
-use super::{Conversation, Sent, Then};
+use super::{Conversation, Sent, Then, about};
 use crate::failure::{Failure, Result};
 use crate::live::Watched;
-use crate::live::show::{carry_out, level};
+use crate::live::show::carry_out;
 
 impl Conversation<'_> {
     pub(super) async fn in_session(&mut self, watched: Watched) -> Result<()> {
@@ -101,18 +101,8 @@ impl Conversation<'_> {
     }
 
     pub(super) async fn keyed(&mut self, event: Option<&Event>) -> Result<Then> {
-        let (level, connection, owner) = (level(&self.live), self.connection(), self.live.session.owner_id);
         let name = |user| self.live.known_name(user);
-        let about = About {
-            title: &self.title,
-            connection,
-            level,
-            me: &self.me,
-            owner,
-            name: &name,
-            home: "",
-            now: Instant::now(),
-        };
+        let about = about(&self.live, (&self.title, &self.me), self.connection(), &name);
         let wish = match event {
             Some(event) => self.out.wish(event, &self.live.view, &about),
             None => self.out.due(&self.live.view, &about),
