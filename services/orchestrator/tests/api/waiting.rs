@@ -36,7 +36,7 @@ on_both_databases! {
         let (api, pend) = (fixture.api.clone(), path(&run, "/pend"));
         let change = tokio::spawn({
             let (api, pend) = (api.clone(), pend.clone());
-            async move { api.post(&pend, &json!({ "timeoutMs": 100_000 })).await.expect(200) }
+            async move { api.post(&pend, &json!({ "cursor": "2", "timeoutMs": 100_000 })).await.expect(200) }
         });
         let end = tokio::spawn(async move {
             api.post(&pend, &json!({ "waitFor": "terminal", "cursor": "2", "timeoutMs": 100_000 })).await.expect(200)
