@@ -35,6 +35,8 @@ pub(crate) struct Following<'a> {
     first: u32,
     view: AgentOutput,
     said: Option<String>,
+    /// Whether it was said how to leave a task that waits.
+    is_said_to_wait: bool,
     budget: RetryBudget,
 }
 
@@ -46,6 +48,7 @@ impl<'a> Following<'a> {
         machines: &'a Machines,
         (run, task): (Run, Task),
         is_folded: bool,
+        is_said_to_wait: bool,
     ) -> Self {
         Self {
             context,
@@ -61,6 +64,7 @@ impl<'a> Following<'a> {
             read: 0,
             view: AgentOutput::default(),
             said: None,
+            is_said_to_wait,
             budget: RetryBudget::default(),
         }
     }
@@ -189,7 +193,7 @@ impl<'a> Following<'a> {
         let Ok(run) = self.me.client.run(self.run.id).await else { return };
         let Some((_, task)) = self.find(&run) else { return };
         if let Some(reason) = task.waiting_reason.as_ref().filter(|reason| self.said.as_ref() != Some(*reason)) {
-            if self.said.is_none() && task.status == TaskStatus::Queued {
+            if !std::mem::replace(&mut self.is_said_to_wait, true) && task.status == TaskStatus::Queued {
                 print::note("It waits. Ctrl-C offers to cancel it, or to leave it queued.");
             }
             print::note(format!("Waiting: {}", self.machines.explain(reason)));

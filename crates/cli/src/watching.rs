@@ -45,6 +45,8 @@ pub(crate) struct Asked {
     pub(crate) others: Vec<Provider>,
     /// The task that the exit code is about, if it is not about all.
     pub(crate) about: Option<TaskId>,
+    /// Whether it was said that the run waits, and how to leave it.
+    pub(crate) is_said_to_wait: bool,
 }
 
 /// Whether refused commands matter.

@@ -65,7 +65,8 @@ impl Do {
             others => format!(" (also there: {}; --provider chooses)", names(others)),
         };
         print::note(format!("Run {} with {}{others}{on}", run.reference, task.provider));
-        let mut following = Following::new(context, &me, &machines, (run, task), !self.full);
+        let (is_folded, waits) = (!self.full, asked.is_said_to_wait);
+        let mut following = Following::new(context, &me, &machines, (run, task), is_folded, waits);
         if !following.until_end().await? {
             return Ok(ExitCode::from(INTERRUPTED));
         }

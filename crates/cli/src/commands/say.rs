@@ -106,7 +106,7 @@ impl Say {
         let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
         let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
         print::note(format!("Run {}, {} with {}{on}", run.reference, name(&task, number), task.provider));
-        let mut following = Following::new(context, me, &machines, (run, task), !self.full);
+        let mut following = Following::new(context, me, &machines, (run, task), !self.full, false);
         if !following.until_end().await? {
             return Ok(ExitCode::from(INTERRUPTED));
         }

@@ -120,14 +120,13 @@ impl Options {
         let plan = draft.create(provider, &Sealing { me, machines: &machines, machine })?;
         let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
         let run = me.client.create_run(&plan, &key).await?;
-        if !context.json {
-            let waits = waits::unoffered(&wanted, &machines);
-            waits.iter().for_each(print::note);
-            if !waits.is_empty() {
-                print::note(waits::leave(run.reference, self.detach));
-            }
+        let waits = if context.json { Vec::new() } else { waits::unoffered(&wanted, &machines) };
+        waits.iter().for_each(print::note);
+        let is_said_to_wait = !waits.is_empty();
+        if is_said_to_wait {
+            print::note(waits::leave(run.reference, self.detach));
         }
-        Ok((run, Asked { machines: Some(machines), permissions, others, about: None }))
+        Ok((run, Asked { machines: Some(machines), permissions, others, about: None, is_said_to_wait }))
     }
 
     /// Prints what `--detach` prints.
