@@ -3,6 +3,7 @@
 import createHttp, { type Client as Http } from "openapi-fetch";
 import { BearerCredential, type Credential } from "./credential.js";
 import { isNotFound, isProblem, NoAnswer, Problem } from "./errors.js";
+import { checkRefs } from "./refs.js";
 import { again, isAmbiguous, isRepeatable, pause, sleep } from "./retry.js";
 import type { paths } from "./openapi.js";
 
@@ -72,7 +73,9 @@ export class Client {
   /** What a call of `http` answers with. */
   async data<R extends { data?: unknown }>(call: Promise<R>): Promise<Exclude<R["data"], undefined>> {
     try {
-      return (await call).data as Exclude<R["data"], undefined>;
+      const { data } = await call;
+      await checkRefs(data);
+      return data as Exclude<R["data"], undefined>;
     } catch (error) {
       // A body that is not JSON, or ends in the middle of it.
       if (error instanceof SyntaxError) throw new NoAnswer("foreign", NOT_OURS, true);

@@ -9,6 +9,7 @@ export {
   type Token,
 } from "./credential.js";
 export * from "./errors.js";
+export { refOf } from "./refs.js";
 export { pause, sleep } from "./retry.js";
 export * from "./streams.js";
 export { uuidV7 } from "./bytes.js";

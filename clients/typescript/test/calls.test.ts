@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Client, DeviceCredential, isNotFound, isProblem, NoAnswer, Problem } from "@ensemble/client";
+import { Client, DeviceCredential, Distrust, isNotFound, isProblem, NoAnswer, Problem, refOf } from "@ensemble/client";
 import { SigningKey } from "@ensemble/client/seal";
 import { json, problem, scripted, token, type Handler, type Scripted } from "./scripted.js";
 
@@ -226,4 +226,21 @@ test("a page of a network and half an answer are asked for again, and who watche
     assert.equal((await client.data(client.http.GET("/v1/account"))).id, "a");
     assert.deepEqual(said, ["foreign", "foreign", "true"]);
   });
+});
+
+test("a ref belongs to its id, wherever it stands in an answer", async () => {
+  const task = { id: "01932b5e-7b1a-7c3e-8f00-000000000001", ref: "nfdgfkbv" };
+  const machine = { id: "laptop", ref: "yngk6cfg" };
+  assert.deepEqual([await refOf(task.id), await refOf(machine.id)], [task.ref, machine.ref]);
+  const swapped = { ...machine, ref: task.ref };
+  for (const [answer, isRight] of [[machine, true], [swapped, false]] as const) {
+    const answers = [answer, { machines: [machine, answer], nextCursor: null }, { ...task, run: { ...task, tasks: [answer] } }];
+    for (const body of answers) {
+      await using((_, response) => json(response, 200, body), async (server) => {
+        const client = new Client({ base: server.url });
+        const call = client.data(client.http.GET("/v1/machines"));
+        await (isRight ? call : assert.rejects(call, Distrust));
+      });
+    }
+  }
 });

@@ -360,8 +360,9 @@ mod tests {
     }
 
     fn run(tasks: Vec<Task>) -> Run {
+        let id = ensemble_types::ids::RunId::generate();
         let text = serde_json::json!({
-            "id": ensemble_types::ids::RunId::generate(), "ref": ensemble_types::refs::Ref::generate(), "title": null, "status": "completed", "cancelReason": null,
+            "id": id, "ref": ensemble_types::refs::Ref::of(&id), "title": null, "status": "completed", "cancelReason": null,
             "maxConcurrency": 4, "spread": false, "machineId": null,
             "summary": { "total": 2, "queued": 0, "running": 0, "completed": 2, "failed": 0, "cancelled": 0 },
             "version": 1, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",

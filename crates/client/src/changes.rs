@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt};
 
 use crate::call::LONGEST_RECORD;
 use crate::error::{Error, Result, asked_for};
+use crate::refs::named;
 use crate::retry::Repeat;
 use crate::transport::Client;
 
@@ -55,6 +56,7 @@ impl Client {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(60_000);
         let call = self.post(&path, Repeat::Harmless).query("waitMs", Some(wait_ms));
         let answer: Task = call.json(order).waiting(wait).at_most(LONGEST_RECORD).send().await?;
-        asked_for(&task, &answer.id).map(|()| answer)
+        asked_for(&task, &answer.id)?;
+        named(answer)
     }
 }

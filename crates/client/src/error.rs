@@ -71,6 +71,9 @@ pub enum Error {
     /// The service answered with another record than the one that was asked for.
     #[error("the server answered with something else than what was asked for; do not trust it")]
     OtherRecord,
+    /// The service gave something the short name of something else.
+    #[error("the server gave a ref that does not belong to the id; do not trust it")]
+    OtherRef,
     /// The HTTP client could not be set up, for example because the system has no certificates.
     #[error("the HTTP client could not be set up")]
     Setup(#[source] reqwest::Error),

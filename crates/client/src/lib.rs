@@ -29,6 +29,7 @@ mod leases;
 mod links;
 mod machines;
 mod output;
+mod refs;
 mod runs;
 mod server;
 mod sessions;

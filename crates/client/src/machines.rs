@@ -7,6 +7,7 @@ use futures_util::Stream;
 use crate::call::LONGEST_RECORD;
 use crate::error::{Result, asked_for};
 use crate::pages;
+use crate::refs::named;
 use crate::retry::Repeat;
 use crate::transport::Client;
 
@@ -15,21 +16,18 @@ impl Client {
     /// stored one.
     pub async fn register_machine(&self, machine: &RegisterMachine) -> Result<(Machine, bool)> {
         let key = crate::idempotency_key();
-        self.post(&["v1", "machines"], Repeat::Harmless)
-            .idempotent(&key)
-            .json(machine)
-            .at_most(LONGEST_RECORD)
-            .send_created()
-            .await
+        let call = self.post(&["v1", "machines"], Repeat::Harmless).idempotent(&key).json(machine);
+        named(call.at_most(LONGEST_RECORD).send_created().await?)
     }
 
     pub async fn machine(&self, id: &MachineId) -> Result<Machine> {
         let machine: Machine = self.get(&["v1", "machines", id.as_str()]).at_most(LONGEST_RECORD).send().await?;
-        asked_for(id, &machine.id).map(|()| machine)
+        asked_for(id, &machine.id)?;
+        named(machine)
     }
 
     pub async fn machine_page(&self, limit: Option<u32>, cursor: Option<&str>) -> Result<MachinePage> {
-        self.get(&["v1", "machines"]).query("limit", limit).query("cursor", cursor).send().await
+        named(self.get(&["v1", "machines"]).query("limit", limit).query("cursor", cursor).send().await?)
     }
 
     /// All machines, newest first.
@@ -50,7 +48,10 @@ impl Client {
             || update.expected_metadata_version.is_some()
             || update.expected_daemon_state_version.is_some();
         let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
-        self.patch(&["v1", "machines", id.as_str()], repeat).json(update).at_most(LONGEST_RECORD).send().await
+        let call = self.patch(&["v1", "machines", id.as_str()], repeat).json(update).at_most(LONGEST_RECORD);
+        let machine: Machine = call.send().await?;
+        asked_for(id, &machine.id)?;
+        named(machine)
     }
 
     /// The machine's heartbeat: the service stores the time, and `activity` for people to see.

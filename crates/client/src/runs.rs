@@ -14,6 +14,7 @@ use crate::call::LONGEST_RUN;
 use crate::error::{Error, Result, asked_for};
 use crate::follow::{Event, Source, follow};
 use crate::pages;
+use crate::refs::named;
 use crate::retry::Repeat;
 use crate::transport::Client;
 
@@ -21,13 +22,13 @@ impl Client {
     /// Submits a plan. The key makes a repetition harmless; see [`crate::idempotency_key`].
     pub async fn create_run(&self, plan: &CreateRun, key: &str) -> Result<Run> {
         let call = self.post(&["v1", "orchestrator", "runs"], Repeat::Harmless).at_most(LONGEST_RUN);
-        call.idempotent(key).json(plan).send().await
+        named(call.idempotent(key).json(plan).send().await?)
     }
 
     /// A page of runs, newest first, without their tasks. `status` is a run status, `active` or `terminal`.
     pub async fn run_page(&self, status: Option<&str>, limit: Option<u32>, cursor: Option<&str>) -> Result<RunPage> {
         let call = self.get(&["v1", "orchestrator", "runs"]);
-        call.query("status", status).query("limit", limit).query("cursor", cursor).send().await
+        named(call.query("status", status).query("limit", limit).query("cursor", cursor).send().await?)
     }
 
     /// All runs, newest first, without their tasks.
@@ -45,14 +46,15 @@ impl Client {
     /// One run with all its tasks.
     pub async fn run(&self, id: RunId) -> Result<Run> {
         let run: Run = self.get(&["v1", "orchestrator", "runs", &id.to_string()]).at_most(LONGEST_RUN).send().await?;
-        asked_for(&id, &run.id).map(|()| run)
+        asked_for(&id, &run.id)?;
+        named(run)
     }
 
     /// The id of the run with this ref. Its tasks are not read.
     pub async fn find_run(&self, run: Ref) -> Result<RunId> {
         let pended: Pended =
             self.get(&["v1", "orchestrator", "runs", run.as_str(), "pend"]).query("timeoutMs", Some(0)).send().await?;
-        Ok(pended.id)
+        asked_for(&run, &Ref::of(&pended.id)).map(|()| pended.id)
     }
 
     /// Cancels a run. A run that has already ended is returned unchanged.
@@ -62,14 +64,16 @@ impl Client {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "cancel"];
         let run: Run =
             self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).at_most(LONGEST_RUN).send().await?;
-        asked_for(&id, &run.id).map(|()| run)
+        asked_for(&id, &run.id)?;
+        named(run)
     }
 
     /// Starts new attempts for failed and cancelled tasks. CONFLICT when there are none.
     pub async fn retry_run(&self, id: RunId) -> Result<Run> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "retry"];
         let run: Run = self.post(&path, Repeat::Harmful).at_most(LONGEST_RUN).send().await?;
-        asked_for(&id, &run.id).map(|()| run)
+        asked_for(&id, &run.id)?;
+        named(run)
     }
 
     /// Says something more to the agent of a task that has ended. CONFLICT when it cannot go on. A message with the same id
@@ -77,7 +81,8 @@ impl Client {
     pub async fn say(&self, run: RunId, task: TaskId, message: &TaskMessage) -> Result<Task> {
         let path = ["v1", "orchestrator", "runs", &run.to_string(), "tasks", &task.to_string(), "messages"];
         let answer: Task = self.post(&path, Repeat::Harmless).json(message).send().await?;
-        asked_for(&task, &answer.id).map(|()| answer)
+        asked_for(&task, &answer.id)?;
+        named(answer)
     }
 
     /// What the caller's tasks cost from the day of one time to that of another, in UTC.
@@ -102,7 +107,8 @@ impl Client {
         let call = self.post(&["v1", "orchestrator", "runs", &id.to_string(), "pend"], Repeat::Harmless);
         let call = call.waiting(Duration::from_millis(wait)).json(pend).at_most(LONGEST_RUN);
         let pended: Pended = call.send().await?;
-        asked_for(&id, &pended.id).map(|()| pended)
+        asked_for(&id, &pended.id)?;
+        named(pended)
     }
 
     /// Every change of a run after `cursor`, live. Ends after the change that ended the run.

@@ -13,6 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 use crate::error::{Error, Result, asked_for};
 use crate::follow::{CONNECTED, Event, FollowTimeouts, Source, follow};
 use crate::pages;
+use crate::refs::named;
 use crate::retry::Repeat;
 use crate::transport::Client;
 
@@ -49,18 +50,20 @@ pub enum SessionEvent {
 impl Client {
     /// Creates a session. `false`: a session with this tag or key existed already. See [`crate::idempotency_key`].
     pub async fn create_session(&self, session: &CreateSession, key: &str) -> Result<(Session, bool)> {
-        self.post(&["v1", "sessions"], Repeat::Harmless).idempotent(key).json(session).send_created().await
+        let call = self.post(&["v1", "sessions"], Repeat::Harmless).idempotent(key).json(session);
+        named(call.send_created().await?)
     }
 
     pub async fn session(&self, id: SessionId) -> Result<Session> {
         let session: Session = self.get(&["v1", "sessions", &id.to_string()]).send().await?;
-        asked_for(&id, &session.id).map(|()| session)
+        asked_for(&id, &session.id)?;
+        named(session)
     }
 
     /// The id of the session with this ref.
     pub async fn find_session(&self, session: Ref) -> Result<SessionId> {
-        let session: Session = self.get(&["v1", "sessions", session.as_str()]).send().await?;
-        Ok(session.id)
+        let found: Session = self.get(&["v1", "sessions", session.as_str()]).send().await?;
+        asked_for(&session, &Ref::of(&found.id)).map(|()| found.id)
     }
 
     /// A page of sessions, the most recently changed first. The order of the whole list is that of the minute of the change.
@@ -73,7 +76,7 @@ impl Client {
         let call =
             if filter.active_only { self.get(&["v2", "sessions", "active"]) } else { self.get(&["v1", "sessions"]) };
         let call = call.query("include", filter.shared.then_some("shared"));
-        let mut page: SessionPage = call.query("limit", limit).query("cursor", cursor).send().await?;
+        let mut page: SessionPage = named(call.query("limit", limit).query("cursor", cursor).send().await?)?;
         page.sessions.sort_by_key(|session| Reverse(session.updated_at));
         Ok(page)
     }
@@ -98,7 +101,8 @@ impl Client {
             || update.expected_key_epoch.is_some();
         let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
         let session: Session = self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await?;
-        asked_for(&id, &session.id).map(|()| session)
+        asked_for(&id, &session.id)?;
+        named(session)
     }
 
     /// Deletes a session for all users, with its messages, shares and link.

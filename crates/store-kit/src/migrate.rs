@@ -2,8 +2,12 @@
 
 use diesel::backend::Backend;
 use diesel::connection::SimpleConnection;
+use diesel::declare_sql_function;
 use diesel::migration::Migration;
+use diesel::sql_types::{Binary, Text};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
+use ensemble_types::refs::Ref;
+use uuid::Uuid;
 
 use crate::conn::Raw;
 use crate::{Conn, Migrate};
@@ -48,6 +52,15 @@ pub enum OpenError {
     Metrics(#[from] prometheus::Error),
 }
 
+/// What migrations of SQLite can call, which has no hashes.
+#[declare_sql_function]
+extern "SQL" {
+    /// The ref of a row with this UUID. Empty for what is no UUID.
+    fn ref_of_id(id: Binary) -> Text;
+    /// The ref of a row with this name.
+    fn ref_of_name(name: Text) -> Text;
+}
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Migrations of every service's database: the table of `crate::idempotency`.
@@ -68,7 +81,13 @@ pub(crate) fn migrate(conn: &mut Conn, migrations: Migrations, mode: Migrate, da
     }
     let pending = match &mut conn.raw {
         Raw::Pg(c) => run_all(&mut **c, OWN_POSTGRES, (migrations.postgres)(), mode),
-        Raw::Sqlite(c) => run_all(&mut **c, OWN_SQLITE, (migrations.sqlite)(), mode),
+        Raw::Sqlite(c) => {
+            let of_id = |id: Vec<u8>| Uuid::from_slice(&id).map(|id| Ref::of(&id).to_string()).unwrap_or_default();
+            ref_of_id_utils::register_impl(c, of_id)
+                .and_then(|()| ref_of_name_utils::register_impl(c, |name: String| Ref::of(&name).to_string()))
+                .map_err(|e| failed(e.to_string()))?;
+            run_all(&mut **c, OWN_SQLITE, (migrations.sqlite)(), mode)
+        }
     };
     if locks {
         conn.batch(ADVISORY_UNLOCK).map_err(|e| failed(e.to_string()))?;

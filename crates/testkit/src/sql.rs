@@ -48,6 +48,11 @@ pub async fn execute(url: &str, sql: &str) {
     }
 }
 
+/// Takes back that migrations of this version have run, so that the next start runs them.
+pub async fn forget_migration(url: &str, version: &str) {
+    execute(url, &format!("DELETE FROM __diesel_schema_migrations WHERE version = '{version}'")).await;
+}
+
 async fn postgres(url: &str) -> Client {
     let connected = tokio_postgres::connect(url, NoTls).await;
     let (client, connection) = connected.unwrap_or_else(|error| panic!("{url} cannot be reached: {error}"));

@@ -1,5 +1,8 @@
 //! Refs: short names of runs, tasks, sessions and machines, for people to read and to type.
 //!
+//! A ref is computed from the id, so a server cannot give one. It has 40 bits: an id with a given ref can be searched for, so what a ref
+//! leads to is still judged by what was signed.
+//!
 //! A ref is taken wherever an id is in a path. Everything else uses the id: answers that point to something, signatures and
 //! `aad`. A ref is no secret and gives no access.
 
@@ -7,15 +10,18 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
-use uuid::Uuid;
 
 /// Crockford's base 32 in lower case: no `i`, `l`, `o`, `u`.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const LENGTH: usize = 8;
 
-/// Eight random characters. Unique among all runs, all tasks, all sessions or all machines.
+/// The name in front of an id whose ref is computed.
+const DOMAIN: &str = "ensemble-ref-v1\n";
+
+/// Eight characters. Unique among all sessions, and among the runs, the tasks and the machines of an account.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ref([u8; LENGTH]);
 
@@ -25,11 +31,12 @@ pub struct Ref([u8; LENGTH]);
 pub struct MalformedRef;
 
 impl Ref {
-    #[expect(clippy::disallowed_methods, reason = "random bits, and not an id")]
-    pub fn generate() -> Self {
-        let bits = Uuid::new_v4().as_u128();
-        // The lowest 62 bits of a version 4 are random (RFC 9562, section 5.4).
-        Self(std::array::from_fn(|at| character(bits >> (5 * at))))
+    /// The ref of what has this id: the first 40 bits of SHA-256 of `ensemble-ref-v1`, a line feed and the id as it is written, five bits
+    /// a character.
+    pub fn of(id: &impl fmt::Display) -> Self {
+        let digest = Sha256::digest(format!("{DOMAIN}{id}"));
+        let bits = digest.iter().take(5).fold(0, |bits: u64, byte| bits << 8 | u64::from(*byte));
+        Self(std::array::from_fn(|at| character(bits >> (35 - 5 * at))))
     }
 
     pub fn as_str(&self) -> &str {
@@ -37,7 +44,7 @@ impl Ref {
     }
 }
 
-fn character(bits: u128) -> u8 {
+fn character(bits: u64) -> u8 {
     let index = usize::try_from(bits & 31).unwrap_or(0);
     ALPHABET.get(index).copied().unwrap_or(b'0')
 }
@@ -145,14 +152,17 @@ mod tests {
     use crate::ids::{MachineId, RunId};
 
     #[test]
-    fn a_ref_has_eight_characters_of_its_alphabet_and_is_random() {
-        let refs: HashSet<Ref> = (0..1_000).map(|_| Ref::generate()).collect();
-        assert!(refs.len() > 990, "{}", refs.len());
+    fn a_ref_has_eight_characters_of_its_alphabet_and_belongs_to_an_id() {
+        let refs: HashSet<Ref> = (0..1_000).map(|_| Ref::of(&RunId::generate())).collect();
+        assert_eq!(refs.len(), 1_000);
         let used: HashSet<u8> = refs.iter().flat_map(|reference| reference.0).collect();
         assert_eq!(used.len(), 32);
         for reference in refs {
             assert_eq!(reference.to_string().parse(), Ok(reference));
         }
+        // `printf 'ensemble-ref-v1\n%s' ID | sha256sum | cut -c1-10`, in base 32.
+        assert_eq!(Ref::of(&"01932b5e-7b1a-7c3e-8f00-000000000001").as_str(), "nfdgfkbv");
+        assert_eq!(Ref::of(&"laptop").as_str(), "yngk6cfg");
     }
 
     #[test]
@@ -168,7 +178,7 @@ mod tests {
     fn a_path_has_an_id_or_a_ref() {
         let id = RunId::generate();
         assert_eq!(id.to_string().parse(), Ok(IdOrRef::Id(id)));
-        let reference = Ref::generate();
+        let reference = Ref::of(&id);
         assert_eq!(reference.to_string().parse::<IdOrRef<RunId>>(), Ok(IdOrRef::Ref(reference)));
         assert!("last".parse::<IdOrRef<RunId>>().is_err());
         let named: MachineId = "my-laptop".parse().unwrap();

@@ -12,6 +12,8 @@ use crate::domain::{BadChange, OtherMachine, VersionMismatch};
 pub(crate) enum Error {
     #[error("the account has no such machine")]
     MachineNotFound,
+    #[error("another machine of the account has the ref of this id")]
+    RefTaken,
     #[error("the idempotency key was used with another body")]
     IdempotencyMismatch,
     #[error("the account has {used} machines")]
@@ -32,6 +34,9 @@ impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
             Self::MachineNotFound => Problem::not_found(),
+            Self::RefTaken => {
+                Problem::new(Code::Conflict, "Another machine of yours has the ref of this id. Choose another id.")
+            }
             Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for a new request.")
             }

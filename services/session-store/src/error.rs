@@ -30,6 +30,8 @@ pub(crate) enum Error {
     HostOnly,
     #[error("a session has this id")]
     IdTaken,
+    #[error("another session has the ref of this id")]
+    RefTaken,
     /// The message is sealed with an older key than the session's.
     #[error("the session has a newer key, {current}")]
     KeyEpochOld { current: i64 },
@@ -98,6 +100,7 @@ impl IntoProblem for Error {
             Self::HostOnly => {
                 Problem::new(Code::Forbidden, "Only the machine that hosts this session does this, with its own token.")
             }
+            Self::RefTaken => Problem::new(Code::Conflict, "Another session has the ref of this id. Make a new id."),
             Self::IdTaken => Problem::new(Code::Conflict, "A session has this id. Make a new one."),
             Self::KeyEpochOld { current } => Problem::new(
                 Code::KeyEpochOld,

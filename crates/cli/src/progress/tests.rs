@@ -11,9 +11,10 @@ use crate::machines::tests::machines;
 
 /// A task that has completed in 5 s.
 pub(crate) fn task(key: &str) -> Task {
+    let id = TaskId::generate();
     Task {
-        id: TaskId::generate(),
-        reference: Ref::generate(),
+        id,
+        reference: Ref::of(&id),
         task_key: Some(key.to_owned()),
         title: None,
         prompt: Some("x".to_owned()),

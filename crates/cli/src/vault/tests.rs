@@ -35,7 +35,7 @@ fn user(second: &AccountKey) -> Me {
 
 fn session(me: &Me, id: SessionId, sealed: &str) -> Session {
     let document = json!({
-        "id": id, "ref": Ref::generate(), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
+        "id": id, "ref": Ref::of(&id), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
         "encryptionKey": sealed, "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
         "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
         "keyEpoch": 1, "rekeyNeeded": false, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",

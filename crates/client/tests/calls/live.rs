@@ -5,6 +5,7 @@ use std::pin::pin;
 use ensemble_client::{Error, OutputOf, SessionEvent};
 use ensemble_types::hints::{Hint, HintKind};
 use ensemble_types::ids::{RunId, SessionId, TaskId};
+use ensemble_types::refs::Ref;
 use futures_util::{StreamExt, TryStreamExt};
 
 use crate::scripted::{Reply, Server, json, problem};
@@ -98,12 +99,14 @@ async fn output_is_followed_across_a_broken_connection() {
     let (run, task) = (RunId::generate(), TaskId::generate());
     let at = "2026-03-26T00:00:00.000Z";
     let record = format!(
-        r#"{{"id":"{run}","ref":"r1234567","title":null,"status":"completed","cancelReason":null,"maxConcurrency":4,"spread":false,
+        r#"{{"id":"{run}","ref":"{}","title":null,"status":"completed","cancelReason":null,"maxConcurrency":4,"spread":false,
         "summary":{{"total":1,"queued":0,"running":0,"completed":1,"failed":0,"cancelled":0}},"version":3,
-        "createdAt":"{at}","updatedAt":"{at}","startedAt":null,"finishedAt":null,"tasks":[{{"id":"{task}","ref":"t1234567","taskKey":null,
+        "createdAt":"{at}","updatedAt":"{at}","startedAt":null,"finishedAt":null,"tasks":[{{"id":"{task}","ref":"{}","taskKey":null,
         "title":null,"prompt":"p","provider":"codex","model":null,"workingDirectory":null,"machineId":null,
         "dependsOn":[],"status":"completed","attempt":2,"waitingFor":null,"error":null,"outputSummary":null,
-        "exitCode":0,"usage":null,"providerSessionId":null,"createdAt":"{at}","startedAt":null,"finishedAt":null}}]}}"#
+        "exitCode":0,"usage":null,"providerSessionId":null,"createdAt":"{at}","startedAt":null,"finishedAt":null}}]}}"#,
+        Ref::of(&run),
+        Ref::of(&task),
     );
     let server = Server::start(move |request, _| {
         let range = request.headers.get("range").map(String::as_str);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ensemble_client::Error;
 use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::Pend;
 use ensemble_types::signatures::ChangesOrder;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ const AT: &str = "2026-03-26T00:00:00.000Z";
 
 fn run(id: RunId) -> Value {
     json!({
-        "id": id, "ref": "4d6f8h2j", "status": "running", "maxConcurrency": 4, "spread": false, "version": 3,
+        "id": id, "ref": Ref::of(&id), "status": "running", "maxConcurrency": 4, "spread": false, "version": 3,
         "summary": { "total": 1, "queued": 0, "running": 1, "completed": 0, "failed": 0, "cancelled": 0 },
         "createdAt": AT, "updatedAt": AT,
     })
@@ -22,11 +23,11 @@ fn run(id: RunId) -> Value {
 
 fn answer_about(path: &str, run_id: RunId, task_id: TaskId) -> Value {
     let task = json!({
-        "id": task_id, "ref": "9s3t5v7w", "provider": "claude", "prompt": "p", "dependsOn": [], "status": "running", "attempt": 1,
+        "id": task_id, "ref": Ref::of(&task_id), "provider": "claude", "prompt": "p", "dependsOn": [], "status": "running", "attempt": 1,
         "createdAt": AT,
     });
     let pended = json!({
-        "id": run_id, "ref": "4d6f8h2j", "status": "running", "terminal": false, "changed": false, "cursor": "Mw",
+        "id": run_id, "ref": Ref::of(&run_id), "status": "running", "terminal": false, "changed": false, "cursor": "Mw",
         "run": run(run_id), "changedTasks": [],
     });
     match path {

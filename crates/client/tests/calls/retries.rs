@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::scripted::{Reply, Server, json, problem, problem_body, quick};
 
-const MACHINE: &str = r#"{"id":"m","ref":"m1234567","metadata":"x","metadataVersion":1,"encryptionKey":"x","daemonState":null,
+const MACHINE: &str = r#"{"id":"m","ref":"j6gkbf94","metadata":"x","metadataVersion":1,"encryptionKey":"x","daemonState":null,
     "daemonStateVersion":0,"activity":null,"online":false,"lastActiveAt":null,
     "createdAt":"2026-03-26T00:00:00.000Z","updatedAt":"2026-03-26T00:00:00.000Z"}"#;
 

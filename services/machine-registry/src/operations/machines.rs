@@ -43,7 +43,8 @@ pub(crate) async fn register(
             check_quota(tx, owner, limit)?;
         }
         let own = OwnMachine { owner, id: draft.id.clone() };
-        let machine = machines::find(tx, &own, online_for)?.ok_or(Error::MachineNotFound)?;
+        // Another id of the account has the same ref.
+        let machine = machines::find(tx, &own, online_for)?.ok_or(Error::RefTaken)?;
         tx.notify(changed(&own, machine.updated_at));
         Ok(Registered { machine, is_new })
     };

@@ -66,7 +66,7 @@ mod tests {
         let at = Timestamp::from_unix_seconds(1_000);
         Machine {
             id: "laptop".parse().unwrap(),
-            reference: ensemble_types::refs::Ref::generate(),
+            reference: ensemble_types::refs::Ref::of(&"laptop"),
             metadata: crate::domain::Versioned { value: String::new(), version: 1 },
             encryption_key: String::new(),
             content_epoch: None,

@@ -82,13 +82,13 @@ struct Changed<'a> {
     updated_at: DbTime,
 }
 
-/// False if the id is taken.
+/// False if the account has a machine with this id, or with its ref.
 pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool, StoreError> {
     let at = tx.now()?;
     let row = (
         machines::owner_id.eq(owner.db()),
         machines::id.eq(draft.id.as_str()),
-        machines::reference.eq(Ref::generate().db()),
+        machines::reference.eq(Ref::of(&draft.id).db()),
         machines::metadata.eq(&draft.metadata),
         machines::metadata_version.eq(1),
         machines::encryption_key.eq(&draft.encryption_key),
@@ -98,11 +98,7 @@ pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool
         machines::created_at.eq(at.db()),
         machines::updated_at.eq(at.db()),
     );
-    let inserted = on!(tx, |c| diesel::insert_into(machines::table)
-        .values(row)
-        .on_conflict((machines::owner_id, machines::id))
-        .do_nothing()
-        .execute(c))?;
+    let inserted = on!(tx, |c| diesel::insert_into(machines::table).values(row).on_conflict_do_nothing().execute(c))?;
     Ok(inserted == 1)
 }
 

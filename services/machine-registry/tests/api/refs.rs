@@ -1,6 +1,8 @@
 //! Refs in paths.
 
-use ensemble_testkit::on_both_databases;
+use ensemble_store_kit::Db;
+use ensemble_testkit::{on_both_databases, sql};
+use ensemble_types::refs::Ref;
 use serde_json::json;
 
 use crate::{Fixture, draft};
@@ -17,6 +19,30 @@ on_both_databases! {
         alice.delete(&path).await.expect(200);
         alice.get(&path).await.problem(404, "NOT_FOUND");
         alice.get("/v1/machines/laptop").await.problem(404, "NOT_FOUND");
+    }
+
+    async fn a_ref_is_computed_from_the_id_also_of_rows_that_were_there(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
+        let made = alice.post("/v1/machines", &draft("laptop")).await.expect(201);
+        assert_eq!(made["ref"], Ref::of(&"laptop").to_string());
+        assert_eq!(bob.post("/v1/machines", &draft("laptop")).await.expect(201)["ref"], made["ref"]);
+        let url = &fixture.database.url;
+        sql::execute(url, "UPDATE machines SET ref = substr(ref, 5) || substr(ref, 1, 4)").await;
+        sql::forget_migration(url, "20261215000000").await;
+        Db::migrate(&fixture.database.config(), ensemble_machine_registry::migrations()).await.unwrap();
+        let path = format!("/v1/machines/{}", made["ref"].as_str().unwrap());
+        assert_eq!(alice.get(&path).await.expect(200)["id"], "laptop");
+    }
+
+    async fn an_id_whose_ref_another_machine_has_is_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
+        alice.post("/v1/machines", &draft("laptop")).await.expect(201);
+        let statement = format!("UPDATE machines SET ref = '{}'", Ref::of(&"desk"));
+        sql::execute(&fixture.database.url, &statement).await;
+        alice.post("/v1/machines", &draft("desk")).await.problem(409, "CONFLICT");
+        bob.post("/v1/machines", &draft("desk")).await.expect(201);
     }
 
     async fn a_ref_gives_no_access(on: Backend) {

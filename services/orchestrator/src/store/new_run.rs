@@ -152,7 +152,7 @@ fn insert_run(
     let ready = (0..draft.tasks.len()).filter(|at| draft.graph.dependencies(*at).is_empty()).count();
     let row = RunRow {
         id: id.db(),
-        reference: Ref::generate().db(),
+        reference: Ref::of(&id).db(),
         owner_id: owner.db(),
         title: draft.title.as_deref(),
         status: RunStatus::Queued.as_str(),
@@ -212,7 +212,7 @@ fn spec_row<'a>(draft: &RunDraft, task: &'a TaskDraft) -> SpecRow<'a> {
     let base_task = task.base_task.and_then(|at| draft.tasks.get(at));
     SpecRow {
         task_id: task.id.db(),
-        reference: Ref::generate().db(),
+        reference: Ref::of(&task.id).db(),
         task_key: task.key.as_deref(),
         title: task.title.as_deref(),
         prompt: &task.prompt,

@@ -1,6 +1,8 @@
 //! Refs in paths, and refs of runs that were there before refs.
 
-use ensemble_testkit::on_both_databases;
+use ensemble_store_kit::{DatabaseConfig, Db};
+use ensemble_testkit::{on_both_databases, sql};
+use ensemble_types::refs::Ref;
 use serde_json::json;
 
 use crate::fixture::{Fixture, RUNS, task};
@@ -24,6 +26,23 @@ on_both_databases! {
         fixture.api.post(&format!("{path}/cancel"), &json!({})).await.expect(200);
         fixture.api.delete(&path).await.expect(200);
         fixture.api.get(&path).await.problem(404, "NOT_FOUND");
+    }
+
+    async fn a_ref_is_computed_from_the_id_also_of_rows_that_were_there(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let made = fixture.submit(json!([task("a"), task("b")])).await;
+        let (run, first) = (&made, &made["tasks"][0]);
+        for one in [run, first] {
+            assert_eq!(one["ref"], Ref::of(&one["id"].as_str().unwrap()).to_string());
+        }
+        let url = &fixture.url;
+        for table in ["runs", "task_specs"] {
+            sql::execute(url, &format!("UPDATE {table} SET ref = substr(ref, 5) || substr(ref, 1, 4)")).await;
+        }
+        sql::forget_migration(url, "20261215000000").await;
+        Db::migrate(&DatabaseConfig::new(url.parse().unwrap()), ensemble_orchestrator::migrations()).await.unwrap();
+        let read = fixture.api.get(&format!("{RUNS}/{}", run["ref"].as_str().unwrap())).await.expect(200);
+        assert_eq!((&read["id"], &read["tasks"][0]["ref"]), (&run["id"], &first["ref"]));
     }
 
     async fn a_ref_gives_no_access(on: Backend) {

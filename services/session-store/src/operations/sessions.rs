@@ -6,7 +6,7 @@ use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyReque
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, Quota, StoreError};
 use ensemble_types::ids::SessionId;
-use ensemble_types::refs::IdOrRef;
+use ensemble_types::refs::{IdOrRef, Ref};
 use ensemble_types::sessions::{Session, SessionStatus};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
@@ -140,7 +140,7 @@ fn create_or_find(
     quota: &Quota,
     request: Option<&IdempotencyRequest>,
 ) -> Result<(SessionId, bool), Error> {
-    let id = new.draft.id.unwrap_or_else(SessionId::generate);
+    let mut id = new.draft.id.unwrap_or_else(SessionId::generate);
     if let Some(request) = request {
         match idempotency::claim(tx, request, &id.to_string())? {
             IdempotencyOutcome::New => {}
@@ -151,7 +151,18 @@ fn create_or_find(
             }
         }
     }
-    if store::sessions::insert(tx, id, new)? {
+    let mut is_inserted = store::sessions::insert(tx, id, new)?;
+    if !is_inserted && store::sessions::find_id(tx, Ref::of(&id))?.is_some_and(|other| other != id) {
+        if new.draft.id.is_some() {
+            return Err(Error::RefTaken);
+        }
+        id = SessionId::generate();
+        is_inserted = store::sessions::insert(tx, id, new)?;
+        if let Some(request) = request {
+            idempotency::point(tx, request, &id.to_string())?;
+        }
+    }
+    if is_inserted {
         // Afterwards, because a tag that is taken gives its session, whatever the quota says.
         let others = || store::sessions::count_owned(tx, new.owner).map(|count| count - 1);
         let reserved = quota.reserve(new.owner, 1, others)??;

@@ -226,39 +226,30 @@ pub(crate) fn load(c: &mut Conn, ids: &[SessionId], caller: UserId) -> Result<Ve
         .load(c))
 }
 
-/// Inserts a session. False when the owner has one with this tag, or a session has its id.
+/// Inserts a session. False when the owner has one with this tag, or a session has its id or its ref.
 pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<bool, StoreError> {
-    let row = |reference: Ref| {
-        (
-            sessions::id.eq(id.db()),
-            sessions::reference.eq(reference.db()),
-            sessions::owner_id.eq(new.owner.db()),
-            sessions::machine_id.eq(new.draft.machine.as_ref().map_or(NO_MACHINE, MachineId::as_str)),
-            sessions::hosted.eq(new.hosted),
-            sessions::tag.eq(new.draft.tag.as_deref()),
-            sessions::metadata_version.eq(1),
-            sessions::agent_state_version.eq(0),
-            sessions::archived.eq(false),
-            sessions::thinking.eq(false),
-            sessions::last_seq.eq(0),
-            sessions::content_bytes.eq(0),
-            sessions::key_epoch.eq(1),
-            sessions::rekey_needed.eq(false),
-            sessions::revision.eq(0),
-            sessions::created_at.eq(now()),
-            sessions::updated_at.eq(now()),
-        )
-    };
-    let inserted = loop {
-        let reference = Ref::generate();
-        let insert = diesel::insert_into(sessions::table).values(row(reference));
-        // A concurrent insert with the same tag or ref waits here for the first one's commit.
-        let inserted = on!(tx, |c| insert.on_conflict_do_nothing().execute(c))?;
-        // Another ref is tried when this one was taken. The tag or the id is taken otherwise.
-        if inserted > 0 || find_id(tx, reference)?.is_none() {
-            break inserted;
-        }
-    };
+    let row = (
+        sessions::id.eq(id.db()),
+        sessions::reference.eq(Ref::of(&id).db()),
+        sessions::owner_id.eq(new.owner.db()),
+        sessions::machine_id.eq(new.draft.machine.as_ref().map_or(NO_MACHINE, MachineId::as_str)),
+        sessions::hosted.eq(new.hosted),
+        sessions::tag.eq(new.draft.tag.as_deref()),
+        sessions::metadata_version.eq(1),
+        sessions::agent_state_version.eq(0),
+        sessions::archived.eq(false),
+        sessions::thinking.eq(false),
+        sessions::last_seq.eq(0),
+        sessions::content_bytes.eq(0),
+        sessions::key_epoch.eq(1),
+        sessions::rekey_needed.eq(false),
+        sessions::revision.eq(0),
+        sessions::created_at.eq(now()),
+        sessions::updated_at.eq(now()),
+    );
+    // A concurrent insert with the same tag or ref waits here for the first one's commit.
+    let insert = diesel::insert_into(sessions::table).values(row);
+    let inserted = on!(tx, |c| insert.on_conflict_do_nothing().execute(c))?;
     if inserted == 0 {
         return Ok(false);
     }

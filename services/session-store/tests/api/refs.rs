@@ -1,7 +1,10 @@
 //! Refs in paths.
 
-use ensemble_testkit::on_both_databases;
-use serde_json::json;
+use ensemble_store_kit::Db;
+use ensemble_testkit::{on_both_databases, sql};
+use ensemble_types::ids::SessionId;
+use ensemble_types::refs::Ref;
+use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, messages};
 
@@ -25,6 +28,37 @@ on_both_databases! {
         guest.api.get(&path).await.problem(404, "NOT_FOUND");
         alice.api.delete(&path).await.expect(200);
         alice.api.get(&path).await.problem(404, "NOT_FOUND");
+    }
+
+    async fn a_ref_is_computed_from_the_id_also_of_rows_that_were_there(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let alice = fixture.client();
+        let made = alice.api.post("/v1/sessions", &alice.draft()).await.expect(201);
+        let of = |session: &Value| Ref::of(&session["id"].as_str().unwrap()).to_string();
+        assert_eq!(made["ref"], of(&made));
+        let other = alice.api.post("/v1/sessions", &alice.draft()).await.expect(201);
+        let url = &fixture.database.url;
+        sql::execute(url, "UPDATE sessions SET ref = substr(ref, 5) || substr(ref, 1, 4)").await;
+        sql::forget_migration(url, "20261215000000").await;
+        Db::migrate(&fixture.database.config(), ensemble_session_store::migrations()).await.unwrap();
+        for session in [&made, &other] {
+            let path = format!("/v1/sessions/{}", session["ref"].as_str().unwrap());
+            assert_eq!(alice.api.get(&path).await.expect(200)["id"], session["id"]);
+        }
+    }
+
+    async fn an_id_whose_ref_another_session_has_is_refused(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let alice = fixture.client();
+        let taken = alice.api.post("/v1/sessions", &alice.draft()).await.expect(201)["id"].clone();
+        // Such a pair of ids is found after a million millions of tries.
+        let id = SessionId::generate();
+        let statement = format!("UPDATE sessions SET ref = '{}'", Ref::of(&id));
+        sql::execute(&fixture.database.url, &statement).await;
+        let mut draft = alice.draft();
+        draft["id"] = json!(id);
+        alice.api.post("/v1/sessions", &draft).await.problem(409, "CONFLICT");
+        assert_eq!(alice.api.get("/v1/sessions").await.expect(200)["sessions"][0]["id"], taken);
     }
 
     async fn a_ref_gives_no_access(on: Backend) {

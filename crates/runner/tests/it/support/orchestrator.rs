@@ -15,6 +15,7 @@ use ensemble_types::leases::{
     FinishStatus, Lease, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Order, OrderKind,
 };
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::{Isolation, Provider};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
@@ -362,7 +363,7 @@ async fn machine(shared: Data, id: web::Path<String>, body: web::Json<Value>) ->
     }
     state.machine_beats.push(body["activity"].clone());
     HttpResponse::Ok().json(json!({
-        "id": *id, "ref": "m1234567", "metadata": "m", "metadataVersion": 1, "encryptionKey": "k", "daemonState": null,
+        "id": *id, "ref": Ref::of(&*id), "metadata": "m", "metadataVersion": 1, "encryptionKey": "k", "daemonState": null,
         "daemonStateVersion": 1, "activity": body["activity"], "online": true,
         "lastActiveAt": "2030-01-01T00:00:00.000Z", "createdAt": "2030-01-01T00:00:00.000Z",
         "updatedAt": "2030-01-01T00:00:00.000Z",
