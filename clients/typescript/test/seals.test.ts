@@ -4,8 +4,9 @@ import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Distrust, SealError } from "@ensemble/client";
 import { Account, DeviceKeys, MemoryStore } from "@ensemble/client/account";
-import { bindings, epochOf, KeyRing, SharedRing, sealRing, SigningKey } from "@ensemble/client/seal";
+import { bindings, epochOf, KeyRing, SharedRing, sealRing, seenText, SigningKey } from "@ensemble/client/seal";
 import { startServer, type Server } from "./server.js";
+import { encode } from "./vectors.js";
 
 let server: Server;
 /** Who is a guest of the others. */
@@ -314,4 +315,48 @@ test("a shared state that does not open is no end", async () => {
   assert.deepEqual((await ann.account.people.shared()).state, { pinned: {}, more: 1 });
   await ann.account.people.share((state) => ({ ...state, again: 2 }));
   assert.deepEqual((await ann.account.people.shared()).state, { pinned: {}, more: 1, again: 2 });
+});
+
+test("a machine confirms a removal with its signature, and the server cannot", async () => {
+  const { account, between, store } = await person("Ann");
+  const [machine, phone] = [await DeviceKeys.generate(), await DeviceKeys.generate()];
+  const entry = { key: machine.publicKey, boxKey: machine.boxKey, role: "machine" as const, machineId: "m-1" };
+  const other = { key: phone.publicKey, boxKey: phone.boxKey, role: "linked" as const };
+  await account.devices.change((devices) => [...devices, entry, other], [machine.signer, phone.signer]);
+  const before = (await account.own()).list;
+  let seen: Json = null;
+  between.stands = async ({ method, pathname, go }) => {
+    if (method !== "GET" || pathname !== "/v1/machines") return go();
+    return Response.json({ machines: [{ id: "m-1", online: true, lastActiveAt: null, seen }], nextCursor: null });
+  };
+  const open = async (): Promise<string[]> => (await account.machines.unconfirmed()).map(({ id }) => id);
+  assert.deepEqual(await open(), [], "nothing was removed");
+  await strike(account, { keys: phone } as Account);
+  const { list } = await account.own();
+  const say = async (of: typeof list, by: DeviceKeys, digest = of.digest): Promise<void> => {
+    const text = seenText(of.body.account, "m-1", of.version, digest);
+    seen = { version: of.version, digest, sig: encode(await by.signer.sign(text)) };
+  };
+  assert.deepEqual(await account.machines.unconfirmed(), [{ id: "m-1", wasThere: true }]);
+  for (const [what, lie] of [
+    ["the list before", () => say(before, machine)],
+    ["signed by another key", () => say(list, phone)],
+    ["another list of this version", () => say(list, machine, before.digest)],
+    ["a version that was not signed", async () => {
+      await say(before, machine);
+      seen.version = list.version;
+    }],
+  ] as [string, () => Promise<void>][]) {
+    await lie();
+    assert.deepEqual(await open(), ["m-1"], what);
+  }
+  // Another tab of this device knows it too, and so does a newer list.
+  const { tab, between: its } = await tabOf({ account, between, store });
+  its.stands = between.stands;
+  assert.deepEqual((await tab.machines.unconfirmed()).length, 1);
+  await account.devices.change((devices) => devices);
+  assert.deepEqual(await open(), ["m-1"]);
+  await say(list, machine);
+  assert.deepEqual(await open(), []);
+  assert.deepEqual(await account.machines.awaitConfirmed(), []);
 });

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 pub(crate) use ensemble_client::devices::List;
-use ensemble_client::devices::{proof_text, sign_list};
+use ensemble_client::devices::{Removal, proof_text, sign_list};
 use ensemble_client::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
 use ensemble_client::{AccountKey, Client, Error, Known};
 use ensemble_types::devices::{ChangeDevices, DeviceList, ListedDevice, Role, SealedContentRing, SignedList};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
 use ensemble_types::text::{Blob, Text};
+use serde::{Deserialize, Serialize};
 
 use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
@@ -20,7 +21,23 @@ use crate::home::Home;
 
 /// The checked lists, by server origin and user.
 const FILE: &str = "devices.json";
-type Lists = BTreeMap<String, BTreeMap<UserId, SignedList>>;
+type Lists = BTreeMap<String, BTreeMap<UserId, Remembered>>;
+
+/// A list, and what is known of earlier ones.
+#[derive(Deserialize, Serialize)]
+struct Remembered {
+    #[serde(flatten)]
+    signed: SignedList,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    removal: Option<Removal>,
+}
+
+impl Remembered {
+    fn list(&self) -> Result<List> {
+        let list = List::remembered(&self.signed).map_err(Error::from)?;
+        Ok(list.with_removal(self.removal.clone()))
+    }
+}
 
 /// Held while sessions get new keys because of a removal.
 pub(crate) const REMOVAL_LOCK: &str = "removal.lock";
@@ -44,8 +61,7 @@ impl Home {
     /// The list of a user that was checked last.
     pub(crate) fn known_list(&self, origin: &str, user: UserId) -> Result<Option<List>> {
         let lists = self.lists()?;
-        let signed = lists.get(origin).and_then(|users| users.get(&user));
-        signed.map(|signed| List::remembered(signed).map_err(|error| Failure::from(Error::from(error)))).transpose()
+        lists.get(origin).and_then(|users| users.get(&user)).map(Remembered::list).transpose()
     }
 
     /// Remembers a checked list, unless a newer one was remembered meanwhile.
@@ -58,7 +74,7 @@ impl Home {
         let _lock = self.lock("devices.lock")?;
         let mut lists = self.lists()?;
         let users = lists.entry(origin.to_owned()).or_default();
-        let known = users.get(&user).and_then(|signed| List::remembered(signed).ok());
+        let known = users.get(&user).and_then(|remembered| remembered.list().ok());
         match known {
             Some(known) if known.version() > list.version() => return Ok(false),
             Some(known) if known.version() == list.version() && known.digest() != list.digest() => {
@@ -67,7 +83,7 @@ impl Home {
             Some(known) if known.version() == list.version() => return Ok(true),
             _ => {}
         }
-        users.insert(user, list.signed().clone());
+        users.insert(user, Remembered { signed: list.signed().clone(), removal: list.removal().cloned() });
         self.write_json(FILE, &lists).map(|()| true)
     }
 }

@@ -318,6 +318,7 @@ pub(crate) mod tests {
                 daemon_state: None,
                 daemon_state_version: 0,
                 activity: None,
+                seen: None,
                 online: true,
                 last_active_at: None,
                 created_at: Timestamp::from_micros(0),

@@ -14,6 +14,7 @@ mod changes;
 mod commands;
 mod complete;
 mod confirm;
+mod confirmations;
 mod context;
 mod cost;
 #[cfg(feature = "up")]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-pub use ensemble_devices::{LinkText, List, ListError, MOST_DEVICES, encode, is_possession, proof_text};
+pub use ensemble_devices::{
+    LinkText, List, ListError, MOST_DEVICES, Removal, encode, is_possession, proof_text, seen_text,
+};
 use ensemble_types::devices::{
     ChangeDevices, CreatedDeviceLink, Device, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList,
     DeviceListPage, Devices, ListedDevice, SignedList, UpdateDevice,

@@ -1,7 +1,7 @@
 //! The caller's machines.
 
 use ensemble_types::ids::MachineId;
-use ensemble_types::machines::{Activity, Machine, MachinePage, RegisterMachine, UpdateMachine};
+use ensemble_types::machines::{Activity, Machine, MachinePage, RegisterMachine, SeenList, UpdateMachine};
 use futures_util::Stream;
 
 use crate::call::LONGEST_RECORD;
@@ -57,6 +57,11 @@ impl Client {
     /// The machine's heartbeat: the service stores the time, and `activity` for people to see.
     pub async fn machine_heartbeat(&self, id: &MachineId, activity: Activity) -> Result<Machine> {
         self.update_machine(id, &UpdateMachine { activity: Some(activity), ..UpdateMachine::default() }).await
+    }
+
+    /// Which list of its owner the calling machine obeys from now on.
+    pub async fn say_seen(&self, id: &MachineId, seen: SeenList) -> Result<Machine> {
+        self.update_machine(id, &UpdateMachine { seen: Some(seen), ..UpdateMachine::default() }).await
     }
 
     /// The last heartbeat: the machine is offline from now on.

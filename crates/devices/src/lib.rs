@@ -7,10 +7,12 @@ mod bytes;
 mod link;
 mod list;
 mod proof;
+mod seen;
 #[cfg(test)]
 mod tests;
 
 pub use bytes::{decode, encode, is_signed};
 pub use link::{LinkText, is_possession};
-pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, signed_text};
+pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, Removal, signed_text};
 pub use proof::{is_proof, proof_text};
+pub use seen::seen_text;

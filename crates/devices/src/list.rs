@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use ensemble_types::devices::{DeviceList, ListedDevice, Role, SignedList};
 use ensemble_types::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::bytes::{decode, encode, is_signed, is_small_order, signing_key};
@@ -20,6 +21,16 @@ pub struct List {
     signed: SignedList,
     list: DeviceList,
     digest: Digest,
+    removal: Option<Removal>,
+}
+
+/// The newest list in which a device is missing that could command, and what has to know of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removal {
+    /// The version of that list.
+    pub version: u32,
+    /// The keys of the machines in it, which obeyed the device.
+    pub machines: Vec<String>,
 }
 
 /// Why a list is refused. The text says what happened.
@@ -108,7 +119,15 @@ impl List {
             Some(1) if !has_new_key => {
                 Err(ListError::Epoch { expected: old.content_epoch, found, why: "the content key is the same" })
             }
-            Some(0 | 1) => Ok(next),
+            Some(0 | 1) => {
+                let is_left = |old: &ListedDevice| new.devices.iter().any(|device| device.key == old.key);
+                let is_removal = old.devices.iter().any(|device| device.role != Role::Machine && !is_left(device));
+                let machines = || new.devices.iter().filter(|device| device.role == Role::Machine);
+                let keys = || machines().map(|device| device.key.clone()).collect();
+                let removal = is_removal.then(|| Removal { version: new.version, machines: keys() });
+                let removal = removal.or_else(|| self.removal.clone());
+                Ok(Self { removal, ..next })
+            }
             _ => Err(ListError::Epoch {
                 expected: old.content_epoch,
                 found,
@@ -134,12 +153,24 @@ impl List {
         if !list.devices.iter().any(|device| device.role.signs_lists()) {
             return Err(ListError::NoSigner);
         }
-        Ok(Self { signed: signed.clone(), list, digest: Sha256::digest(signed.body.as_bytes()).into() })
+        let digest = Sha256::digest(signed.body.as_bytes()).into();
+        Ok(Self { signed: signed.clone(), list, digest, removal: None })
     }
 
     /// A list that was checked before and kept in a safe place.
     pub fn remembered(signed: &SignedList) -> Result<Self, ListError> {
         Self::checked(signed)
+    }
+
+    /// The same, with what was kept of [`Self::removal`].
+    #[must_use]
+    pub fn with_removal(self, removal: Option<Removal>) -> Self {
+        Self { removal, ..self }
+    }
+
+    /// The last removal of a device that could command, up to this list, if one is known.
+    pub fn removal(&self) -> Option<&Removal> {
+        self.removal.as_ref()
     }
 
     pub fn signed(&self) -> &SignedList {

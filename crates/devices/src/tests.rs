@@ -2,6 +2,8 @@
 
 use ed25519_dalek::{Signer, SigningKey};
 use ensemble_types::devices::{DeviceKind, DeviceLinkRequest, DeviceList, ListedDevice, Role, SignedList};
+use ensemble_types::ids::MachineId;
+use ensemble_types::machines::SeenList;
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::time::Timestamp;
 use proptest::prelude::*;
@@ -267,4 +269,40 @@ proptest! {
         let refused = List::first(&sign_text(&text, 1), &public(1));
         prop_assert!(matches!(refused, Err(ListError::Malformed(_))));
     }
+}
+
+#[test]
+fn a_machine_confirms_a_removal_with_its_signature() {
+    let list = begun();
+    let machine: MachineId = "m4".parse().unwrap();
+    assert_eq!(list.unconfirmed(|_| None), [] as [&MachineId; 0], "nothing was removed");
+    let removed = list.next(&sign(&with_new_epoch(without(&list, 3)), 1)).unwrap();
+    assert_eq!(removed.unconfirmed(|_| None), [&machine]);
+    let say = |list: &List, signer: u8, digest: &str| {
+        let text = seen_text(&public(1), &machine, list.version(), digest);
+        let sig = encode(&key(signer).sign(&text).to_bytes());
+        SeenList { version: list.version(), digest: Blob::new(digest).unwrap(), sig: Blob::new(sig).unwrap() }
+    };
+    let good = say(&removed, 4, &removed.digest_text());
+    assert_eq!(removed.unconfirmed(|_| Some(&good)), [] as [&MachineId; 0]);
+    for (bad, why) in [
+        (say(&removed, 2, &removed.digest_text()), "another key has signed it"),
+        (say(&removed, 4, &list.digest_text()), "of this version there is another list"),
+        (say(&list, 4, &list.digest_text()), "it is the list before"),
+        (SeenList { version: good.version + 1, ..good.clone() }, "it has not signed this version"),
+    ] {
+        assert_eq!(removed.unconfirmed(|_| Some(&bad)), [&machine], "{why}");
+    }
+    // It stays so until the machine has confirmed that list, or a later one, or is gone.
+    let later = removed.next(&sign(&after(&removed), 1)).unwrap();
+    assert_eq!(later.unconfirmed(|_| None), [&machine]);
+    assert_eq!(later.unconfirmed(|_| Some(&good)), [] as [&MachineId; 0]);
+    let kept = List::remembered(later.signed()).unwrap().with_removal(later.removal().cloned());
+    assert_eq!(kept.unconfirmed(|_| None), [&machine]);
+    let gone = later.next(&sign(&without(&later, 4), 1)).unwrap();
+    assert_eq!(gone.unconfirmed(|_| None), [] as [&MachineId; 0]);
+    // A machine that was added later has never obeyed the device.
+    let mut added = after(&later);
+    added.devices.push(device(9, Role::Machine));
+    assert_eq!(later.next(&sign(&added, 1)).unwrap().unconfirmed(|_| None), [&machine]);
 }

@@ -70,9 +70,13 @@ pub(crate) fn public_view() -> Value {
 pub(crate) fn machine() -> Value {
     json!({
         "id": "laptop", "ref": "2m4n6p8q", "metadata": SEALED, "metadataVersion": 1, "encryptionKey": SEALED,
-        "contentEpoch": 1, "daemonState": null, "daemonStateVersion": 0, "activity": { "load": 0.2 }, "online": true,
+        "contentEpoch": 1, "daemonState": null, "daemonStateVersion": 0, "activity": { "load": 0.2 }, "seen": seen_list(), "online": true,
         "lastActiveAt": AT, "createdAt": AT, "updatedAt": AT,
     })
+}
+
+pub(crate) fn seen_list() -> Value {
+    json!({ "version": 3, "digest": KEY, "sig": SIGNATURE })
 }
 
 pub(crate) fn account() -> Value {

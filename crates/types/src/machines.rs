@@ -31,7 +31,21 @@ pub struct RegisterMachine {
     pub id: Option<MachineId>,
 }
 
-/// At least one of `metadata`, `daemonState`, `activity` and `encryptionKey`.
+/// The newest device list of its owner that a machine obeys, as the machine says. docs/ENCRYPTION.md has what is signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(examples(json!(examples::seen_list())))]
+pub struct SeenList {
+    /// The version of the list.
+    #[schema(minimum = 1)]
+    pub version: u32,
+    /// SHA-256 of the list's body, base64url.
+    pub digest: Blob<43, 43>,
+    /// Ed25519, by the machine's key in that list, base64url.
+    pub sig: Blob<86, 86>,
+}
+
+/// At least one of `metadata`, `daemonState`, `activity`, `encryptionKey` and `seen`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!({"activity": {"load": 0.2}})))]
@@ -49,6 +63,9 @@ pub struct UpdateMachine {
     /// The heartbeat sets `lastActiveAt` and changes no version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
+    /// Sent when the list that the machine obeys has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<SeenList>,
     /// `false` beside `activity`: the runner ends, and the machine is offline until the next heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
@@ -81,6 +98,8 @@ pub struct Machine {
     pub daemon_state: Option<String>,
     pub daemon_state_version: i64,
     pub activity: Option<Activity>,
+    #[serde(default)]
+    pub seen: Option<SeenList>,
     /// Whether the machine sent a heartbeat recently, and has not said since that it ends.
     pub online: bool,
     pub last_active_at: Option<Timestamp>,

@@ -1,6 +1,7 @@
 /** The devices of the account, checked against the list that was signed. */
 import type { Linking, NewWords } from "@ensemble/client/account";
 import { mine } from "./account.ts";
+import { confirmationsChanged } from "./machines.ts";
 
 export interface DeviceRow {
   id: string;
@@ -34,7 +35,10 @@ export async function renameDevice(id: string, name: string): Promise<void> {
   await mine().devices.rename(id, name);
 }
 
-/** Removes a device. Nothing is sealed to it any more, and sessions that are in use get new keys. */
-export function removeDevice(key: string): Promise<void> {
-  return mine().devices.remove([key]);
+/** Removes a device. Nothing is sealed to it any more, and sessions that are in use get new keys. Resolves to the number of machines
+ * that have not confirmed it. */
+export async function removeDevice(key: string): Promise<number> {
+  const open = await mine().devices.remove([key]);
+  await confirmationsChanged();
+  return open.length;
 }

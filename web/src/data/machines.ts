@@ -58,6 +58,24 @@ async function showKept(): Promise<void> {
   if (found && !machines.get().isLoaded) machines.set({ rows: found.value, isLoaded: true, error: undefined });
 }
 
+/** The names of the machines that have not confirmed that a device was removed. */
+export const unconfirmed = new Store<readonly string[]>([]);
+
+/** A machine, or the list of devices, may be another one. */
+export async function confirmationsChanged(): Promise<void> {
+  const found = await mine().machines.unconfirmed();
+  if (found.length === 0) {
+    if (unconfirmed.get().length > 0) unconfirmed.set([]);
+    return;
+  }
+  const all = await mine().machines.all();
+  const named = found.map(async ({ id }) => {
+    const machine = all.find((one) => one.id === id);
+    return machine ? (await rowOf(machine)).name : id;
+  });
+  unconfirmed.set(await Promise.all(named));
+}
+
 /** Deletes it, and takes its key from the account's list where this device may. */
 export async function removeMachine(id: string): Promise<void> {
   await mine().machines.remove(id);

@@ -8,7 +8,7 @@ import { textOf } from "./failure.ts";
 import { type LineState, shareHints } from "./hints.ts";
 import { keepTrying } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
-import { machinesChanged } from "./machines.ts";
+import { confirmationsChanged, machinesChanged } from "./machines.ts";
 import { closeAnswered } from "./notices.ts";
 import { noteRemoval } from "./removed.ts";
 import type { SessionRow } from "./row.ts";
@@ -74,6 +74,8 @@ function follow(signal: AbortSignal): Promise<void> {
     // It may be back, and not know who may not command it any more.
     if (kind === "machine") void mine().sessions.tellMachinesAgain().catch(() => undefined);
     if (kind === "machine" || kind === "all") machinesChanged();
+    // What was shown stays until the server answers.
+    if (kind === "machine" || kind === "device" || kind === "all") void confirmationsChanged().catch(() => undefined);
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
   const onState = (now: LineState): void => connectionIs(now.state, now.state === "open" ? undefined : now.why);

@@ -5,6 +5,7 @@ import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { ago, folder } from "../base/words.ts";
+import { unconfirmed } from "../data/machines.ts";
 import { nameOf, names } from "../data/people.ts";
 import { isNew, type SessionRow, stateOf, WORDS } from "../data/row.ts";
 import { sessions } from "../data/sessions.ts";
@@ -33,6 +34,7 @@ export function Home() {
     <div className="page">
       <div className="inner">
         <h1>Home</h1>
+        <Unconfirmed />
         {error !== undefined && rows.length === 0 && <p className="banner bad" role="alert">{error}</p>}
         {asking.length > 0 && (
           <section className="section" aria-labelledby="needs">
@@ -70,6 +72,19 @@ export function Home() {
         </section>
       </div>
     </div>
+  );
+}
+
+/** Machines that may still obey a device that was removed. */
+function Unconfirmed() {
+  const machines = useStore(unconfirmed);
+  if (machines.length === 0) return null;
+  const shown = machines.slice(0, 5).map((name) => oneLine(name, 60)).join(", ") + (machines.length > 5 ? " …" : "");
+  return (
+    <p className="banner" role="status">
+      {machines.length === 1 ? `${shown} has` : `${shown} have`} not confirmed that a device was removed. Until then, somebody who has that
+      device and the server can still command {machines.length === 1 ? "it" : "them"}.
+    </p>
   );
 }
 

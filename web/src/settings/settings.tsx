@@ -78,8 +78,9 @@ function Device({ row, mayRemove, onChanged }: { row: DeviceRow; mayRemove: bool
   const remove = () => {
     setBusy(true);
     setError(undefined);
-    removeDevice(row.key).then(() => {
-      say(`Removed: ${oneLine(row.name, 60)}`);
+    removeDevice(row.key).then((unconfirmed) => {
+      const open = unconfirmed === 1 ? "A machine has not confirmed it: see Home." : `${unconfirmed} machines have not confirmed it: see Home.`;
+      say(`Removed: ${oneLine(row.name, 60)}.${unconfirmed > 0 ? ` ${open}` : ""}`);
       onChanged();
     }).catch((caught: unknown) => setError(textOf(caught))).finally(() => setBusy(false));
   };

@@ -8,6 +8,7 @@ import type { ContentRing } from "../seal/content-ring.js";
 import type { Account, Own } from "./account.js";
 import { changeOf, type ChangeDevices } from "./change.js";
 import { Linking } from "./linking.js";
+import type { Unconfirmed } from "./machines.js";
 import type { components } from "../openapi.js";
 
 export type Device = components["schemas"]["Device"];
@@ -78,8 +79,9 @@ export class Devices {
     return new Linking(this.account, LinkCode.generate(client.base, id), expiresAt);
   }
 
-  /** Removes devices. From then on nothing is sealed to them, and sessions that were used lately get new keys at once. */
-  async remove(keys: readonly string[], onProgress?: (done: number, of: number) => void): Promise<void> {
+  /** Removes devices. From then on nothing is sealed to them, and sessions that were used lately get new keys at once. Resolves to the
+   * machines that have not confirmed it: until they do, a removed device and the server can still command them. */
+  async remove(keys: readonly string[], onProgress?: (done: number, of: number) => void): Promise<Unconfirmed[]> {
     await this.#checkPrimary();
     if (keys.includes(this.account.keys.publicKey)) throw new Refused("This is the device that you use. Sign out here instead.");
     // What a removed device has written last is read before it is removed: nobody relies on its signature afterwards.
@@ -88,10 +90,12 @@ export class Devices {
     await this.change((devices) => devices.filter(({ key }) => !keys.includes(key)));
     // Sessions get their keys whatever becomes of it.
     const [signed] = await Promise.allSettled([this.account.people.signAgain(shared.state)]);
+    const confirming = this.account.machines.awaitConfirmed().catch(() => []);
     await this.account.sessions.afterRemoval(onProgress);
     if (signed.status === "rejected") {
       throw new Refused("The device was removed, but what your devices share was not kept.", { cause: signed.reason });
     }
+    return confirming;
   }
 
   /** Removes this device from the account and forgets its keys. Only a primary one that is not the last can. */

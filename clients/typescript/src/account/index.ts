@@ -8,7 +8,7 @@ export { DeviceKeys } from "./keys.js";
 export { Asking, join, Linking, unfinishedLinking, type Joining, type JoinOptions } from "./linking.js";
 export { LiveSession, type Sent } from "./live.js";
 export type { Told } from "./machine-access.js";
-export { Machines, type Machine, type MachineMetadata, type RunnerState } from "./machines.js";
+export { Machines, type Machine, type MachineMetadata, type RunnerState, type Unconfirmed } from "./machines.js";
 export { People } from "./people.js";
 export { NO_HOST, PublicSession, type PublicOptions } from "./public-view.js";
 export { recover, type Recovering } from "./recovering.js";

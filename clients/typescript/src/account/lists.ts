@@ -3,7 +3,7 @@
 import { decodeExact } from "../bytes.js";
 import type { Client } from "../client.js";
 import { Distrust, Refused } from "../errors.js";
-import { List, sharesSessions, type ListedDevice, type SignedList } from "../seal/device-list.js";
+import { List, sharesSessions, type ListedDevice, type Removal, type SignedList } from "../seal/device-list.js";
 import type { Store } from "../store/store.js";
 
 /** What is known of an account before its newest list is read. */
@@ -15,22 +15,26 @@ export type Known =
 
 export const OLD_LIST = "The server shows an old device list, or another one than before. Do not trust it.";
 
+/** A list, and what is known of earlier ones. */
+type Remembered = SignedList & { removal?: Removal };
+
 const record = (user: string): string => `list ${user}`;
 
 /** The list of a user that was checked last. */
 export async function knownList(store: Store, user: string): Promise<List | undefined> {
-  const signed = await store.get<SignedList>(record(user));
-  return signed && List.remembered(signed);
+  const kept = await store.get<Remembered>(record(user));
+  return kept && List.remembered(kept, kept.removal);
 }
 
 /** Remembers a checked list, unless a newer one was remembered meanwhile. */
 export async function rememberList(store: Store, user: string, list: List): Promise<void> {
-  await store.update<SignedList>(record(user), (signed) => {
-    if (!signed) return list.signed;
+  const remembered: Remembered = { ...list.signed, ...(list.removal && { removal: list.removal }) };
+  await store.update<Remembered>(record(user), (signed) => {
+    if (!signed) return remembered;
     const known = JSON.parse(signed.body) as { version: number };
     if (known.version > list.version) throw new Refused("Another tab has read a newer device list. Try again.");
     if (known.version === list.version && signed.body !== list.signed.body) throw new Distrust(OLD_LIST);
-    return list.signed;
+    return known.version === list.version ? signed : remembered;
   });
 }
 

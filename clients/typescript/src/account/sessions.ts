@@ -32,6 +32,8 @@ export interface SessionFilter {
 
 /** Sessions that were used within so many days get new keys at once when a device is removed. */
 const RECENT_DAYS = 7;
+/** Sessions that get a new key at once when a device was removed. */
+const MOST_AT_ONCE = 200;
 /** Until every service refuses a device that was removed, in milliseconds. */
 const SETTLED = 12_000;
 /** The rings that are kept to show titles. */
@@ -275,11 +277,15 @@ export class Sessions {
         if ((isRecent && isOld) || (await mayItsHostRead(this.account, session))) due.push(session);
       }
     }
+    // Sessions come the newest first. All others get their key before their next message.
+    due.splice(MOST_AT_ONCE);
     for (const [at, { id }] of due.entries()) {
       // Others must get theirs. One that fails is tried again before its next message.
       await readSession(this.account, id).then((session) => rekey(this.account, session)).catch(() => undefined);
       onProgress(at + 1, due.length);
     }
+    // One that fails is tried again with the next removal.
+    await this.account.machines.renewKeys().catch(() => undefined);
     await setRemoval(this.account.store, false);
   }
 

@@ -10,6 +10,8 @@ import type { components } from "../openapi.js";
 
 export type SignedList = components["schemas"]["SignedList"];
 export type Role = components["schemas"]["Role"];
+/** What a machine says of the list that it obeys. */
+export type SeenList = components["schemas"]["SeenList"];
 
 export interface ListedDevice {
   /** Ed25519. */
@@ -57,6 +59,18 @@ export async function signList(list: DeviceList, signer: Signer): Promise<Signed
 export const proofText = (account: string, { key, boxKey, role }: ListedDevice): Bytes =>
   utf8(`ensemble-device-v1\n${account}\n${key}\n${boxKey}\n${role}`);
 
+/** What the key of a machine signs to say which list it obeys. */
+export const seenText = (account: string, machine: string, version: number, digest: string): Bytes =>
+  utf8(`ensemble-list-seen-v1\n${account}\n${machine}\n${version}\n${digest}`);
+
+/** The newest list in which a device is missing that could command, and what has to know of it. */
+export interface Removal {
+  /** The version of that list. */
+  version: number;
+  /** The keys of the machines in it, which obeyed the device. */
+  machines: string[];
+}
+
 /** A list whose signature, form and origin were checked. */
 export class List {
   private constructor(
@@ -64,6 +78,8 @@ export class List {
     readonly body: Readonly<DeviceList>,
     /** SHA-256 of the body, base64url. */
     readonly digest: string,
+    /** The last removal of a device that could command, up to this list, if one is known. */
+    readonly removal?: Removal,
   ) {}
 
   /** Version 1 of the account with this public key. */
@@ -80,12 +96,12 @@ export class List {
   }
 
   /** A list that was checked before and kept in a safe place: its form and signature only. */
-  static async remembered(signed: SignedList): Promise<List> {
+  static async remembered(signed: SignedList, removal?: Removal): Promise<List> {
     const body = read(signed);
     if (!(await isSigned(signed.signer, listText(signed.body), signed.signature))) bad("is not signed by the key that it names");
     if (!body.devices.some(({ role }) => signsLists(role))) bad("leaves no device that can sign the next one");
     const { body: text, signer, signature } = signed;
-    return new List({ body: text, signer, signature }, body, await digestText(text));
+    return new List({ body: text, signer, signature }, body, await digestText(text), removal);
   }
 
   /** The version after this one. */
@@ -105,7 +121,9 @@ export class List {
     if (step === 0 && isOneGone) bad("has the same content epoch, although a device that could open contents is gone");
     if (step === 0 && hasNewKey) bad("has another content key in the same epoch");
     if (step === 1 && !hasNewKey) bad("has the same content key in another epoch");
-    return list;
+    const isRemoval = old.devices.some(({ key, role }) => role !== "machine" && !list.device(key));
+    const machines = now.devices.filter(({ role }) => role === "machine").map(({ key }) => key);
+    return new List(list.signed, now, list.digest, isRemoval ? { version: now.version, machines } : this.removal);
   }
 
   /** The body of the version after this one, with nothing changed yet. */
@@ -129,6 +147,26 @@ export class List {
   /** The devices to which the content ring is sealed. */
   openers(): ListedDevice[] {
     return this.body.devices.filter(({ role }) => opensContents(role));
+  }
+
+  /** The machines of this list that obeyed a device when it was removed, and have not confirmed that they know of it. `seen` is what the
+   * server says for a machine. */
+  async unconfirmed(seen: (machine: string) => SeenList | null | undefined): Promise<string[]> {
+    const { removal } = this;
+    if (!removal) return [];
+    const open: string[] = [];
+    for (const { key, machineId } of this.body.devices) {
+      if (machineId === undefined || !removal.machines.includes(key)) continue;
+      const said = seen(machineId);
+      if (!said || said.version < removal.version || !(await this.#hasSigned(key, machineId, said))) open.push(machineId);
+    }
+    return open;
+  }
+
+  /** Whether the machine says that it obeys this list, or one of another version. */
+  async #hasSigned(key: string, machine: string, { version, digest, sig }: SeenList): Promise<boolean> {
+    if (version === this.version && digest !== this.digest) return false;
+    return isSigned(key, seenText(this.body.account, machine, version, digest), sig);
   }
 
   /** Whether the key may command and share for the account. */

@@ -9,12 +9,15 @@ export {
   MOST_DEVICES,
   opensContents,
   proofText,
+  seenText,
   sharesSessions,
   signList,
   signsLists,
   type DeviceList,
   type ListedDevice,
+  type Removal,
   type Role,
+  type SeenList,
   type SignedList,
 } from "./device-list.js";
 export { isSigned, isSigningKey, SigningKey } from "./ed25519.js";

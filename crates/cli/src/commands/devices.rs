@@ -14,6 +14,7 @@ use super::DONE;
 use super::link::{check_primary, described};
 use super::recovery::begin_epoch;
 use crate::confirm;
+use crate::confirmations;
 use crate::context::{Context, Me, now};
 use crate::devices::{Own, change, signed};
 use crate::failure::{Failure, Result};
@@ -27,6 +28,8 @@ use crate::when;
 
 /// Sessions that were written to in so many days get a new key at once, all others before their next message.
 const RECENT_DAYS: u64 = 7;
+/// Sessions that get a new key at once, the newest first. All others get theirs before their next message.
+const MOST_AT_ONCE: usize = 200;
 /// Services learn of a removal within 10 s.
 const SETTLED: Duration = Duration::from_secs(12);
 
@@ -223,19 +226,38 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     if let Err(failure) = me.keep_state(context, &shared).await {
         print::note(format!("What your devices share was not kept: {failure}"));
     }
-    settle().await;
+    let ((), unconfirmed) = tokio::join!(settle(), await_machines(&me, &machines, &name));
     let changed = finish_removal(context, &me).await?;
     let waiting = others_sessions(&me).await?;
     if context.json {
-        return print::json(
-            &serde_json::json!({ "removed": device.public_key, "rekeyed": changed, "sharedWithYou": waiting }),
-            false,
-        );
+        let removed = serde_json::json!({
+            "removed": device.public_key, "rekeyed": changed, "sharedWithYou": waiting, "unconfirmed": unconfirmed,
+        });
+        return print::json(&removed, false);
     }
     print::line(format!(
         "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
          replace it with `ensemble share link`."
     ))
+}
+
+/// Waits until the machines that are there have confirmed that the device may command no longer. Returns those that have not.
+async fn await_machines(me: &Me, machines: &Machines, device: &str) -> Vec<MachineId> {
+    let open = match confirmations::awaited(&me.client, &me.own().list).await {
+        Ok(open) => open,
+        Err(error) => {
+            let why = Failure::from(error);
+            print::note(format!("Whether your machines know that {device} was removed is not known: {why}"));
+            return Vec::new();
+        }
+    };
+    for machine in &open {
+        let (name, is_away) = (machines.called(&machine.id), if machine.was_there { "" } else { "is away and " });
+        print::note(format!(
+            "{name} {is_away}has not confirmed the removal. Until it does, somebody who has {device} and the server can still command it."
+        ));
+    }
+    open.into_iter().map(|machine| machine.id).collect()
 }
 
 /// The machines to delete with a device: itself, or those that were registered on the same computer.
@@ -269,6 +291,7 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
             wanted.push(session);
         }
     }
+    wanted.truncate(MOST_AT_ONCE);
     let mut changed = 0;
     for (done, session) in wanted.iter().enumerate() {
         let rekeyed = match me.session(context, session.id).await {
@@ -283,6 +306,9 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
         if (done + 1) % 10 == 0 {
             print::note(format!("{} of {} sessions are done.", done + 1, wanted.len()));
         }
+    }
+    if let Err(failure) = super::machine::renew_keys(me).await {
+        print::note(format!("Your machines have no new keys: {failure}"));
     }
     context.home.change_settings(|settings| {
         if settings

@@ -9,6 +9,7 @@ use ensemble_client::seal::{Binding, KeyRing, Purpose};
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine, UpdateMachine};
+use futures_util::TryStreamExt;
 
 use super::DONE;
 use super::devices::{begin_removal, finish_removal};
@@ -169,6 +170,28 @@ pub(super) async fn register(me: &Me, name: &str) -> Result<MachineId> {
     let card = Card { host: print::inline(name), ..Card::default() };
     me.client.register_machine(&request(me, &id, &card)?).await?;
     Ok(id)
+}
+
+/// Gives machines whose keys are from before the newest content key new ones: a removed device would read from a copy of the database what
+/// they are called. Another device may be faster, and one that fails is tried again with the next removal.
+pub(crate) async fn renew_keys(me: &Me) -> Result<()> {
+    let all = machines::opened(me, me.client.machines().try_collect().await?).await?;
+    let is_old = |machine: &Record| machine.content_epoch != me.content_epoch();
+    for Known { machine, card } in all.iter().filter(|known| is_old(&known.machine)) {
+        let Some(card) = card else { continue };
+        let RegisterMachine { metadata, encryption_key, content_epoch, .. } = request(me, &machine.id, card)?;
+        let update = UpdateMachine {
+            metadata: Some(metadata),
+            encryption_key: Some(encryption_key),
+            content_epoch,
+            expected_metadata_version: Some(machine.metadata_version),
+            ..UpdateMachine::default()
+        };
+        if let Err(error) = me.client.update_machine(&machine.id, &update).await {
+            print::note(format!("Machine {} has no new key: {}", machine.reference, Failure::from(error)));
+        }
+    }
+    Ok(())
 }
 
 fn request(me: &Me, id: &MachineId, card: &Card) -> Result<RegisterMachine> {

@@ -13,9 +13,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
 use super::DONE;
-use crate::context::{Context, Me};
+use crate::confirmations;
+use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::machines::runner;
+use crate::machines::{Machines, runner};
 use crate::print;
 use crate::settings::KnownAccount;
 
@@ -32,6 +33,8 @@ struct Signed {
     account: Account,
     machine: Option<Machine>,
     runs: Vec<Run>,
+    /// What is called so has not confirmed that a device was removed.
+    unconfirmed: Vec<String>,
 }
 
 impl Status {
@@ -52,6 +55,7 @@ impl Status {
             show_account(context, &client, account.as_ref(), signed.as_ref())?;
             if let Some(Ok(signed)) = &signed {
                 show_machine(id.as_ref(), signed.machine.as_ref())?;
+                show_unconfirmed(&signed.unconfirmed)?;
                 show_runs(&signed.runs)?;
             }
         }
@@ -60,7 +64,8 @@ impl Status {
 }
 
 async fn signed(context: &Context, machine: Option<&MachineId>) -> Result<Signed> {
-    let Me { client, .. } = context.me().await?;
+    let me = context.me().await?;
+    let client = &me.client;
     let machine = match machine {
         Some(id) => match client.machine(id).await {
             Err(error) if error.is_not_found() => None,
@@ -69,7 +74,11 @@ async fn signed(context: &Context, machine: Option<&MachineId>) -> Result<Signed
         None => None,
     };
     let runs = client.runs(Some("active".to_owned())).take(RUNS).try_collect().await?;
-    Ok(Signed { account: client.account().await?, machine, runs })
+    let unconfirmed = confirmations::unconfirmed(client, &me.own().list).await?;
+    let machines =
+        if unconfirmed.is_empty() { Machines::default() } else { Machines::if_available(context, &me).await };
+    let unconfirmed = unconfirmed.iter().map(|open| machines.called(&open.id)).collect();
+    Ok(Signed { account: client.account().await?, machine, runs, unconfirmed })
 }
 
 fn as_json(
@@ -99,10 +108,24 @@ fn as_json(
                 "error": signed.and_then(|signed| signed.as_ref().err()).map(text),
             },
             "machine": machine,
+            "unconfirmed": known.map(|signed| &signed.unconfirmed),
             "runs": known.map(|signed| &signed.runs),
         }),
         false,
     )
+}
+
+fn show_unconfirmed(names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let has = if names.len() == 1 { "has" } else { "have" };
+    print::line(format!(
+        "removed      {} {has} not confirmed that a device was removed. Until then somebody who has that device and the\n             \
+         server can command {}",
+        names.join(", "),
+        if names.len() == 1 { "it" } else { "them" }
+    ))
 }
 
 fn show_server(client: &Client, version: &Result<Version>) -> Result<()> {

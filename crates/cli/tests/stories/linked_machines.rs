@@ -157,3 +157,45 @@ fn the_sessions_of_a_deleted_machine_get_new_keys_at_once() {
     // Reading it makes no key.
     assert_eq!(epoch(), 2);
 }
+
+#[test]
+fn a_machine_confirms_that_a_device_was_removed() {
+    let (owner, second, third) = (User::new(None), User::new(None), User::new(None));
+    let (_up, _url) = up(&owner, &["--no-runner"]);
+    add(&owner, &second, &[]);
+    add(&owner, &third, &[]);
+    let runner = Running::start(&owner, &["runner"]);
+    wait_for_runner(&owner);
+    let others = || -> Vec<String> {
+        let listed = devices(&owner);
+        let primaries = with_role(&listed, "primary").into_iter().filter(|device| device["current"] == false);
+        primaries.map(|device| device["publicKey"].as_str().unwrap().to_owned()).collect()
+    };
+    let machine = || owner.json(&["machine", "list"])["machines"][0]["machine"].clone();
+    let remove = |key: &str| owner.run(&["devices", "remove", key, "--yes", "--json"]);
+    let unconfirmed = |out: &str| serde_json::from_str::<Value>(out).unwrap()["unconfirmed"].clone();
+
+    let removed = remove(&others()[0]);
+    assert_eq!(unconfirmed(&removed.out), json!([]), "{}", removed.err);
+    assert_eq!(machine()["seen"]["version"], owner.json(&["devices"])["version"]);
+    assert_eq!(owner.json(&["status"])["unconfirmed"], json!([]));
+    // What it is called is sealed with a key that the removed device does not have.
+    let listed = owner.json(&["machine", "list"])["machines"][0].clone();
+    assert_eq!(
+        (&listed["machine"]["contentEpoch"], listed["metadata"]["host"].is_string()),
+        (&json!(2), true),
+        "{listed}"
+    );
+
+    // A machine that is not there has obeyed the device until then.
+    drop(runner);
+    until("the machine is away", || (machine()["online"] == false).then_some(()));
+    let removed = remove(&others()[0]);
+    assert_eq!(unconfirmed(&removed.out), json!([machine()["id"]]), "{}", removed.err);
+    assert!(removed.err.contains("has not confirmed the removal"), "{}", removed.err);
+    let status = owner.succeed(&["status"]);
+    assert!(status.contains("has not confirmed that a device was removed"), "{status}");
+    assert_eq!(owner.json(&["status"])["unconfirmed"].as_array().unwrap().len(), 1);
+    let _runner = Running::start(&owner, &["runner"]);
+    until("the machine confirms it", || (owner.json(&["status"])["unconfirmed"] == json!([])).then_some(()));
+}

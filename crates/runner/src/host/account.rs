@@ -15,7 +15,7 @@ use ensemble_transcript::rules::Signer;
 use ensemble_types::devices::SignedList;
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::UserId;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use crate::disk::replace;
@@ -47,6 +47,8 @@ pub(crate) struct Lists {
     owner: UserId,
     path: PathBuf,
     own: Mutex<Own>,
+    /// The version of the owner's list.
+    version: watch::Sender<u32>,
     guests: Mutex<HashMap<UserId, List>>,
 }
 
@@ -75,6 +77,7 @@ impl Lists {
             client,
             owner,
             path,
+            version: watch::Sender::new(own.version()),
             own: Mutex::new(Own { list: own, asked: None, failed: None, withheld: None }),
             guests: Mutex::default(),
         })
@@ -134,6 +137,7 @@ impl Lists {
             if let Err(error) = replace(&self.path, list.signed()) {
                 tracing::error!("Cannot write the owner's device list: {error}");
             }
+            self.version.send_replace(list.version());
             own.list = list;
         }
         Ok(())
@@ -165,6 +169,16 @@ impl Lists {
     /// Whether a device of the owner has seen a newer list than the server shows here.
     pub(crate) async fn lacks_newest(&self) -> bool {
         self.own.lock().await.withheld.is_some()
+    }
+
+    /// The version of the owner's list that is known here, as it changes.
+    pub(crate) fn versions(&self) -> watch::Receiver<u32> {
+        self.version.subscribe()
+    }
+
+    /// The newest list of the owner that is known here.
+    pub(crate) async fn list(&self) -> List {
+        self.own.lock().await.list.clone()
     }
 
     pub(crate) async fn known(&self) -> KnownList {

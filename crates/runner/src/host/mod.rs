@@ -7,6 +7,7 @@
 mod account;
 mod agents;
 mod beside;
+mod confirm;
 mod core;
 mod deadlines;
 mod deliver;
@@ -185,6 +186,7 @@ async fn host(
     };
     let mut asked = JoinSet::new();
     asked.spawn(hints::run(host.clone()));
+    asked.spawn(confirm::run(host.clone()));
     asked.spawn(let_go(host.clone()));
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();

@@ -1,7 +1,7 @@
 //! Changes of a machine: which updates are valid, and which conflict with an earlier one.
 
 use ensemble_types::epochs::ContentEpoch;
-use ensemble_types::machines::{Activity, UpdateMachine};
+use ensemble_types::machines::{Activity, SeenList, UpdateMachine};
 use ensemble_types::time::Timestamp;
 
 use super::{Machine, Presence, Versioned};
@@ -15,6 +15,8 @@ pub(crate) struct Change {
     pub(crate) key: Option<(String, Option<ContentEpoch>)>,
     /// The heartbeat.
     pub(crate) activity: Option<Activity>,
+    /// The list that the machine obeys now.
+    pub(crate) seen: Option<SeenList>,
     /// The runner says with the heartbeat that it ends.
     pub(crate) signs_off: bool,
 }
@@ -30,7 +32,7 @@ pub(crate) struct Edit {
 /// An update that is invalid for any machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadChange {
-    #[error("at least one of metadata, daemonState, encryptionKey and activity is needed")]
+    #[error("at least one of metadata, daemonState, encryptionKey, seen and activity is needed")]
     Empty,
     /// `expectedVersion` beside no versioned field, or beside two.
     #[error("expectedVersion needs exactly one versioned field")]
@@ -60,6 +62,7 @@ impl Change {
             && body.daemon_state.is_none()
             && body.activity.is_none()
             && body.encryption_key.is_none()
+            && body.seen.is_none()
         {
             return Err(BadChange::Empty);
         }
@@ -81,13 +84,15 @@ impl Change {
             daemon_state: edit(daemon_state, body.expected_daemon_state_version, "expectedDaemonStateVersion")?,
             key: body.encryption_key.map(|key| (key.into_string(), body.content_epoch)),
             activity: body.activity,
+            seen: body.seen,
             signs_off: body.online == Some(false),
         })
     }
 
     /// The activity, if there is nothing else. Such an update cannot conflict, so it need not read the machine first.
     pub(crate) fn heartbeat(&self) -> Option<&Activity> {
-        let is_alone = self.metadata.is_none() && self.daemon_state.is_none() && self.key.is_none();
+        let is_alone =
+            self.metadata.is_none() && self.daemon_state.is_none() && self.key.is_none() && self.seen.is_none();
         self.activity.as_ref().filter(|_| is_alone)
     }
 }
@@ -106,6 +111,9 @@ impl Machine {
         }
         if let Some((key, epoch)) = change.key {
             (self.encryption_key, self.content_epoch, self.updated_at) = (key, epoch, now);
+        }
+        if let Some(seen) = change.seen {
+            (self.seen, self.updated_at) = (Some(seen), now);
         }
         if let Some(activity) = change.activity {
             (self.activity, self.presence) = (Some(activity), Presence::after_heartbeat(now, change.signs_off));
@@ -139,6 +147,7 @@ mod tests {
             content_epoch: None,
             daemon_state: Versioned { value: None, version: 0 },
             activity: None,
+            seen: None,
             presence: Presence { last_active_at: None, online: false },
             created_at: at,
             updated_at: at,

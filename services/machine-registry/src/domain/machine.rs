@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::MachineId;
-use ensemble_types::machines::{self, Activity, RegisterMachine};
+use ensemble_types::machines::{self, Activity, RegisterMachine, SeenList};
 use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
 
@@ -23,6 +23,8 @@ pub(crate) struct Machine {
     pub(crate) daemon_state: Versioned<Option<String>>,
     /// Sent with the last heartbeat.
     pub(crate) activity: Option<Activity>,
+    /// The newest device list that the machine says it obeys. Only the owner's programs can check it.
+    pub(crate) seen: Option<SeenList>,
     pub(crate) presence: Presence,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
@@ -91,6 +93,7 @@ impl From<Machine> for machines::Machine {
             daemon_state: machine.daemon_state.value,
             daemon_state_version: machine.daemon_state.version,
             activity: machine.activity,
+            seen: machine.seen,
             online: machine.presence.online,
             last_active_at: machine.presence.last_active_at,
             created_at: machine.created_at,

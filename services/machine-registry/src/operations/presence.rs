@@ -72,6 +72,7 @@ mod tests {
             content_epoch: None,
             daemon_state: crate::domain::Versioned { value: None, version: 0 },
             activity: Some(Activity::from_text(activity.to_owned()).unwrap()),
+            seen: None,
             presence: crate::domain::Presence { last_active_at: Some(at), online },
             created_at: at,
             updated_at: at,

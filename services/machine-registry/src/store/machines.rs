@@ -19,8 +19,8 @@ use crate::domain::{Change, Draft, Machine, OwnMachine, Presence, Versioned};
 const PAGE_BYTES: i64 = 4 << 20;
 /// Longer pages are read one after the other for each caller.
 const SHORT: i64 = 128 << 10;
-/// Bytes of a machine in a response, beside its texts.
-const SMALL_FIELDS: i64 = 512;
+/// Bytes of a machine in a response without its texts.
+const SMALL_FIELDS: i64 = 768;
 
 /// How long a machine counts as online after a heartbeat.
 pub(crate) type OnlineFor = Duration;
@@ -64,6 +64,7 @@ struct Row {
     created_at: Timestamp,
     updated_at: Timestamp,
     content_epoch: Option<i64>,
+    seen: Option<String>,
 }
 
 /// The columns of an update; `None` leaves a column as it is.
@@ -79,6 +80,7 @@ struct Changed<'a> {
     activity: Option<&'a str>,
     last_active_at: Option<DbTime>,
     signed_off: Option<bool>,
+    seen: Option<String>,
     updated_at: DbTime,
 }
 
@@ -157,6 +159,7 @@ pub(crate) fn update(
         activity: change.activity.as_ref().map(Activity::as_text),
         last_active_at: change.activity.as_ref().map(|_| now.db()),
         signed_off: change.activity.as_ref().map(|_| change.signs_off),
+        seen: change.seen.as_ref().and_then(|seen| serde_json::to_string(seen).ok()),
         updated_at: machine.updated_at.db(),
     };
     on!(tx, |c| diesel::update(machines::table.find(key(own))).set(&changed).execute(c))?;
@@ -239,6 +242,7 @@ impl Row {
     fn machine(self, c: &Conn, now: Timestamp, online_for: OnlineFor) -> Result<Machine, StoreError> {
         let activity = self.activity.map(Activity::from_text).transpose();
         let epoch = self.content_epoch.map(ContentEpoch::try_from).transpose();
+        let seen = self.seen.as_deref().map(serde_json::from_str).transpose();
         Ok(Machine {
             id: parse_id(c, &self.id)?,
             reference: self.reference,
@@ -247,6 +251,7 @@ impl Row {
             content_epoch: epoch.map_err(|error| StoreError::bad_row(c.operation(), error))?,
             daemon_state: Versioned { value: self.daemon_state, version: self.daemon_state_version },
             activity: activity.map_err(|error| StoreError::bad_row(c.operation(), error))?,
+            seen: seen.map_err(|error| StoreError::bad_row(c.operation(), error))?,
             presence: Presence::new(self.last_active_at, self.signed_off, now, online_for),
             created_at: self.created_at,
             updated_at: self.updated_at,

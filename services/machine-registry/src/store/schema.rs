@@ -21,6 +21,7 @@ diesel::table! {
         created_at -> Moment,
         updated_at -> Moment,
         content_epoch -> Nullable<BigInt>,
+        seen -> Nullable<Text>,
     }
 }
 

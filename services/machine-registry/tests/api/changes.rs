@@ -117,6 +117,30 @@ on_both_databases! {
         assert_eq!(without["contentEpoch"], serde_json::Value::Null);
     }
 
+    async fn a_machine_says_which_list_it_obeys(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (user, alice) = fixture.user();
+        let made = alice.post("/v1/machines", &draft("m")).await.expect(201);
+        assert_eq!(made["seen"], serde_json::Value::Null);
+        let machine = fixture.with_token(&fixture.peers.issuer().machine(user, &"m".parse().unwrap()));
+        let seen = |version: u32| json!({ "version": version, "digest": "d".repeat(43), "sig": "s".repeat(86) });
+        for version in [2, 3] {
+            let changed = machine.patch("/v1/machines/m", &json!({ "seen": seen(version) })).await.expect(200);
+            assert_eq!((&changed["seen"], &changed["lastActiveAt"]), (&seen(version), &serde_json::Value::Null));
+        }
+        // A heartbeat keeps it, and it can come with one.
+        assert_eq!(machine.patch("/v1/machines/m", &json!({ "activity": {} })).await.expect(200)["seen"], seen(3));
+        let both = machine.patch("/v1/machines/m", &json!({ "activity": {}, "seen": seen(4) })).await.expect(200);
+        assert_eq!((&both["seen"], &both["online"]), (&seen(4), &json!(true)));
+        assert_eq!(alice.get("/v1/machines").await.expect(200)["machines"][0], both);
+        let mut long = seen(5);
+        long["sig"] = json!("s".repeat(87));
+        assert_eq!(alice.patch("/v1/machines/m", &json!({ "seen": long })).await.bad_fields(), ["/seen/sig"]);
+        let other = fixture.with_token(&fixture.peers.issuer().machine(user, &"n".parse().unwrap()));
+        other.patch("/v1/machines/m", &json!({ "seen": seen(5) })).await.problem(403, "FORBIDDEN");
+        assert_eq!(alice.get("/v1/machines/m").await.expect(200), both);
+    }
+
     async fn a_heartbeat_changes_presence_only(on: Backend) {
         let fixture = Fixture::with(on, &[("MACHINE_ONLINE_MS", "300")]).await;
         let (_, alice) = fixture.user();

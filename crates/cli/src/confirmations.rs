@@ -1,0 +1,66 @@
+//! Which machines have confirmed that a removed device may command no longer.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use ensemble_client::devices::List;
+use ensemble_client::{Client, Result};
+use ensemble_types::hints::{Hint, HintKind};
+use ensemble_types::ids::MachineId;
+use ensemble_types::machines::Machine;
+use futures_util::{Stream, StreamExt, TryStreamExt};
+use tokio::time::{Instant, timeout_at};
+
+use crate::context::now;
+
+/// A machine that is there confirms within this time.
+pub(crate) const WITHIN: Duration = Duration::from_secs(20);
+/// A machine that was there in this time is waited for.
+const LATELY: Duration = Duration::from_secs(3600);
+
+/// A machine that may still obey a device that was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unconfirmed {
+    pub(crate) id: MachineId,
+    /// The server says that it is there, or was within the last hour.
+    pub(crate) was_there: bool,
+}
+
+/// The machines of this list that have not confirmed its last removal.
+pub(crate) async fn unconfirmed(client: &Client, list: &List) -> Result<Vec<Unconfirmed>> {
+    if list.removal().is_none_or(|removal| removal.machines.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let machines: Vec<Machine> = client.machines().try_collect().await?;
+    let get = |id: &MachineId| machines.iter().find(|machine| machine.id == *id);
+    let open = list.unconfirmed(|id| get(id)?.seen.as_ref());
+    let was_there = |machine: &Machine| {
+        let is_recent = |at| now().since(at) < LATELY;
+        // A machine without a runner sends no heartbeat. It says which list it obeys when it begins a session.
+        let knew_last = || machine.seen.as_ref().is_some_and(|seen| seen.version.saturating_add(1) >= list.version());
+        machine.online || machine.last_active_at.map_or_else(knew_last, is_recent)
+    };
+    Ok(open.into_iter().map(|id| Unconfirmed { id: id.clone(), was_there: get(id).is_some_and(was_there) }).collect())
+}
+
+/// The same after each machine that was there lately has confirmed, or after [`WITHIN`].
+pub(crate) async fn awaited(client: &Client, list: &List) -> Result<Vec<Unconfirmed>> {
+    let deadline = Instant::now() + WITHIN;
+    let mut hints = pin!(client.follow_hints());
+    loop {
+        let open = unconfirmed(client, list).await?;
+        if !open.iter().any(|machine| machine.was_there) || timeout_at(deadline, changed(&mut hints)).await.is_err() {
+            return Ok(open);
+        }
+    }
+}
+
+/// Waits until a machine may have changed. Without hints it waits for ever.
+async fn changed(hints: &mut (impl Stream<Item = Result<Hint>> + Unpin)) {
+    while let Some(Ok(hint)) = hints.next().await {
+        if matches!(hint.kind, HintKind::Machine | HintKind::All) {
+            return;
+        }
+    }
+    std::future::pending().await
+}

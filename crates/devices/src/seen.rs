@@ -1,0 +1,35 @@
+//! What a machine signs to say which list it obeys.
+
+use ensemble_types::devices::ListedDevice;
+use ensemble_types::ids::MachineId;
+use ensemble_types::machines::SeenList;
+
+use crate::bytes::is_signed;
+use crate::list::List;
+
+/// The text that a machine's key signs: `ensemble-list-seen-v1`, the account, the machine, and the list's version and digest, each in a
+/// line.
+pub fn seen_text(account: &str, machine: &MachineId, version: u32, digest: &str) -> Vec<u8> {
+    format!("ensemble-list-seen-v1\n{account}\n{machine}\n{version}\n{digest}").into_bytes()
+}
+
+impl List {
+    /// The machines of this list that obeyed a device when it was removed, and have not confirmed that they know of it. `seen` is what the
+    /// server says for a machine.
+    pub fn unconfirmed<'s>(&self, seen: impl Fn(&MachineId) -> Option<&'s SeenList>) -> Vec<&MachineId> {
+        let Some(removal) = self.removal() else { return Vec::new() };
+        let obeyed = self.body().devices.iter().filter(|device| removal.machines.contains(&device.key));
+        let machines = obeyed.filter_map(|device| Some((device, device.machine_id.as_ref()?)));
+        let is_open = |device: &ListedDevice, machine| {
+            seen(machine).is_none_or(|seen| seen.version < removal.version || !self.has_signed(device, machine, seen))
+        };
+        machines.filter(|(device, machine)| is_open(device, machine)).map(|(_, machine)| machine).collect()
+    }
+
+    /// Whether the machine says that it obeys this list, or one of another version.
+    fn has_signed(&self, device: &ListedDevice, machine: &MachineId, seen: &SeenList) -> bool {
+        let SeenList { version, digest, sig } = seen;
+        let is_this = *version != self.version() || **digest == self.digest_text();
+        is_this && is_signed(&device.key, &seen_text(&self.body().account, machine, *version, digest), sig)
+    }
+}
