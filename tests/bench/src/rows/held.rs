@@ -72,7 +72,7 @@ pub(crate) fn large_bodies(machine: &Machine, options: &Options, report: &mut Re
     let edge = unlimited_edge(machine, &fixture, &[])?;
     // White space is not a JSON document, so the service reads the whole body, answers 400 and stores nothing.
     let head = format!(
-        "POST /v3/sessions/{session}/messages HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+        "POST /v3/sessions/{session}/messages/batch HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Content-Length: {BODY}\r\n\r\n",
         fixture.token
     );

@@ -58,6 +58,8 @@ pub(super) fn prepare(machine: &Machine, fixture: &Fixture<'_>) -> Result<RunFix
             ("LIMIT_ACCOUNT", "0"),
             ("LIMIT_ADDRESS", "0"),
             ("LIMIT_MACHINE", "0"),
+            // The machine and the people of a row have one address here.
+            ("MAX_CONNECTIONS_PER_ADDRESS", "4096"),
         ],
     )?;
     let made = fixture.call(&fixture.identity.public, "POST", "/v1/auth/tokens", json!({ "machineId": "m" }))?;
