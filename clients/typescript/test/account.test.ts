@@ -210,7 +210,9 @@ test("a public link is read by anybody, live", async () => {
   await talk.send("for everybody");
   assert.equal(await ann.sessions.link(session.id), undefined);
   const { address } = await ann.sessions.createLink(session.id, { maxUses: 2 });
-  assert.match(await server.ensemble("anybody", "share", "open", address), /Public plums[^]*for everybody/);
+  // Everybody who may write could have given it a title, and no machine has.
+  const shown = await server.ensemble("anybody", "share", "open", address);
+  assert.ok(shown.includes("for everybody") && !shown.includes("Public plums"), shown);
   const viewing = newId();
   await PublicSession.open(address, { viewing });
   // Begun anew, as after a reload, it costs no other use. There is none left.
@@ -218,7 +220,7 @@ test("a public link is read by anybody, live", async () => {
   await assert.rejects(PublicSession.open(address), (error) => isProblem(error, "LINK_NOT_FOUND"));
   const { uses, maxUses, expiresAt, keyEpoch } = (await ann.sessions.link(session.id))!;
   assert.deepEqual({ uses, maxUses, expiresAt, keyEpoch }, { uses: 2, maxUses: 2, expiresAt: null, keyEpoch: 1 });
-  assert.equal((await open.metadata()).title, "Public plums");
+  assert.deepEqual(await open.metadata(), {});
   const follow = open.follow({ signal: signal() });
   const next = follow.next();
   await talk.send("and more");

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Distrust, newId, Refused, SealError } from "@ensemble/client";
 import { Account, join, MemoryStore } from "@ensemble/client/account";
-import { bindings, KeyRing, purposes, sealContent, SharedRing, sealRing, SigningKey } from "@ensemble/client/seal";
+import { bindings, KeyRing, purposes, sealContent, sealMetadata, SharedRing, sealRing, SigningKey } from "@ensemble/client/seal";
 import { signBody, writeCommand } from "@ensemble/client/transcript";
 import { startServer, type Server } from "./server.js";
 
@@ -196,6 +196,42 @@ test("a message of another session does not open", async () => {
   const [said] = await (await ann.sessions.converse(other.id)).page();
   assert.ok(said?.text === undefined && said?.error !== undefined);
   await assert.rejects(ann.sessions.metadata({ ...(await ann.sessions.read(one.id)), metadata: other.metadata }), SealError);
+});
+
+test("a session has no title that nobody gave who may, and no old one again", async () => {
+  const { account: ann, liar } = await account("Ann");
+  const session = await ann.sessions.create({ title: "Plans" });
+  await ann.sessions.share(session.id, bob.userId, "edit");
+  const title = async () => (await ann.sessions.metadata(await ann.sessions.read(session.id))).title;
+  const old = await ann.sessions.read(session.id);
+  await ann.sessions.describe(session.id, (metadata) => ({ ...metadata, title: "Next plans" }));
+  assert.equal(await title(), "Next plans");
+  const ofBob = await bob.sessions.read(session.id);
+  assert.equal((await bob.sessions.metadata(ofBob)).title, "Next plans");
+  const lies = async (what: string, metadata: string, metadataVersion: number) => {
+    liar.lie = ofSession(() => ({ metadata, metadataVersion }));
+    assert.equal(await title(), undefined, what);
+    liar.lie = undefined;
+  };
+  await lies("shown again", old.metadata, old.metadataVersion);
+  await lies("shown again as a newer one", old.metadata, 3);
+  // A guest who may write has the key, and is no admin.
+  const ring = await bob.sessions.ring(ofBob);
+  const body = JSON.stringify({ title: "Bob's plans" });
+  const admin = await SharedRing.fromText(ofBob.encryptedKey ?? "").asAdmin(bob.userId, bob.keys.publicKey);
+  const forged = (user: string, more = {}) => sealMetadata(ring, session.id, 3, { body, user, ...more }, bob.keys.signer);
+  await lies("by a guest", await forged(bob.userId), 3);
+  await lies("by a guest who calls himself an admin", await forged(bob.userId, { admin }), 3);
+  await lies("by a guest in the owner's name", await forged(ann.userId), 3);
+  assert.equal(await title(), "Next plans");
+  // Once he is one, he gives titles that count, and only as long as he is one.
+  await ann.sessions.changeShare(session.id, bob.userId, "admin");
+  await bob.sessions.describe(session.id, (metadata) => ({ ...metadata, title: "Bob's plans" }));
+  assert.equal(await title(), "Bob's plans");
+  const his = await ann.sessions.read(session.id);
+  await ann.sessions.changeShare(session.id, bob.userId, "edit");
+  assert.equal(await title(), "Bob's plans", "signed again with the new key");
+  await lies("of an admin of before", his.metadata, (await ann.sessions.read(session.id)).metadataVersion + 1);
 });
 
 test("keys that are swapped while a device is linked are found, and another account is", async () => {

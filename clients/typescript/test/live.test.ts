@@ -110,6 +110,13 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   let frames = 0;
   live.subscribe(({ live: isLive }) => (frames += isLive ? 1 : 0));
 
+  // A prompt names the directory that is shown, and the machine compares it.
+  assert.equal((await live.metadata()).path, live.view.state?.directory);
+  const misled = await live.send({ type: "prompt", text: "[[say No]]", attachments: [], when: "next", directory: "/prod" });
+  await until(live, () => live.taken(misled.localId)?.is === "rejected");
+  const refused = live.taken(misled.localId);
+  assert.ok(refused?.is === "rejected" && refused.code === "wrong_directory" && refused.text?.includes("another directory"));
+
   const said = await live.prompt("[[say Plums are ripe]]");
   await until(live, () => ended(live) === 1);
   assert.deepEqual([texts(live), live.taken(said.localId)?.is], [["Plums are ripe"], "done"]);

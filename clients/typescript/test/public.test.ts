@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { Distrust, newId } from "@ensemble/client";
 import { NO_HOST, PublicSession } from "@ensemble/client/account";
-import { KeyRing, LinkSecret, purposes, sealContent, SigningKey } from "@ensemble/client/seal";
+import { KeyRing, LinkSecret, openMetadata, purposes, sealContent, sealMetadata, SigningKey } from "@ensemble/client/seal";
 import { signBody } from "@ensemble/client/transcript";
 
 const SESSION = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -35,6 +35,31 @@ test("a guest who signs as the machine is not shown as the machine", async () =>
   assert.deepEqual(await shown(LinkSecret.generate()), [["nobody", "note"], ["nobody", "note"]], NO_HOST);
   // Texts of a session of people are not signed, so a server that calls it one could add some.
   await assert.rejects(shown(LinkSecret.generate(machine.publicKey), false), Distrust);
+});
+
+test("a public page has the title that the machine of its link has signed, and no other", async () => {
+  const ring = KeyRing.generate();
+  const [machine, guest] = [await SigningKey.generate(), await SigningKey.generate()];
+  const sealed = (version: number, title: string, signer: SigningKey, more = {}) =>
+    sealMetadata(ring, SESSION, version, { body: JSON.stringify({ title }), user: OWNER, ...more }, signer);
+  const at = "2026-01-01T00:00:00Z";
+  const shown = async (metadata: string, metadataVersion: number, secret = LinkSecret.generate(machine.publicKey), hosted = true) => {
+    const session = { id: SESSION, metadata, metadataVersion, status: "active", hosted, lastSeq: 0, createdAt: at, updatedAt: at };
+    const rest = { hasMore: false, nextBefore: null, nextAfter: null, expiresAt: null, remainingUses: null, viewToken: "v" };
+    const view = { session, messages: [], accessLevel: "view", encryptedKey: await secret.seal(ring, SESSION), ...rest };
+    const fetch = () => Promise.resolve(Response.json(view));
+    const open = await PublicSession.open(secret.address("https://host/share/TOKEN"), { fetch });
+    return open.metadata().catch(() => "no title");
+  };
+  const first = await sealed(1, "By the machine", machine);
+  assert.deepEqual(await shown(first, 1), { title: "By the machine" });
+  assert.deepEqual(await shown(await sealed(2, "By a guest", guest), 2), {});
+  const { own: ofMachine } = await openMetadata(ring, SESSION, 1, first);
+  assert.deepEqual(await shown(await sealed(2, "By a guest", guest, { ofMachine }), 2), { title: "By the machine" });
+  const changed = { ...ofMachine, body: JSON.stringify({ title: "By a guest" }) };
+  assert.deepEqual(await shown(await sealed(2, "By a guest", guest, { ofMachine: changed }), 2), {});
+  assert.equal(await shown(first, 2), "no title", "shown again as a later version");
+  assert.deepEqual(await shown(first, 1, LinkSecret.generate(), false), {}, "of people");
 });
 
 test("a link that names a machine is read", async () => {

@@ -126,6 +126,35 @@ test("contents open with the key of their epoch, for their purpose only", async 
   await assert.rejects(seal.openContent(old, seal.purposes.message("s"), newer), refuses("epoch"));
 });
 
+test("what is said of a session is signed for its version and key", async () => {
+  const { sessionId: session, userId, otherSeed, metadata, agentState, publicKey } = given;
+  const other = await seal.SigningKey.fromSeed(bytes(otherSeed));
+  for (const { version, body, signer, ofMachine, isAdmin, blob } of metadata) {
+    const read = await seal.openMetadata(ring, session, version, blob);
+    const { admin, ofMachine: part } = read;
+    const made = await seal.sealMetadata(ring, session, version, { body, user: userId, admin, ofMachine: part }, signer === publicKey ? account : other);
+    for (const sealed of [blob, made]) {
+      const opened = await seal.openMetadata(ring, session, version, sealed);
+      assert.deepEqual([opened.body, opened.key, opened.user, opened.epoch], [body, signer, userId, ring.epoch]);
+      assert.equal((await seal.partOf(opened, session, publicKey))?.body, ofMachine);
+      assert.equal(await opened.admin?.grantedBy(session), isAdmin ? publicKey : undefined);
+      await assert.rejects(seal.openMetadata(ring, session, version + 1, sealed), refuses("signature"));
+      await assert.rejects(seal.openMetadata(ring.next(), session, version, sealed), refuses("signature"), "of the key before");
+      await assert.rejects(seal.openMetadata(ring, userId, version, sealed), refuses("refused"));
+      assert.equal(await seal.partOf(opened, userId, publicKey), signer === publicKey ? opened.own : undefined, "of another session");
+    }
+  }
+  const { version, body, blob } = agentState;
+  for (const sealed of [blob, await seal.sealAgentState(ring, session, version, body, account)]) {
+    assert.deepEqual(await seal.openAgentState(ring, session, version, sealed, publicKey), JSON.parse(body));
+    await assert.rejects(seal.openAgentState(ring, session, version + 1, sealed, publicKey), refuses("signature"));
+    await assert.rejects(seal.openAgentState(ring, session, version, sealed, other.publicKey), refuses("signature"));
+  }
+  // As it was before it was signed.
+  const bare = await seal.sealJson(ring, seal.purposes.sessionMetadata(session), { title: "T" });
+  await assert.rejects(seal.openMetadata(ring, session, 1, bare), refuses("signature"));
+});
+
 test("rings have a bound and begin with epoch 1", () => {
   let long = seal.KeyRing.generate();
   while (long.epoch < 170) long = long.next();
@@ -155,6 +184,17 @@ test("tasks in the clear", async () => {
     assert.ok(await seal.isSignedTask(signed, machine));
     assert.ok(!(await seal.isSignedTask({ ...signed, signedBody: `${clear.body} ` }, machine)));
   }
+  for (const what of ["message", "order"] as const) {
+    const signed = clear[what];
+    assert.deepEqual(await seal.signTask(signed.signedBody, machine, device, what), signed);
+    assert.ok(await seal.isSignedTask(signed, machine, what));
+    assert.ok(!(await seal.isSignedTask(signed, machine)) && !(await seal.isSignedTask(clear.forMachine, machine, what)));
+    assert.equal(JSON.parse(signed.signedBody).taskDigest, clear.digest);
+  }
+  assert.equal(await seal.listDigest(clear.list), clear.listDigest);
+  assert.equal((await seal.readTask(clear.forAny))?.title, "naïve 🙂");
+  assert.equal(await seal.readTask(clear.forMachine), undefined, "its body is for any machine");
+  assert.deepEqual(seal.outputKeys("{{tasks.b.output}} \\{{tasks.x.output}} {{{tasks.a.output}} {{tasks.b.output}} {{tasks.1.output}}"), ["b", "a"]);
   assert.ok(!(await seal.isSignedTask(clear.forMachine, "another")));
   assert.ok(await seal.isSignedTask(clear.forAny, "another"));
 });

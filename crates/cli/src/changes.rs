@@ -1,33 +1,28 @@
 //! What tasks changed, for people: summaries, and what to type next.
 
+mod orders;
+
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use ensemble_client::seal::TaskAction;
 use ensemble_types::changes::{ChangedFile, ChangesWaitFor, FileChange};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
-use ensemble_types::signatures::ChangesOrder;
 
+pub(crate) use self::orders::{Wish, order};
 use crate::commands::DONE;
-use crate::context::{Context, Me};
-use crate::failure::{Failure, Result};
+use crate::context::Context;
+use crate::failure::Result;
 use crate::machines::Machines;
 use crate::plan::Draft;
 use crate::print;
 use crate::progress::name;
-use crate::sealing::sign_order;
 use crate::styled::{Styled, Tone, is_coloured};
 use crate::watching::WAITS_FOR_MACHINE;
 use crate::when;
 
 /// Files of a task that a summary names.
 const SHOWN_FILES: usize = 12;
-/// How long one call waits for the machine, and how long the calls do in all.
-const ONE_WAIT: Duration = Duration::from_secs(20);
-const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
-
 /// The summary after a run: the files of each task with their counts, and what to type next. `is_shown`: the whole diff was printed before.
 pub(crate) fn report(run: &Run, is_shown: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
@@ -88,12 +83,12 @@ fn headline(run: &Run, task: &Task, number: usize, changes: &TaskChanges) -> Str
     if changes.unknown {
         return format!("{}: it is not known what it changed{place}", name(task, number));
     }
-    format!(
-        "{}: changed {}, {}{place}",
-        name(task, number),
-        files_word(changes.file_count),
-        counts(Some(changes.added), Some(changes.removed))
-    )
+    format!("{}: changed {}{place}", name(task, number), counted(changes))
+}
+
+/// `3 files, +10 −2`
+fn counted(changes: &TaskChanges) -> String {
+    format!("{}, {}", files_word(changes.file_count), counts(Some(changes.added), Some(changes.removed)))
 }
 
 pub(crate) fn files_word(count: u32) -> String {
@@ -179,35 +174,6 @@ pub(crate) async fn say_uncommitted(
     if let Some(count) = found.filter(|count| *count > 0) {
         let (files, have) = (files_word(count), if count == 1 { "has" } else { "have" });
         print::note(format!("{files} here {have} uncommitted changes. They are not in the worktree."));
-    }
-}
-
-/// What the owner wants to become of changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    Apply,
-    Discard,
-}
-
-/// Gives the order, and waits until the machine has carried it out.
-pub(crate) async fn order(me: &Me, run: &Run, task: &Task, wish: Wish) -> Result<TaskChanges> {
-    let action = match wish {
-        Wish::Apply => TaskAction::Apply,
-        Wish::Discard => TaskAction::Discard,
-    };
-    let signed = ChangesOrder::from(sign_order(me, task, action, None)?);
-    let begun = Instant::now();
-    loop {
-        let answer = match wish {
-            Wish::Apply => me.client.apply_changes(run.id, task.id, &signed, ONE_WAIT).await?,
-            Wish::Discard => me.client.discard_changes(run.id, task.id, &signed, ONE_WAIT).await?,
-        };
-        let Some(changes) = answer.changes else {
-            return Err(Failure::message("The server does not know what the task changed. Update the server."));
-        };
-        if !changes.state.is_ordered() || is_away(&changes) || begun.elapsed() > LONGEST_WAIT {
-            return Ok(changes);
-        }
     }
 }
 

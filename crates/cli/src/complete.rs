@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::global::Global;
 use crate::machines::Machines;
 use crate::print;
-use crate::vault::card;
+use crate::vault::Titles;
 
 /// How long a person waits for the Tab key.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -61,16 +61,17 @@ pub(crate) fn words(words: &'static [&'static str]) -> ArgValueCandidates {
 
 pub(crate) fn sessions() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        ask(async |_, me| {
+        ask(async |context, me| {
+            let titles = Titles::of(context, me)?;
             let all = SessionFilter { shared: true, ..SessionFilter::default() };
             let sessions = me.client.session_page(all, Some(MOST), None).await?.sessions;
             let mut found = Vec::with_capacity(sessions.len() + 1);
             for session in &sessions {
-                let ring = me.ring(session).await.ok();
-                let card = ring.and_then(|ring| card(&ring, session.id, &session.metadata).ok()).unwrap_or_default();
+                let card = titles.title(session).await.shown();
                 let title = card.title.or(card.path.as_deref().map(print::below_home)).unwrap_or_default();
                 found.push(candidate(session.reference.as_str(), &title));
             }
+            titles.keep()?;
             found.push(last("session"));
             Ok(found)
         })

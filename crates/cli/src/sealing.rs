@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use ensemble_client::seal::{BoxPublicKey, ClearTask, SessionTask, TaskAction, TaskOrder, seal_task, sign_clear};
+use ensemble_client::seal::{
+    BoxPublicKey, ClearTask, SessionTask, SignedAs, TaskAction, TaskOrder, seal_task, sign_clear,
+};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, SealedTask, Signed, Task};
+use ensemble_types::signatures::digest;
 
 use crate::context::{Me, now};
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
+use crate::origin::NOT_SIGNED;
 use crate::plan::Seal;
 use crate::print;
 
@@ -21,24 +25,45 @@ pub(crate) struct Sealing<'a> {
     pub(crate) machine: Option<MachineId>,
 }
 
-/// Signs what the owner wants of a task that there is, for the machine that has its agent's session or its worktree. `text`: what its agent
-/// is told.
-pub(crate) fn sign_order(me: &Me, task: &Task, action: TaskAction, text: Option<String>) -> Result<Signed> {
+/// What the owner wants of a task.
+pub(crate) enum Wanted {
+    /// Its agent is told this.
+    Message(String),
+    /// What it has changed is applied, or discarded, as it was shown.
+    Changes { action: TaskAction, seen: String, unseen: bool },
+}
+
+/// Signs what the owner wants of a task that there is, for the machine that has its agent's session or its worktree.
+pub(crate) fn sign_order(me: &Me, task: &Task, wanted: Wanted) -> Result<Signed> {
+    let task_digest = match &task.signed {
+        Some(signed) => digest(&*signed.signed_body),
+        // Its machine alone has what was sealed, and the server says why nothing is said to it.
+        None if task.session.is_some() => String::new(),
+        None => return Err(Failure::message(format!("The task is {NOT_SIGNED}, so nothing can be ordered about it."))),
+    };
+    let (action, text, seen, unseen) = match wanted {
+        Wanted::Message(text) => (TaskAction::Message, Some(text), None, false),
+        Wanted::Changes { action, seen, unseen } => (action, None, Some(seen), unseen),
+    };
     let at = now();
     let order = TaskOrder {
         action,
         task_id: task.id,
+        task_digest,
         text,
+        seen,
+        unseen,
         machine_id: task.machine_id.clone(),
         nonce: SessionTask::nonce(),
         at,
         expires: at.plus(GOOD_FOR),
     };
     let body = serde_json::to_string(&order).map_err(|error| Failure::message(format!("The order {error}.")))?;
-    sign_clear(&body, task.machine_id.as_ref(), &me.key).map_err(|error| Failure::Seal("The order".to_owned(), error))
+    let signed = sign_clear(action.into(), &body, task.machine_id.as_ref(), &me.key);
+    signed.map_err(|error| Failure::Seal("The order".to_owned(), error))
 }
 
-/// An order waits so long for its machine. It names a task and not what its worktree holds then, so it is not good for longer.
+/// An order waits so long for its machine.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
 
 impl Sealing<'_> {
@@ -58,7 +83,7 @@ impl Seal for Sealing<'_> {
         }
         let failed = |error| Failure::Seal("The task".to_owned(), error);
         let body = serde_json::to_string(task).map_err(|error| Failure::message(format!("The task {error}.")))?;
-        sign_clear(&body, task.machine_id.as_ref(), &self.me.key).map(Some).map_err(failed)
+        sign_clear(SignedAs::Task, &body, task.machine_id.as_ref(), &self.me.key).map(Some).map_err(failed)
     }
 
     fn machine(&self) -> Option<&MachineId> {

@@ -1,7 +1,9 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
 mod makers;
+mod titles;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ensemble_client::seal::{
@@ -12,7 +14,7 @@ use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
-use ensemble_types::sessions::{AccessLevel, Session, SessionStatus, UpdateSession};
+use ensemble_types::sessions::{AccessLevel, Metadata, Session, UpdateSession};
 use ensemble_types::text::Blob;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +25,9 @@ use crate::home::Lock;
 use crate::known_sessions::KnownSession;
 use crate::print;
 use crate::sharing::{Members, Use};
+
+use self::makers::ONE_LISTING;
+pub(crate) use self::titles::{AgentState, Titled, Titles, agent_state};
 
 /// How old the account's list may be by which something is written.
 const OLDEST: Duration = Duration::from_secs(60);
@@ -247,9 +252,13 @@ impl Me {
             }
             let recipients = self.recipients(context, &session, &ring, members).await?;
             let before = context.home.unfinished(origin, session.id)?.and_then(|unfinished| unfinished.of(&ring));
-            let ring = ring.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+            let old = ring;
+            let ring = old.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
             context.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
+            let metadata = self.for_new_key(context, &session, (&old, &ring)).await?;
             let update = UpdateSession {
+                expected_metadata_version: metadata.as_ref().map(|_| session.metadata_version),
+                metadata,
                 encryption_key: Some(seal_ring(&ring, &self.content_key()?, self.binding(&session), &self.key)?),
                 host_key: self.host_key(&session, &ring)?,
                 expected_key_epoch: Some(session.key_epoch),
@@ -278,12 +287,33 @@ impl Me {
                         )),
                     }
                     // As it is now, and not as the server may say.
-                    let session = Session { key_epoch: i64::from(ring.epoch()), rekey_needed: false, ..session };
+                    let mut session = Session { key_epoch: i64::from(ring.epoch()), rekey_needed: false, ..session };
+                    if let Some(metadata) = update.metadata {
+                        (session.metadata, session.metadata_version) =
+                            (metadata.into_string(), session.metadata_version + 1);
+                        let seen = BTreeMap::from([(session.id, session.metadata_version)]);
+                        context.home.note_titles(origin, seen)?;
+                    }
                     return Ok((session, ring));
                 }
             }
         }
         Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
+    }
+
+    /// The metadata for a new key, under which what was signed for the one before counts no more. `None`: none counted.
+    async fn for_new_key(
+        &self,
+        context: &Context,
+        session: &Session,
+        (old, new): (&KeyRing, &KeyRing),
+    ) -> Result<Option<Metadata>> {
+        let titled = self.titled(context, session, old).await?;
+        if titled.card.is_none() && titled.of_machine.is_none() {
+            return Ok(None);
+        }
+        let card = titled.card.clone().unwrap_or_default();
+        self.seal_card(session, new, (session.metadata_version + 1, &card), &titled).map(Some)
     }
 
     /// The ring for the machine that hosts the session, while the account's list has that machine.
@@ -328,28 +358,6 @@ pub(crate) fn seal_json<const MAX: usize>(
             "The {what} is too long: encrypted it has more than {MAX} bytes. Shorten or split it."
         ))
     })
-}
-
-/// The metadata of a session, or why it cannot be shown.
-pub(crate) fn card(ring: &KeyRing, session: SessionId, metadata: &str) -> Result<Card, SealError> {
-    seal::open_json(ring, Purpose::SessionMetadata(session), metadata)
-}
-
-/// What the machine of a session says of it without a message. That of a machine that is away may be out of date.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct AgentState {
-    /// The commands that have outlived their turn.
-    pub(crate) still_running: Vec<String>,
-    /// Why no agent works in the session now.
-    pub(crate) problem: Option<String>,
-}
-
-/// Nothing where its machine is away, or where it does not open.
-pub(crate) fn agent_state(ring: &KeyRing, session: &Session) -> AgentState {
-    let sealed = session.agent_state.as_deref().filter(|_| session.online && session.status == SessionStatus::Active);
-    let open = || seal::open_json(ring, Purpose::AgentState(session.id), sealed?).ok();
-    open().unwrap_or_default()
 }
 
 /// The text of a message. Content from older or other programs is shown unchanged.

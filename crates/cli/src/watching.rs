@@ -91,7 +91,7 @@ fn is_unknown(task: &Task) -> bool {
 /// Shows the progress of a run until it has ended. The exit code tells how it ended.
 pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, allow: AllowDenials) -> Result {
     let mut interrupt = interrupts()?;
-    let run = me.client.run(id).await?;
+    let run = me.run(id).await?;
     let machines = match asked.machines {
         Some(machines) => machines,
         None => Machines::if_available(context, me).await,
@@ -130,7 +130,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
                     }
                     progress.change(&change.changed_tasks)?;
                     if change.more || Progress::is_asking(&change.changed_tasks) {
-                        progress.renew(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
+                        progress.renew(me.run(id).await?.tasks.as_deref().unwrap_or_default())?;
                     }
                     advise(me, &mut progress).await?;
                 }
@@ -140,7 +140,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
                 is_stale |= progress.is_waiting() && ticks.is_multiple_of(WAITING);
                 let is_due = is_stale && (count <= MANY_TASKS || ticks.is_multiple_of(SELDOM));
                 // While the server does not respond, the other branch reports it.
-                if is_due && let Ok(run) = me.client.run(id).await {
+                if is_due && let Ok(run) = me.run(id).await {
                     is_stale = false;
                     progress.renew(run.tasks.as_deref().unwrap_or_default())?;
                 }
@@ -158,7 +158,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
             }
         }
     }
-    let run = me.client.run(id).await?;
+    let run = me.run(id).await?;
     if context.json {
         print::json(&event("ended", named(&machines, &run)), true)?;
     } else {
@@ -166,6 +166,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
             progress.renew(run.tasks.as_deref().unwrap_or_default())?;
         }
         conclude(&run, &machines, &asked.permissions)?;
+        context.saw_lists(&run)?;
         asking::sessions(me, &run).await?;
     }
     let about = asked.about.and_then(|about| run.tasks.iter().flatten().find(|task| task.id == about));

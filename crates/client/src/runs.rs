@@ -22,7 +22,14 @@ impl Client {
     /// Submits a plan. The key makes a repetition harmless; see [`crate::idempotency_key`].
     pub async fn create_run(&self, plan: &CreateRun, key: &str) -> Result<Run> {
         let call = self.post(&["v1", "orchestrator", "runs"], Repeat::Harmless).at_most(LONGEST_RUN);
-        named(call.idempotent(key).json(plan).send().await?)
+        let run: Run = named(call.idempotent(key).json(plan).send().await?)?;
+        // A key that was used before gives what was made then.
+        let answered = run.tasks.iter().flatten().map(|task| task.id);
+        let is_other = plan.tasks.iter().zip(answered).any(|(task, answered)| task.id.is_some_and(|id| id != answered));
+        if is_other || plan.id.is_some_and(|id| id != run.id) {
+            return Err(Error::OtherRecord);
+        }
+        Ok(run)
     }
 
     /// A page of runs, newest first, without their tasks. `status` is a run status, `active` or `terminal`.
@@ -107,8 +114,7 @@ impl Client {
         let call = self.post(&["v1", "orchestrator", "runs", &id.to_string(), "pend"], Repeat::Harmless);
         let call = call.waiting(Duration::from_millis(wait)).json(pend).at_most(LONGEST_RUN);
         let pended: Pended = call.send().await?;
-        asked_for(&id, &pended.id)?;
-        named(pended)
+        same_run(id, named(pended)?)
     }
 
     /// Every change of a run after `cursor`, live. Ends after the change that ended the run.
@@ -136,15 +142,23 @@ impl Client {
     pub fn run_events(&self, id: RunId, after: Option<i64>) -> impl Stream<Item = Result<Pended>> + Send + use<> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "events"].map(str::to_owned).to_vec();
         let source = Source { path, after: after.map(|version| version.to_string()), ..Source::default() };
-        follow(self.clone(), source).filter_map(|event| async move { read(event).transpose() })
+        follow(self.clone(), source).filter_map(move |event| async move { read(id, event).transpose() })
     }
 }
 
-fn read(event: Result<Event>) -> Result<Option<Pended>> {
+fn read(run: RunId, event: Result<Event>) -> Result<Option<Pended>> {
     let event = event?;
     if event.name != "change" {
         return Ok(None);
     }
     let unreadable = |source| Error::InvalidResponse { call: "event change".to_owned(), source };
-    serde_json::from_str(&event.data).map(Some).map_err(unreadable)
+    let pended: Pended = named(serde_json::from_str(&event.data).map_err(unreadable)?)?;
+    same_run(run, pended).map(Some)
+}
+
+/// Refuses what is about another run than the one that was asked for.
+fn same_run(run: RunId, pended: Pended) -> Result<Pended> {
+    asked_for(&run, &pended.id)?;
+    asked_for(&run, &pended.run.id)?;
+    Ok(pended)
 }

@@ -221,7 +221,7 @@ impl Play {
 use ensemble_transcript::body::Terminal as Terminal_;
 
 fn prompt(text: &str) -> Content {
-    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next })
+    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next, directory: None })
 }
 
 fn part(turn: &str, part: u32, text: &str) -> TextPart {

@@ -40,6 +40,7 @@ pub(crate) fn rejection(taken: &Taken, author: &Author, setting: &Setting<'_>) -
         Some(ReceiptCode::Repeated) => "It was sent twice.",
         Some(ReceiptCode::Superseded) => "What it was about has changed or is over.",
         Some(ReceiptCode::OldKey) => "It was sealed with an old key. Send it again.",
+        Some(ReceiptCode::WrongDirectory) => "The session works in another directory than the one that was shown.",
         Some(ReceiptCode::Busy) => "Too many commands. Wait a minute.",
         Some(ReceiptCode::Unsupported) => "This agent cannot do it.",
         Some(ReceiptCode::Other(code)) => return Some(line(code, 60)),
@@ -69,7 +70,7 @@ pub fn control(control: &Control, name: impl Fn(ensemble_types::ids::UserId) -> 
         Control::SetMode(set) => format!("set the mode to {}", mode(&set.mode)),
         Control::SetModel(set) => format!("chose the model {}", line(&set.model, 60)),
         Control::Stop => "stopped the agent".to_owned(),
-        Control::Resume => "started the agent again".to_owned(),
+        Control::Resume(_) => "started the agent again".to_owned(),
         Control::Access(grant) => {
             let may = match &grant.may {
                 May::Prompt => "may prompt now",

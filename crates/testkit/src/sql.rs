@@ -7,6 +7,8 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use tokio_postgres::{Client, NoTls};
 
+use crate::wait::{SOON, eventually};
+
 /// How long a test waits for a file of SQLite that the service is writing, or is closing.
 const BUSY: Duration = Duration::from_secs(40);
 
@@ -46,6 +48,13 @@ pub async fn execute(url: &str, sql: &str) {
     if let Some(error) = failed {
         panic!("{sql}: {error}");
     }
+}
+
+/// Waits until the last thread of a service that was stopped has let go of its file.
+pub async fn closed(url: &str) {
+    let Some(path) = url.strip_prefix("sqlite:") else { return };
+    let lock = format!("{path}.lock");
+    eventually(SOON, async || std::fs::File::open(&lock).is_ok_and(|file| file.try_lock().is_ok())).await;
 }
 
 /// Takes back that migrations of this version have run, so that the next start runs them.

@@ -169,6 +169,7 @@ words! {
         Superseded = "superseded",
         /// It is sealed with an old key of the session.
         OldKey = "old_key",
+        WrongDirectory = "wrong_directory",
         /// Too many commands.
         Busy = "busy",
         /// The agent, or this version of the host, cannot do it.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::signatures::digest;
 use crate::text::{Blob, Text};
 
 /// Where the agent of a task works.
@@ -84,6 +85,17 @@ pub struct ChangedFile {
     pub removed: Option<u64>,
 }
 
+/// The name in front of a list of files whose digest is signed.
+const LIST: &str = "ensemble-changes-v1\n";
+
+/// The digest of a list of files with its counts, as people are shown it: of `ensemble-changes-v1`, a line feed, and the JSON text
+/// `[fileCount,added,removed,[[path,kind,added,removed],…]]`.
+pub fn list_digest(files: &[ChangedFile], file_count: u32, (added, removed): (u64, u64)) -> String {
+    let files: Vec<_> = files.iter().map(|file| (&*file.path, file.kind, file.added, file.removed)).collect();
+    let list = serde_json::json!([file_count, added, removed, files]);
+    digest(format!("{LIST}{list}"))
+}
+
 /// What an attempt changed, as its runner reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -110,6 +122,13 @@ pub struct ReportedChanges {
     pub notes: Vec<Text<1, 500>>,
 }
 
+impl ReportedChanges {
+    /// See [`list_digest`].
+    pub fn list_digest(&self) -> String {
+        list_digest(&self.files, self.file_count, (self.added, self.removed))
+    }
+}
+
 /// What becomes of the changes of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -122,7 +141,7 @@ pub enum ChangesState {
     Applying,
     /// They are in the working tree.
     Applied,
-    /// They could not be merged, and nothing was changed. `conflicted` names the files.
+    /// They could not be merged, and nothing was changed. `conflicted` names the files; without any, `failure` says why.
     Conflicted,
     /// The machine has the order to remove the worktree.
     Discarding,
@@ -203,6 +222,19 @@ pub struct TaskChanges {
     pub diff_truncated: bool,
 }
 
+impl TaskChanges {
+    /// See [`list_digest`].
+    pub fn list_digest(&self) -> String {
+        list_digest(&self.files, self.file_count, (self.added, self.removed))
+    }
+
+    /// Whether all that was changed is in the list and in the stored diff, as far as the server says.
+    pub fn is_whole(&self) -> bool {
+        let listed = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+        !self.unknown && !self.diff_truncated && listed == self.file_count
+    }
+}
+
 /// A part of an attempt's diff. It replaces the part with the same path of the same attempt.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -230,7 +262,7 @@ pub struct LeaseDiffTaken {
 #[serde(rename_all = "lowercase")]
 pub enum OrderOutcome {
     Applied,
-    /// Nothing was changed.
+    /// Nothing was changed: because of `files`, or because the changes are not those that their owner was shown.
     Conflicted,
     Discarded,
     /// The machine has no such worktree.

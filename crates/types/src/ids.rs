@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
-use uuid::Uuid;
+use uuid::{Uuid, Variant};
 
 /// The text is not an id of this kind, and the form that was expected. A caller of the interface only sees "not found".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +35,11 @@ macro_rules! id {
 
             pub const fn uuid(self) -> Uuid {
                 self.0
+            }
+
+            /// Whether it is one that sorts by its time (RFC 9562, section 5.7).
+            pub fn is_version_7(self) -> bool {
+                self.0.get_version_num() == 7 && self.0.get_variant() == Variant::RFC4122
             }
         }
 

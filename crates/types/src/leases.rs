@@ -110,7 +110,7 @@ pub struct Lease {
     pub signed_message: Option<Signed>,
     /// With `signed`: the outputs that its prompt has placeholders for, by task key. The runner fills them in.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub outputs: BTreeMap<String, String>,
+    pub outputs: BTreeMap<String, TaskOutput>,
     pub working_directory: Option<String>,
     pub timeout_ms: u64,
     /// What the attempt may cost: the rest of the task's `maxCostUsd`. The runner stops an agent that reports more.
@@ -139,6 +139,14 @@ pub struct Lease {
     pub follow_up: bool,
     pub traceparent: Option<String>,
     pub expires_at: Timestamp,
+}
+
+/// What a task has put out, for the prompt of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskOutput {
+    pub task_id: TaskId,
+    pub output: String,
 }
 
 /// A heartbeat: the attempt is still running.

@@ -24,6 +24,7 @@ pub mod pends;
 pub mod permissions;
 pub mod placeholders;
 pub mod problem;
+mod provider;
 pub mod pushes;
 pub mod refs;
 pub mod runs;

@@ -8,6 +8,7 @@ use crate::examples;
 use crate::ids::{MachineId, RunId, SessionId, TaskId};
 pub use crate::pends::{ChangedTask, Pend, Pended, WaitFor};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
+pub use crate::provider::Provider;
 use crate::refs::Ref;
 use crate::signatures::SignedBodyText;
 pub use crate::signatures::{Signed, SignedBody, TaskSignature};
@@ -16,42 +17,18 @@ pub use crate::task_sessions::{PromptText, SealedTask, TaskSession};
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// The coding agent that does a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Provider {
-    Claude,
-    Codex,
-    Gemini,
-}
-
-impl Provider {
-    pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
-
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-        }
-    }
-}
-
-impl std::fmt::Display for Provider {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A plan: 1 to 10,000 tasks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!({
+    "id": "01932b5e-7b1a-7c3e-8f00-000000000005",
     "title": "Tidy up",
-    "tasks": [{"taskKey": "fix", "provider": "claude", "prompt": "Fix the failing test.", "workingDirectory": "/home/ada/project"}, {"provider": "codex", "prompt": "Review: {{tasks.fix.output}}", "dependsOn": ["fix"]}],
+    "tasks": [{"id": "01932b5e-7b1a-7c3e-8f00-000000000006", "taskKey": "fix", "provider": "claude", "prompt": "Fix the failing test.", "workingDirectory": "/home/ada/project"}, {"provider": "codex", "prompt": "Review: {{tasks.fix.output}}", "dependsOn": ["fix"]}],
 })))]
 pub struct CreateRun {
+    /// A UUID of version 7 that the client chooses. The same id with the same body again is the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<RunId>,
     #[schema(min_items = 1, max_items = 10_000)]
     pub tasks: Vec<CreateTask>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +60,9 @@ pub struct CreateRun {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateTask {
+    /// A UUID of version 7 that the client chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<TaskId>,
     /// The agent's instructions. `{{tasks.<taskKey>.output}}` is replaced by that dependency's output. Every task has them, or `sealed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PromptText>)]
@@ -161,6 +141,7 @@ impl CreateTask {
     /// A task of which nothing else is said.
     pub fn of(provider: Provider) -> Self {
         Self {
+            id: None,
             prompt: None,
             provider,
             model: None,
@@ -317,6 +298,10 @@ pub struct Task {
     pub title: Option<String>,
     /// `null` when the task is sealed.
     pub prompt: Option<String>,
+    /// The task as a device of the owner has signed it. What is shown of a task is taken from here, once it was checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub signed: Option<Signed>,
     /// How the task is a live session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<TaskSession>,

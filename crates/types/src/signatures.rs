@@ -1,10 +1,13 @@
 //! What an owner's device signs for a machine, carried through the server unchanged. The server does not look into it; the machine does.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use crate::changes::Isolation;
-use crate::ids::{MachineId, TaskId};
+use crate::ids::{MachineId, RunId, TaskId};
 use crate::permissions::Permission;
 use crate::runs::Provider;
 use crate::text::{Blob, json_text};
@@ -37,6 +40,18 @@ enum SignedBodySchema {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClearTask {
+    pub run_id: RunId,
+    pub task_id: TaskId,
+    /// What people read about its run and about it: what a server shows beside it is not signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_key: Option<String>,
+    /// Its place among the tasks of its run, from 0 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u32>,
     /// As it was submitted: with its placeholders.
     pub prompt: String,
     pub provider: Provider,
@@ -52,11 +67,12 @@ pub struct ClearTask {
     pub allowed_tools: Vec<String>,
     #[serde(default)]
     pub isolation: Isolation,
+    /// The tasks whose outputs the prompt takes, in the order in which it first names their keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<TaskId>,
+    /// What its worktree begins with: `HEAD` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<String>,
-    /// `base` is the key of another task of the run, and no git ref.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub base_is_task: bool,
+    pub base: Option<SignedBase>,
     /// `null`: any machine of the owner.
     pub machine_id: Option<MachineId>,
     /// 16 random bytes, base64url. The machine does nothing else under the same one.
@@ -67,15 +83,34 @@ pub struct ClearTask {
     pub expires: Timestamp,
 }
 
+/// What a worktree begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SignedBase {
+    /// What another task of the run has left.
+    Task(TaskId),
+    /// A git ref.
+    Ref(String),
+}
+
 /// What the owner wants of a task that there is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskOrder {
     pub action: TaskAction,
     pub task_id: TaskId,
+    /// The [`digest`] of the task's `signedBody`, or of its sealed text: a server that gives another task the same id changes nothing.
+    pub task_digest: String,
     /// What the agent is told. Only of a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// What its owner was shown of the changes that are applied or discarded, and of no other order: the [`digest`] of the diff, or that of
+    /// the list of files ([`crate::changes::list_digest`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<String>,
+    /// The changes are applied although a part of them could not be shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
     /// The machine that has the agent's session, or the worktree.
     pub machine_id: Option<MachineId>,
     pub nonce: String,
@@ -90,6 +125,11 @@ pub enum TaskAction {
     Message,
     Apply,
     Discard,
+}
+
+/// SHA-256 of a text, base64url.
+pub fn digest(text: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(Sha256::digest(text))
 }
 
 /// A device's signature of a [`SignedBody`].
@@ -136,7 +176,7 @@ pub struct OnlyOne {
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!({
     "signature": {"key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "sig": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw"},
-    "signedBody": "{\"action\":\"apply\",\"taskId\":\"01932b5e-7b1a-7c3e-8f00-000000000001\",\"machineId\":\"laptop\",\"nonce\":\"AAECAwQFBgcICQoLDA0ODw\",\"at\":\"2026-03-26T00:00:00.000Z\",\"expires\":\"2026-03-27T00:00:00.000Z\"}",
+    "signedBody": "{\"action\":\"apply\",\"taskId\":\"01932b5e-7b1a-7c3e-8f00-000000000001\",\"taskDigest\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"seen\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"machineId\":\"laptop\",\"nonce\":\"AAECAwQFBgcICQoLDA0ODw\",\"at\":\"2026-03-26T00:00:00.000Z\",\"expires\":\"2026-03-27T00:00:00.000Z\"}",
 })))]
 pub struct ChangesOrder {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,6 +25,8 @@ pub(crate) enum Error {
     WrongMachine,
     #[error("the idempotency key was used with another body")]
     IdempotencyMismatch,
+    #[error("the id of the run or of one of its tasks, or the ref of one, is taken")]
+    IdTaken,
     #[error("the account has {open} unfinished tasks")]
     TooManyTasks { open: i64, limit: i64 },
     #[error(transparent)]
@@ -75,6 +77,10 @@ impl IntoProblem for Error {
             Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for a new request.")
             }
+            Self::IdTaken => Problem::new(
+                Code::Conflict,
+                "The id of the run, or of one of its tasks, cannot be used. Make new ones, and submit it again.",
+            ),
             Self::TooManyTasks { open, limit } => Problem::new(
                 Code::RateLimited,
                 format!("You have {open} unfinished tasks and may have {limit}. Wait until some have ended."),

@@ -1,6 +1,7 @@
 /** Runs of tasks: their list, and one of them followed live. */
 import { Distrust, followRun, isProblem, newId } from "@ensemble/client";
-import { sealTurn, signOrder, signRun, type Turn } from "@ensemble/client/account";
+import { isSigned, NOT_SIGNED, sealTurn, signOrder, signRun, takeSigned, withIds, type CheckedTasks, type Turn } from "@ensemble/client/account";
+import { diffDigest, listDigest } from "@ensemble/client/seal";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
@@ -21,6 +22,8 @@ const KEPT_AFTER_MS = 1_000;
 /** How long one call waits for the machine, and how long all of them do. */
 const ONE_WAIT_MS = 20_000;
 const LONGEST_WAIT_MS = 10 * 60_000;
+
+const OTHER_RUN = "The server answered with another run than the one that was asked for. Do not trust it.";
 
 /** How often any run of the account was said to have changed. */
 export const runChanges = new Store(0);
@@ -46,15 +49,27 @@ export async function submitPlan(planned: Planned): Promise<string> {
   const account = mine();
   const { client } = account;
   if (sent?.plan !== plan) {
+    const named = withIds(account, planned);
     const tasks: Schemas["CreateTask"][] = [];
-    for (const { turn, ...task } of planned.tasks) tasks.push(turn ? { ...task, ...(await sealTurn(account, turn)) } : task);
-    sent = { plan, key: newId(), body: await signRun(account, { ...planned, tasks }) };
+    for (const { turn, ...task } of named.tasks) {
+      const ids = { runId: named.id, taskId: task.id };
+      tasks.push(turn ? { ...task, ...(await sealTurn(account, ids, turn)) } : task);
+    }
+    sent = { plan, key: newId(), body: await signRun(account, { ...named, tasks }) };
   }
   const params = { header: { "Idempotency-Key": sent.key } };
   const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body: sent.body, params }));
+  if (run.id !== sent.body.id) throw new Distrust(OTHER_RUN);
   sent = undefined;
   return run.id;
 }
+
+/** Whether all that was changed is in the list and in the diff, as far as the server says. */
+export const isWhole = ({ unknown, diffTruncated, files, fileCount }: TaskChanges): boolean =>
+  unknown !== true && !diffTruncated && files.length === fileCount;
+
+/** What a person reads of a task that none of their devices has signed. */
+export const notSigned = (task: Task): string | undefined => (isSigned(task) ? undefined : NOT_SIGNED);
 
 export interface RunView {
   run: Run | undefined;
@@ -71,6 +86,10 @@ const MOST_KEPT = 100;
 export class RunFeed {
   readonly view = new Store<RunView>({ run: undefined, tasks: [], error: undefined });
   readonly id: string;
+  /** What was found out of its tasks. */
+  readonly #checked: CheckedTasks = new Map();
+  /** What was shown of what tasks have changed, by their ids: the digests of the list of files and of the diff. */
+  readonly #shown = new Map<string, { list: string; diff: string }>();
 
   constructor(id: string) {
     this.id = id;
@@ -123,15 +142,31 @@ export class RunFeed {
   /** What a task has changed in its worktree, as a unified diff. */
   async diff(task: Task): Promise<string> {
     const path = `/v1/orchestrator/runs/${encodeURIComponent(this.id)}/tasks/${encodeURIComponent(task.id)}/diff`;
-    return (await mine().client.open(path, {}, new AbortController().signal)).text();
+    const bytes = await (await mine().client.open(path, {}, new AbortController().signal)).arrayBuffer();
+    if (task.changes) {
+      this.#shown.set(task.id, { list: await listDigest(task.changes), diff: await diffDigest(bytes) });
+    }
+    return new TextDecoder().decode(bytes);
   }
 
-  /** Has the machine bring what a task has changed into its directory, or remove its worktree. Returns what has become of it. */
-  async order(task: Task, action: "apply" | "discard"): Promise<TaskChanges> {
+  /** The digest of what was shown of a task's changes: of the diff, where it is open, or of the list of files. */
+  async #seen(task: Task, changes: TaskChanges): Promise<string> {
+    const list = await listDigest(changes);
+    const shown = this.#shown.get(task.id);
+    if (!shown || !isWhole(changes)) return list;
+    if (shown.list === list) return shown.diff;
+    this.#shown.delete(task.id);
+    throw new Error("It has changed since you looked, so nothing was done. Look at it again.");
+  }
+
+  /** Has the machine bring what a task has changed into its directory, or remove its worktree, as it is shown. Returns what has become of it.
+   * `unseen`: also what could not be shown. */
+  async order(task: Task, action: "apply" | "discard", unseen = false): Promise<TaskChanges> {
     const account = mine();
     const { client } = account;
+    if (!task.changes) throw new Error("The server does not know what the task changed.");
     // Signed once: the same order again is one order.
-    const body = await signOrder(account, task, action);
+    const body = await signOrder(account, task, { action, seen: await this.#seen(task, task.changes), unseen });
     const params = { path: { id: this.id, taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
     const until = Date.now() + LONGEST_WAIT_MS;
     for (;;) {
@@ -150,7 +185,7 @@ export class RunFeed {
   async say(task: Task, text: string, messageId: string): Promise<void> {
     const account = mine();
     const { client } = account;
-    const body = { text, messageId, ...(await signOrder(account, task, "message", text)) };
+    const body = { text, messageId, ...(await signOrder(account, task, { action: "message", text })) };
     const params = { path: { id: this.id, taskId: task.id } };
     await client.data(client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/messages", { params, body }));
     await this.#read(new AbortController().signal);
@@ -163,11 +198,12 @@ export class RunFeed {
   }
 
   async #read(signal: AbortSignal): Promise<number> {
-    const { client } = mine();
-    const { tasks, ...run } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } }, signal }));
-    // What a person says or brings in next is for this one.
-    if (run.id !== this.id && run.ref !== this.id) throw new Distrust("The server answered with another run than the one that was asked for. Do not trust it.");
-    this.view.set({ run, tasks: tasks ?? [], error: undefined });
+    const account = mine();
+    const { client } = account;
+    const answer = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } }, signal }));
+    // What a person says or brings in next is for this one, as it was signed.
+    const { tasks, ...run } = await takeSigned(account, this.id, answer, this.#checked);
+    this.view.set({ run, tasks, error: undefined });
     return run.version;
   }
 

@@ -7,7 +7,7 @@ import { useTitle } from "../base/title.ts";
 import { say } from "../base/toast.tsx";
 import { ago, money } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
-import { RunFeed, type Task } from "../data/runs.ts";
+import { notSigned, RunFeed, type Task } from "../data/runs.ts";
 import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
@@ -78,6 +78,7 @@ export function RunPage({ id }: { id: string }) {
         {keptAt !== undefined && <KeptNote at={keptAt} />}
         {(error ?? failure) !== undefined && <p className="banner bad" role="alert">{error ?? failure}</p>}
         {!run && error === undefined && <p className="soft" role="status">Opening…</p>}
+        {tasks.some((task) => notSigned(task) !== undefined) && <p className="banner bad" role="alert">Tasks of this run are not signed by your devices. The server may have answered with something else: their titles are not shown.</p>}
         {run && (
           <p className="soft run-facts">
             <span className={`dot ${DOTS[run.status] ?? ""}`} />{" "}

@@ -2,7 +2,7 @@
 import { newId } from "@ensemble/client";
 import { type FormEvent, useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
-import type { RunFeed, Task, TaskChanges } from "../data/runs.ts";
+import { isWhole, type RunFeed, type Task, type TaskChanges } from "../data/runs.ts";
 import { Code } from "../text/code.tsx";
 import { visible } from "../text/visible.ts";
 
@@ -28,12 +28,12 @@ function counted({ fileCount, added, removed, state, unknown, wasApplied }: Task
 
 export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; changes: TaskChanges }) {
   const [isBusy, setBusy] = useState(false);
-  const [asks, setAsks] = useState(false);
+  const [asks, setAsks] = useState<"apply" | "discard">();
   const [diff, setDiff] = useState<string>();
   const { error, said, setSaid, run } = useAttempt(setBusy);
-  const order = (action: "apply" | "discard") => run(async () => {
-    setAsks(false);
-    const { state, waitingFor } = await feed.order(task, action);
+  const order = (action: "apply" | "discard", unseen = false) => run(async () => {
+    setAsks(undefined);
+    const { state, waitingFor } = await feed.order(task, action, unseen);
     if (state !== "applying" && state !== "discarding") return;
     setSaid(waitingFor === "machine" ? "Its machine is away. It does this if it is back within 24 hours." : "Its machine has not ended yet.");
   });
@@ -44,6 +44,13 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
     <section aria-label="Changes">
       <h2>Changes</h2>
       <p>{counted(changes)}</p>
+      {hasWorktree(task) && changes.files.length > 0 && (
+        <ul className="soft" aria-label="Changed files">
+          {changes.files.map(({ path, kind, added, removed }) => (
+            <li key={path}><bdi>{visible(path)}</bdi> {kind}{added == null ? "" : `, +${added.toLocaleString()}`}{removed == null ? "" : ` −${removed.toLocaleString()}`}</li>
+          ))}
+        </ul>
+      )}
       {changes.notes?.map((note) => <p key={note} className="soft">{visible(note)}</p>)}
       {changes.conflicted.length > 0 && <p className="error-text">Not applied, and nothing was changed, because of: <bdi>{visible(changes.conflicted.join(", "))}</bdi></p>}
       {changes.failure != null && <p className="error-text">{visible(changes.failure)}</p>}
@@ -51,15 +58,15 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
       {said !== undefined && <p className="soft" role="status">{said}</p>}
       <div className="row">
         {changes.fileCount > 0 && <button type="button" className="button small" aria-expanded={diff !== undefined} disabled={isBusy} onClick={shown}>{diff === undefined ? "Show changes" : "Hide changes"}</button>}
-        {canApply && <button type="button" className="button small" disabled={isBusy} onClick={() => order("apply")}>Apply</button>}
-        {hasWorktree(task) && !asks && <button type="button" className="button small danger" disabled={isBusy} onClick={() => (isOpen(task) ? setAsks(true) : order("discard"))}>{isOpen(task) ? "Discard…" : "Remove worktree"}</button>}
+        {canApply && <button type="button" className="button small" disabled={isBusy} onClick={() => (isWhole(changes) ? order("apply") : setAsks("apply"))}>{isWhole(changes) ? "Apply" : "Apply…"}</button>}
+        {hasWorktree(task) && !asks && <button type="button" className="button small danger" disabled={isBusy} onClick={() => (isOpen(task) ? setAsks("discard") : order("discard"))}>{isOpen(task) ? "Discard…" : "Remove worktree"}</button>}
       </div>
-      {asks && (
+      {asks !== undefined && (
         <div className="empty">
-          <p>Discard what this task changed? This cannot be undone.</p>
+          <p>{asks === "discard" ? "Discard what this task changed? This cannot be undone." : "A part of what this task changed cannot be shown. Apply it with what you have not seen?"}</p>
           <div className="row">
-            <button type="button" className="button danger" disabled={isBusy} onClick={() => order("discard")}>Discard</button>
-            <button type="button" className="button" disabled={isBusy} onClick={() => setAsks(false)}>Cancel</button>
+            <button type="button" className="button danger" disabled={isBusy} onClick={() => order(asks, asks === "apply")}>{asks === "discard" ? "Discard" : "Apply unseen"}</button>
+            <button type="button" className="button" disabled={isBusy} onClick={() => setAsks(undefined)}>Cancel</button>
           </div>
         </div>
       )}

@@ -12,8 +12,9 @@ export { Machines, type Machine, type MachineMetadata, type RunnerState, type Un
 export { People } from "./people.js";
 export { NO_HOST, PublicSession, type PublicOptions } from "./public-view.js";
 export { recover, type Recovering } from "./recovering.js";
-export { sealTurn, signOrder, signRun, type Turn } from "./runs.js";
+export { sealTurn, signOrder, signRun, withIds, type Turn, type Wanted } from "./runs.js";
 export { Sessions, type Metadata, type SessionFilter } from "./sessions.js";
+export { isSigned, NOT_SIGNED, takeSigned, type CheckedTasks } from "./signed-runs.js";
 export type { Start, Starting } from "./start.js";
 export type { Session } from "./vault.js";
 export { MemoryStore, type Store } from "../store/store.js";

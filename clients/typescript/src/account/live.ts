@@ -3,7 +3,7 @@
 
 import { newId } from "../client.js";
 import { isProblem, Refused, SealError } from "../errors.js";
-import { openContent, openJson, purposes, sealContent, type KeyRing } from "../seal/ring.js";
+import { openContent, purposes, sealContent, type KeyRing } from "../seal/ring.js";
 import { followSession, type FollowOptions, type SessionEvent } from "../streams.js";
 import { MOST_ATTACHMENTS, readBody, writeCommand, type Answer, type Attachment, type Command, type Control } from "../transcript/body.js";
 import { bodyDigest, openEnvelope, signBody } from "../transcript/envelope.js";
@@ -12,7 +12,7 @@ import { attachmentSize, type Card, type Taken } from "../transcript/item.js";
 import { View, type Changed, type Incoming, type Keep } from "../transcript/view.js";
 import type { Account } from "./account.js";
 import { Authors } from "./authors.js";
-import type { Metadata } from "./sessions.js";
+import { shownOf, titled, type Metadata } from "./titles.js";
 import { FRESH, readable, readSession, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
@@ -59,9 +59,9 @@ export class LiveSession {
     return live;
   }
 
-  /** Title, directory and host. */
+  /** Title, directory and host, as far as each counts. */
   async metadata(): Promise<Metadata> {
-    return openJson(this.ring, purposes.sessionMetadata(this.session.id), this.session.metadata);
+    return shownOf(await titled(this.account, this.session, this.ring));
   }
 
   /** Calls back after each change. Returns how to stop that. */
@@ -103,6 +103,8 @@ export class LiveSession {
       if (frame) changed = this.view.frame(frame);
     } else {
       this.session = await readSession(this.account, this.session.id);
+      // A title is signed for the key of now. A guest may not have been given it yet.
+      if (this.session.keyEpoch > this.ring.epoch) await this.#newKey();
       changed = { ...none, state: true };
     }
     return this.#tell(changed);
@@ -113,7 +115,7 @@ export class LiveSession {
     const { attachments = [], when = "next", localId } = options;
     const size = attachments.reduce((sum, one) => sum + attachmentSize(one), 0);
     if (size > MOST_ATTACHMENTS) throw new Refused("The attachments are too large. Together they may have 512 KiB. Make images smaller.");
-    return this.send({ type: "prompt", text, attachments, when }, localId);
+    return this.send({ type: "prompt", text, attachments, when, ...this.#directory }, localId);
   }
 
   /** Answers a request as it was shown. To a question without options or texts: the person does not answer. */
@@ -122,7 +124,8 @@ export class LiveSession {
   }
 
   control(control: Exclude<Control, { action: "newer" }>, localId?: string): Promise<Sent> {
-    return this.send({ type: "control", ...control }, localId);
+    const isResumed = control.action === "resume" && control.value === undefined && this.view.state !== undefined;
+    return this.send({ type: "control", ...control, ...(isResumed && { value: this.#directory }) } as Command, localId);
   }
 
   /** Signs and sends a command. What became of it is in the view, once the machine has answered. */
@@ -217,6 +220,21 @@ export class LiveSession {
       [this.session, this.ring] = [session, ring];
       return openContent(this.ring, purpose, content);
     }
+  }
+
+  async #newKey(): Promise<void> {
+    try {
+      const { session, ring } = await readable(this.account, this.session);
+      [this.session, this.ring] = [session, ring];
+    } catch (error) {
+      if (!(error instanceof SealError)) throw error;
+    }
+  }
+
+  /** Where the agent works, as the machine has said it and this device shows it. */
+  get #directory(): { directory?: string } {
+    const directory = this.view.state?.directory;
+    return directory === undefined ? {} : { directory };
   }
 
   #tell(changed: Changed): Changed {

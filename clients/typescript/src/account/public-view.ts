@@ -1,9 +1,11 @@
 // A session behind a public link: anybody who has the whole address reads it, live, without an account.
 
+import { utf8 } from "../bytes.js";
 import { Client, newId, type ClientOptions } from "../client.js";
 import { Distrust, Refused, SealError } from "../errors.js";
 import { readShareAddress } from "../seal/link.js";
-import { openContent, openJson, purposes, type KeyRing } from "../seal/ring.js";
+import { asObject, openContent, purposes, type KeyRing } from "../seal/ring.js";
+import { openMetadata, partOf } from "../seal/said.js";
 import { followLink, type FollowOptions } from "../streams.js";
 import { readBody, writerOf } from "../transcript/body.js";
 import { openEnvelope } from "../transcript/envelope.js";
@@ -11,7 +13,7 @@ import { readFrame } from "../transcript/frame.js";
 import type { Author } from "../transcript/item.js";
 import { View, type Changed, type Incoming } from "../transcript/view.js";
 import { textOf, type Said } from "./conversation.js";
-import type { Metadata } from "./sessions.js";
+import type { Metadata } from "./titles.js";
 import type { components } from "../openapi.js";
 
 type Schemas = components["schemas"];
@@ -63,8 +65,13 @@ export class PublicSession {
     return opened;
   }
 
-  metadata(): Promise<Metadata> {
-    return openJson(this.ring, purposes.sessionMetadata(this.session.id), this.session.metadata);
+  /** Title and directory, as the machine that the link names has signed them. Everybody who may write could have given others, so of a
+   * session of people there are none. */
+  async metadata(): Promise<Metadata> {
+    if (this.host === undefined) return {};
+    const { id, metadataVersion, metadata } = this.session;
+    const part = await partOf(await openMetadata(this.ring, id, metadataVersion, metadata), id, this.host);
+    return part ? (asObject(utf8(part.body)) as Metadata) : {};
   }
 
   /** Whether there are messages before the first one that was taken. */

@@ -5,7 +5,8 @@ import { newId } from "../client.js";
 import { Distrust, isProblem, Refused } from "../errors.js";
 import { sleep } from "../retry.js";
 import { LinkSecret } from "../seal/link.js";
-import { KeyRing, openJson, purposes, sealJson } from "../seal/ring.js";
+import { KeyRing } from "../seal/ring.js";
+import { sealMetadata } from "../seal/said.js";
 import type { ShareLevel } from "../seal/share.js";
 import { bindings, sealRing } from "../seal/signed-ring.js";
 import type { May } from "../transcript/body.js";
@@ -15,12 +16,12 @@ import { sealedFor, sharesOf, type Share } from "./grants.js";
 import { LiveSession } from "./live.js";
 import { beginTaking, tellAgain, tellMachine, type Told } from "./machine-access.js";
 import { Starting, type Start } from "./start.js";
+import { shownOf, titled, titledOrNot, writeTitle, type Metadata } from "./titles.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
 import { FRESH, finish, isStale, mayItsHostRead, readable, readSession, rekey, rememberSession, titleRing, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
-/** What a session says of itself. Members that are not known here are kept. */
-export type Metadata = { title?: string; path?: string; host?: string } & Record<string, unknown>;
+export type { Metadata } from "./titles.js";
 
 /** Which sessions a list holds. */
 export interface SessionFilter {
@@ -63,9 +64,10 @@ export class Sessions {
     return readSession(this.account, id);
   }
 
-  /** The opened metadata of a session. For showing only: who made its key is not checked here. */
+  /** What counts of a session's metadata: the title that somebody has given who may, and the directory that its machine has signed. Empty
+   * when nobody has who may, or when it is older than what this device has seen. */
   async metadata(session: Session): Promise<Metadata> {
-    return openJson(await this.#ring(session), purposes.sessionMetadata(session.id), session.metadata);
+    return shownOf(await titled(this.account, session, await this.#ring(session)));
   }
 
   /** A new session of people. */
@@ -76,7 +78,7 @@ export class Sessions {
     const [id, ring] = [uuidV7(), KeyRing.generate()];
     const body = {
       id,
-      metadata: await sealJson(ring, purposes.sessionMetadata(id), metadata),
+      metadata: await sealMetadata(ring, id, 1, { body: JSON.stringify(metadata), user: userId }, keys.signer),
       encryptionKey: await sealRing(ring, await contents.publicKey(), bindings.session(id, userId), keys.signer),
       contentEpoch: contents.epoch,
       ...(machineId !== undefined && { machineId }),
@@ -112,12 +114,10 @@ export class Sessions {
 
   /** Changes the metadata. `edit` may be called again when another device was faster. */
   async describe(id: string, edit: (metadata: Metadata) => Metadata): Promise<Session> {
-    const { client } = this.account;
     const { session, ring } = await writable(this.account, id);
-    const before = await openJson(ring, purposes.sessionMetadata(session.id), session.metadata);
-    const metadata = await sealJson(ring, purposes.sessionMetadata(session.id), edit(before));
-    const body = { metadata, expectedMetadataVersion: session.metadataVersion };
-    return client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body }));
+    const before = await titledOrNot(this.account, session, ring);
+    // What does not count does not come to count by a new title.
+    return writeTitle(this.account, session, ring, edit(before.card ?? {}), before);
   }
 
   /** Archives, ends or reopens a session. */

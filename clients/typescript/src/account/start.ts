@@ -54,13 +54,16 @@ export class Starting {
     private readonly start: Start,
     readonly sessionId: string,
     private readonly sealed: string,
+    private readonly ids: Starts,
   ) {}
 
   static async prepare(account: Account, start: Start): Promise<Starting> {
     const { machineId, mode = "ask" } = start;
     if (!/^(\/|~(\/|$))/.test(start.directory)) throw new Refused("The directory must be a path on the machine that begins with / or with ~/.");
     const now = account.credential.now();
+    const ids = { runId: uuidV7(now), taskId: uuidV7(now) };
     const task: SessionTask = {
+      ...ids,
       session: "start",
       sessionId: uuidV7(now),
       provider: start.provider,
@@ -73,19 +76,20 @@ export class Starting {
       expires: new Date(now + GOOD_FOR).toISOString(),
     };
     const sealed = await sealedFor(account, machineId, task);
-    return new Starting(account, start, task.sessionId, sealed);
+    return new Starting(account, start, task.sessionId, sealed, ids);
   }
 
   /** Sends it, and waits until the machine has begun it. After a failure of the connection it can be called again: that never begins
    * a second session. */
   async begin(signal?: AbortSignal): Promise<Session> {
-    const { account, sessionId, sealed } = this;
+    const { account, sessionId, sealed, ids } = this;
     const { client, userId } = account;
     const { provider, machineId } = this.start;
-    const body = { title: "Start of a session", tasks: [{ provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
+    const body = { id: ids.runId, title: "Start of a session", tasks: [{ id: ids.taskId, provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
     const header = { "Idempotency-Key": this.#key };
     const run = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header }, body }));
-    const done = await begun(account, run.id, this.start, signal);
+    if (run.id !== ids.runId) throw new Distrust(OTHER_RUN);
+    const done = await begun(account, ids, this.start, signal);
     // Another session is not the one that was asked for, whatever the server says.
     if (done.sessionId !== sessionId) throw new Distrust("The server names another session than the one that was asked for. Do not trust it.");
     const session = await readSession(account, sessionId);
@@ -96,10 +100,13 @@ export class Starting {
   }
 }
 
+type Starts = Pick<SessionTask, "runId" | "taskId">;
+const OTHER_RUN = "The server answered with another run than the one that was asked for. Do not trust it.";
+
 /** Waits until the machine has begun it. When the signal is aborted it is taken back. */
-async function begun(account: Account, run: string, { onWaiting }: Start, signal?: AbortSignal): Promise<Schemas["Task"]> {
+async function begun(account: Account, { runId, taskId }: Starts, { onWaiting }: Start, signal?: AbortSignal): Promise<Schemas["Task"]> {
   const { client } = account;
-  const path = { id: run };
+  const path = { id: runId };
   for (let isFirst = true; ; isFirst = false) {
     try {
       const body = { waitFor: "terminal" as const, timeoutMs: isFirst ? 3_000 : 30_000 };
@@ -111,6 +118,7 @@ async function begun(account: Account, run: string, { onWaiting }: Start, signal
     const { tasks } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path } }));
     const [task] = tasks;
     if (!task) throw new Refused("The server has lost the task.");
+    if (task.id !== taskId) throw new Distrust(OTHER_RUN);
     if (task.error) throw new Refused(`The machine did not begin the session: ${task.error.message} (${task.error.code})`);
     if (task.status === "completed") return task;
     if (task.status === "cancelled" || task.status === "failed") throw new Refused("It was ended before the machine had begun the session.");

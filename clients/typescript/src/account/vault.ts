@@ -8,6 +8,7 @@ import { bindings, openRing, sealRing, type SignedRing } from "../seal/signed-ri
 import type { Account, Own } from "./account.js";
 import { everHad } from "./lists.js";
 import { checkGrant, grantedRecipients, hasOldShares, passOn, type Members } from "./grants.js";
+import { noteTitle, titleForNewKey } from "./titles.js";
 import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished, waitingFor } from "./unfinished.js";
 import type { components } from "../openapi.js";
 
@@ -217,7 +218,8 @@ async function rekeyed(account: Account, given: Session, members: Members): Prom
     const ring = before.next();
     const digest = (await ring.digestOf(ring.epoch)) ?? "";
     await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: waiting });
-    const body = await update(account, session, ring);
+    const metadata = await titleForNewKey(account, session, before, ring);
+    const body = { ...(await update(account, session, ring)), ...(metadata !== undefined && { metadata, expectedMetadataVersion: session.metadataVersion }) };
     try {
       await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body }));
     } catch (error) {
@@ -230,7 +232,11 @@ async function rekeyed(account: Account, given: Session, members: Members): Prom
     // Who did not get it gets it with the next command.
     if (await passOn(account, session, ring, recipients)) await endRekey(store, session.id);
     // As it is now, and not as the server may say.
-    return { session: { ...session, keyEpoch: ring.epoch, rekeyNeeded: false }, ring };
+    const now = { ...session, keyEpoch: ring.epoch, rekeyNeeded: false };
+    if (metadata === undefined) return { session: now, ring };
+    const metadataVersion = session.metadataVersion + 1;
+    await noteTitle(account, session.id, metadataVersion);
+    return { session: { ...now, metadata, metadataVersion }, ring };
   }
   throw new Refused("Other programs of yours change the key of this session at the same time. Try again.");
 }

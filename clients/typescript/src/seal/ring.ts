@@ -138,7 +138,7 @@ export interface Purpose {
 }
 
 export const purposes = {
-  sessionMetadata: (session: string): Purpose => ({ name: "ensemble-session-metadata-v2", of: session }),
+  sessionMetadata: (session: string): Purpose => ({ name: "ensemble-session-metadata-v3", of: session }),
   agentState: (session: string): Purpose => ({ name: "ensemble-agent-state-v1", of: session }),
   message: (session: string): Purpose => ({ name: "ensemble-message-v1", of: session }),
   liveFrame: (session: string): Purpose => ({ name: "ensemble-live-v1", of: session }),

@@ -50,6 +50,30 @@ export class Admin {
     readonly granted: Granted,
   ) {}
 
+  /** Reads the output of `toText`. */
+  static fromText(text: string): Admin {
+    const bytes = decode(text);
+    if (bytes?.length !== ADMIN_BYTES) throw unknown();
+    return Admin.fromBytes(bytes);
+  }
+
+  static fromBytes(bytes: Uint8Array): Admin {
+    const [user, account, digest] = [uuidText(bytes.subarray(0, 16)), encode(bytes.subarray(16, 48)), bytes.slice(48, 80)];
+    return new Admin(user, account, digest as Bytes, readGrant(bytes.subarray(80)));
+  }
+
+  /** `user id (16) | account key (32) | digest (32) | grant (109)`. */
+  get bytes(): Bytes {
+    const [user, account] = [uuidBytes(this.user), decodeExact(this.account, 32)];
+    if (!user || !account) throw unknown();
+    return concat(user, account, this.digest, writeGrant(this.granted));
+  }
+
+  /** As they show it beside what they have signed. */
+  toText(): string {
+    return encode(this.bytes);
+  }
+
   /** The epoch in which they were made one. */
   get epoch(): number {
     return this.granted.epoch;
@@ -95,18 +119,14 @@ export class SharedRing {
     const [by, rest] = [bytes[1 + GRANT_BYTES], bytes.slice(2 + GRANT_BYTES)];
     if (by === 0) return new SharedRing(granted, undefined, rest);
     if (by !== 1 || rest.length < ADMIN_BYTES) throw unknown();
-    const [user, account, digest] = [uuidText(rest.subarray(0, 16)), encode(rest.subarray(16, 48)), rest.slice(48, 80)];
-    const admin = new Admin(user, account, digest, readGrant(rest.subarray(80)));
-    return new SharedRing(granted, admin, rest.slice(ADMIN_BYTES));
+    return new SharedRing(granted, Admin.fromBytes(rest.subarray(0, ADMIN_BYTES)), rest.slice(ADMIN_BYTES));
   }
 
   toText(): string {
     const { admin } = this;
     const head = concat(Uint8Array.of(VERSION), writeGrant(this.granted));
     if (!admin) return encode(concat(head, Uint8Array.of(0), this.sealed));
-    const [user, account] = [uuidBytes(admin.user), decodeExact(admin.account, 32)];
-    if (!user || !account) throw unknown();
-    return encode(concat(head, Uint8Array.of(1), user, account, admin.digest, writeGrant(admin.granted), this.sealed));
+    return encode(concat(head, Uint8Array.of(1), admin.bytes, this.sealed));
   }
 
   /** The key of the device that granted it, if its signature is good for this session, recipient and account. */

@@ -42,7 +42,7 @@ const access = shape({ user: text, account: text, may, version: whole });
 const choice = shape({ id: text, name: text });
 
 const contents = {
-  prompt: shape({ text, attachments: listOrNone(attachment), when: word<"now" | "next">() }),
+  prompt: shape({ text, attachments: listOrNone(attachment), when: word<"now" | "next">(), directory: optional(text) }),
   turn: shape({
     turnId: text,
     state: word<"started" | "ended">(),
@@ -125,7 +125,7 @@ const contents = {
     code: optional(
       word<
         | "not_allowed" | "bad_signature" | "unknown_key" | "stale" | "repeated"
-        | "superseded" | "old_key" | "busy" | "unsupported"
+        | "superseded" | "old_key" | "wrong_directory" | "busy" | "unsupported"
       >(),
     ),
     text: optional(text),
@@ -177,7 +177,8 @@ export type May = Read<typeof may>;
 
 /** A command that is no prompt and no answer. An action that this version does not know is `newer`. */
 export type Control =
-  | { action: "interrupt" | "stop" | "resume" }
+  | { action: "interrupt" | "stop" }
+  | { action: "resume"; value?: { directory?: string | undefined } }
   | { action: "set_mode"; value: { mode: Mode; seen: Mode } }
   | { action: "set_model"; value: { model: string } }
   | { action: "access"; value: AccessGrant }
@@ -190,8 +191,9 @@ function readControl(value: unknown, at: string): Control {
   switch (action) {
     case "interrupt":
     case "stop":
-    case "resume":
       return { action };
+    case "resume":
+      return (given["value"] ?? undefined) === undefined ? { action } : { action, value: shape({ directory: optional(text) })(given["value"], inside) };
     case "set_mode":
       return { action, value: shape({ mode, seen: mode })(given["value"], inside) };
     case "set_model":

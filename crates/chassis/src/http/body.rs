@@ -64,6 +64,8 @@ pub struct OptionalJson<T>(pub T);
 pub struct IdempotentJson<T> {
     pub body: T,
     pub key: Option<IdempotencyKey>,
+    /// SHA-256 of the body as the client sent it.
+    pub digest: [u8; 32],
 }
 
 /// A JSON body that the handler reads itself: for routes whose handlers check credentials first.
@@ -135,8 +137,9 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest for IdempotentJson<T> {
             let known = Known::of(&request);
             let read = move || {
                 let (body, unknown) = read_known(&bytes, &known)?;
-                let key = name.map(|key| IdempotencyKey { key, body_hash: Sha256::digest(&bytes).into() });
-                Ok::<_, Problem>((Self { body, key }, unknown))
+                let digest = Sha256::digest(&bytes).into();
+                let key = name.map(|key| IdempotencyKey { key, body_hash: digest });
+                Ok::<_, Problem>((Self { body, key, digest }, unknown))
             };
             let (read, unknown) = Heavy::of(&request).run(read).await??;
             members::remember(&request, &unknown);

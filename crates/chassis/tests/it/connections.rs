@@ -40,7 +40,7 @@ async fn follow(waits: State<Waits>) -> HandlerResult<HttpResponse> {
     Ok(sse(stream::pending(), &waits.0))
 }
 
-async fn make(IdempotentJson { body, key }: IdempotentJson<Thing>) -> HandlerResult<Json<Value>> {
+async fn make(IdempotentJson { body, key, .. }: IdempotentJson<Thing>) -> HandlerResult<Json<Value>> {
     Ok(Json(json!({ "name": body.name, "key": key.map(|key| key.key) })))
 }
 

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ensemble_agent::Lines;
-use ensemble_client::seal::{self, Purpose};
 use ensemble_client::{SessionFilter, idempotency_key};
 use ensemble_types::ids::SessionId;
 use ensemble_types::runs::Provider;
@@ -27,7 +26,7 @@ use crate::commands::session::{Named, Start};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::vault::Card;
+use crate::vault::Titles;
 
 /// Reports of all sessions that wait.
 const MOST_REPORTS: usize = 256;
@@ -278,19 +277,20 @@ impl Process<'_> {
 /// A page of the live sessions, those of a directory only if one is named.
 async fn list(context: &Context, directory: Option<String>, cursor: Option<String>) -> Result<Value, Error> {
     let me = session::sign_in(context).await?;
+    let titles = Titles::of(context, &me).map_err(|failure| session::error_of(&failure))?;
     let filter = SessionFilter { active_only: true, shared: true };
     let page = me.client.session_page(filter, Some(PAGE), cursor.as_deref()).await;
     let page = page.map_err(|error| session::error_of(&error.into()))?;
     let entry = async |session: &Session| {
-        let ring = me.ring(session).await.ok()?;
-        let card: Card = seal::open_json(&ring, Purpose::SessionMetadata(session.id), &session.metadata).ok()?;
-        let path =
-            card.path.filter(|path| path.starts_with('/') && directory.as_ref().is_none_or(|wanted| wanted == path))?;
-        Some(json!({"sessionId": session.id, "cwd": path, "title": card.title, "updatedAt": session.updated_at}))
+        let titled = titles.title(session).await;
+        let is_wanted = |path: &&str| path.starts_with('/') && directory.as_ref().is_none_or(|wanted| wanted == path);
+        let path = titled.directory().filter(is_wanted)?;
+        Some(json!({"sessionId": session.id, "cwd": path, "title": titled.title(), "updatedAt": session.updated_at}))
     };
     let mut sessions = Vec::new();
     for session in page.sessions.iter().filter(|session| session.hosted) {
         sessions.extend(entry(session).await);
     }
+    titles.keep().map_err(|failure| session::error_of(&failure))?;
     Ok(json!({"sessions": sessions, "nextCursor": page.next_cursor}))
 }

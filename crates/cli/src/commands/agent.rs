@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use ensemble_client::SessionFilter;
 use ensemble_runner::local::Start;
-use ensemble_transcript::body::{Content, Control, Prompt};
+use ensemble_transcript::body::{Content, Control, Prompt, Resume};
 use ensemble_transcript::words::{Mode, When};
 use ensemble_types::runs::Permission;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
@@ -17,7 +17,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use super::DONE;
 use super::attach;
 use super::run::here;
-use super::sessions::{card, opened};
+use super::sessions::opened;
 use super::share::With;
 use super::submit::max_cost;
 use crate::context::{Context, Me};
@@ -26,7 +26,7 @@ use crate::live::names::title;
 use crate::live::{Live, host};
 use crate::plan;
 use crate::print;
-use crate::vault::Card;
+use crate::vault::Titles;
 
 /// Sessions among which the last one is looked for.
 const MOST_LOOKED_AT: usize = 500;
@@ -108,7 +108,7 @@ impl Agent {
         }
         let start = Start {
             agent: name.to_owned(),
-            directory,
+            directory: directory.clone(),
             mode: Mode::of(self.mode.permission().as_str()),
             model: self.model,
             title: self.title.or_else(|| title(&text)),
@@ -123,7 +123,7 @@ impl Agent {
         for with in &self.share {
             with.share(context, &me, id).await?;
         }
-        begun(Live::open(context, &me, id).await?, text, self.detach).await
+        begun(Live::open(context, &me, id).await?, (text, directory), self.detach).await
     }
 }
 
@@ -133,20 +133,19 @@ impl Agent {
         let directory =
             directory.canonicalize().map_err(|error| Failure::message(format!("{}: {error}.", directory.display())))?;
         let this = context.home.settings()?.machines.remove(me.client.origin());
+        let titles = Titles::of(context, me)?;
         let filter = SessionFilter { active_only: false, shared: false };
         let mut sessions = pin!(me.client.sessions(filter).take(MOST_LOOKED_AT));
         let mut found = None;
         while let Some(session) = sessions.try_next().await? {
             let is_here = session.hosted && this.is_some() && session.machine_id == this;
-            let card = if is_here { card(me, &session).await } else { Card::default() };
-            let is_same = |text: Option<&str>, wanted: &str| text == Some(wanted);
-            if is_same(card.more.get("agent").and_then(|agent| agent.as_str()), name)
-                && is_same(card.path.as_deref(), &directory.display().to_string())
-            {
+            // The server could say that any session is one of this directory.
+            if is_here && titles.title(&session).await.is_in(&text_of(&directory), name) {
                 found = Some(session);
                 break;
             }
         }
+        titles.keep()?;
         let session = found.ok_or_else(|| {
             Failure::message(format!(
                 "There is no session of {name} in {} on this computer. Leave --continue out to begin one.",
@@ -155,11 +154,11 @@ impl Agent {
         })?;
         let live = Live::open(context, me, session.id).await?;
         if session.status == SessionStatus::Ended {
-            live.send(Content::Control(Control::Resume)).await?;
+            live.send(Content::Control(Control::Resume(Resume { directory: Some(text_of(&directory)) }))).await?;
             let update = UpdateSession { status: Some(SessionStatus::Active), ..UpdateSession::default() };
             me.client.update_session(session.id, &update).await?;
         }
-        begun(live, text, self.detach).await
+        begun(live, (text, directory), self.detach).await
     }
 }
 
@@ -193,14 +192,26 @@ fn prompt_of_a_pipe(agent: &str) -> Result<String> {
     }
 }
 
-/// Sends the first prompt of a new session, and shows the session or prints its ref.
-pub(super) async fn begun(live: Live<'_>, text: String, detach: bool) -> Result {
+/// The path of a directory as its session's machine shows it, and as commands name it.
+fn text_of(directory: &Path) -> String {
+    directory.display().to_string()
+}
+
+/// Sends the first prompt of a session of this directory, and shows the session or prints its ref.
+async fn begun(live: Live<'_>, (text, directory): (String, PathBuf), detach: bool) -> Result {
+    // The machine names a directory by its path without links.
+    let directory = directory.canonicalize().ok().map(|directory| text_of(&directory));
+    sent(live, (text, directory), detach).await
+}
+
+/// The same with the directory as the person has seen it, where they have.
+pub(super) async fn sent(live: Live<'_>, (text, directory): (String, Option<String>), detach: bool) -> Result {
     if !text.is_empty() {
-        live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await?;
+        live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next, directory })).await?;
     }
     if detach {
         if live.context.json {
-            print::json(&opened(&live.session, &card(live.me, &live.session).await), false)?;
+            print::json(&opened(&live.session, &live.titled().shown()), false)?;
         } else {
             print::line(live.session.reference.to_string())?;
             print::note(format!(

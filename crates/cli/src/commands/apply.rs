@@ -23,6 +23,9 @@ pub(crate) struct Apply {
     /// The task: its key, its ref or id, or its number from 1 on [default: all that have a worktree with changes]
     #[arg(add = complete::tasks())]
     task: Option<String>,
+    /// Also what could not be shown: files beyond the first 256, and what is missing in a diff that was too long
+    #[arg(long)]
+    unseen: bool,
 }
 
 impl Apply {
@@ -46,7 +49,7 @@ impl Apply {
         let mut code = DONE;
         let mut results = Vec::new();
         for (number, task) in tasks {
-            let changes = order(&me, &run, task, Wish::Apply).await?;
+            let changes = order((context, &me), (&run, task), Wish::Apply, self.unseen).await?;
             if changes.state != ChangesState::Applied {
                 code = changes::unfinished(&changes, code);
             }
@@ -71,6 +74,11 @@ impl Apply {
                         changes::files(of)?;
                     }
                 }
+                ChangesState::Conflicted if changes.conflicted.is_empty() => print::line(format!(
+                    "✗ {called}: not applied. {} `ensemble diff {}` shows it.",
+                    changes::why_failed(&changes),
+                    run.reference
+                ))?,
                 ChangesState::Conflicted => refused(&run, task, &called, &changes.conflicted)?,
                 ChangesState::Applying => {
                     print::line(format!("… {called}: {}.", changes::why_open(task, &changes, &machines)))?;

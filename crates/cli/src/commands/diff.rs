@@ -42,6 +42,8 @@ impl Diff {
             let mut found = Vec::new();
             for (_, task) in &tasks {
                 let diff = read(&me, &run, task).await?;
+                context.saw_diff(task, &diff)?;
+                let diff = String::from_utf8_lossy(&diff);
                 found.push(serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": task.changes, "diff": diff }));
             }
             print::json(&serde_json::json!({ "tasks": found }), false)?;
@@ -60,7 +62,9 @@ impl Diff {
             match &task.changes {
                 Some(changes) if self.stat => changes::files(changes)?,
                 Some(changes) => {
-                    show(&read(&me, &run, task).await?)?;
+                    let diff = read(&me, &run, task).await?;
+                    show(&diff)?;
+                    context.saw_diff(task, &diff)?;
                     if changes.diff_truncated {
                         print::note("The diff is not complete: it was too long, or the account's quota was reached.");
                     }
@@ -68,12 +72,15 @@ impl Diff {
                 None => print::note(format!("It is not known what {} changed.", name(task, *number))),
             }
         }
+        if self.stat {
+            context.saw_lists(&run)?;
+        }
         Ok(DONE)
     }
 }
 
 /// Prints what the tasks of a run changed, as long as it fits a screen. Returns whether that is all that they changed.
-pub(crate) async fn show_short(me: &Me, run: &Run) -> Result<bool> {
+pub(crate) async fn show_short(context: &Context, me: &Me, run: &Run) -> Result<bool> {
     let (mut printed, mut left_out) = (0_u32, 0_u32);
     for (_, task, changes) in changes::with_files(run.tasks.as_deref().unwrap_or_default()) {
         let is_short = changes.added.saturating_add(changes.removed) <= SHORT && !changes.diff_truncated;
@@ -81,6 +88,7 @@ pub(crate) async fn show_short(me: &Me, run: &Run) -> Result<bool> {
         if let (true, Ok(diff)) = (is_short, read(me, run, task).await) {
             print::line("")?;
             show(&diff)?;
+            context.saw_diff(task, &diff)?;
             printed += 1;
         } else {
             left_out += 1;
@@ -89,22 +97,23 @@ pub(crate) async fn show_short(me: &Me, run: &Run) -> Result<bool> {
     Ok(printed > 0 && left_out == 0)
 }
 
-async fn read(me: &Me, run: &Run, task: &Task) -> Result<String> {
+async fn read(me: &Me, run: &Run, task: &Task) -> Result<Vec<u8>> {
     let mut pieces = std::pin::pin!(me.client.task_diff(run.id, task.id).await?);
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.next().await {
         bytes.extend_from_slice(&piece?);
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 /// Prints a diff: with colours on a terminal, and never with the escapes of others there.
-fn show(diff: &str) -> Result<()> {
+fn show(diff: &[u8]) -> Result<()> {
     use std::io::IsTerminal;
     if !std::io::stdout().is_terminal() {
         // For `git apply` every byte counts.
-        return print::raw(diff.as_bytes());
+        return print::raw(diff);
     }
+    let diff = String::from_utf8_lossy(diff);
     let coloured = is_coloured();
     diff.lines().try_for_each(|line| print::styled(&Styled::new(tone(line), &line.replace('\t', "    ")), coloured))
 }

@@ -35,6 +35,9 @@ pub(crate) struct Discard {
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
+    /// Also where its machine has not said what the last attempt changed
+    #[arg(long)]
+    unseen: bool,
 }
 
 impl Discard {
@@ -70,7 +73,7 @@ impl Discard {
             let applying = task.changes.clone().filter(|changes| changes.state == ChangesState::Applying);
             let changes = match applying {
                 Some(changes) => changes,
-                None => order(&me, run, task, Wish::Discard).await?,
+                None => order((context, &me), (run, task), Wish::Discard, self.unseen).await?,
             };
             if changes.state != ChangesState::Discarded {
                 code = changes::unfinished(&changes, code);
@@ -105,8 +108,8 @@ impl Discard {
 /// The runs that have ended, with their tasks.
 async fn ended(me: &Me) -> Result<Vec<Run>> {
     let runs: Vec<Run> = me.client.runs(None).try_filter(|run| ready(run.status.is_terminal())).try_collect().await?;
-    let read = stream::iter(runs).map(|run| async move { me.client.run(run.id).await });
-    Ok(read.buffered(AT_ONCE).try_collect().await?)
+    let read = stream::iter(runs).map(|run| async move { me.run(run.id).await });
+    read.buffered(AT_ONCE).try_collect().await
 }
 
 /// The tasks that have a worktree, with their positions.
@@ -132,6 +135,7 @@ fn not_applied(run: &Run, tasks: &[(usize, &Task)]) -> Vec<String> {
 /// Removes the worktrees of a run that is to be deleted, because no command can name them afterwards. `ask` shows what would be
 /// lost, and asks.
 pub(crate) async fn all_of(
+    context: &Context,
     me: &Me,
     run: &Run,
     machines: &Machines,
@@ -149,7 +153,8 @@ pub(crate) async fn all_of(
         with_worktrees(run, None)?.into_iter().filter(|(_, task)| is_there(task)).collect();
     ask(&not_applied(run, &tasks))?;
     for (number, task) in tasks {
-        if order(me, run, task, Wish::Discard).await?.state != ChangesState::Discarded {
+        let discarded = order((context, me), (run, task), Wish::Discard, false).await?;
+        if discarded.state != ChangesState::Discarded {
             let machine = task.machine_id.as_ref().map_or("its machine".to_owned(), |id| machines.called(id));
             return Err(Failure::message(format!(
                 "The worktree of {} could not be removed from {machine}. Is its runner running? Try again when it is, or \

@@ -70,10 +70,11 @@ impl Do {
         if !following.until_end().await? {
             return Ok(ExitCode::from(INTERRUPTED));
         }
-        let run = me.client.run(following.run()).await?;
+        let run = me.run(following.run()).await?;
         following.conclude(&run)?;
-        let is_shown = diff::show_short(&me, &run).await?;
+        let is_shown = diff::show_short(context, &me, &run).await?;
         end(&run, &machines, &asked.permissions, is_shown)?;
+        context.saw_lists(&run)?;
         asking::sessions(&me, &run).await?;
         Ok(self.options.allow.code(&run))
     }

@@ -82,7 +82,7 @@ impl Prompt {
         let when = if self.now { When::Now } else { When::Next };
         let me = context.me().await?;
         let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
-        let taken = live.command(Content::Prompt(Text { text, attachments, when })).await?;
+        let taken = live.command(Content::Prompt(Text { text, attachments, when, directory: None })).await?;
         done(context, &live, taken, "The agent has it.")
     }
 }

@@ -162,7 +162,7 @@ fn state(run: &Run, details: &HashMap<RunId, Details>) -> String {
 async fn details(me: &Me, runs: &[Run]) -> HashMap<RunId, Details> {
     let looked_at =
         runs.iter().filter(|run| run.started_at.is_some() && run.summary.total <= FEW_TASKS).take(LOOKED_AT);
-    let read = stream::iter(looked_at.map(|run| me.client.run(run.id))).buffered(AT_ONCE);
+    let read = stream::iter(looked_at.map(|run| me.run(run.id))).buffered(AT_ONCE);
     let details = read.filter_map(async |run| {
         let run = run.ok()?;
         let tasks = run.tasks.as_deref().unwrap_or_default();
@@ -198,7 +198,7 @@ async fn waiting<'r>(me: &Me, runs: &'r [Run], machines: &Machines) -> Result<Ve
     };
     let mut found = Vec::new();
     for run in runs.iter().filter(is_stuck).take(EXPLAINED) {
-        let tasks = me.client.run(run.id).await?.tasks.unwrap_or_default();
+        let tasks = me.run(run.id).await?.tasks.unwrap_or_default();
         let waits = |task: &Task| task.waiting_for.is_some_and(|what| what != WaitingFor::Dependencies);
         if let Some((number, task)) = tasks.iter().enumerate().find(|(_, task)| waits(task)) {
             let reason = machines.explain(task.waiting_reason.as_deref().unwrap_or("it waits for a machine"));
@@ -229,7 +229,7 @@ impl Delete {
             ask(&[])?;
         } else {
             let machines = Machines::if_available(context, me).await;
-            super::discard::all_of(me, &run, &machines, ask).await?;
+            super::discard::all_of(context, me, &run, &machines, ask).await?;
         }
         me.client.delete_run(run.id).await?;
         if context.json {
@@ -269,7 +269,9 @@ impl Which {
     /// The run with its tasks.
     pub(crate) async fn get(self, me: &Me) -> Result<Run> {
         let id = self.find(me).await?;
-        me.client.run(id).await.map_err(|error| unknown(&id, error))
+        let mut run = me.client.run(id).await.map_err(|error| unknown(&id, error))?;
+        me.take_signed(&mut run).await?;
+        Ok(run)
     }
 
     pub(crate) async fn find(self, me: &Me) -> Result<RunId> {

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_client::seal::TaskAction;
 use ensemble_types::runs::{Run, Signed, Task, TaskMessage};
 use ensemble_types::text::Text;
 
@@ -17,10 +16,11 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::following::Following;
 use crate::machines::Machines;
+use crate::origin::must_be_signed;
 use crate::plan::read_text;
 use crate::print;
 use crate::progress::name;
-use crate::sealing::sign_order;
+use crate::sealing::{Wanted, sign_order};
 use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};
 
 /// Longer than any text that the server takes.
@@ -77,8 +77,9 @@ impl Say {
             )));
         }
         let task = find(&run, task)?;
+        must_be_signed(&run, task)?;
         let earlier = command(&run, task, task.attempt);
-        let Signed { signature, signed_body } = sign_order(&me, task, TaskAction::Message, Some(text.to_string()))?;
+        let Signed { signature, signed_body } = sign_order(&me, task, Wanted::Message(text.to_string()))?;
         let (signature, signed_body) = (Some(signature), Some(signed_body));
         let message = TaskMessage { text, message_id, signature, signed_body };
         let task = me.client.say(run.id, task.id, &message).await?;
@@ -110,10 +111,11 @@ impl Say {
         if !following.until_end().await? {
             return Ok(ExitCode::from(INTERRUPTED));
         }
-        let run = me.client.run(following.run()).await?;
+        let run = me.run(following.run()).await?;
         following.conclude(&run)?;
         let Some((number, task)) = following.find(&run) else { return Ok(ExitCode::FAILURE) };
         end_of(&run, number, task, &machines)?;
+        context.saw_lists(&run)?;
         Ok(self.allow.code_of(task))
     }
 }

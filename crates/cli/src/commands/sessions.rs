@@ -5,7 +5,6 @@ use std::pin::pin;
 
 use clap::Args;
 use ensemble_client::SessionFilter;
-use ensemble_client::seal::{self, Purpose};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use futures_util::future::join_all;
@@ -13,13 +12,13 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use super::DONE;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::print;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
-use crate::vault::{self, AgentState, Card};
+use crate::vault::{AgentState, Card, Titles};
 use crate::when;
 
 /// Sessions that are read at most.
@@ -39,18 +38,21 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
+        let titles = Titles::of(context, &me)?;
         let filter = SessionFilter { active_only: !self.all, shared: true };
         let mut all = pin!(me.client.sessions(filter).take(MOST));
         let mut sessions = Vec::new();
         while let Some(session) = all.try_next().await? {
-            if session.hosted && (!self.needs_me || needs_me(&me, &session).await) {
+            if session.hosted && (!self.needs_me || needs_me(&titles, &session).await) {
                 sessions.push(session);
             }
         }
         // A page begins within the minute in which the one before it ends.
         sessions.sort_by_key(|session| Reverse(session.updated_at));
-        let cards: Vec<Card> = join_all(sessions.iter().map(|session| card(&me, session))).await;
+        let cards = join_all(sessions.iter().map(|session| titles.title(session))).await;
+        let cards: Vec<Card> = cards.iter().map(|titled| titled.shown()).collect();
         if context.json {
+            titles.keep()?;
             let rows = sessions.iter().zip(&cards).map(|(session, card)| opened(session, card));
             print::json(&json!({ "sessions": rows.collect::<Vec<_>>() }), false)?;
             return Ok(DONE);
@@ -65,7 +67,8 @@ impl Sessions {
         }
         let machines = Machines::if_available(context, &me).await;
         let mut table = table();
-        let states = join_all(sessions.iter().map(|session| agent_state(&me, session))).await;
+        let states = join_all(sessions.iter().map(|session| titles.agent_state(session))).await;
+        titles.keep()?;
         for ((session, card), agent_state) in sessions.iter().zip(&cards).zip(&states) {
             let of_machine = session.machine_id.as_ref().and_then(|id| machines.told_apart(id));
             let agent = card.more.get("agent").and_then(|agent| agent.as_str()).unwrap_or_default();
@@ -103,10 +106,6 @@ fn table() -> Table {
     ])
 }
 
-async fn agent_state(me: &Me, session: &Session) -> AgentState {
-    me.ring(session).await.map(|ring| vault::agent_state(&ring, session)).unwrap_or_default()
-}
-
 fn with_state(waits_for: String, state: &AgentState) -> String {
     let commands = match state.still_running.len() {
         0 => None,
@@ -128,15 +127,6 @@ pub(super) fn opened(session: &Session, card: &Card) -> Value {
     json!({ "session": record, "metadata": card })
 }
 
-/// The title of a session, as far as it opens.
-pub(super) async fn card(me: &Me, session: &Session) -> Card {
-    let open = async {
-        let ring = me.ring(session).await.ok()?;
-        seal::open_json(&ring, Purpose::SessionMetadata(session.id), &session.metadata).ok()
-    };
-    open.await.unwrap_or_default()
-}
-
 fn state(session: &Session) -> &'static str {
     match (session.status, session.online, session.thinking) {
         (SessionStatus::Ended, ..) => "ended",
@@ -147,9 +137,9 @@ fn state(session: &Session) -> &'static str {
 }
 
 /// What waits for the owner does not wait for a guest who only reads.
-async fn needs_me(me: &Me, session: &Session) -> bool {
+async fn needs_me(titles: &Titles<'_>, session: &Session) -> bool {
     session.access_level != AccessLevel::View
-        && (session.attention.kind != AttentionKind::None || agent_state(me, session).await.problem.is_some())
+        && (session.attention.kind != AttentionKind::None || titles.agent_state(session).await.problem.is_some())
 }
 
 fn waits_for(session: &Session) -> String {

@@ -10,6 +10,7 @@ use crate::complete;
 use crate::context::{Context, Me, now};
 use crate::failure::Result;
 use crate::machines::Machines;
+use crate::origin::NOT_SIGNED;
 use crate::progress::{name, why_not_begun};
 use crate::styled::Tone;
 use crate::table::{Column, Table};
@@ -50,6 +51,7 @@ impl Show {
             print::json(&named(&machines, &run), false)?;
         } else {
             show(&me, &run, &machines, self.all).await?;
+            context.saw_lists(&run)?;
         }
         Ok(DONE)
     }
@@ -59,8 +61,15 @@ async fn show(me: &Me, run: &Run, machines: &Machines, all: bool) -> Result<()> 
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let field = |name: &str, value: &str| print::field(name, Tone::Plain, value);
     field("run", run.reference.as_str())?;
-    if let Some(title) = &run.title {
-        field("title", title)?;
+    let is_signed = |task: &Task| task.signed.is_some() || task.session.is_some();
+    match &run.title {
+        Some(title) => field("title", title)?,
+        None if !tasks.iter().any(is_signed) => field("title", NOT_SIGNED)?,
+        None => {}
+    }
+    if tasks.iter().any(is_signed) && !tasks.iter().all(is_signed) {
+        let number = tasks.iter().position(|task| !is_signed(task)).map_or(0, |at| at + 1);
+        field("!", &format!("task {number} is {NOT_SIGNED}"))?;
     }
     print::field("state", run.status.into(), run.status.as_str())?;
     if let Some(reason) = &run.cancel_reason {

@@ -33,6 +33,7 @@ use tokio::task::JoinSet;
 use crate::context::{Context, Me};
 use crate::devices::List;
 use crate::failure::{Failure, Result};
+use crate::vault::{Titled, agent_state};
 
 pub(crate) use self::attachments::attachments;
 use self::owner::Owner;
@@ -55,6 +56,8 @@ pub(crate) struct Live<'a> {
     pub(crate) session: Session,
     pub(crate) view: View,
     ring: KeyRing,
+    /// What counts of the session's metadata, and of which version and key.
+    titled: (Titled, (i64, u32)),
     owner: Arc<Owner>,
     /// What was found out about signers.
     signers: HashMap<(UserId, String), Author>,
@@ -93,9 +96,11 @@ impl<'a> Live<'a> {
         let ring = me.reading_ring(context, &session).await?;
         let list = me.list_of(context, session.owner_id).await?;
         let owner = Arc::new(Owner::new(me.client.clone(), session.owner_id, list));
+        let titled = me.titled(context, &session, &ring).await?;
+        let titled = (titled, (session.metadata_version, ring.epoch()));
         let view = View::new(Keep::default());
         let (signers, names) = (HashMap::new(), HashMap::new());
-        Ok(Self { context, me, session, view, ring, owner, signers, names, first: None, not_given: 0 })
+        Ok(Self { context, me, session, view, ring, titled, owner, signers, names, first: None, not_given: 0 })
     }
 
     pub(crate) fn sender(&self) -> Sender<'a> {
@@ -109,23 +114,38 @@ impl<'a> Live<'a> {
 
     /// The session's title, or the name of its directory.
     pub(crate) fn title(&self) -> String {
-        let card = self.card();
+        let card = self.titled.0.shown();
         let directory = || Some(Path::new(&card.path?).file_name()?.to_string_lossy().into_owned());
         card.title.or_else(directory).unwrap_or_else(|| self.session.reference.to_string())
     }
 
     /// The session's title, if it has one.
     pub(crate) fn given_title(&self) -> Option<String> {
-        self.card().title
+        self.titled.0.title().map(str::to_owned)
     }
 
-    fn card(&self) -> crate::vault::Card {
-        crate::vault::card(&self.ring, self.session.id, &self.session.metadata).unwrap_or_default()
+    /// What counts of the session's metadata.
+    pub(crate) fn titled(&self) -> &Titled {
+        &self.titled.0
+    }
+
+    /// Where the agent works, as the machine has said it and this program shows it.
+    pub(crate) fn directory(&self) -> Option<String> {
+        self.view.state().map(|state| state.directory.clone())
+    }
+
+    /// Judges the metadata when it, or the session's key, is another one.
+    async fn learn_title(&mut self) -> Result<()> {
+        let now = (self.session.metadata_version, self.ring.epoch());
+        if self.titled.1 != now {
+            self.titled = (self.me.titled(self.context, &self.session, &self.ring).await?, now);
+        }
+        Ok(())
     }
 
     /// Why no agent works in the session now, as its machine says it.
     pub(crate) fn problem(&self) -> Option<String> {
-        crate::vault::agent_state(&self.ring, &self.session).problem
+        agent_state(&self.ring, &self.session, &self.owner.list()).problem
     }
 
     /// Whether what is shown is what is, where the server is connected or not.
@@ -204,7 +224,15 @@ impl<'a> Live<'a> {
     pub(crate) async fn refresh(&mut self) -> Result<()> {
         self.owner.may_have_changed();
         self.session = self.me.session(self.context, self.session.id).await?;
-        Ok(())
+        // A title is signed for the key of now. A guest may not have been given it yet.
+        if self.session.key_epoch > i64::from(self.ring.epoch()) {
+            match self.me.reading_ring(self.context, &self.session).await {
+                Ok(ring) => self.ring = ring,
+                Err(failure @ Failure::Client(_)) => return Err(failure),
+                Err(_) => return Ok(()),
+            }
+        }
+        self.learn_title().await
     }
 
     /// Opens a message and finds out who has signed it.
@@ -243,6 +271,7 @@ impl<'a> Live<'a> {
         loop {
             self.session = self.me.session(self.context, self.session.id).await?;
             self.ring = self.me.reading_ring(self.context, &self.session).await?;
+            self.learn_title().await?;
             let opened = seal::open(&self.ring, purpose, &message.content);
             let Err(SealError::UnknownEpoch(epoch)) = opened else { return Ok(opened) };
             let may_come = i64::from(epoch) <= self.session.key_epoch && epoch > self.not_given;

@@ -1,15 +1,15 @@
 //! How a session and its people are called.
 
-use ensemble_client::seal::{KeyRing, Purpose};
+use ensemble_client::seal::KeyRing;
 use ensemble_transcript::body::Control;
 use ensemble_transcript::view::{Author, Item, Shown};
 use ensemble_types::ids::UserId;
-use ensemble_types::sessions::{Session, UpdateSession};
+use ensemble_types::sessions::Session;
 
 use super::Live;
-use crate::context::Me;
+use crate::context::{Context, Me};
 use crate::print;
-use crate::vault::{Card, card, seal_json};
+use crate::vault::Card;
 
 /// The beginning of a prompt.
 pub(crate) fn title(prompt: &str) -> Option<String> {
@@ -17,23 +17,13 @@ pub(crate) fn title(prompt: &str) -> Option<String> {
 }
 
 /// Lists show a session by the beginning of its first prompt, where its owner has given it no title. It can be worked in without.
-pub(super) async fn give_title(me: &Me, session: &Session, ring: &KeyRing, prompt: &str) {
+pub(super) async fn give_title(context: &Context, me: &Me, session: &Session, ring: &KeyRing, prompt: &str) {
     let Some(title) = title(prompt).filter(|_| session.owner_id == me.id) else { return };
-    let Ok(known) = card(ring, session.id, &session.metadata) else { return };
-    if known.title.is_some() {
-        return;
-    }
-    let Ok(metadata) =
-        seal_json(ring, Purpose::SessionMetadata(session.id), "title", &Card { title: Some(title), ..known })
-    else {
-        return;
-    };
-    let update = UpdateSession {
-        metadata: Some(metadata),
-        expected_metadata_version: Some(session.metadata_version),
-        ..UpdateSession::default()
-    };
-    let _untitled = me.client.update_session(session.id, &update).await;
+    let Ok(titled) = me.titled(context, session, ring).await else { return };
+    // One that does not count is not replaced by the way: its owner gives it a new one.
+    let Some(known) = titled.card.clone().filter(|card| card.title.is_none()) else { return };
+    let card = Card { title: Some(title), ..known };
+    let _untitled = me.describe(context, session, ring, (&card, &titled)).await;
 }
 
 impl Live<'_> {

@@ -61,7 +61,7 @@ impl Sender<'_> {
                 sent => {
                     let seq = sent?.0.seq;
                     if let Content::Prompt(prompt) = &said.content {
-                        names::give_title(self.me, &session, &ring, &prompt.text).await;
+                        names::give_title(self.context, self.me, &session, &ring, &prompt.text).await;
                     }
                     return Ok((local_id, seq));
                 }

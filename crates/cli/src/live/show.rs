@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ensemble_client::SessionEvent;
 use ensemble_screen::{About, Action, EventStream, Level, Look, Me, Screen, Terminal};
-use ensemble_transcript::body::{Answer, Content, Control, Prompt, SetMode, SetModel};
+use ensemble_transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel};
 use ensemble_transcript::words::{May, Phase, When};
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::sessions::{AccessLevel, SessionStatus, UpdateSession};
@@ -68,7 +68,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
                 let about = About { now: Instant::now(), ..about };
                 match screen.event(event.map_err(unusable)?, &live.view, &about) {
                     Some(Action::Leave) => break false,
-                    Some(action) => sending.push(Box::pin(carry_out(sender.clone(), action))),
+                    Some(action) => sending.push(Box::pin(carry_out(sender.clone(), action, live.directory()))),
                     None => {}
                 }
                 if screen.wants_older() && let Err(failure) = live.load_older().await {
@@ -78,7 +78,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {
                 let about = About { now: Instant::now(), ..about };
                 if let Some(action) = screen.due(&live.view, &about) {
-                    sending.push(Box::pin(carry_out(sender.clone(), action)));
+                    sending.push(Box::pin(carry_out(sender.clone(), action, live.directory())));
                 }
             }
             () = tokio::time::sleep_until(stale.unwrap_or_else(Instant::now).into()), if stale.is_some() => {}
@@ -185,19 +185,19 @@ async fn has_seen(live: &mut Live<'_>) {
     }
 }
 
-/// Signs and sends what the person wants.
-pub(crate) async fn carry_out(sender: Sender<'_>, action: Action) -> (Action, Result<()>) {
+/// Signs and sends what the person wants, who sees that the agent works in this directory.
+pub(crate) async fn carry_out(sender: Sender<'_>, action: Action, directory: Option<String>) -> (Action, Result<()>) {
     let content = match action.clone() {
         Action::Prompt { text, now } => {
             let when = if now { When::Now } else { When::Next };
-            Content::Prompt(Prompt { text, attachments: Vec::new(), when })
+            Content::Prompt(Prompt { text, attachments: Vec::new(), when, directory })
         }
         Action::Answer { request_id, digest, option_id, answers, message } => {
             Content::Answer(Answer { request_id, digest, option_id, answers, message })
         }
         Action::Interrupt => Content::Control(Control::Interrupt),
         Action::Stop => Content::Control(Control::Stop),
-        Action::Resume => Content::Control(Control::Resume),
+        Action::Resume => Content::Control(Control::Resume(Resume { directory })),
         Action::SetMode { mode, seen } => Content::Control(Control::SetMode(SetMode { mode, seen })),
         Action::SetModel(model) => Content::Control(Control::SetModel(SetModel { model })),
         Action::Leave => return (action, Ok(())),

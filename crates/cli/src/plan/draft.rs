@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use ensemble_client::seal::{ClearTask, SessionTask};
-use ensemble_types::ids::MachineId;
+use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::placeholders::{doubtful, misspelt};
 use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
 use ensemble_types::text::Text;
 
 use super::fields::{absolute, checked_cost, filled, milliseconds, optional, tools};
 use super::file::{Defaults, Plan, Task, parse};
+use super::ids::Ids;
 use super::{PromptFiles, Seal, Variables, order, sessions};
 use crate::context::{Context, now};
 use crate::cost;
@@ -314,16 +315,18 @@ impl Draft {
     /// The request. `provider` is for tasks that do not name one.
     pub(crate) fn create(self, provider: Option<Provider>, by: &impl Seal) -> Result<CreateRun> {
         let name = self.name;
-        let keys: HashSet<String> = self.steps.iter().filter_map(|step| Some(step.key.as_ref()?.to_string())).collect();
-        let tasks = self.steps.into_iter().map(|step| match step.provider.or(provider) {
-            Some(provider) if step.is_session => step.sealed(provider, by),
-            Some(provider) => step.create(provider, by, &keys),
+        let ids = Ids::new(self.title.as_deref(), &self.steps);
+        let steps = self.steps.into_iter().zip(&ids.tasks).zip(0..);
+        let tasks = steps.map(|((step, id), at)| match step.provider.or(provider) {
+            Some(provider) if step.is_session => step.sealed(provider, by, (ids.run, *id)),
+            Some(provider) => step.create(provider, by, &ids, (*id, at)),
             None => Err(Failure::message(format!(
                 "{name}: task {}: it has no provider: claude, codex or gemini. Name one in the plan or with --provider.",
                 step.called
             ))),
         });
         Ok(CreateRun {
+            id: Some(ids.run),
             tasks: tasks.collect::<Result<_>>()?,
             title: self.title,
             max_concurrency: self.max_concurrency,
@@ -336,14 +339,23 @@ impl Draft {
     }
 }
 
+/// The id of a task and its place in its run.
+type At = (TaskId, u32);
+
 fn unkept(provider: Provider) -> String {
     format!("maxCostUsd is not kept with {provider}, which does not report what it costs.")
 }
 
 impl Step {
-    fn create(self, provider: Provider, by: &impl Seal, keys: &HashSet<String>) -> Result<CreateTask> {
+    fn create(self, provider: Provider, by: &impl Seal, ids: &Ids, (id, position): At) -> Result<CreateTask> {
         let at = now();
         let task = ClearTask {
+            run_id: ids.run,
+            task_id: id,
+            run_title: ids.title.clone(),
+            title: self.title.as_ref().map(|title| title.to_string()),
+            task_key: self.key.as_ref().map(|key| key.to_string()),
+            position: Some(position),
             prompt: self.prompt.to_string(),
             provider,
             model: self.model.as_ref().map(|model| model.to_string()),
@@ -351,8 +363,8 @@ impl Step {
             permission: self.permission,
             allowed_tools: self.allowed_tools.iter().flatten().map(|tool| tool.to_string()).collect(),
             isolation: self.isolation.unwrap_or_default(),
-            base: self.base.as_ref().map(|base| base.to_string()),
-            base_is_task: self.base.as_ref().is_some_and(|base| keys.contains(&**base)),
+            depends_on: ids.outputs(&self.prompt),
+            base: self.base.as_ref().map(|base| ids.base(base)),
             machine_id: self.machine.as_ref().or(by.machine()).cloned(),
             nonce: SessionTask::nonce(),
             at,
@@ -360,6 +372,7 @@ impl Step {
         };
         let (signature, signed_body) = by.sign(&task)?.map(|signed| (signed.signature, signed.signed_body)).unzip();
         Ok(CreateTask {
+            id: Some(id),
             signature,
             signed_body,
             prompt: Some(self.prompt),

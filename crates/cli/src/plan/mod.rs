@@ -7,6 +7,7 @@ mod draft;
 mod fields;
 mod file;
 mod files;
+mod ids;
 mod order;
 mod schema;
 mod sessions;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_client::seal::{ClearTask, SessionTask};
-use ensemble_types::ids::{MachineId, SessionId};
+use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, Signed, TaskSession};
 use ensemble_types::text::Text;
 
@@ -43,7 +43,12 @@ pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
 
 impl Step {
     /// The task as it is submitted.
-    pub(super) fn sealed(self, provider: Provider, by: &impl Seal) -> Result<CreateTask> {
+    pub(super) fn sealed(
+        self,
+        provider: Provider,
+        by: &impl Seal,
+        (run_id, task_id): (RunId, TaskId),
+    ) -> Result<CreateTask> {
         let machine = self.machine.as_ref().or(by.machine()).cloned().ok_or_else(|| {
             Failure::message(format!(
                 "Task {} has `session: true`, so it is sealed for one machine. Name it with --machine, or with `machineId` in the plan.",
@@ -52,6 +57,8 @@ impl Step {
         })?;
         let at = now();
         let task = SessionTask {
+            run_id,
+            task_id,
             session: TaskSession::Turn,
             prompt: Some(self.prompt.replace("\\{{", "{{")),
             session_id: SessionId::generate(),
@@ -67,6 +74,7 @@ impl Step {
         };
         let sealed = by.seal(&machine, &task)?;
         Ok(CreateTask {
+            id: Some(task_id),
             sealed: Some(sealed),
             session: Some(TaskSession::Turn),
             depends_on: self.depends_on,

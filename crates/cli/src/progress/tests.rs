@@ -18,6 +18,7 @@ pub(crate) fn task(key: &str) -> Task {
         task_key: Some(key.to_owned()),
         title: None,
         prompt: Some("x".to_owned()),
+        signed: None,
         session: None,
         session_id: None,
         provider: Provider::Codex,

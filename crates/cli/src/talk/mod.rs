@@ -102,12 +102,13 @@ pub(crate) async fn here(context: &Context, me: &Me, id: SessionId, voice: Clien
     let Options { input, listen, tells_news, keeps, .. } = options;
     let wishes = Wishes { plays_file: input.is_some(), listen, tells_news };
     let rules = Rules::agreed(id, agent);
-    let sender = live.sender();
+    let (sender, directory) = (live.sender(), live.directory());
     let mut conversation = Conversation::new(live, (voice, gateway_session), (room, rules), out, wishes, after);
     let ended = conversation.run(&mut signals).await;
     let state = conversation.end().await;
     if keeps && state.words().next().is_some() {
-        let prompt = Prompt { text: kept(state.words()), attachments: Vec::new(), when: When::Next };
+        let text = kept(state.words());
+        let prompt = Prompt { text, attachments: Vec::new(), when: When::Next, directory };
         sender.send(Content::Prompt(prompt)).await?;
         print::note("The words are kept in the session, as a message of yours.");
     }

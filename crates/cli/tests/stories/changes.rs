@@ -266,8 +266,10 @@ fn work_that_is_in_no_commit_is_named_and_discarded_only_on_purpose() {
     let ended = story.say(&["--worktree"], "[[run echo three >> note; echo x > $(git rev-parse --git-path index)]]");
     assert_eq!(ended.code, 5, "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("it is not known what it changed, kept in a worktree"), "{}", ended.out);
-    let failed = user.run(&["apply", "last"]);
+    assert!(user.fail(&["apply", "last"]).contains("--unseen"), "what it changed is not known");
+    let failed = user.run(&["apply", "last", "--unseen"]);
     assert_eq!(failed.code, 1, "{}{}", failed.out, failed.err);
+    assert!(failed.err.contains("also with what could not be shown"), "{}", failed.err);
     assert!(failed.out.contains("nothing was changed. git"), "the reason is said: {}", failed.out);
 
     assert!(user.fail(&["discard", "--all-ended"]).contains("--yes"), "what was not applied would be lost");

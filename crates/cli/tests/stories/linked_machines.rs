@@ -188,7 +188,7 @@ fn a_machine_confirms_that_a_device_was_removed() {
     );
 
     // A machine that is not there has obeyed the device until then.
-    drop(runner);
+    runner.interrupt();
     until("the machine is away", || (machine()["online"] == false).then_some(()));
     let removed = remove(&others()[0]);
     assert_eq!(unconfirmed(&removed.out), json!([machine()["id"]]), "{}", removed.err);

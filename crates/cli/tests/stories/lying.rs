@@ -102,15 +102,26 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     }
     let mut state = state.lock().unwrap();
     state.requests.push(line.clone());
-    if let (Some(lie), Ok(mut value)) = (&state.lie, serde_json::from_slice(&body)) {
-        lie(&line, &mut value);
-        body = value.to_string().into_bytes();
+    if let Some(lie) = &state.lie {
+        body = changed(body, |answer| lie(&line, answer));
     }
     drop(state);
     let length = format!("content-length: {}\r\nconnection: close\r\n", body.len());
     let head = with(&head, &["connection", "content-length", "transfer-encoding"], &length);
     client.write_all(head.as_bytes())?;
     client.write_all(&body)
+}
+
+/// An answer that is no JSON is one text.
+fn changed(body: Vec<u8>, lie: impl FnOnce(&mut Value)) -> Vec<u8> {
+    if let Ok(mut value) = serde_json::from_slice(&body) {
+        lie(&mut value);
+        return value.to_string().into_bytes();
+    }
+    let Ok(text) = String::from_utf8(body.clone()) else { return body };
+    let mut value = Value::String(text);
+    lie(&mut value);
+    value.as_str().map_or(body, |text| text.as_bytes().to_vec())
 }
 
 fn read_request(client: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {

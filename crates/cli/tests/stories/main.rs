@@ -103,6 +103,7 @@ mod session_tasks;
 #[cfg(feature = "up")]
 mod sessions;
 #[cfg(feature = "up")]
+mod signed_runs;
 mod signed_tasks;
 #[cfg(feature = "up")]
 mod talking;
@@ -112,6 +113,8 @@ mod talking_here;
 mod terminal;
 #[cfg(feature = "up")]
 mod terminals;
+#[cfg(feature = "up")]
+mod titles;
 #[cfg(feature = "up")]
 mod together;
 #[cfg(feature = "up")]

@@ -184,6 +184,7 @@ fn a_machine_writes_nothing_that_a_removed_device_opens() {
     add(user, &tablet, &[]);
     let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
     user.succeed(&["share", "add", &session, &them]);
+    user.succeed(&["session", "rename", &session, "Kept"]);
     let (owner, mut thief) = (Thief::of(user, &url), Thief::of(&tablet, &url));
     let data = user.files().join("data");
     let opens = |thief: &mut Thief, data: &Path, word| knows(&thief.opens_hosted(data, id, &machine), word);
@@ -203,6 +204,10 @@ fn a_machine_writes_nothing_that_a_removed_device_opens() {
     turns(user, &session, 2);
     assert!(log(user, &session).iter().any(|body| body.to_string().contains("after-42")));
     assert_eq!(key_epoch(user, &session), 2);
+    // The machine has signed the title again, which its owner had given, and the directory.
+    let metadata = user.json(&["session", "show", &session])["metadata"].clone();
+    let directory = place.file("").canonicalize().unwrap().display().to_string();
+    assert_eq!((&metadata["title"], &metadata["path"]), (&json!("Kept"), &json!(directory)));
     assert!(!opens(&mut thief, &data, "after-42"));
     // The guest has the key of before, until a program of the owner writes.
     assert!(!friend.succeed(&["log", &session]).contains("after-42"));

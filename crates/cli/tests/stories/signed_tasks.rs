@@ -14,14 +14,14 @@ const ALLOWED: &str =
     "providers: {claude: {permissionLimit: bypass}, codex: {enabled: false}, gemini: {enabled: false}}\n";
 
 /// A computer with a runner that takes signed tasks only, and a server that can lie to it.
-struct Place {
-    server: LyingServer,
-    owner: User,
+pub(crate) struct Place {
+    pub(crate) server: LyingServer,
+    pub(crate) owner: User,
     agent: Agent,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (agent, server) = (Agent::new(), LyingServer::start());
         let owner = User::new(Some(&server.url)).with_programs(agent.programs.path());
         fs::create_dir(owner.home().join("project")).unwrap();
@@ -36,39 +36,38 @@ impl Place {
         fs::write(self.owner.files().join("runner.yaml"), file).unwrap();
     }
 
-    fn runner(&self) -> Running {
+    pub(crate) fn runner(&self) -> Running {
         let running = Running::start(&self.owner, &["runner"]);
         wait_for_runner(&self.owner);
         running
     }
 
     /// Has the agent run a command in the project.
-    fn work(&self, user: &User, command: &str) -> Finished {
+    pub(crate) fn work(&self, user: &User, command: &str) -> Finished {
+        self.work_with(user, &[], command)
+    }
+
+    /// The same with more options.
+    pub(crate) fn work_with(&self, user: &User, more: &[&str], command: &str) -> Finished {
         let directory = self.owner.home().join("project");
         let prompt = format!("[[run {command}]]");
-        let mut ended = user.run(&[
-            "do",
-            "-C",
-            directory.to_str().unwrap(),
-            "--provider",
-            "claude",
-            "--permission",
-            "bypass",
-            "--model",
-            "claude-sonnet-4-5",
-            &prompt,
-        ]);
+        let mut arguments =
+            vec!["do", "-C", directory.to_str().unwrap(), "--provider", "claude", "--permission", "bypass"];
+        arguments.extend(["--model", "claude-sonnet-4-5"]);
+        arguments.extend(more);
+        arguments.push(&prompt);
+        let mut ended = user.run(&arguments);
         ended.out.push_str(&ended.err);
         ended
     }
 
-    fn has(&self, file: &str) -> bool {
+    pub(crate) fn has(&self, file: &str) -> bool {
         self.owner.home().join("project").join(file).exists()
     }
 }
 
 /// The first lease of an answer to the runner.
-fn lease<'a>(line: &str, answer: &'a mut Value) -> Option<&'a mut Value> {
+pub(crate) fn lease<'a>(line: &str, answer: &'a mut Value) -> Option<&'a mut Value> {
     (line == "POST /v1/orchestrator/leases").then(|| &mut answer["leases"]).and_then(|leases| leases.get_mut(0))
 }
 

@@ -29,7 +29,7 @@ pub enum Purpose<'a> {
 impl Purpose<'_> {
     pub(super) fn associated_data(self, epoch: u32) -> String {
         match self {
-            Self::SessionMetadata(session) => format!("ensemble-session-metadata-v2\n{session}\n{epoch}"),
+            Self::SessionMetadata(session) => format!("ensemble-session-metadata-v3\n{session}\n{epoch}"),
             Self::AgentState(session) => format!("ensemble-agent-state-v1\n{session}\n{epoch}"),
             Self::Message(session) => format!("ensemble-message-v1\n{session}\n{epoch}"),
             Self::LiveFrame(session) => format!("ensemble-live-v1\n{session}\n{epoch}"),

@@ -12,6 +12,7 @@ mod encoding;
 mod link;
 mod recovery;
 mod ring;
+mod said;
 mod share;
 mod signed_task;
 mod task;
@@ -21,6 +22,8 @@ mod wrap;
 mod device_tests;
 #[cfg(test)]
 mod ring_tests;
+#[cfg(test)]
+mod said_vectors;
 #[cfg(test)]
 mod share_tests;
 #[cfg(test)]
@@ -36,8 +39,9 @@ pub use device_link::LinkCode;
 pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
+pub use said::{Metadata, OfMachine, SignedMetadata, open_agent_state, open_metadata, seal_agent_state, seal_metadata};
 pub use share::{Admin, Grant, SharedRing};
-pub use signed_task::{ClearTask, TaskAction, TaskOrder, open_clear, sign_clear};
+pub use signed_task::{ClearTask, SignedAs, SignedBase, TaskAction, TaskOrder, open_clear, read_clear, sign_clear};
 pub use task::{SessionTask, SignedTask, open_task, seal_task};
 pub use wrap::{Binding, SignedRing, open_client_state, open_host_ring, open_ring, seal_client_state, seal_ring};
 
@@ -58,6 +62,8 @@ pub enum SealError {
     TooManyKeys,
     #[error("it is not signed by who made it")]
     RingSignature,
+    #[error("it is not signed for this version and key of the session")]
+    Unsigned,
     #[error("the task is not signed by the key that it names")]
     TaskSignature,
     #[error("the server gave the content keys of another device list")]

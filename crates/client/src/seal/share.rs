@@ -94,10 +94,7 @@ impl SharedRing {
             None => bytes.push(BY_OWNER),
             Some(admin) => {
                 bytes.push(BY_ADMIN);
-                bytes.extend_from_slice(admin.user.uuid().as_bytes());
-                bytes.extend_from_slice(&admin.account);
-                bytes.extend_from_slice(&admin.digest);
-                admin.signed.write(&mut bytes);
+                admin.write(&mut bytes);
             }
         }
         bytes.extend_from_slice(&self.sealed);
@@ -112,12 +109,8 @@ impl SharedRing {
         let (admin, sealed) = match *by {
             BY_OWNER => (None, rest),
             BY_ADMIN => {
-                let (user, rest) = rest.split_first_chunk::<16>().ok_or(SealError::Format)?;
-                let (account, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
-                let (digest, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
-                let (signed, rest) = Signed::read(rest)?;
-                let user = UserId::from_uuid(Uuid::from_bytes(*user));
-                (Some(Admin { user, account: *account, digest: *digest, signed }), rest)
+                let (admin, rest) = Admin::read(rest)?;
+                (Some(admin), rest)
             }
             _ => return Err(SealError::Format),
         };
@@ -176,6 +169,36 @@ impl SharedRing {
 }
 
 impl Admin {
+    /// As they show it beside what they have signed.
+    pub fn to_text(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes);
+        encode(&bytes)
+    }
+
+    /// Reads the output of [`Self::to_text`].
+    pub fn from_text(text: &str) -> Result<Self> {
+        let bytes = decode(text)?;
+        let (admin, rest) = Self::read(&bytes)?;
+        if rest.is_empty() { Ok(admin) } else { Err(SealError::Format) }
+    }
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.user.uuid().as_bytes());
+        bytes.extend_from_slice(&self.account);
+        bytes.extend_from_slice(&self.digest);
+        self.signed.write(bytes);
+    }
+
+    fn read(bytes: &[u8]) -> Result<(Self, &[u8])> {
+        let (user, rest) = bytes.split_first_chunk::<16>().ok_or(SealError::Format)?;
+        let (account, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
+        let (digest, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
+        let (signed, rest) = Signed::read(rest)?;
+        let user = UserId::from_uuid(Uuid::from_bytes(*user));
+        Ok((Self { user, account: *account, digest: *digest, signed }, rest))
+    }
+
     pub fn account(&self) -> String {
         encode(&self.account)
     }

@@ -1,6 +1,6 @@
 //! What a machine is to do, sealed for it and signed by a device of its owner. The server passes it on and reads nothing of it.
 
-use ensemble_types::ids::{MachineId, SessionId, UserId};
+use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId, UserId};
 use ensemble_types::runs::{Permission, Provider, TaskSession};
 use ensemble_types::time::Timestamp;
 use rand::RngCore;
@@ -12,12 +12,15 @@ use super::wrap::{open_for, seal_for};
 use super::{Result, SealError};
 use crate::account_key::AccountKey;
 
-pub(super) const PURPOSE: &str = "ensemble-task-v1";
+/// The first line of what is signed, and what it is sealed as.
+const PURPOSE: &str = "ensemble-task-sealed-v2";
 
 /// A task that begins a live session, or is its first turn. A machine does nothing when it does not know a member: it could be a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionTask {
+    pub run_id: RunId,
+    pub task_id: TaskId,
     pub session: TaskSession,
     /// What the agent is to do. Only of a task that is the first turn of its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_member_that_is_not_known_is_not_left_out() {
-        let text = r#"{"session":"start","sessionId":"0193a1b2-0000-7000-8000-000000000001","provider":"claude","workingDirectory":"/w",
+        let text = r#"{"runId":"0193a1b2-0000-7000-8000-000000000002","taskId":"0193a1b2-0000-7000-8000-000000000003","session":"start","sessionId":"0193a1b2-0000-7000-8000-000000000001","provider":"claude","workingDirectory":"/w",
             "mode":"ask","nonce":"n","at":"2026-01-01T00:00:00Z","expires":"2026-01-02T00:00:00Z""#;
         assert!(serde_json::from_str::<SessionTask>(&format!("{text}}}")).is_ok());
         assert!(serde_json::from_str::<SessionTask>(&format!("{text},\"sandbox\":true}}")).is_err());

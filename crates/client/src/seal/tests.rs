@@ -10,6 +10,7 @@ use ensemble_types::shares::ShareLevel;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{decode, decode_array, encode};
+use super::said_vectors::SaidVectors;
 use super::*;
 use crate::account_key::AccountKey;
 
@@ -30,6 +31,8 @@ pub(super) struct Vectors {
     shares: Vec<ShareVector>,
     link: LinkVector,
     contents: Vec<ContentVector>,
+    #[serde(flatten)]
+    said: Option<SaidVectors>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -125,6 +128,7 @@ pub(super) fn generate() -> Vectors {
         shares: Vec::new(),
         link: LinkVector { fragment: secret.fragment(), aad: String::new(), blob: String::new() },
         contents: Vec::new(),
+        said: None,
     };
     vectors.link.aad = format!("ensemble-link-key-v1\n{}", vectors.session_id);
     vectors.link.blob = secret.seal(&ring, vectors.session_id).unwrap();
@@ -141,6 +145,7 @@ pub(super) fn generate() -> Vectors {
     };
     let admin = own(ShareLevel::Admin, None, None);
     let through = admin.0.as_admin(vectors.user_id, &vectors.public_key).unwrap();
+    let said = SaidVectors::generate((vectors.session_id, vectors.user_id), &ring, (&account, &through));
     let hosted = own(ShareLevel::View, Some(&vectors.machine_id), None);
     vectors.shares = [hosted, own(ShareLevel::Edit, None, Some(through)), admin]
         .map(|(share, machine)| ShareVector {
@@ -162,6 +167,7 @@ pub(super) fn generate() -> Vectors {
         blob: seal(ring, purpose, text.as_bytes()).unwrap(),
     });
     vectors.contents = contents.collect();
+    vectors.said = Some(said);
     vectors
 }
 
@@ -202,6 +208,8 @@ fn check(vectors: &Vectors) {
         assert_eq!(purpose.associated_data(content.epoch), content.aad);
         assert_eq!(open(&ring, purpose, &content.blob), Ok(content.plaintext.clone().into_bytes()));
     }
+    let said = vectors.said.as_ref().unwrap();
+    said.check((vectors.session_id, vectors.user_id), &ring, &vectors.public_key);
 }
 
 pub(super) fn grant(vectors: &Vectors, level: ShareLevel) -> Grant<'_> {

@@ -1,4 +1,5 @@
-// Opens and checks each vector of rings, shares, links and contents, and makes others for the same account and ids.
+// Opens and checks each vector of rings, shares, links, contents and what is said of a session, and makes others for the same account and
+// ids.
 
 import * as seal from "./seal.mjs";
 
@@ -33,7 +34,41 @@ export async function check(given, assert) {
     await assert.rejects(seal.openContent(ring, `${aad}0`, blob), aad);
   }
 
+  const aads = { metadata: `ensemble-session-metadata-v3\n${given.sessionId}`, agentState: `ensemble-agent-state-v1\n${given.sessionId}` };
+  const newest = Math.max(...given.contents.map(({ epoch }) => epoch));
+  const signedText = (kind, version, epoch, body) => `${aads[kind]}\n${version}\n${epoch}\n${body}`;
+  const openSaid = async (kind, { version, body, signer, blob }) => {
+    const { epoch, plaintext } = await seal.openContent(ring, `${aads[kind]}\n${newest}`, blob);
+    const said = JSON.parse(plaintext);
+    assert.deepEqual([epoch, said.v, said.body, said.key], [newest, 1, body, signer]);
+    assert.ok(await seal.verify(said.key, said.sig, signedText(kind, version, epoch, said.body)));
+    assert.ok(!(await seal.verify(said.key, said.sig, signedText(kind, version + 1, epoch, said.body))));
+    return said;
+  };
+  for (const vector of given.metadata) {
+    const { user, machine, key, body } = await openSaid("metadata", vector);
+    assert.equal(user, given.userId);
+    const part = key === given.publicKey ? { key, body } : machine;
+    assert.deepEqual([part.key, part.body], [given.publicKey, vector.ofMachine]);
+    if (machine) assert.ok(await seal.verify(machine.key, machine.sig, signedText("metadata", machine.version, machine.epoch, machine.body)));
+  }
+  await openSaid("agentState", given.agentState);
+
   const made = structuredClone(given);
+  const other = await seal.accountKey(seal.fromText(given.otherSeed));
+  const sealSaid = async (kind, said, more = {}) => {
+    const signer = said.signer === given.publicKey ? account : other;
+    const sig = await seal.sign(signer, signedText(kind, said.version, newest, said.body));
+    const plaintext = JSON.stringify({ v: 1, body: said.body, ...more, key: said.signer, sig });
+    said.blob = await seal.sealContent(ring, newest, `${aads[kind]}\n${newest}`, plaintext);
+    return sig;
+  };
+  const [first, titled] = made.metadata;
+  const { admin } = JSON.parse((await seal.openContent(ring, `${aads.metadata}\n${newest}`, titled.blob)).plaintext);
+  const { version, body } = first;
+  const sig = await sealSaid("metadata", first, { user: given.userId });
+  await sealSaid("metadata", titled, { user: given.userId, admin, machine: { version, epoch: newest, body, key: given.publicKey, sig } });
+  await sealSaid("agentState", made.agentState);
   made.contentPublicKeySignature = await seal.sign(account, contentText);
   made.signIn.signature = await seal.sign(account, signInText);
   for (const sealed of made.sealedRings) {

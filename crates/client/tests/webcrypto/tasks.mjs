@@ -2,7 +2,7 @@
 
 import * as seal from "./seal.mjs";
 
-const INFO = "ensemble-task-v1";
+const INFO = "ensemble-task-sealed-v2";
 
 export async function check(given, assert) {
   const made = structuredClone(given);
@@ -25,12 +25,25 @@ export async function check(given, assert) {
 
   // In the clear. Ed25519 gives one signature for one text.
   const { clear } = given;
-  for (const [name, machine] of [["forMachine", given.machine], ["forAny", ""]]) {
-    const signed = `${INFO}\n${machine}\n${clear.body}`;
-    assert.equal(clear[name].signedBody, clear.body);
-    assert.equal(clear[name].signature.key, seal.toText(signer.public));
-    assert.ok(await seal.verify(clear[name].signature.key, clear[name].signature.sig, signed));
-    made.clear[name].signature.sig = await seal.sign(signer, signed);
+  const signed = [
+    ["forMachine", "clear", given.machine],
+    ["forAny", "clear", ""],
+    ["message", "message", given.machine],
+    ["order", "order", given.machine],
+  ];
+  for (const [name, what, machine] of signed) {
+    const { signature, signedBody } = clear[name];
+    if (what === "clear") assert.equal(signedBody, clear.body);
+    else assert.equal(JSON.parse(signedBody).taskDigest, clear.digest);
+    const text = `ensemble-task-${what}-v2\n${machine}\n${signedBody}`;
+    assert.equal(signature.key, seal.toText(signer.public));
+    assert.ok(await seal.verify(signature.key, signature.sig, text));
+    made.clear[name].signature.sig = await seal.sign(signer, text);
   }
+  const digest = async (text) => seal.toText(new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text))));
+  assert.equal(await digest(clear.body), clear.digest);
+  const { files, fileCount, added, removed } = clear.list;
+  const list = [fileCount, added, removed, files.map((file) => [file.path, file.kind, file.added, file.removed])];
+  assert.equal(await digest(`ensemble-changes-v1\n${JSON.stringify(list)}`), clear.listDigest);
   return made;
 }

@@ -81,6 +81,7 @@ pub(super) async fn run_attempt(
             Ok(execution) => execution,
             Err(error) => return Some(spawn_failed(lease, &error.to_string()).report(lease.fence, None)),
         };
+        context.workplaces.forget_shown(&place);
         let (exit, reason) = execution.supervise(context, heartbeat, record, deadline).await;
         execution.drain_pipes(output).await;
         execution.remember_session(context, record).await;

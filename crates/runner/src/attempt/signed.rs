@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ensemble_client::Error;
+use ensemble_client::seal::TaskOrder;
 use ensemble_types::changes::OrderResult;
 use ensemble_types::leases::{Lease, LeaseFinish, Order};
 use tokio::time::{Instant, sleep_until};
@@ -84,10 +85,13 @@ async fn check(context: &Context, lease: &Lease) -> Result<Lease, Outcome> {
     })
 }
 
-/// Whether an order about a worktree is carried out. `Some`: it is not, and this is its result.
-pub(crate) async fn refused_order(context: &Context, order: &Order) -> Option<OrderResult> {
+/// What the owner has signed of an order about a worktree. `None`: the runner takes orders that are not signed.
+///
+/// # Errors
+/// It is not carried out, and this is its result.
+pub(crate) async fn signed_order(context: &Context, order: &Order) -> Result<Option<TaskOrder>, OrderResult> {
     if context.config.accepts() == Accept::Any && !is_checked(context, order.signed.is_some()) {
-        return None;
+        return Ok(None);
     }
     let mut pause = Pause::of(&context.config.timing);
     let checked = match host(context).await {
@@ -99,12 +103,15 @@ pub(crate) async fn refused_order(context: &Context, order: &Order) -> Option<Or
         },
         Err(why) => Err(why),
     };
-    let why = checked.err()?;
+    let why = match checked {
+        Ok(wanted) => return Ok(wanted),
+        Err(why) => why,
+    };
     tracing::warn!(order.id = order.id, task.id = %order.task_id, code = why.code, "An order is not carried out: {}. {}", why.why, why.sentence);
     if why.sentence.contains(&why.why) {
-        return Some(failed(&why.sentence));
+        return Err(failed(&why.sentence));
     }
-    Some(failed(&format!("{}. {}", why.why, why.sentence)))
+    Err(failed(&format!("{}. {}", why.why, why.sentence)))
 }
 
 /// Who knows the owner's devices.

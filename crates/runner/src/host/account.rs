@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ensemble_client::devices::List;
 use ensemble_client::seal::BoxPublicKey;
@@ -19,6 +19,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use crate::disk::replace;
+use crate::wake::wall_clock;
 
 /// Guests whose lists are kept in memory.
 const MOST_GUESTS: usize = 256;
@@ -26,11 +27,28 @@ const MOST_GUESTS: usize = 256;
 /// The owner's list, and when the server was asked for it last.
 struct Own {
     list: List,
-    asked: Option<Instant>,
+    asked: Option<Asked>,
     /// When it was asked for last without an answer that counts.
     failed: Option<Instant>,
     /// A list that one of the owner's devices has seen, and the server does not show here; and that device's key.
     withheld: Option<(KnownList, String)>,
+}
+
+/// When something was asked, by two clocks: the monotonic one stands still while the computer sleeps.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: Instant,
+    wall: SystemTime,
+}
+
+impl Asked {
+    fn now() -> Self {
+        Self { at: Instant::now(), wall: wall_clock() }
+    }
+
+    fn age(self) -> Duration {
+        self.at.elapsed().max(wall_clock().duration_since(self.wall).unwrap_or_default())
+    }
 }
 
 /// Anybody who may append can send commands, and each has to be checked.
@@ -86,7 +104,7 @@ impl Lists {
     /// The newest list of the owner, at most a second old.
     pub(crate) async fn refreshed(&self) -> Result<List, Error> {
         let mut own = self.own.lock().await;
-        if own.asked.is_none_or(|asked| asked.elapsed() >= BETWEEN_QUESTIONS) {
+        if own.asked.is_none_or(|asked| asked.age() >= BETWEEN_QUESTIONS) {
             self.refresh(&mut own).await?;
         }
         Ok(own.list.clone())
@@ -106,7 +124,7 @@ impl Lists {
     pub(crate) async fn recent_content_epoch(&self) -> u32 {
         let mut own = self.own.lock().await;
         let has_just_failed = own.failed.is_some_and(|failed| failed.elapsed() < AFTER_A_FAILURE);
-        if !has_just_failed && own.asked.is_none_or(|asked| asked.elapsed() >= LONGEST_UNASKED) {
+        if !has_just_failed && own.asked.is_none_or(|asked| asked.age() >= LONGEST_UNASKED) {
             self.try_to_refresh(&mut own).await;
         }
         own.list.body().content_epoch
@@ -132,7 +150,7 @@ impl Lists {
 
     async fn refresh(&self, own: &mut Own) -> Result<(), Error> {
         let newest = self.client.newest_list(self.owner, Known::List(&own.list)).await?;
-        own.asked = Some(Instant::now());
+        own.asked = Some(Asked::now());
         if let Some(list) = newest.filter(|list| list.version() > own.list.version()) {
             if let Err(error) = replace(&self.path, list.signed()) {
                 tracing::error!("Cannot write the owner's device list: {error}");
@@ -261,4 +279,17 @@ pub(crate) enum ListsError {
     Disk(#[from] io::Error),
     #[error(transparent)]
     Client(#[from] Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_was_asked_for_before_a_sleep_is_old() {
+        let before = Asked { wall: wall_clock() - Duration::from_secs(3600), ..Asked::now() };
+        assert!(before.age() >= Duration::from_secs(3600), "only the wall clock has moved on");
+        let turned_back = Asked { wall: wall_clock() + Duration::from_secs(3600), ..Asked::now() };
+        assert!(turned_back.age() < BETWEEN_QUESTIONS);
+    }
 }

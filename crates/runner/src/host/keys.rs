@@ -13,12 +13,15 @@ use ensemble_types::text::Blob;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use super::account::Lists;
+use super::titles::{self, Card};
 
 /// The session's ring, which changes when its owner or this machine makes a new key.
 #[derive(Clone)]
 pub(crate) struct Keys {
     client: Client,
     session: SessionId,
+    /// What this machine says of it, without a title.
+    card: Card,
     machine: MachineId,
     own: AccountKey,
     boxed: Arc<BoxKeyPair>,
@@ -49,6 +52,8 @@ struct Renewing {
 pub(crate) struct Seen {
     pub(crate) last_seq: i64,
     pub(crate) key_epoch: i64,
+    /// The version of its metadata, and the metadata.
+    metadata: (i64, String),
 }
 
 /// A key that could not be made is tried again after this time.
@@ -77,13 +82,13 @@ impl Keys {
         (client, machine): (Client, MachineId),
         (own, boxed): (AccountKey, Arc<BoxKeyPair>),
         lists: Arc<Lists>,
-        session: SessionId,
+        (session, card): (SessionId, Card),
         sealed: &str,
     ) -> Result<Self, SealError> {
         let (signed, content_epoch) = open_host_ring(sealed, &boxed, (session, &machine), lists.content_epoch().await)?;
         let changed = watch::Sender::new((signed.ring.epoch(), sealed.to_owned()));
         let held = Arc::new(Mutex::new(Held { ring: signed.ring, content_epoch }));
-        Ok(Self { client, session, machine, own, boxed, lists, held, renewing: Arc::default(), changed })
+        Ok(Self { client, session, card, machine, own, boxed, lists, held, renewing: Arc::default(), changed })
     }
 
     /// A new ring, sealed to this machine.
@@ -124,7 +129,7 @@ impl Keys {
             }
             let renewed = match self.refresh().await {
                 Ok(_) if self.fresh(newest).is_some() => Ok(()),
-                Ok(seen) => self.renew(seen.key_epoch, &mut renewing.made).await,
+                Ok(seen) => self.renew(&seen, &mut renewing.made).await,
                 Err(why) => Err(why),
             };
             if let Err(why) = renewed {
@@ -142,10 +147,10 @@ impl Keys {
     }
 
     /// Gives the session a new key, sealed to the owner's newest content key and to this machine. Guests get theirs from the owner's
-    /// programs. `shown` is the epoch that the server has: a server that was restored is behind, and gets the same key for each epoch that
-    /// it lacks.
-    async fn renew(&self, shown: i64, made: &mut Option<Held>) -> Result<(), NoKey> {
-        let before = self.ring();
+    /// programs. `seen` is what the server has: one that was restored is behind, and gets the same key for each epoch that it lacks.
+    /// What is signed for the key before counts no more, so the metadata is signed again with its title.
+    async fn renew(&self, seen: &Seen, made: &mut Option<Held>) -> Result<(), NoKey> {
+        let (before, shown) = (self.ring(), seen.key_epoch);
         // The server says that there is a newer one, and has not shown it.
         if shown > i64::from(before.epoch()) {
             return Err(NoKey::NotGiven);
@@ -158,13 +163,22 @@ impl Keys {
             None => before.next_by_machine()?,
         };
         *made = Some(Held { ring: ring.clone(), content_epoch: content_epoch.get() });
+        let (version, sealed) = &seen.metadata;
+        let of = (self.session, &self.machine);
+        let title = titles::title((&self.client, &self.lists), of, (*version, sealed), &before).await;
+        let card = self.card.clone().titled(title.map_err(NoKey::List)?);
+        let metadata = card.seal(&ring, (self.session, version + 1), (self.lists.owner(), &self.own))?;
         let owner = Binding::Hosted { session: self.session, owner: self.lists.owner(), machine: &self.machine };
         let for_owner = seal_ring(&ring, &to, owner, &self.own)?;
         let sealed =
             Self::seal_own(&ring, (&self.own, &self.boxed), (self.session, &self.machine), content_epoch.get())?;
         let too_long = |_| SealError::TooLong;
         for expected in shown.max(i64::from(KeyRing::FIRST_EPOCH))..=i64::from(before.epoch()) {
+            let is_last = expected == i64::from(before.epoch());
+            let metadata = is_last.then(|| Blob::new(metadata.clone())).transpose().map_err(too_long)?;
             let update = UpdateSession {
+                expected_metadata_version: is_last.then_some(*version),
+                metadata,
                 encryption_key: Some(Blob::new(for_owner.clone()).map_err(too_long)?),
                 host_key: Some(Blob::new(sealed.clone()).map_err(too_long)?),
                 expected_key_epoch: Some(expected),
@@ -198,7 +212,8 @@ impl Keys {
     /// Reads the newest ring from the server, and checks who made it.
     pub(crate) async fn refresh(&self) -> Result<Seen, NoKey> {
         let session = self.client.session(self.session).await?;
-        let seen = Seen { last_seq: session.last_seq, key_epoch: session.key_epoch };
+        let metadata = (session.metadata_version, session.metadata.clone());
+        let seen = Seen { last_seq: session.last_seq, key_epoch: session.key_epoch, metadata };
         if session.key_epoch <= i64::from(self.ring().epoch()) {
             return Ok(seen);
         }

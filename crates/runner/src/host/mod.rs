@@ -32,6 +32,7 @@ mod spool;
 mod starting;
 mod status;
 mod tasks;
+mod titles;
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder};
@@ -41,14 +42,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ensemble_agent::McpServer;
-use ensemble_client::seal::{self, Binding, BoxKeyPair, KeyRing, Purpose};
+use ensemble_client::seal::{self, Binding, BoxKeyPair, KeyRing};
 use ensemble_client::{AccountKey, Client, Credential, idempotency_key};
 use ensemble_transcript::words::Mode;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
-use serde::Serialize;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -65,6 +65,7 @@ use self::served::Servers;
 use self::session::Session;
 use self::spool::Spool;
 use self::tasks::{Nonces, Sessions};
+use self::titles::Card;
 use crate::config::{Config, Environment, Hosting};
 use crate::disk::on_disk;
 use crate::drain::{Drain, Phase};
@@ -105,16 +106,6 @@ pub(crate) struct Host {
     rested: mpsc::Sender<SessionId>,
     /// One session begins at a time.
     starting: Mutex<()>,
-}
-
-/// The title of a session, as its owner's programs read it.
-#[derive(Serialize)]
-struct Card<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    path: String,
-    host: String,
-    agent: &'a str,
 }
 
 /// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none. `hosts` gets who hosts
@@ -358,13 +349,8 @@ impl Host {
         let (to, epoch) = self.lists.content_key().await.map_err(|error| format!("The server: {error}."))?;
         let binding = Binding::Hosted { session: id, owner: self.owner, machine };
         let for_owner = seal::seal_ring(&ring, &to, binding, &self.key).map_err(sealed)?;
-        let card = Card {
-            title: start.title.as_deref(),
-            path: directory.display().to_string(),
-            host: nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            agent: &start.agent,
-        };
-        let metadata = seal::seal_json(&ring, Purpose::SessionMetadata(id), &card).map_err(sealed)?;
+        let card = Card::new(&start.agent, &directory).titled(start.title);
+        let metadata = card.seal(&ring, (id, 1), (self.owner, &self.key)).map_err(sealed)?;
         let request = CreateSession {
             id: Some(id),
             machine_id: Some(machine.clone()),

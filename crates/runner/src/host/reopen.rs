@@ -17,7 +17,7 @@ use super::keys::Keys;
 use super::session::Session;
 use super::shown::{self, GoesOn, Shown};
 use super::spool::{Card, Opened, Spool};
-use super::{Host, Pause, place, rest, status};
+use super::{Host, Pause, place, rest, status, titles};
 use crate::disk::on_disk;
 use crate::drain::Phase;
 
@@ -106,7 +106,7 @@ impl Host {
                     }
                     None => None,
                 };
-                let keys = self.keys(id, &kept.host_key).await?;
+                let keys = self.keys(id, &kept.host_key, titles::Card::new(&kept.agent, &kept.directory)).await?;
                 let epoch = keys.ring().epoch();
                 let shown = self.shown(&keys, id, Some(kept.n)).await?;
                 if shown.n() <= kept.n {
@@ -170,7 +170,7 @@ impl Host {
 
     /// Begins the log of a session anew with what never changes and what the server shows.
     async fn go_on(self: &Arc<Self>, id: SessionId, card: Card, why: &str) -> Result<Session, Why> {
-        let keys = self.keys(id, &card.host_key).await?;
+        let keys = self.keys(id, &card.host_key, titles::Card::new(&card.agent, &card.directory)).await?;
         let shown = self.shown(&keys, id, None).await?;
         let (epoch, host_key) = keys.changes().borrow().clone();
         let GoesOn { kept, unanswered } = shown.go_on(Card { host_key, ..card });
@@ -189,10 +189,10 @@ impl Host {
         self.session(core, spool, keys).await
     }
 
-    async fn keys(&self, id: SessionId, host_key: &str) -> Result<Keys, Why> {
+    async fn keys(&self, id: SessionId, host_key: &str, card: titles::Card) -> Result<Keys, Why> {
         let own = (self.key.clone(), self.boxed.clone());
         let server = (self.client.clone(), self.config.machine.clone());
-        Keys::open(server, own, self.lists.clone(), id, host_key)
+        Keys::open(server, own, self.lists.clone(), (id, card), host_key)
             .await
             .map_err(|error| Why::Damaged(format!("its key does not open: {error}")))
     }
@@ -216,7 +216,8 @@ impl Host {
     /// A session that has just begun.
     pub(super) async fn begun(self: &Arc<Self>, spool: Spool, kept: Kept) -> Result<Session, String> {
         let begin = async {
-            let keys = self.keys(kept.session, &kept.host_key).await?;
+            let card = titles::Card::new(&kept.agent, &kept.directory);
+            let keys = self.keys(kept.session, &kept.host_key, card).await?;
             let mut core = self.core(kept, keys.ring().epoch()).await;
             core.begin();
             self.session(core, spool, keys).await

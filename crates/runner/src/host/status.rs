@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_client::Error;
-use ensemble_client::seal::{Purpose, seal_json};
+use ensemble_client::seal::seal_agent_state;
 use ensemble_transcript::bounds::beginning;
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::ids::SessionId;
@@ -55,7 +55,9 @@ pub(crate) async fn run(
     let known = host.client.session(session).await;
     // Commands that it has named have ended with it.
     let mut shown = matches!(&known, Ok(known) if known.agent_state.is_none()).then(Arc::default);
-    let mut told = match known {
+    // The version that is replaced, which is signed with the state. A person with a right to it may have written one.
+    let mut version = known.as_ref().ok().map(|known| known.agent_state_version);
+    let mut told = match &known {
         Ok(known) if asks(known.attention.kind) => Wants { kind: known.attention.kind, open: 0, count: 0 },
         _ => Wants::default(),
     };
@@ -65,19 +67,34 @@ pub(crate) async fn run(
         let attention = (!now.wants.is_as(&told)).then(|| attention(now.wants)).flatten();
         // What the host has said of a log that it cannot write stays until it can.
         let is_shown = !now.has_written || shown.as_ref() == Some(&now.still_running);
-        let agent_state = if is_shown { None } else { agent_state(&keys, session, &still_running(&now)).await };
+        let agent_state = match (is_shown, version) {
+            (false, Some(version)) => agent_state(&host, &keys, (session, version), &still_running(&now)).await,
+            _ => None,
+        };
         // Without a key now it is said with the next beat.
         let is_said = is_shown || agent_state.is_some();
-        let update = UpdateSession { heartbeat: Some(heartbeat), attention, agent_state, ..UpdateSession::default() };
+        let expected = version.filter(|_| agent_state.is_some());
+        let update = UpdateSession {
+            heartbeat: Some(heartbeat),
+            attention,
+            agent_state,
+            expected_agent_state_version: expected,
+            ..UpdateSession::default()
+        };
         let wait = match host.client.update_session(session, &update).await {
-            Ok(_) => {
+            Ok(changed) => {
+                let was_unknown = version.replace(changed.agent_state_version).is_none();
                 host.name.keep().await;
                 told = now.wants;
                 if now.has_written && is_said {
                     shown = Some(now.still_running);
                 }
                 pause.reset();
-                if now.has_ended { NEVER } else { BEAT }
+                match was_unknown && !is_said {
+                    true => Duration::ZERO,
+                    false if now.has_ended => NEVER,
+                    false => BEAT,
+                }
             }
             Err(error) if error.is(Code::LeaseLost) => {
                 tracing::error!(session.id = %session, "Another process hosts this session, so its agent is ended here. Was this machine copied?");
@@ -85,6 +102,11 @@ pub(crate) async fn run(
             }
             // It was deleted, and who reads its messages ends it.
             Err(error) if error.is_not_found() => NEVER,
+            // Somebody else has written a state. The next beat says which version it has.
+            Err(error) if error.is(Code::VersionMismatch) => {
+                version = None;
+                pause.next()
+            }
             Err(error) => {
                 pause.note(session, "The server does not know what the session does", &error);
                 pause.next()
@@ -133,13 +155,19 @@ pub(crate) async fn unwritten(host: &Host, keys: &Keys, session: SessionId, (pro
     tracing::error!(session.id = %session, "The log of a session cannot be written, so no agent works in it: {problem}");
     let state = json!({"stillRunning": [], "problem": format!("its disk cannot be written: {problem}")});
     let failed = Wants { kind: AttentionKind::Failed, ..Wants::default() };
-    let update = UpdateSession {
-        heartbeat: Some(beat(host, Some(false))),
-        attention: fails.then(|| attention(failed)).flatten(),
-        agent_state: agent_state(keys, session, &state).await,
-        ..UpdateSession::default()
+    let said = async {
+        let version = host.client.session(session).await?.agent_state_version;
+        let agent_state = agent_state(host, keys, (session, version), &state).await;
+        let update = UpdateSession {
+            heartbeat: Some(beat(host, Some(false))),
+            attention: fails.then(|| attention(failed)).flatten(),
+            expected_agent_state_version: agent_state.as_ref().map(|_| version),
+            agent_state,
+            ..UpdateSession::default()
+        };
+        host.client.update_session(session, &update).await
     };
-    match tokio::time::timeout(BEAT, host.client.update_session(session, &update)).await {
+    match tokio::time::timeout(BEAT, said).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(session.id = %session, "Its people do not know of it: {error}"),
         Err(_) => tracing::warn!(session.id = %session, "Its people do not know of it: the server does not answer"),
@@ -152,9 +180,14 @@ fn still_running(status: &Status) -> Value {
 }
 
 /// What the owner's programs show of the session without reading its messages. `None`: there is no key now under which to say it.
-async fn agent_state(keys: &Keys, session: SessionId, state: &Value) -> Option<AgentState> {
+async fn agent_state(
+    host: &Host,
+    keys: &Keys,
+    (session, replaced): (SessionId, i64),
+    state: &Value,
+) -> Option<AgentState> {
     let ring = keys.writing_ring().await.ok()?;
-    AgentState::new(seal_json(&ring, Purpose::AgentState(session), state).ok()?).ok()
+    AgentState::new(seal_agent_state(&ring, (session, replaced + 1), state.to_string(), &host.key).ok()?).ok()
 }
 
 fn attention(wants: Wants) -> Option<SetAttention> {

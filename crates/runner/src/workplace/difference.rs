@@ -49,7 +49,10 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changed {
     pub(crate) report: ReportedChanges,
+    /// In the order of their paths, each once, as the server gives them.
     pub(crate) diff: Vec<DiffPart>,
+    /// Nothing is left out in the list of files and in the diff.
+    pub(crate) is_whole: bool,
 }
 
 /// A part of a diff. Without a path it is about all files.
@@ -110,8 +113,9 @@ pub(super) async fn compare(
     entries.extend(large_files(before, after));
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     let report = report(&entries);
-    let diff = diff(repository, into, trees, &entries).await?;
-    Ok(Changed { report, diff })
+    let (diff, is_whole) = diff(repository, into, trees, &entries).await?;
+    let is_whole = is_whole && report.files.len() == entries.len();
+    Ok(Changed { report, diff, is_whole })
 }
 
 /// The large files that were added, changed or removed.
@@ -150,33 +154,36 @@ async fn diff(
     into: Target<'_>,
     trees: (&str, &str),
     entries: &[Entry],
-) -> Result<Vec<DiffPart>, GitError> {
+) -> Result<(Vec<DiffPart>, bool), GitError> {
     if entries.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), true));
     }
     match patch(repository, into, trees, None).await {
-        Ok(data) if data.is_empty() => return Ok(Vec::new()),
-        Ok(data) => return Ok(vec![DiffPart { path: None, data }]),
+        Ok(data) if data.is_empty() => return Ok((Vec::new(), false)),
+        Ok(data) => return Ok((vec![DiffPart { path: None, data }], true)),
         Err(GitError::TooMuch(..)) => {}
         Err(error) => return Err(error),
     }
-    let (mut parts, mut bytes) = (Vec::new(), 0);
+    let (mut parts, mut bytes, mut is_whole) = (BTreeMap::new(), 0, entries.len() <= MOST_FILES);
     for entry in entries.iter().take(MOST_FILES) {
         let path = String::from_utf8_lossy(&entry.path).into_owned();
         let data = match patch(repository, into, trees, Some(&entry.path)).await {
             Ok(data) => data,
             Err(GitError::TooMuch(..)) => {
+                is_whole = false;
                 format!("diff --git a/{path} b/{path}\n[the diff of this file is too long]\n")
             }
             Err(error) => return Err(error),
         };
         bytes += data.len();
         if bytes > MOST_DIFF_BYTES {
+            is_whole = false;
             break;
         }
-        parts.push(DiffPart { path: Some(path.chars().take(1_024).collect()), data });
+        let path: String = path.chars().take(1_024).collect();
+        is_whole &= parts.insert(path, data).is_none();
     }
-    Ok(parts)
+    Ok((parts.into_iter().map(|(path, data)| DiffPart { path: Some(path), data }).collect(), is_whole))
 }
 
 async fn patch(

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ensemble_client::seal::{TaskAction, TaskOrder};
 use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::TaskId;
 use ensemble_types::leases::{Order, OrderKind};
@@ -15,7 +16,7 @@ use super::apply::{Merged, apply};
 use super::git::GitError;
 use super::repository::Repository;
 use super::worktree::{State, Worktree, commit_all};
-use crate::attempt::{Context, refused_order};
+use crate::attempt::{Context, signed_order};
 use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::wake;
@@ -52,9 +53,9 @@ impl Orders {
         }
         let (context, orders) = (context.clone(), self.clone());
         tokio::spawn(async move {
-            let result = match refused_order(&context, &order).await {
-                Some(refused) => refused,
-                None => context.workplaces.carry_out(order.kind, order.task_id).await,
+            let result = match signed_order(&context, &order).await {
+                Err(refused) => refused,
+                Ok(wanted) => context.workplaces.carry_out(order.kind, order.task_id, wanted.as_ref()).await,
             };
             tracing::info!(order.id = order.id, task.id = %order.task_id, kind = ?order.kind, outcome = ?result.outcome,
                 "Carried out an order");
@@ -95,6 +96,23 @@ async fn report(context: &Context, order: &str, result: &OrderResult) {
     }
 }
 
+/// Why an order about a worktree is not carried out: it is for another task, or for something else than what its owner was shown.
+fn refused(worktree: &Worktree, wanted: &TaskOrder) -> Option<OrderResult> {
+    if worktree.task_digest.as_deref() != Some(wanted.task_digest.as_str()) {
+        return Some(failed(OTHER_TASK));
+    }
+    let is_agreed = worktree.shown.as_ref().is_some_and(|shown| shown.is(wanted.seen.as_deref()));
+    let is_whole = worktree.shown.as_ref().is_some_and(|shown| shown.is_whole);
+    let why = match (is_agreed, wanted.action) {
+        // Nothing was shown of what an attempt has left that did not end.
+        (false, _) if wanted.unseen && worktree.shown.is_none() => return None,
+        (false, _) => CHANGED,
+        (true, TaskAction::Apply) if !is_whole && !wanted.unseen => NOT_WHOLE,
+        (true, _) => return None,
+    };
+    Some(OrderResult { outcome: OrderOutcome::Conflicted, ..failed(why) })
+}
+
 /// An order that was not carried out.
 pub(crate) fn failed(why: &str) -> OrderResult {
     let why = why.replace('\0', "\u{fffd}");
@@ -102,10 +120,27 @@ pub(crate) fn failed(why: &str) -> OrderResult {
     OrderResult { outcome: OrderOutcome::Failed, files: Vec::new(), reason }
 }
 
+/// What an order to another worktree than the one that there is says.
+const OTHER_TASK: &str = "It was signed for another task than the one that has this worktree. Nothing was changed.";
+const CHANGED: &str = "It has changed since you looked. Nothing was changed: look at it again.";
+const NOT_WHOLE: &str =
+    "A part of what was changed could not be shown, so it is applied only with --unseen. Nothing was changed.";
+
 impl Workplaces {
-    /// Waits for its turn, and does it.
-    pub(super) async fn carry_out(&self, kind: OrderKind, task: TaskId) -> OrderResult {
+    /// Waits for its turn, and does it. `wanted`: what the owner has signed, where that counts.
+    pub(super) async fn carry_out(&self, kind: OrderKind, task: TaskId, wanted: Option<&TaskOrder>) -> OrderResult {
         let _turn = self.0.turns.take(&self.0.worktrees.folder_of(task)).await;
+        if let Some(wanted) = wanted {
+            match self.0.worktrees.find(task) {
+                Ok(worktree) => {
+                    if let Some(refused) = worktree.and_then(|worktree| refused(&worktree, wanted)) {
+                        tracing::warn!(task.id = %task, ?kind, reason = ?refused.reason, "An order is not carried out");
+                        return refused;
+                    }
+                }
+                Err(error) => return failed(&error.to_string()),
+            }
+        }
         let done = match kind {
             OrderKind::Apply => self.apply(task).await,
             OrderKind::Discard => self.discard(task).await,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ensemble_transcript::bounds;
 use ensemble_types::leases::Lease;
 use ensemble_types::runs::Isolation;
+use ensemble_types::signatures::digest;
 use ensemble_types::text::Text;
 
 use super::difference::{Changed, compare};
@@ -12,7 +13,7 @@ use super::git::GitError;
 use super::repository::Repository;
 use super::snapshot::{self, Snapshot, Target};
 use super::turns::Held;
-use super::worktree::{Base, NoWorktree, State, Worktree, commit_all};
+use super::worktree::{Base, NoWorktree, Shown, State, Worktree, commit_all};
 use super::{Scratch, Workplaces, absent, remains};
 use crate::guard::Directory;
 use crate::provider::Outcome;
@@ -158,7 +159,8 @@ impl Workplaces {
             );
             return Err(Outcome::refused("WORKING_DIRECTORY_NO_WORKTREE", message));
         }
-        let prepared = self.0.worktrees.prepare(git, turns, &source, (lease.task_id, base)).await;
+        let task_digest = lease.signed.as_ref().map(|signed| digest(&*signed.signed_body));
+        let prepared = self.0.worktrees.prepare(git, turns, &source, (lease.task_id, base), task_digest).await;
         let worktree = prepared.map_err(|error| match error {
             NoWorktree::Full => Outcome::refused(
                 "HOST_BUSY",
@@ -182,6 +184,14 @@ impl Workplaces {
         }
         let directory = Directory { root: worktree.tree.clone(), below };
         Ok((directory, Kind::Worktree(Box::new((worktree, own)))))
+    }
+
+    /// An agent works in its worktree from now on: what its owner was shown before is not what is there any more.
+    pub(crate) fn forget_shown(&self, place: &Place) {
+        let Kind::Worktree(of) = &place.kind else { return };
+        if let Err(error) = self.0.worktrees.save(&Worktree { shown: None, ..of.0.clone() }) {
+            tracing::error!(task.id = %of.0.task, "Cannot write down that an agent works in a worktree: {error}");
+        }
     }
 
     /// What an attempt changed in its place. `None`: nothing is compared there. No process of the attempt runs any more.
@@ -210,7 +220,8 @@ impl Workplaces {
         changed.report.unknown = true;
         let mut notes = vec![format!("It is not known what the task changed: {why}.")];
         if let Kind::Worktree(of) = &place.kind {
-            let worktree = Worktree { state: State::Kept, is_unread: true, ..of.0.clone() };
+            let shown = Some(Shown::of(&changed));
+            let worktree = Worktree { state: State::Kept, is_unread: true, shown, ..of.0.clone() };
             (changed.report.kept, changed.report.uncommitted) = (true, worktree.uncommitted);
             notes.push(is_at(&worktree));
             if let Err(error) = self.0.worktrees.save(&worktree) {
@@ -242,7 +253,8 @@ impl Workplaces {
         changed.report.notes = of_notes(&notes);
         let is_unchanged = before.tree == after.tree && notes.is_empty();
         let state = if is_unchanged { State::Unchanged } else { State::Kept };
-        self.0.worktrees.save(&Worktree { state, is_unread: false, ..worktree.clone() })?;
+        let shown = Some(Shown::of(&changed));
+        self.0.worktrees.save(&Worktree { state, is_unread: false, shown, ..worktree.clone() })?;
         Ok(changed)
     }
 }

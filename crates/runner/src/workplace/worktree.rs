@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ensemble_types::ids::TaskId;
+use ensemble_types::signatures::digest;
 use serde::{Deserialize, Serialize};
 
 use super::apply::Applied;
+use super::difference::Changed;
 use super::git::{Git, GitError};
 use super::repository::Repository;
 use super::snapshot::{self, Snapshot, Target};
@@ -58,7 +60,36 @@ pub(super) struct Worktree {
     /// What it has changed is not known, or is not all on its branch.
     #[serde(default)]
     pub(super) is_unread: bool,
+    /// The digest of what was signed as its task. Orders name it.
+    #[serde(default)]
+    pub(super) task_digest: Option<String>,
+    /// What its owner was shown of the changes of the last attempt. `None`: no attempt has ended since one began.
+    #[serde(default)]
+    pub(super) shown: Option<Shown>,
     pub(super) used_at: u64,
+}
+
+/// What is told of the changes of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Shown {
+    /// The digests of the diff and of the list of files.
+    diff: String,
+    files: String,
+    /// Nothing is left out in either.
+    pub(super) is_whole: bool,
+}
+
+impl Shown {
+    pub(super) fn of(changed: &Changed) -> Self {
+        let diff: String = changed.diff.iter().map(|part| part.data.as_str()).collect();
+        Self { diff: digest(diff), files: changed.report.list_digest(), is_whole: changed.is_whole }
+    }
+
+    /// Whether a digest is that of what was told.
+    pub(super) fn is(&self, seen: Option<&str>) -> bool {
+        seen.is_some_and(|seen| seen == self.diff || seen == self.files)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,12 +168,13 @@ impl Worktrees {
         turns: &Turns,
         source: &Repository,
         (task, base): (TaskId, Base<'_>),
+        task_digest: Option<String>,
     ) -> Result<Worktree, NoWorktree> {
         if let Some(mut worktree) = self.find(task)?
             && worktree.source == source.top
             && worktree.tree.is_dir()
         {
-            (worktree.state, worktree.used_at) = (State::Open, now());
+            (worktree.state, worktree.used_at, worktree.task_digest) = (State::Open, now(), task_digest);
             self.save(&worktree)?;
             return Ok(worktree);
         }
@@ -180,6 +212,8 @@ impl Worktrees {
             state: State::Open,
             applied: None,
             is_unread: false,
+            task_digest,
+            shown: None,
             used_at: now(),
         };
         self.save(&worktree)?;

@@ -175,7 +175,7 @@ impl Session {
 }
 
 pub(super) fn prompt(text: &str) -> Content {
-    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next })
+    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next, directory: None })
 }
 
 pub(super) fn text(part: u32, text: &str) -> Content {

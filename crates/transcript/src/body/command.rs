@@ -17,6 +17,17 @@ pub struct Prompt {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
     pub when: When,
+    /// `state.directory` as it was shown to the person. The host does nothing in another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+}
+
+/// The agent is to begin again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// As in [`Prompt::directory`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 /// An image or a text file beside a prompt: ACP's `ContentBlock` (agentclientprotocol.com, "Content").
@@ -111,7 +122,7 @@ pub enum Control {
     SetMode(SetMode),
     SetModel(SetModel),
     Stop,
-    Resume,
+    Resume(Resume),
     Access(AccessGrant),
     /// An action that this version does not know. It is answered with `unsupported`.
     Newer(Box<str>),
@@ -132,7 +143,7 @@ impl Control {
             Self::SetMode(_) => "set_mode",
             Self::SetModel(_) => "set_model",
             Self::Stop => "stop",
-            Self::Resume => "resume",
+            Self::Resume(_) => "resume",
             Self::Access(_) => "access",
             Self::Newer(action) => action,
         }
@@ -143,6 +154,7 @@ impl Control {
             Self::SetMode(set) => Some(json!(set)),
             Self::SetModel(set) => Some(json!(set)),
             Self::Access(grant) => Some(json!(grant)),
+            Self::Resume(resume) if resume.directory.is_some() => Some(json!(resume)),
             _ => None,
         };
         ControlWire { action: self.action().to_owned(), value }
@@ -155,7 +167,8 @@ impl Control {
             "set_mode" => Self::SetMode(serde_json::from_value(value)?),
             "set_model" => Self::SetModel(serde_json::from_value(value)?),
             "stop" => Self::Stop,
-            "resume" => Self::Resume,
+            "resume" if value.is_null() => Self::Resume(Resume::default()),
+            "resume" => Self::Resume(serde_json::from_value(value)?),
             "access" => Self::Access(serde_json::from_value(value)?),
             other => Self::Newer(other.into()),
         })

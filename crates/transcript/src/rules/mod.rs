@@ -52,6 +52,8 @@ pub struct Situation<'a> {
     /// The epoch of the key that the command was sealed with, and the newest of the session.
     pub epoch: u32,
     pub newest_epoch: u32,
+    /// Where the agent works, as `state.directory` says it.
+    pub directory: &'a str,
     /// The request that an answer names, when it is open.
     pub open: Option<&'a OpenRequest>,
     /// The server does not show the newest device list of the owner, so it may have been signed by a device that was removed.
@@ -179,6 +181,10 @@ impl Rules {
         if situation.epoch < situation.newest_epoch && !is_access {
             return Err(ReceiptCode::OldKey);
         }
+        // The person chose by a directory, or looked at one. Another session was put in its place.
+        if wanted_directory(&message.content).is_some_and(|wanted| wanted != situation.directory) {
+            return Err(ReceiptCode::WrongDirectory);
+        }
         match &message.content {
             Content::Prompt(_) if situation.ended => Err(ReceiptCode::Superseded),
             Content::Prompt(_) if right == Right::Prompt && asks_nothing(situation.mode) => Ok(Decision::AskOwner),
@@ -212,6 +218,15 @@ impl Rules {
             (_, Mode::Bypass | Mode::Other(_)) => false,
             (right, _) => matches!(right, Right::Primary | Right::Linked),
         }
+    }
+}
+
+/// The directory that was shown to the person who sent a command.
+fn wanted_directory(command: &Content) -> Option<&str> {
+    match command {
+        Content::Prompt(prompt) => prompt.directory.as_deref(),
+        Content::Control(Control::Resume(resume)) => resume.directory.as_deref(),
+        _ => None,
     }
 }
 

@@ -26,7 +26,7 @@ pub fn may(right: &Right, command: &Content) -> bool {
             Mode::Ask | Mode::Plan | Mode::Edit => Right::Linked,
             Mode::Bypass | Mode::Other(_) => Right::Primary,
         },
-        Content::Control(Control::Stop | Control::Resume | Control::Access(_)) => Right::Linked,
+        Content::Control(Control::Stop | Control::Resume(_) | Control::Access(_)) => Right::Linked,
         _ => return false,
     };
     *right >= needed

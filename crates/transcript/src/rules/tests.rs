@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::{AccessGrant, KnownList, Prompt, SetMode, SetModel};
+use crate::body::{AccessGrant, KnownList, Prompt, Resume, SetMode, SetModel};
 use crate::words::{May, OptionKind, When};
 
 mod remembering;
@@ -17,8 +17,15 @@ fn user(number: u8) -> UserId {
 }
 
 /// A session that waits for nothing.
-const IDLE: Situation<'static> =
-    Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
+const IDLE: Situation<'static> = Situation {
+    mode: &Mode::Ask,
+    ended: false,
+    epoch: 1,
+    newest_epoch: 1,
+    directory: "/project",
+    open: None,
+    list_is_withheld: false,
+};
 
 fn signer(number: u8, role: Role) -> Signer {
     Signer {
@@ -38,7 +45,7 @@ fn command(id: &str, at: Timestamp, content: Content) -> Message {
 }
 
 fn prompt() -> Content {
-    Content::Prompt(Prompt { text: "go".to_owned(), attachments: Vec::new(), when: When::Next })
+    Content::Prompt(Prompt { text: "go".to_owned(), attachments: Vec::new(), when: When::Next, directory: None })
 }
 
 fn set_mode(mode: Mode) -> Content {
@@ -96,7 +103,7 @@ fn the_table_says_who_may_command() {
         (set_mode(Mode::Edit), [true, true, false, false, false, false]),
         (set_mode(Mode::Bypass), [true, false, false, false, false, false]),
         (Content::Control(Control::Stop), [true, true, false, false, false, false]),
-        (Content::Control(Control::Resume), [true, true, false, false, false, false]),
+        (Content::Control(Control::Resume(Resume::default())), [true, true, false, false, false, false]),
         (grant(9, May::Prompt, 1), [true, true, false, false, false, false]),
     ];
     let people = [owner(), signer(1, Role::Linked), signer(2, Role::Linked), signer(3, Role::Primary)]
@@ -174,6 +181,31 @@ fn a_right_counts_by_its_version_whatever_key_it_was_sealed_with() {
         "a lower version"
     );
     assert_eq!(rules.right(&signer(3, Role::Primary)), Right::Nothing);
+}
+
+#[test]
+fn a_command_names_the_directory_in_which_the_person_saw_the_session() {
+    let mut rules = Rules::new(user(1));
+    let prompt = |directory: Option<&str>| {
+        let directory = directory.map(str::to_owned);
+        Content::Prompt(Prompt { text: "go".to_owned(), attachments: Vec::new(), when: When::Next, directory })
+    };
+    let resume = |directory: &str| Content::Control(Control::Resume(Resume { directory: Some(directory.to_owned()) }));
+    let mut with = |id: &str, content, situation: Situation<'_>| {
+        rules.decide(&command(id, NOON, content), &owner(), &situation, NOON).0
+    };
+    let wrong = Decision::Reject(ReceiptCode::WrongDirectory);
+    assert_eq!(with("a", prompt(Some("/project")), IDLE), Decision::Take);
+    assert_eq!(with("b", prompt(None), IDLE), Decision::Take, "chosen by its ref, without a look at it");
+    for (id, other) in [("c", "/project/"), ("d", "/Project"), ("e", ""), ("f", "/prod")] {
+        assert_eq!(with(id, prompt(Some(other)), IDLE), wrong, "{other}");
+    }
+    assert_eq!(with("g", resume("/prod"), Situation { ended: true, ..IDLE }), wrong, "nothing is resumed");
+    assert_eq!(with("h", resume("/project"), Situation { ended: true, ..IDLE }), Decision::Take);
+    let ended = Situation { ended: true, ..IDLE };
+    assert_eq!(with("i", prompt(Some("/prod")), ended), wrong);
+    let old = Situation { newest_epoch: 2, ..IDLE };
+    assert_eq!(with("j", prompt(Some("/prod")), old), Decision::Reject(ReceiptCode::OldKey), "the row before");
 }
 
 #[test]

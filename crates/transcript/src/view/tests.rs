@@ -80,7 +80,7 @@ fn text(part: u32, text: &str) -> Content {
 }
 
 fn prompt(text: &str) -> Content {
-    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next })
+    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next, directory: None })
 }
 
 fn permission(id: &str) -> Content {
@@ -304,7 +304,8 @@ fn older_messages_come_in_front_with_what_was_said_of_them_later() {
         let message = Ok(Message { local_id: local_id.to_owned(), at, list, n, content });
         Incoming { seq, author, digest: format!("digest-{seq}"), message }
     };
-    let prompt = Content::Prompt(Prompt { text: "go".into(), attachments: Vec::new(), when: When::Next });
+    let prompt =
+        Content::Prompt(Prompt { text: "go".into(), attachments: Vec::new(), when: When::Next, directory: None });
     let receipt =
         Receipt { command_id: "c".into(), key: "k".into(), outcome: ReceiptOutcome::Done, code: None, text: None };
     let resolved =
@@ -332,7 +333,8 @@ fn older_messages_come_in_front_with_what_was_said_of_them_later() {
 #[test]
 fn a_prompt_waits_until_its_turn_begins() {
     let mut session = Session::default();
-    let prompt = Content::Prompt(Prompt { text: "go".into(), attachments: Vec::new(), when: When::Next });
+    let prompt =
+        Content::Prompt(Prompt { text: "go".into(), attachments: Vec::new(), when: When::Next, directory: None });
     session.message(ann(), "c", None, prompt);
     let (command_id, key) = ("c".to_owned(), "k".to_owned());
     let outcome = ReceiptOutcome::Queued;

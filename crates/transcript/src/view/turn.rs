@@ -14,7 +14,7 @@ impl View {
 
     pub(super) fn turn(&mut self, changed: &mut Changed, (seq, at): (u64, Timestamp), mut turn: Turn) -> Shown {
         if let Some(text) = turn.text.take() {
-            let prompt = Prompt { text, attachments: Vec::new(), when: When::Next };
+            let prompt = Prompt { text, attachments: Vec::new(), when: When::Next, directory: None };
             let local_id = turn.prompt_id.clone().unwrap_or_default();
             let shown = Shown::Prompt(prompt, Taken::Done);
             self.push(changed, Item { id: 0, seq, author: Author::Host, local_id, at: Some(at), shown });

@@ -160,11 +160,12 @@ fn contents() -> Vec<Content> {
         ..resolved.clone()
     };
     vec![
-        Content::Prompt(Prompt { text: id("go"), attachments: Vec::new(), when: When::Next }),
+        Content::Prompt(Prompt { text: id("go"), attachments: Vec::new(), when: When::Next, directory: None }),
         Content::Prompt(Prompt {
             text: id("look"),
             attachments: vec![image, Attachment::Resource { resource }],
             when: When::Now,
+            directory: Some(id("/home/me/work")),
         }),
         Content::Turn(turn(TurnState::Started)),
         Content::Turn(ended),
@@ -184,7 +185,8 @@ fn contents() -> Vec<Content> {
         Content::Control(Control::SetMode(SetMode { mode: Mode::Plan, seen: Mode::Ask })),
         Content::Control(Control::SetModel(SetModel { model: id("opus") })),
         Content::Control(Control::Stop),
-        Content::Control(Control::Resume),
+        Content::Control(Control::Resume(Resume::default())),
+        Content::Control(Control::Resume(Resume { directory: Some(id("/home/me/work")) })),
         Content::Control(Control::Access(grant(May::Nothing, 4))),
         Content::Receipt(Receipt { outcome: ReceiptOutcome::Queued, code: None, text: None, ..receipt.clone() }),
         Content::Receipt(receipt),

@@ -8,9 +8,8 @@ const script = html.split('<script>')[1].split('</script>')[0];
 const startingWith = (purpose) => vectors.contents.filter((content) => content.aad.startsWith(purpose));
 const messages = startingWith('ensemble-message-v1').map((content, at) =>
   ({ seq: at + 1, content: content.blob, createdAt: '2026-03-26T00:00:00.000Z' }));
-const metadata = startingWith('ensemble-session-metadata-v2')[0].blob;
 const view = {
-  session: { id: vectors.sessionId, metadata, status: 'active', lastSeq: messages.length },
+  session: { id: vectors.sessionId, metadata: vectors.metadata[0].blob, status: 'active', lastSeq: messages.length },
   encryptedKey: vectors.link.blob, messages, hasMore: false, expiresAt: null, remainingUses: 3, viewToken: 'view',
 };
 

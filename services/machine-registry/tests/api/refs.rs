@@ -1,7 +1,8 @@
 //! Refs in paths.
 
+use ensemble_machine_registry::MachineRegistry;
 use ensemble_store_kit::Db;
-use ensemble_testkit::{on_both_databases, sql};
+use ensemble_testkit::{on_both_databases, sql, start_service};
 use ensemble_types::refs::Ref;
 use serde_json::json;
 
@@ -27,10 +28,16 @@ on_both_databases! {
         let made = alice.post("/v1/machines", &draft("laptop")).await.expect(201);
         assert_eq!(made["ref"], Ref::of(&"laptop").to_string());
         assert_eq!(bob.post("/v1/machines", &draft("laptop")).await.expect(201)["ref"], made["ref"]);
-        let url = &fixture.database.url;
+        let Fixture { service, vars, database, peers } = fixture;
+        service.stop().await;
+        let url = &database.url;
+        sql::closed(url).await;
         sql::execute(url, "UPDATE machines SET ref = substr(ref, 5) || substr(ref, 1, 4)").await;
         sql::forget_migration(url, "20261215000000").await;
-        Db::migrate(&fixture.database.config(), ensemble_machine_registry::migrations()).await.unwrap();
+        Db::migrate(&database.config(), ensemble_machine_registry::migrations()).await.unwrap();
+        let service = start_service::<MachineRegistry>(vars.clone()).await;
+        let alice = alice.at(&service.public_url());
+        let _fixture = Fixture { service, vars, database, peers };
         let path = format!("/v1/machines/{}", made["ref"].as_str().unwrap());
         assert_eq!(alice.get(&path).await.expect(200)["id"], "laptop");
     }

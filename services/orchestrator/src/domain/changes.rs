@@ -51,7 +51,8 @@ pub(crate) fn settled(state: ChangesState, before: ChangesState, outcome: OrderO
     use ChangesState as S;
     match (state, outcome) {
         (S::Applying, OrderOutcome::Applied) => Some(S::Applied),
-        (S::Applying, OrderOutcome::Conflicted) => Some(S::Conflicted),
+        // Or they are not those that their owner was shown.
+        (S::Applying | S::Discarding, OrderOutcome::Conflicted) => Some(S::Conflicted),
         (S::Discarding, OrderOutcome::Discarded) => Some(S::Discarded),
         // There is nothing left to remove.
         (S::Discarding, OrderOutcome::Lost) => Some(S::Discarded),
@@ -122,7 +123,10 @@ mod tests {
         let outcomes = [O::Applied, O::Conflicted, O::Discarded, O::Lost, O::Failed];
         let of = |state| outcomes.map(|outcome| settled(state, S::Kept, outcome));
         assert_eq!(of(S::Applying), [Some(S::Applied), Some(S::Conflicted), None, Some(S::Lost), Some(S::Kept)]);
-        assert_eq!(of(S::Discarding), [None, None, Some(S::Discarded), Some(S::Discarded), Some(S::Kept)]);
+        assert_eq!(
+            of(S::Discarding),
+            [None, Some(S::Conflicted), Some(S::Discarded), Some(S::Discarded), Some(S::Kept)]
+        );
         for state in S::ALL.into_iter().filter(|state| !state.is_ordered()) {
             assert_eq!(of(state), [None; 5], "{state:?}");
         }

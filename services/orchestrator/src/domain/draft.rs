@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::iter::zip;
 use std::time::Duration;
 
-use ensemble_types::ids::{MachineId, TaskId};
+use ensemble_types::ids::{MachineId, RunId, TaskId};
 use ensemble_types::runs::{
     CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy, SealedTask, Signed, TaskSession,
 };
 use ensemble_types::text::Text;
 
 use super::base::find_bases;
-use super::draft_checks::{FieldErrors, check, check_cost, check_permission, check_templates};
+use super::draft_checks::{FieldErrors, check, check_cost, check_ids, check_permission, check_templates};
 use super::sealed_checks::{check_outputs, check_sealed};
 use super::{InvalidGraph, Retry, TaskGraph, Template};
 
@@ -30,6 +30,8 @@ pub(crate) const ATTEMPT_BYTES: i64 = 512;
 /// A run that can be stored.
 #[derive(Clone, Debug)]
 pub(crate) struct RunDraft {
+    /// As its client has chosen it.
+    pub(crate) id: Option<RunId>,
     pub(crate) title: Option<String>,
     pub(crate) max_concurrency: u32,
     pub(crate) spread: bool,
@@ -91,6 +93,7 @@ impl RunDraft {
         });
         let max_concurrency = request.max_concurrency.unwrap_or(DEFAULT_CONCURRENCY);
         errors.require((1..=64).contains(&max_concurrency), "/maxConcurrency", || "must be 1 to 64".to_owned());
+        check_ids(&request, &mut errors);
         check_permission("", request.permission, request.allowed_tools.as_deref(), &mut errors);
         check_cost("", request.max_cost_usd, &mut errors);
         let edges: usize = request.tasks.iter().map(|task| task.depends_on.len()).sum();
@@ -123,6 +126,7 @@ impl RunDraft {
             allowed_tools: strings(request.allowed_tools.unwrap_or_default()),
         };
         Ok(Self {
+            id: request.id,
             title: request.title.map(|title| title.into_string()),
             max_concurrency,
             spread: request.spread.unwrap_or(false),
@@ -166,7 +170,7 @@ impl TaskDraft {
         let is_long = signed.as_ref().is_some_and(|signed| signed.signed_body.len() > LONG_BODY);
         let templated = is_long || !Template::parse(&prompt).is_plain(&prompt);
         Self {
-            id: TaskId::generate(),
+            id: task.id.unwrap_or_else(TaskId::generate),
             key: task.task_key.map(|key| key.into_string()),
             title: task.title.map(|title| title.into_string()),
             templated,

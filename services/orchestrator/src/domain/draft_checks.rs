@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use ensemble_types::ids::RunId;
 use ensemble_types::placeholders::misspelt;
-use ensemble_types::runs::{CreateTask, Permission};
+use ensemble_types::runs::{CreateRun, CreateTask, Permission};
 use ensemble_types::task_key::{MAX_TASK_KEY, is_task_key};
 use ensemble_types::text::Text;
 
@@ -67,6 +68,19 @@ pub(super) fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
         require(retry.backoff_ms.is_none_or(|ms| ms <= 3_600_000), "retry/backoffMs", "must be at most 3,600,000");
         let factor = retry.backoff_factor.unwrap_or(1.0);
         require((1.0..=10.0).contains(&factor), "retry/backoffFactor", "must be 1 to 10");
+    }
+}
+
+/// The ids that a client has chosen sort by their time, as those of this service do, and each names one thing.
+pub(super) fn check_ids(request: &CreateRun, errors: &mut FieldErrors) {
+    const NOT_V7: &str = "must be a UUID of version 7";
+    errors.require(request.id.is_none_or(RunId::is_version_7), "/id", || NOT_V7.to_owned());
+    let mut seen = HashSet::new();
+    for (at, task) in request.tasks.iter().enumerate() {
+        let Some(id) = task.id else { continue };
+        let pointer = format!("/tasks/{at}/id");
+        errors.require(id.is_version_7(), &pointer, || NOT_V7.to_owned());
+        errors.require(seen.insert(id), &pointer, || "is the id of another task of the run".to_owned());
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) async fn create(
     heavy: Heavy,
     request: IdempotentJson<CreateRun>,
 ) -> HandlerResult<HttpResponse> {
-    let body = request.body;
+    let (body, request_hash) = (request.body, request.digest);
     let draft = heavy.run(move || RunDraft::new(body)).await?.map_err(Error::from)?;
     let key = request.key.map(|key| IdempotencyRequest {
         scope: caller.user.to_string(),
@@ -85,7 +85,7 @@ pub(crate) async fn create(
         value.filter(|text| is_traceparent(text)).map(str::to_owned)
     };
     let traceparent = telemetry::traceparent().or_else(of_caller);
-    let new = NewRun { owner: caller.user, draft, traceparent, key };
+    let new = NewRun { owner: caller.user, draft, traceparent, key, request_hash };
     let (machines, quota) = (&service.machines, &service.run_bytes);
     let submitted = runs::submit(&service.db, machines, service.limits.max_unfinished, quota, new).await?;
     let status = if submitted.is_new { StatusCode::CREATED } else { StatusCode::OK };

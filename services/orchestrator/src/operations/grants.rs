@@ -160,7 +160,7 @@ fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError>
         } else if task.templated {
             let outputs = outputs_of_dependencies(tx, task.task)?;
             let template = Template::parse(&task.prompt);
-            let filled = template.render(|key| outputs.get(key).map_or("", String::as_str));
+            let filled = template.render(|key| outputs.get(key).map_or("", |of| of.output.as_str()));
             match signed {
                 // The machine fills in itself what was signed, so that it can tell the agent what is data.
                 Some(_) => {

@@ -17,6 +17,9 @@ const PIECES: usize = 100;
 /// Old runs that one transaction deletes at most.
 const OLD_RUNS: i64 = 20;
 
+/// Ids of deleted runs that one transaction forgets at most.
+const FORGOTTEN: i64 = 1_000;
+
 /// Completes when runs were deleted.
 pub(crate) fn subscribe(db: &Db) -> Subscription {
     db.notifier().subscribe(run_deleted())
@@ -56,6 +59,11 @@ pub(crate) async fn expire(db: &Db, quota: &Quota, kept: Duration) -> Result<usi
     Ok(owners.len())
 }
 
+/// Forgets some ids of runs that were deleted long ago. Returns how many.
+pub(crate) async fn forget_old(db: &Db) -> Result<usize, StoreError> {
+    db.write("forget deleted runs", |tx| purge::forget_old(tx, FORGOTTEN)).await
+}
+
 /// Deletes a locked run that has ended: everybody is told, and what belongs to it is purged later.
 pub(super) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
     purge::delete_run(tx, run)?;
@@ -67,7 +75,7 @@ pub(super) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreErro
 fn remove_some(tx: &mut Conn, run: RunId) -> Result<Purged, StoreError> {
     let tasks = purge::some_tasks(tx, run, ROWS)?;
     if tasks.is_empty() {
-        purge::forget_run(tx, run)?;
+        purge::set_purged(tx, run)?;
         return Ok(Purged::Run);
     }
     let attempts = purge::some_attempts(tx, &tasks, ROWS)?;

@@ -18,7 +18,8 @@ use super::unsettled::{cancel_queued, requeue_ended, settle};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent};
 use crate::error::Error;
-use crate::store::{deleted_machines, leases, new_run, run_views, runs, tasks};
+use crate::store::new_run::{self, Chosen};
+use crate::store::{deleted_machines, leases, run_views, runs, tasks};
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
 pub(crate) use crate::store::runs::Unfinished;
@@ -44,9 +45,11 @@ pub(crate) struct NewRun {
     pub(crate) draft: RunDraft,
     pub(crate) traceparent: Option<String>,
     pub(crate) key: Option<IdempotencyRequest>,
+    /// SHA-256 of the request's body.
+    pub(crate) request_hash: [u8; 32],
 }
 
-/// Creates a run, unless an earlier request with the same idempotency key has created it.
+/// Creates a run, unless an earlier request with the same idempotency key, or with the same ids and body, has created it.
 pub(crate) async fn submit(
     db: &Db,
     machines: &Machines,
@@ -56,8 +59,8 @@ pub(crate) async fn submit(
 ) -> Result<Submitted, Error> {
     let pinned = new.draft.machines();
     // The earlier request must be found before the machines are checked, because they can be deleted by now.
-    if let Some(key) = new.key.clone().filter(|_| !pinned.is_empty())
-        && let Some(id) = find_submitted(db, key).await?
+    if !pinned.is_empty()
+        && let Some(id) = find_submitted(db, &new).await?
     {
         return Ok(Submitted { run: read(db, new.owner, id).await?, is_new: false });
     }
@@ -68,18 +71,38 @@ pub(crate) async fn submit(
             return Err(Error::MachineNotFound { task, machine: machine.to_string() });
         }
     }
-    create(db, max_unfinished, quota.clone(), new).await
+    let (owner, chosen, request_hash) = (new.owner, new.draft.id, new.request_hash);
+    match create(db, max_unfinished, quota.clone(), new).await {
+        // A request at the same time, another run, or a task with one of these ids or refs.
+        Err(Error::Store(StoreError::Duplicate { .. })) => match chosen {
+            Some(id) if is_made(db, (id, owner), request_hash).await? => {
+                Ok(Submitted { run: read(db, owner, id).await?, is_new: false })
+            }
+            _ => Err(Error::IdTaken),
+        },
+        created => created,
+    }
 }
 
-async fn find_submitted(db: &Db, request: IdempotencyRequest) -> Result<Option<RunId>, Error> {
+async fn is_made(db: &Db, (id, owner): (RunId, UserId), request_hash: [u8; 32]) -> Result<bool, Error> {
+    let chosen = db.read("look for a chosen id", move |c| new_run::chosen(c, id, owner, &request_hash)).await?;
+    Ok(chosen == Chosen::Made)
+}
+
+async fn find_submitted(db: &Db, new: &NewRun) -> Result<Option<RunId>, Error> {
+    if let Some(id) = new.draft.id {
+        let is_made = is_made(db, (id, new.owner), new.request_hash).await?;
+        return Ok(Some(id).filter(|_| is_made));
+    }
+    let Some(request) = new.key.clone() else { return Ok(None) };
     let resource = db.read("look for an earlier request", move |c| new_run::submitted_before(c, &request)).await?;
     Ok(resource.and_then(|id| id.parse().ok()))
 }
 
 async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Result<Submitted, Error> {
-    let NewRun { owner, draft, traceparent, key } = new;
+    let NewRun { owner, draft, traceparent, key, request_hash } = new;
     db.write("create a run", move |tx| {
-        let id = RunId::generate();
+        let id = draft.id.unwrap_or_else(RunId::generate);
         if let Some(key) = &key {
             match idempotency::claim(tx, key, &id.to_string())? {
                 IdempotencyOutcome::New => {}
@@ -90,13 +113,21 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Resu
                 }
             }
         }
+        if draft.id.is_some() {
+            match new_run::chosen(tx, id, owner, &request_hash)? {
+                Chosen::New => {}
+                Chosen::Made => return Ok(Submitted { run: first_page(tx, owner, id)?, is_new: false }),
+                Chosen::Taken => return Err(Error::IdTaken),
+            }
+        }
         let tasks = i64::try_from(draft.tasks.len()).unwrap_or(i64::MAX);
         // A large run takes longer to write than a caller usually waits.
         tx.extend_deadline(Duration::from_millis(tasks.unsigned_abs()));
         check_unfinished(tx, owner, tasks, max_unfinished)?;
         let reserved = reserve(tx, &quota, owner, draft.stored_bytes())?;
         tx.hold(reserved);
-        let created_at = new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
+        let hash = draft.id.map(|_| &request_hash);
+        let created_at = new_run::insert(tx, (id, owner), &draft, traceparent.as_deref(), hash)?;
         check_machines(tx, owner, &draft)?;
         notify_run(tx, id, owner, created_at);
         tx.notify(work(owner));

@@ -18,6 +18,7 @@ use diesel::sql_types::{Bool, Integer, Text};
 use ensemble_store_kit::types::{DbId, IntoDb, Uid};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
+use ensemble_types::leases::TaskOutput;
 use ensemble_types::runs::{Isolation, Permission, Provider, TaskStatus};
 use ensemble_types::time::Timestamp;
 
@@ -279,12 +280,15 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
 }
 
 /// The outputs of a task's dependencies that have a key, at most 4 MiB.
-pub(crate) fn outputs_of_dependencies(tx: &mut Conn, of: TaskId) -> Result<HashMap<String, String>, StoreError> {
-    let rows: Vec<(String, Option<String>)> = on!(tx, |c| dependencies::table
+pub(crate) fn outputs_of_dependencies(tx: &mut Conn, of: TaskId) -> Result<HashMap<String, TaskOutput>, StoreError> {
+    let rows: Vec<(String, TaskId, Option<String>)> = on!(tx, |c| dependencies::table
         .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
         .inner_join(task_specs::table.on(task_specs::task_id.eq(dependencies::depends_on)))
         .filter(dependencies::task_id.eq(of.db()).and(task_specs::task_key.is_not_null()))
-        .select((task_specs::task_key.assume_not_null(), tasks::output_summary))
+        .select((task_specs::task_key.assume_not_null(), tasks::id, tasks::output_summary))
         .load(c))?;
-    Ok(rows.into_iter().map(|(key, output)| (key, output.unwrap_or_default())).collect())
+    let output = |(key, task_id, output): (String, TaskId, Option<String>)| {
+        (key, TaskOutput { task_id, output: output.unwrap_or_default() })
+    };
+    Ok(rows.into_iter().map(output).collect())
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use diesel::prelude::*;
+use diesel::sql_query;
+use diesel::sql_types::{Binary, Nullable};
 use ensemble_store_kit::idempotency::{IdempotencyRequest, idempotency_keys};
-use ensemble_store_kit::types::{DbId, DbRef, DbTime, IntoDb};
-use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_store_kit::types::{DbId, DbRef, DbTime, IntoDb, RefText, Uid};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, RunId, UserId};
 use ensemble_types::refs::Ref;
 use ensemble_types::runs::{Isolation, Permission, RunStatus, TaskStatus};
@@ -41,6 +43,7 @@ struct RunRow<'a> {
     version: i64,
     served_at: DbTime,
     stored_bytes: i64,
+    request_hash: Option<&'a [u8]>,
     created_at: DbTime,
     updated_at: DbTime,
 }
@@ -107,16 +110,52 @@ pub(crate) fn submitted_before(c: &mut Conn, request: &IdempotencyRequest) -> Re
         .optional())
 }
 
+/// What an id that a client has chosen says about its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    New,
+    /// The same request has made the run with this id.
+    Made,
+    /// Another request has: of this account or of another one. Or its run was deleted.
+    Taken,
+}
+
+#[derive(QueryableByName)]
+struct KnownRow {
+    #[diesel(sql_type = Uid)]
+    owner_id: UserId,
+    #[diesel(sql_type = Nullable<Binary>)]
+    request_hash: Option<Vec<u8>>,
+}
+
+/// Runs with an id, and runs that were deleted with it, or with its ref.
+const KNOWN: &str = "SELECT owner_id, request_hash FROM runs WHERE id = $1 \
+                     UNION ALL SELECT owner_id, NULL FROM deleted_runs WHERE run_id = $1 \
+                     UNION ALL SELECT owner_id, NULL FROM deleted_runs WHERE owner_id = $2 AND ref = $3";
+
+/// Looks for what has the id that a client has chosen.
+pub(crate) fn chosen(c: &mut Conn, id: RunId, owner: UserId, request_hash: &[u8; 32]) -> Result<Chosen, StoreError> {
+    let known: Vec<KnownRow> = on!(c, |c| cached(
+        sql_query(KNOWN).bind::<Uid, _>(id.db()).bind::<Uid, _>(owner.db()).bind::<RefText, _>(Ref::of(&id).db())
+    )
+    .load(c))?;
+    Ok(match known.as_slice() {
+        [] => Chosen::New,
+        [row] if row.owner_id == owner && row.request_hash.as_deref() == Some(request_hash.as_slice()) => Chosen::Made,
+        _ => Chosen::Taken,
+    })
+}
+
 /// Inserts a run with its tasks and their dependencies. Returns when it was created.
 pub(crate) fn insert(
     tx: &mut Conn,
-    id: RunId,
-    owner: UserId,
+    (id, owner): (RunId, UserId),
     draft: &RunDraft,
     traceparent: Option<&str>,
+    request_hash: Option<&[u8; 32]>,
 ) -> Result<Timestamp, StoreError> {
     let now = tx.now()?;
-    insert_run(tx, (id, owner), draft, traceparent, now)?;
+    insert_run(tx, (id, owner), draft, (traceparent, request_hash), now)?;
     let dependents = draft.graph.dependents();
     let tasks: Vec<TaskRow<'_>> = (0..)
         .zip(&draft.tasks)
@@ -145,7 +184,7 @@ fn insert_run(
     tx: &mut Conn,
     (id, owner): (RunId, UserId),
     draft: &RunDraft,
-    traceparent: Option<&str>,
+    (traceparent, request_hash): (Option<&str>, Option<&[u8; 32]>),
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let total = int(draft.tasks.len());
@@ -171,6 +210,7 @@ fn insert_run(
         version: 1,
         served_at: now.db(),
         stored_bytes: draft.stored_bytes(),
+        request_hash: request_hash.map(<[u8; 32]>::as_slice),
         created_at: now.db(),
         updated_at: now.db(),
     };

@@ -1,20 +1,35 @@
-//! Removal of deleted runs: first the run's own row, later what belongs to it.
+//! Removal of deleted runs: first the run's own row, later what belongs to it. What is remembered of it for some time is that its id and its
+//! ref were used.
+
+use std::time::Duration;
 
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
+use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
 
 use super::runs::LockedRun;
 use super::schema::{deleted_runs, dependencies, leases, output_chunks, runs, task_specs, tasks};
 use super::{ended_tasks, follow_ups, permissions, refusals, signatures, task_changes, task_sessions};
 
+/// So long no run gets the id of one that was deleted.
+const KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// Deleted runs of an account that are remembered. Who deletes more is remembered for less than [`KEPT`].
+const MOST: i64 = 10_000;
+
 /// Deletes a locked run. Nobody finds it after the commit, and it counts for no quota. What belongs to it is still there.
 pub(crate) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
     let id = run.id.db();
     on!(tx, |c| diesel::delete(runs::table.find(id)).execute(c))?;
-    on!(tx, |c| diesel::insert_into(deleted_runs::table).values(deleted_runs::run_id.eq(id)).execute(c)).map(drop)
+    let row = (
+        deleted_runs::run_id.eq(id),
+        deleted_runs::owner_id.eq(run.owner.db()),
+        deleted_runs::reference.eq(Ref::of(&run.id).db()),
+        deleted_runs::deleted_at.eq(run.now.db()),
+    );
+    on!(tx, |c| diesel::insert_into(deleted_runs::table).values(row).execute(c)).map(drop)
 }
 
 /// Locks some runs that ended before this time. Skips those that somebody is working on.
@@ -29,7 +44,8 @@ pub(crate) fn ended_before(tx: &mut Conn, cutoff: Timestamp, limit: i64) -> Resu
 
 /// Locks a deleted run of which something is left. Skips those that another replica is working on.
 pub(crate) fn next_deleted(tx: &mut Conn) -> Result<Option<RunId>, StoreError> {
-    let query = deleted_runs::table.select(deleted_runs::run_id).limit(1);
+    let query =
+        deleted_runs::table.filter(diesel::dsl::not(deleted_runs::purged)).select(deleted_runs::run_id).limit(1);
     on!(tx, Pg | c | query.for_update().skip_locked().first(c).optional(), Sqlite | c | query.first(c).optional())
 }
 
@@ -85,7 +101,41 @@ pub(crate) fn remove_tasks(tx: &mut Conn, run: RunId, of: &[TaskId]) -> Result<u
     on!(tx, |c| diesel::delete(tasks::table.filter(tasks::id.eq_any(&ids))).execute(c))
 }
 
-/// Removes the record of a deleted run that has no tasks left.
-pub(crate) fn forget_run(tx: &mut Conn, run: RunId) -> Result<(), StoreError> {
-    on!(tx, |c| diesel::delete(deleted_runs::table.find(run.db())).execute(c)).map(drop)
+/// Nothing is left of a deleted run but the memory of its id.
+pub(crate) fn set_purged(tx: &mut Conn, run: RunId) -> Result<(), StoreError> {
+    let id = run.db();
+    let owner: Option<UserId> =
+        on!(tx, |c| deleted_runs::table.find(id).select(deleted_runs::owner_id).first(c).optional())?;
+    on!(tx, |c| diesel::update(deleted_runs::table.find(id)).set(deleted_runs::purged.eq(true)).execute(c))?;
+    let Some(owner) = owner else { return Ok(()) };
+    let of_owner = deleted_runs::owner_id.eq(owner.db());
+    let surplus: Option<Timestamp> = on!(tx, |c| deleted_runs::table
+        .filter(of_owner)
+        .order(deleted_runs::deleted_at.desc())
+        .offset(MOST)
+        .select(deleted_runs::deleted_at)
+        .first(c)
+        .optional())?;
+    let Some(newest) = surplus else { return Ok(()) };
+    let old =
+        deleted_runs::table.filter(of_owner.and(deleted_runs::purged).and(deleted_runs::deleted_at.le(newest.db())));
+    on!(tx, |c| diesel::delete(old).execute(c)).map(drop)
+}
+
+/// Forgets some ids of runs that were deleted long ago. Returns how many.
+pub(crate) fn forget_old(tx: &mut Conn, limit: i64) -> Result<usize, StoreError> {
+    let before = tx.now()?.minus(KEPT);
+    let old: Vec<DbId> = on!(tx, |c| deleted_runs::table
+        .filter(deleted_runs::deleted_at.lt(before.db()).and(deleted_runs::purged))
+        .order(deleted_runs::deleted_at)
+        .limit(limit)
+        .select(deleted_runs::run_id)
+        .load::<RunId>(c))?
+    .into_iter()
+    .map(|id| id.db())
+    .collect();
+    if old.is_empty() {
+        return Ok(0);
+    }
+    on!(tx, |c| diesel::delete(deleted_runs::table.filter(deleted_runs::run_id.eq_any(old))).execute(c))
 }

@@ -12,15 +12,16 @@ use ensemble_types::changes::{ChangesWaitFor, LeaseWaitsFor};
 use ensemble_types::ids::{RunId, TaskId, UserId};
 use ensemble_types::refs::Ref;
 use ensemble_types::runs::{
-    ChangedTask, Isolation, Permission, Provider, Refusal, Run, RunStatus, Task, TaskChanges, TaskError, TaskStatus,
-    Usage, WaitingFor,
+    ChangedTask, Isolation, Permission, Provider, Refusal, Run, RunStatus, Signed, Task, TaskChanges, TaskError,
+    TaskStatus, Usage, WaitingFor,
 };
 use ensemble_types::time::Timestamp;
 
 use super::columns::{IsolationColumn, PermissionColumn, ProviderColumn, TaskStatusColumn};
 use super::permissions::{self, AttemptPermission};
 use super::run_rows::RunRow;
-use super::schema::{dependencies, runs, task_specs, tasks};
+use super::schema::{dependencies, runs, task_signatures, task_specs, tasks};
+use super::signatures::{self, SignedRow};
 use super::task_sessions::{self, OfTask};
 use super::{leases, refusals, runners, task_changes};
 use crate::domain::{ASKS_A_PERSON, Obstacles, Runner, directory_is_busy, waiting_for, waits_for_machine};
@@ -225,11 +226,12 @@ impl SpecRow {
 /// Reads the tasks of a run whose positions lie in this range.
 pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Result<Vec<Task>, StoreError> {
     let part = tasks::run_id.eq(view.run.id.db()).and(tasks::position.ge(from)).and(tasks::position.lt(until));
-    let rows: Vec<(StateRow, ResultRow, SpecRow)> = on!(c, |c| tasks::table
+    let rows: Vec<(StateRow, ResultRow, SpecRow, SignedRow)> = on!(c, |c| tasks::table
         .inner_join(task_specs::table)
+        .left_join(task_signatures::table.on(signatures::of_task()))
         .filter(part)
         .order(tasks::position)
-        .select((StateRow::as_select(), ResultRow::as_select(), SpecRow::as_select()))
+        .select((StateRow::as_select(), ResultRow::as_select(), SpecRow::as_select(), signatures::signed()))
         .load(c))?;
     let edges: Vec<(TaskId, TaskId)> = on!(c, |c| tasks::table
         .inner_join(dependencies::table.on(dependencies::task_id.eq(tasks::id)))
@@ -248,12 +250,14 @@ pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Resu
     let tried: Vec<TaskId> = rows.iter().filter(|(state, ..)| state.attempt > 0).map(|(state, ..)| state.id).collect();
     let mut permissions = permissions::of_tasks(c, &tried)?;
     let mut changes = changes_of(c, view, &tried)?;
-    let sealed: Vec<TaskId> = rows.iter().filter(|(.., spec)| spec.is_sealed()).map(|(state, ..)| state.id).collect();
+    let sealed: Vec<TaskId> =
+        rows.iter().filter(|(_, _, spec, _)| spec.is_sealed()).map(|(state, ..)| state.id).collect();
     let mut sessions = task_sessions::of_tasks(c, &sealed)?;
     let waiting = leases::waiting(c, &running(rows.iter().map(|(state, ..)| state)))?;
     let operation = c.operation();
-    let task = |(state, result, spec): (StateRow, ResultRow, SpecRow)| {
+    let task = |(state, result, spec, signed): (StateRow, ResultRow, SpecRow, SignedRow)| {
         let related = Related {
+            signed: signatures::read(signed, operation)?,
             depends_on: depends_on.remove(&state.id).unwrap_or_default(),
             refusals: refusals.remove(&state.id).unwrap_or_default(),
             permission: permissions.remove(&state.id),
@@ -299,6 +303,7 @@ pub(crate) fn task(c: &mut Conn, owner: UserId, run: RunId, id: TaskId) -> Resul
 
 /// What other tables hold about a task.
 struct Related {
+    signed: Option<Signed>,
     depends_on: Vec<TaskId>,
     refusals: Vec<Refusal>,
     permission: Option<AttemptPermission>,
@@ -314,7 +319,7 @@ fn whole_task(
     state: StateRow,
     result: ResultRow,
     spec: SpecRow,
-    Related { depends_on, refusals, permission, waits, changes, session }: Related,
+    Related { signed, depends_on, refusals, permission, waits, changes, session }: Related,
 ) -> Result<Task, serde_json::Error> {
     let provider = state.provider;
     let count = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
@@ -332,6 +337,7 @@ fn whole_task(
         task_key: spec.task_key,
         title: spec.title,
         prompt: Some(spec.prompt).filter(|prompt| !prompt.is_empty()),
+        signed,
         session: session.map(|session| session.kind),
         session_id: session.and_then(|session| session.session),
         provider,

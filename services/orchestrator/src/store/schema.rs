@@ -3,7 +3,7 @@
 use diesel::{allow_tables_to_appear_in_same_query, joinable, table};
 
 table! {
-    use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+    use diesel::sql_types::{BigInt, Binary, Bool, Integer, Nullable, Text};
     use ensemble_store_kit::types::{Moment, RefText, Uid};
 
     runs (id) {
@@ -33,6 +33,7 @@ table! {
         unsettled -> Bool,
         requeue_from -> Nullable<Integer>,
         requeue_version -> Nullable<BigInt>,
+        request_hash -> Nullable<Binary>,
         created_at -> Moment,
         updated_at -> Moment,
         started_at -> Nullable<Moment>,
@@ -347,10 +348,16 @@ table! {
 }
 
 table! {
-    use ensemble_store_kit::types::Uid;
+    use diesel::sql_types::Bool;
+    use ensemble_store_kit::types::{Moment, RefText, Uid};
 
     deleted_runs (run_id) {
         run_id -> Uid,
+        owner_id -> Uid,
+        #[sql_name = "ref"]
+        reference -> RefText,
+        deleted_at -> Moment,
+        purged -> Bool,
     }
 }
 
@@ -371,4 +378,13 @@ joinable!(tasks -> runs (run_id));
 joinable!(task_specs -> tasks (task_id));
 joinable!(leases -> runs (run_id));
 joinable!(leases -> tasks (task_id));
-allow_tables_to_appear_in_same_query!(runs, tasks, task_specs, dependencies, leases, deleted_machines, ended_tasks);
+allow_tables_to_appear_in_same_query!(
+    runs,
+    tasks,
+    task_specs,
+    task_signatures,
+    dependencies,
+    leases,
+    deleted_machines,
+    ended_tasks
+);

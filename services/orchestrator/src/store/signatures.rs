@@ -1,4 +1,4 @@
-//! What devices of owners have signed about tasks, for the machines of the tasks only.
+//! What devices of owners have signed about tasks: for the machines of the tasks, and what was signed as a task for its owner too.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use ensemble_types::ids::TaskId;
 use ensemble_types::runs::{Signed, SignedBody, TaskSignature};
 use ensemble_types::text::Blob;
 
-use super::schema::task_signatures;
+use super::schema::{task_signatures, tasks};
 use crate::domain::TaskDraft;
 
 /// What was signed about a task. Of each there is one, the newest.
@@ -47,6 +47,34 @@ impl<'a> NewRow<'a> {
     }
 }
 
+/// The columns of what was signed as a task, where it was.
+pub(crate) type SignedRow = (Option<String>, Option<String>, Option<String>);
+
+/// Joins what was signed as the task.
+#[diesel::dsl::auto_type]
+pub(crate) fn of_task() -> _ {
+    task_signatures::task_id.eq(tasks::id).and(task_signatures::kind.eq("task"))
+}
+
+/// Selects it.
+#[diesel::dsl::auto_type]
+pub(crate) fn signed() -> _ {
+    (task_signatures::key.nullable(), task_signatures::sig.nullable(), task_signatures::body.nullable())
+}
+
+pub(crate) fn read(row: SignedRow, operation: &'static str) -> Result<Option<Signed>, StoreError> {
+    match row {
+        (Some(key), Some(sig), Some(body)) => parse((key, sig, body), operation).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn parse((key, sig, body): (String, String, String), operation: &'static str) -> Result<Signed, StoreError> {
+    let bad = |error| StoreError::bad_row(operation, error);
+    let signature = TaskSignature { key: Blob::new(key).map_err(bad)?, sig: Blob::new(sig).map_err(bad)? };
+    Ok(Signed { signature, signed_body: SignedBody::new(body).map_err(bad)? })
+}
+
 /// Inserts what was signed with new tasks.
 pub(crate) fn insert(tx: &mut Conn, tasks: &[TaskDraft]) -> Result<(), StoreError> {
     /// Each row has up to 384 KiB.
@@ -80,12 +108,7 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId], about: About) -> Result<Hash
         .select((task_signatures::task_id, task_signatures::key, task_signatures::sig, task_signatures::body))
         .load(c))?;
     let operation = c.operation();
-    let signed = |(task, key, sig, body): (TaskId, String, String, String)| {
-        let bad = |error| StoreError::bad_row(operation, error);
-        let signature = TaskSignature { key: Blob::new(key).map_err(bad)?, sig: Blob::new(sig).map_err(bad)? };
-        Ok((task, Signed { signature, signed_body: SignedBody::new(body).map_err(bad)? }))
-    };
-    rows.into_iter().map(signed).collect()
+    rows.into_iter().map(|(task, key, sig, body)| Ok((task, parse((key, sig, body), operation)?))).collect()
 }
 
 /// The length of a body in bytes, as the account's quota counts it. 0 when nothing is signed.

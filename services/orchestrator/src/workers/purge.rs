@@ -29,7 +29,10 @@ pub(crate) async fn run(db: Db, (kept, quota): (Option<Duration>, Quota), metric
             Ok(None) => match expire(&db, &quota, kept).await {
                 Ok(0) => EVERY,
                 Ok(count) => {
-                    tracing::info!(count, "Deleted runs that are not kept any longer");
+                    tracing::info!(
+                        count,
+                        "Deleted runs that are not kept any longer, or forgot the ids of deleted ones"
+                    );
                     rest_after(begun.elapsed())
                 }
                 Err(error) => {
@@ -50,9 +53,11 @@ pub(crate) async fn run(db: Db, (kept, quota): (Option<Duration>, Quota), metric
     }
 }
 
+/// Deletes old runs, or else forgets the ids of those that were deleted long ago. Returns how many.
 async fn expire(db: &Db, quota: &Quota, kept: Option<Duration>) -> Result<usize, StoreError> {
-    match kept {
-        Some(kept) => purge::expire(db, quota, kept).await,
-        None => Ok(0),
-    }
+    let deleted = match kept {
+        Some(kept) => purge::expire(db, quota, kept).await?,
+        None => 0,
+    };
+    if deleted > 0 { Ok(deleted) } else { purge::forget_old(db).await }
 }

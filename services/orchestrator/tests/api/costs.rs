@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use ensemble_testkit::{Api, Costs, SOON, eventually, explained, on_both_databases, statements};
+use ensemble_types::ids::{RunId, TaskId};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, Runner, path, task};
@@ -51,6 +52,10 @@ on_both_databases! {
         }).await;
         costs.count("submit a run of one task", async || fixture.other_account(), async |account| {
             account.post(RUNS, &json!({ "tasks": [task("x")] })).await.expect(201);
+        }).await;
+        costs.count("submit a run of one task with its ids", async || fixture.other_account(), async |account| {
+            let task = json!({ "id": TaskId::generate(), "prompt": "x", "provider": "claude" });
+            account.post(RUNS, &json!({ "id": RunId::generate(), "tasks": [task] })).await.expect(201);
         }).await;
         costs.count("submit a run to a machine that is new here", async || {
             let owner = fixture.peers.new_user();

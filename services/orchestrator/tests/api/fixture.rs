@@ -66,12 +66,7 @@ impl Fixture {
         if let Some(running) = self.running.take() {
             running.stop().await;
         }
-        if let Some(path) = self.url.strip_prefix("sqlite:") {
-            // The last threads of the service close the file.
-            let lock = format!("{path}.lock");
-            let is_free = async || std::fs::File::open(&lock).is_ok_and(|file| file.try_lock().is_ok());
-            eventually(SOON, is_free).await;
-        }
+        sql::closed(&self.url).await;
     }
 
     /// Starts the service again on the same database and a new port.

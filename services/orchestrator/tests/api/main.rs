@@ -5,6 +5,7 @@ mod fixture;
 
 mod briefs;
 mod cancelling;
+mod client_ids;
 mod cost;
 mod costs;
 mod deletion_races;

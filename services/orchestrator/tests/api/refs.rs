@@ -29,18 +29,20 @@ on_both_databases! {
     }
 
     async fn a_ref_is_computed_from_the_id_also_of_rows_that_were_there(on: Backend) {
-        let fixture = Fixture::new(on).await;
+        let mut fixture = Fixture::new(on).await;
         let made = fixture.submit(json!([task("a"), task("b")])).await;
         let (run, first) = (&made, &made["tasks"][0]);
         for one in [run, first] {
             assert_eq!(one["ref"], Ref::of(&one["id"].as_str().unwrap()).to_string());
         }
+        fixture.stop().await;
         let url = &fixture.url;
         for table in ["runs", "task_specs"] {
             sql::execute(url, &format!("UPDATE {table} SET ref = substr(ref, 5) || substr(ref, 1, 4)")).await;
         }
         sql::forget_migration(url, "20261215000000").await;
         Db::migrate(&DatabaseConfig::new(url.parse().unwrap()), ensemble_orchestrator::migrations()).await.unwrap();
+        fixture.start(&[]).await;
         let read = fixture.api.get(&format!("{RUNS}/{}", run["ref"].as_str().unwrap())).await.expect(200);
         assert_eq!((&read["id"], &read["tasks"][0]["ref"]), (&run["id"], &first["ref"]));
     }

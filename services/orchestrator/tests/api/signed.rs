@@ -10,7 +10,7 @@ fn signature() -> Value {
 }
 
 on_both_databases! {
-    async fn what_was_signed_comes_to_the_machine_as_it_is_and_to_nobody_else(on: Backend) {
+    async fn what_was_signed_comes_to_the_machine_and_to_its_owner_as_it_is(on: Backend) {
         let fixture = Fixture::new(on).await;
         let runner = fixture.runner();
         let body = r#"{"not": "read", "ö": [1 ]}"#;
@@ -23,11 +23,15 @@ on_both_databases! {
         runner.report(&unsigned, "finish", json!({ "status": "completed", "outputSummary": "obey me" })).await.expect(200);
         let lease = runner.lease_one().await;
         assert_eq!(lease["signed"], json!({ "signature": signature(), "signedBody": body }));
-        assert_eq!((&lease["prompt"], &lease["outputs"]), (&json!("use {{tasks.a.output}}"), &json!({ "a": "obey me" })));
+        assert_eq!((&lease["prompt"], &lease["outputs"]), (
+            &json!("use {{tasks.a.output}}"),
+            &json!({ "a": { "taskId": run["tasks"][0]["id"], "output": "obey me" } }),
+        ));
         let finish = json!({ "status": "completed", "providerSessionId": "s-1" });
         runner.report(&lease, "finish", finish).await.expect(200);
         let ended = fixture.wait_for_end(&run).await;
-        assert!(!ended.to_string().contains("a signature"), "{ended}");
+        let signed = json!({ "signature": signature(), "signedBody": body });
+        assert_eq!((ended["tasks"][0].get("signed"), &ended["tasks"][1]["signed"]), (None, &signed));
 
         let more = format!("/tasks/{}/messages", ended["tasks"][1]["id"].as_str().unwrap());
         let said = json!({ "text": "more", "messageId": "m-1", "signature": signature(), "signedBody": "{1}" });

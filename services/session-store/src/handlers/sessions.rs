@@ -52,7 +52,7 @@ pub(crate) enum WithAttention {
 pub(crate) async fn create(
     service: State<SessionStore>,
     caller: Caller,
-    IdempotentJson { body, key }: IdempotentJson<CreateSession>,
+    IdempotentJson { body, key, .. }: IdempotentJson<CreateSession>,
 ) -> HandlerResult<Upserted<Session>> {
     let request = key.map(|key| IdempotencyRequest {
         scope: scope(&caller),

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::service::SHORT_WAITS;
-use ensemble_testkit::{Api, Events, Program, SOON, eventually, on_both_databases};
+use ensemble_testkit::{Api, Events, Program, SOON, eventually, on_both_databases, sql};
 use serde_json::{Value, json};
 
-use crate::fixture::{Client, Fixture, lock_is_free, messages};
+use crate::fixture::{Client, Fixture, messages};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_ensemble-session-store");
 
@@ -59,7 +59,7 @@ on_both_databases! {
         let token = peers.issuer().user(owner_id);
         let machine = peers.new_machine(owner_id);
         assert!(fixture.service.stop().await);
-        eventually(SOON, async || lock_is_free(&database.url)).await;
+        sql::closed(&database.url).await;
         let mut program = Program::start(BINARY, vars).await;
         let owner = Client { id: owner_id, machine, api: Api::new(&program.public_url).with_token(&token) };
         let session = owner.session().await;

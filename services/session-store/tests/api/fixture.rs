@@ -2,7 +2,8 @@
 
 use ensemble_chassis::Running;
 use ensemble_session_store::SessionStore;
-use ensemble_testkit::{Api, Backend, Peers, SOON, TestDatabase, eventually, sql, start_service};
+use ensemble_store_kit::Db;
+use ensemble_testkit::{Api, Backend, Peers, TestDatabase, sql, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
@@ -152,17 +153,36 @@ impl Fixture {
 
     /// Stops the service, runs statements on its database, and starts it again with these variables.
     pub(crate) async fn restart(self, sql: &str, variables: &[(&str, &str)]) -> Self {
+        self.stopped(sql).await.start_again(variables).await
+    }
+
+    /// The same with this migration once more after the statements.
+    pub(crate) async fn migrated_again(self, sql: &str, migration: &str) -> Self {
+        let stopped = self.stopped(sql).await;
+        sql::forget_migration(&stopped.database.url, migration).await;
+        let migrated = Db::migrate(&stopped.database.config(), ensemble_session_store::migrations()).await;
+        migrated.unwrap_or_else(|error| panic!("{migration}: {error}"));
+        stopped.start_again(&[]).await
+    }
+
+    async fn stopped(self, sql: &str) -> Stopped {
         let Self { peers, database, service } = self;
         service.stop().await;
-        eventually(SOON, async || lock_is_free(&database.url)).await;
-        let vars = vars(&peers, &database, variables);
+        sql::closed(&database.url).await;
         sql::execute(&database.url, sql).await;
-        Self { service: start_service::<SessionStore>(vars).await, peers, database }
+        Stopped { peers, database }
     }
 }
 
-/// A SQLite file is free when the last thread of the old service has released its lock.
-pub(crate) fn lock_is_free(url: &str) -> bool {
-    let Some(path) = url.strip_prefix("sqlite:") else { return true };
-    std::fs::File::open(format!("{path}.lock")).is_ok_and(|file| file.try_lock().is_ok())
+struct Stopped {
+    peers: Peers,
+    database: TestDatabase,
+}
+
+impl Stopped {
+    async fn start_again(self, variables: &[(&str, &str)]) -> Fixture {
+        let Self { peers, database } = self;
+        let vars = vars(&peers, &database, variables);
+        Fixture { service: start_service::<SessionStore>(vars).await, peers, database }
+    }
 }

@@ -1,6 +1,5 @@
 //! Refs in paths.
 
-use ensemble_store_kit::Db;
 use ensemble_testkit::{on_both_databases, sql};
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::Ref;
@@ -37,13 +36,11 @@ on_both_databases! {
         let of = |session: &Value| Ref::of(&session["id"].as_str().unwrap()).to_string();
         assert_eq!(made["ref"], of(&made));
         let other = alice.api.post("/v1/sessions", &alice.draft()).await.expect(201);
-        let url = &fixture.database.url;
-        sql::execute(url, "UPDATE sessions SET ref = substr(ref, 5) || substr(ref, 1, 4)").await;
-        sql::forget_migration(url, "20261215000000").await;
-        Db::migrate(&fixture.database.config(), ensemble_session_store::migrations()).await.unwrap();
+        let fixture = fixture.migrated_again("UPDATE sessions SET ref = substr(ref, 5) || substr(ref, 1, 4)", "20261215000000").await;
+        let alice = alice.api.at(&fixture.service.public_url());
         for session in [&made, &other] {
             let path = format!("/v1/sessions/{}", session["ref"].as_str().unwrap());
-            assert_eq!(alice.api.get(&path).await.expect(200)["id"], session["id"]);
+            assert_eq!(alice.get(&path).await.expect(200)["id"], session["id"]);
         }
     }
 

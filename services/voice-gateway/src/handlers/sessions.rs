@@ -11,7 +11,7 @@ use crate::domain::session::StartKey;
 pub(crate) async fn start(
     service: State<VoiceGateway>,
     caller: VoiceCaller,
-    IdempotentJson { body, key }: IdempotentJson<StartVoiceSession>,
+    IdempotentJson { body, key, .. }: IdempotentJson<StartVoiceSession>,
 ) -> HandlerResult<Json<VoiceStart>> {
     let key = key.map(|key| StartKey { key: key.key, body_hash: key.body_hash });
     Ok(Json(service.start(&caller, body, key).await?))

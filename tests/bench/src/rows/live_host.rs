@@ -247,7 +247,7 @@ impl Attached<'_> {
     }
 
     pub(super) async fn prompt(&self, text: String) -> Result<()> {
-        self.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await
+        self.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next, directory: None })).await
     }
 
     /// Signs, seals and sends a command.

@@ -43,7 +43,7 @@ pub(super) fn prompt(blocks: &Value) -> Result<Prompt, Error> {
             "The images and files of the prompt have more than 512 KiB. Leave some out, or make them smaller.",
         ));
     }
-    Ok(Prompt { text: words, attachments, when: When::Next })
+    Ok(Prompt { text: words, attachments, when: When::Next, directory: None })
 }
 
 fn image(mime_type: &str, data: &str) -> Result<Attachment, Error> {

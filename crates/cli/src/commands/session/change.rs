@@ -1,9 +1,8 @@
 //! `ensemble session rename`, `end`, `archive`, `rekey`, `delete`.
 
 use clap::Args;
-use ensemble_client::seal::Purpose;
 use ensemble_types::ids::SessionId;
-use ensemble_types::sessions::{SessionStatus, UpdateSession};
+use ensemble_types::sessions::{Session, SessionStatus, UpdateSession};
 use serde_json::json;
 
 use super::{Named, list};
@@ -13,7 +12,7 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::sharing::Members;
-use crate::vault::{Card, card, seal_json};
+use crate::vault::Card;
 
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
@@ -40,22 +39,13 @@ impl Rename {
             return Err(Failure::message("The title is empty."));
         }
         let id = self.session.find(me).await?;
-        let update = titled(context, me, id, self.title).await?;
-        change(context, me, id, &update, "Renamed").await
+        let (session, ring) = me.writable(context, id).await?;
+        let before = me.titled(context, &session, &ring).await?;
+        // What does not count does not come to count by a new title.
+        let card = Card { title: Some(self.title), ..before.card.clone().unwrap_or_default() };
+        let session = me.describe(context, &session, &ring, (&card, &before)).await?;
+        say(context, me, &session, "Renamed").await
     }
-}
-
-/// The update that gives a session this title.
-async fn titled(context: &Context, me: &Me, id: SessionId, title: String) -> Result<UpdateSession> {
-    let (session, ring) = me.writable(context, id).await?;
-    let old = card(&ring, session.id, &session.metadata)
-        .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
-    let new = Card { title: Some(title), ..old };
-    Ok(UpdateSession {
-        metadata: Some(seal_json(&ring, Purpose::SessionMetadata(session.id), "title", &new)?),
-        expected_metadata_version: Some(session.metadata_version),
-        ..UpdateSession::default()
-    })
 }
 
 impl Delete {
@@ -89,7 +79,7 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
     let session = me.session(context, id).await?;
     let (session, _) = me.rekey(context, session, &Members::default()).await?;
     if context.json {
-        return list::print_opened(me, &session).await;
+        return list::print_opened(context, me, &session).await;
     }
     let session = session.reference;
     print::line(format!(
@@ -100,8 +90,12 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
 
 async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSession, done: &str) -> Result<()> {
     let session = me.client.update_session(id, update).await?;
+    say(context, me, &session, done).await
+}
+
+async fn say(context: &Context, me: &Me, session: &Session, done: &str) -> Result<()> {
     if context.json {
-        return list::print_opened(me, &session).await;
+        return list::print_opened(context, me, session).await;
     }
     print::line(format!("{done} {}.", session.reference))
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_client::seal::{Binding, KeyRing, Purpose};
+use ensemble_client::seal::{Binding, KeyRing, Metadata, seal_metadata};
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::CreateSession;
-use ensemble_types::text::Text;
+use ensemble_types::text::{Blob, Text};
 
 use super::list;
 use crate::commands::machine::host;
@@ -16,7 +16,7 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::print;
-use crate::vault::{Card, seal_json, seal_ring};
+use crate::vault::{Card, seal_ring};
 
 #[derive(Debug, Args)]
 pub(crate) struct Create {
@@ -58,10 +58,14 @@ impl Create {
         let is_tagged = tag.is_some();
         // Its key and its title are sealed for this session only.
         let id = SessionId::generate();
+        let body = serde_json::to_string(&card).map_err(|error| Failure::message(format!("The title {error}.")))?;
+        let metadata = Metadata { body, user: me.id, admin: None, of_machine: None };
+        let metadata = seal_metadata(&ring, (id, 1), metadata, &me.key)
+            .map_err(|error| Failure::Seal("The title".to_owned(), error))?;
         let request = CreateSession {
             id: Some(id),
             machine_id,
-            metadata: seal_json(&ring, Purpose::SessionMetadata(id), "metadata", &card)?,
+            metadata: Blob::new(metadata).map_err(|_| Failure::message("The title is too long. Shorten it."))?,
             encryption_key: seal_ring(
                 &ring,
                 &me.content_key()?,
@@ -81,7 +85,7 @@ impl Create {
             context.home.remember_session(me.client.origin(), &session, Some(&ring))?;
         }
         if context.json {
-            return list::print_opened(me, &session).await;
+            return list::print_opened(context, me, &session).await;
         }
         print::line(session.reference.to_string())?;
         if !created {

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 
 use clap::Args;
 use ensemble_client::SessionFilter;
-use ensemble_client::seal::{self, Purpose};
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use futures_util::future::join_all;
@@ -13,13 +12,16 @@ use serde_json::json;
 
 use crate::commands::share::people::described;
 use crate::context::{Context, Me};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::print;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
-use crate::vault::{Card, card};
+use crate::vault::Titles;
 use crate::when;
+
+const NO_TITLE: &str = "What the server shows as its title was not signed by you, its machine or an admin, or is older than what this computer has \
+                        seen, so it is not shown.";
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -41,12 +43,14 @@ impl List {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let filter = SessionFilter { active_only: !self.all, shared: !self.own };
         let wanted = |session: &Session| !self.shared || session.access_level != AccessLevel::Owner;
+        let titles = Titles::of(context, me)?;
         let sessions = me.client.sessions(filter).try_filter(|session| std::future::ready(wanted(session)));
         let mut sessions: Vec<Session> = sessions.take(self.limit).try_collect().await?;
         // A page begins within the minute in which the one before it ends.
         sessions.sort_by_key(|session| Reverse(session.updated_at));
         if context.json {
-            let sessions = join_all(sessions.iter().map(|session| opened(me, session))).await;
+            let sessions = join_all(sessions.iter().map(|session| opened(&titles, me, session))).await;
+            titles.keep()?;
             return print::json(&json!({ "sessions": sessions }), false);
         }
         if sessions.is_empty() {
@@ -65,14 +69,16 @@ impl List {
             Column::text("TITLE", 2, 12),
         ]);
         for session in &sessions {
-            table.row(row(me, session).await.map(|cell| (Tone::Plain, cell)));
+            table.row(row(&titles, me, session).await.map(|cell| (Tone::Plain, cell)));
         }
+        titles.keep()?;
         table.print()
     }
 }
 
-async fn row(me: &Me, session: &Session) -> [String; 6] {
-    let title = match read(me, session).await {
+async fn row(titles: &Titles<'_>, me: &Me, session: &Session) -> [String; 6] {
+    let card = async { Ok::<_, Failure>(titles.titled(session, &me.ring(session).await?).await.shown()) };
+    let title = match card.await {
         Ok(card) => card.title.or(card.path.as_deref().map(print::below_home)).unwrap_or_default(),
         Err(_) => "(cannot be decrypted)".to_owned(),
     };
@@ -87,13 +93,20 @@ async fn row(me: &Me, session: &Session) -> [String; 6] {
 }
 
 pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()> {
+    let titles = Titles::of(context, me)?;
     let session = me.client.session(id).await?;
     if context.json {
-        return print_opened(me, &session).await;
+        return print_opened(context, me, &session).await;
     }
     print::line(format!("session   {}", session.reference))?;
-    match read(me, &session).await {
-        Ok(card) => {
+    match me.ring(&session).await {
+        Ok(ring) => {
+            let titled = titles.titled(&session, &ring).await;
+            titles.keep()?;
+            if titled.card.is_none() {
+                print::note(NO_TITLE);
+            }
+            let card = titled.shown();
             let path = card.path.as_deref().map(print::below_home);
             for (name, value) in [("title", card.title), ("path", path), ("host", card.host)] {
                 if let Some(value) = value {
@@ -133,23 +146,23 @@ pub(super) fn state(session: &Session) -> &'static str {
     }
 }
 
-async fn read(me: &Me, session: &Session) -> Result<Card> {
-    let ring = me.ring(session).await?;
-    card(&ring, session.id, &session.metadata)
-        .map_err(|error| crate::failure::Failure::Seal(format!("The metadata of session {}", session.id), error))
-}
-
 /// Prints a session for programs.
-pub(super) async fn print_opened(me: &Me, session: &Session) -> Result<()> {
-    print::json(&opened(me, session).await, false)
+pub(super) async fn print_opened(context: &Context, me: &Me, session: &Session) -> Result<()> {
+    let titles = Titles::of(context, me)?;
+    let opened = opened(&titles, me, session).await;
+    titles.keep()?;
+    print::json(&opened, false)
 }
 
-/// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted is `null`.
-async fn opened(me: &Me, session: &Session) -> serde_json::Value {
-    let ring = me.ring(session).await.ok();
-    let metadata = ring.as_ref().and_then(|ring| card(ring, session.id, &session.metadata).ok());
-    let state = ring.as_ref().zip(session.agent_state.as_ref()).and_then(|(ring, sealed)| {
-        seal::open_json::<serde_json::Value>(ring, Purpose::AgentState(session.id), sealed).ok()
-    });
+/// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted, or that nobody has signed who may, is
+/// `null`.
+async fn opened(titles: &Titles<'_>, me: &Me, session: &Session) -> serde_json::Value {
+    let titled = match me.ring(session).await {
+        Ok(ring) => Some(titles.titled(session, &ring).await),
+        Err(_) => None,
+    };
+    let metadata = titled.filter(|titled| titled.card.is_some() || titled.of_machine.is_some());
+    let metadata = metadata.map(|titled| titled.shown());
+    let state = titles.opened_state(session).await;
     json!({ "session": session, "metadata": metadata, "agentState": state })
 }

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ensemble_client::idempotency_key;
 use ensemble_client::seal::SessionTask;
-use ensemble_types::ids::{MachineId, RunId, SessionId};
+use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
 use ensemble_types::text::Text;
 
-use crate::commands::agent::{Choice, begun, first_prompt};
+use crate::commands::agent::{Choice, first_prompt, sent};
 use crate::commands::run::here;
 use crate::commands::submit::{max_cost, provider};
 use crate::complete;
@@ -82,7 +82,7 @@ impl Start {
         let live = self.start(context, me, title(&text), None).await?;
         // Nobody watches it where there is no terminal.
         let is_watched = std::io::IsTerminal::is_terminal(&std::io::stdout());
-        begun(live, text, self.detach || !is_watched).await
+        sent(live, (text, None), self.detach || !is_watched).await
     }
 
     /// Begins the session within two minutes, or not at all.
@@ -109,6 +109,8 @@ impl Start {
         })?;
         let at = now();
         let task = SessionTask {
+            run_id: RunId::generate(),
+            task_id: TaskId::generate(),
             session: TaskSession::Start,
             prompt: None,
             session_id: SessionId::generate(),
@@ -142,7 +144,9 @@ impl Start {
 }
 
 fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRun {
+    let id = Some(task.run_id);
     let task = CreateTask {
+        id: Some(task.task_id),
         machine_id: Some(machine.clone()),
         timeout_ms: Some(TIMEOUT_MS),
         sealed: Some(sealed),
@@ -150,7 +154,7 @@ fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRu
         ..CreateTask::of(task.provider)
     };
     // The server knows that it is one; the session's own title is sealed.
-    CreateRun { tasks: vec![task], title: Text::new(START_TITLE).ok(), ..CreateRun::default() }
+    CreateRun { id, tasks: vec![task], title: Text::new(START_TITLE).ok(), ..CreateRun::default() }
 }
 
 /// Waits until the machine has begun the session. Ctrl-C takes the task back, and so does the end of `within`.

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use clap::Args;
-use ensemble_client::seal::{self, KeyRing, LinkSecret, Purpose};
+use ensemble_client::seal::{self, KeyRing, LinkSecret, Purpose, open_metadata};
 use ensemble_client::{Client, Error, Window, idempotency_key};
 use ensemble_transcript::body::Writer;
 use ensemble_transcript::view::{Author, Incoming, Shown, Taken, View};
@@ -17,7 +17,7 @@ use crate::commands::attach::{MAY_CHANGE, author_json, print_item};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::vault::{body, card};
+use crate::vault::{Card, body};
 use crate::when;
 
 /// Longer than any address.
@@ -59,7 +59,7 @@ impl Open {
         })?;
         let ring = secret.open(&sealed, id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
         if !context.json {
-            let title = card(&ring, id, &page.session.metadata).ok().and_then(|card| card.title);
+            let title = title(&ring, &page.session, machine.as_deref());
             print::line(format!("{}\n", print::inline(&title.unwrap_or_else(|| id.to_string()))))?;
         }
         let mut reader = Reader { json: context.json, session: id, ring, machine, view: View::default(), next: 0 };
@@ -95,6 +95,12 @@ fn check(machine: Option<&str>, session: &PublicSession) -> Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// The title, as the machine that the link names has signed it. Everybody who may write has the key and could have given another one.
+fn title(ring: &KeyRing, session: &PublicSession, machine: Option<&str>) -> Option<String> {
+    let signed = open_metadata(ring, (session.id, session.metadata_version), &session.metadata).ok()?;
+    serde_json::from_str::<Card>(signed.body_of(machine?)?).ok()?.title
 }
 
 /// A session as its link shows it.

@@ -248,7 +248,8 @@ impl<'a> Conversation<'a> {
         if let Some(held) = self.held.as_mut().filter(|held| held.until.is_some_and(|until| until <= now)) {
             held.until = None;
             let (call, text) = (held.id, held.text.clone());
-            let content = Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next });
+            let directory = self.live.directory();
+            let content = Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next, directory });
             let sender = self.live.sender();
             self.sending.push(Box::pin(async move {
                 let done = within(async { sender.send(content).await.map(drop) }).await;

@@ -127,7 +127,7 @@ impl Conversation<'_> {
             Action::Answer { request_id, .. } => Some(request_id.clone()),
             _ => None,
         };
-        let sent = carry_out(self.live.sender(), action);
+        let sent = carry_out(self.live.sender(), action, self.live.directory());
         self.sending.push(Box::pin(async move { Sent::Answered { request_id, done: sent.await.1 } }));
     }
 }

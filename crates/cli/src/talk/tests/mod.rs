@@ -54,7 +54,7 @@ impl Talked {
     }
 
     fn person(&mut self, text: &str) {
-        let prompt = Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next };
+        let prompt = Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next, directory: None };
         let author = Author::Person { user: UserId::generate(), key: "mine".to_owned() };
         self.take(author, None, Content::Prompt(prompt));
     }

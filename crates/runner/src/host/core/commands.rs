@@ -36,6 +36,9 @@ pub(super) enum Done {
 pub(super) const WITHHELD: &str = "The server does not show this machine the newest list of your devices, so the machine does nothing. If it \
                         stays so, do not trust the server.";
 
+const WRONG_DIRECTORY: &str = "This session works in another directory than the one that you were shown, so nothing was done. If you did not \
+                               choose another session yourself, do not trust the server.";
+
 const RESTORED: &str = "The server has an older state of this session than before, as after a restored backup. What was said in between is \
                         missing here; what the agent did stays done. Prompts that got no answer: send them again.";
 
@@ -74,12 +77,13 @@ impl Core {
             Content::Answer(answer) => self.open.get(&answer.request_id).map(|open| open.asked.clone()),
             _ => None,
         };
-        let mode = self.mode().clone();
+        let (mode, directory) = (self.mode().clone(), self.directory());
         let situation = Situation {
             mode: &mode,
             ended: self.kept.ended,
             epoch,
             newest_epoch: self.key_epoch,
+            directory: &directory,
             open: open.as_ref(),
             list_is_withheld,
         };
@@ -300,7 +304,7 @@ impl Core {
                 }
                 Done::Now
             }
-            Control::Resume => {
+            Control::Resume(_) => {
                 self.change(Change::Ended(false));
                 self.crashes = 0;
                 self.seen_end = None;
@@ -361,6 +365,7 @@ fn advice(code: &ReceiptCode) -> Option<&'static str> {
         ReceiptCode::Repeated => "It came before. What became of it then holds.",
         ReceiptCode::Superseded => "What it was for has changed or is over.",
         ReceiptCode::OldKey => "The session has a newer key. Send it again.",
+        ReceiptCode::WrongDirectory => WRONG_DIRECTORY,
         ReceiptCode::Busy => "Too many at once. Send it again in a minute.",
         ReceiptCode::Unsupported => "The machine cannot do this.",
         _ => return None,

@@ -11,7 +11,7 @@ use crate::host::kept::Queued;
 
 /// A prompt with who has signed it. One with something that this version does not know, or with too much, is not taken.
 pub(super) fn queued(prompt: Prompt, local_id: String, signer: &Signer) -> Result<(Queued, When), Done> {
-    let Prompt { text, attachments, when } = prompt;
+    let Prompt { text, attachments, when, directory: _ } = prompt;
     let is_new = attachments.iter().any(|attachment| matches!(attachment, Attachment::Newer));
     let bytes: usize = attachments.iter().map(Attachment::size).sum();
     if is_new || bytes > MOST_ATTACHMENTS {

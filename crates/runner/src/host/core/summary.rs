@@ -58,7 +58,7 @@ impl Core {
             models: of(&self.choices.models, rests),
             commands: of(&self.choices.commands, rests),
             steers: self.abilities.is_some_and(|abilities| abilities.steers),
-            directory: self.kept.directory.display().to_string(),
+            directory: self.directory(),
             branch: self.branch.clone(),
             provider_session_id: self.kept.resume.clone(),
             context: self.choices.context,
@@ -68,6 +68,11 @@ impl Core {
             access: self.rules.access.grants().cloned().collect(),
             key_epoch: self.key_epoch,
         }
+    }
+
+    /// Where the agent works, as people see it and as their commands name it.
+    pub(super) fn directory(&self) -> String {
+        self.kept.directory.display().to_string()
     }
 
     pub(super) fn wants(&self) -> Wants {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use ensemble_client::devices::List;
 use ensemble_client::seal::{SessionTask, SignedTask};
 use ensemble_types::devices::Role;
-use ensemble_types::runs::{Permission, Provider, TaskSession};
+use ensemble_types::leases::Lease;
+use ensemble_types::runs::{Permission, TaskSession};
 use ensemble_types::time::Timestamp;
 
 /// The longest time for which a task may be good.
@@ -82,12 +83,15 @@ impl Refused {
 pub(super) fn check(
     opened: &SignedTask,
     list: &List,
-    (provider, session): (Provider, TaskSession),
+    (lease, session): (&Lease, TaskSession),
     now: Timestamp,
 ) -> Result<SessionTask, Refused> {
     let role = signer(&opened.key, list)?;
     let task: SessionTask =
         serde_json::from_str(&opened.body).map_err(|error| Refused::unsupported(error.to_string()))?;
+    if (task.run_id, task.task_id) != (lease.run_id, lease.task_id) {
+        return Err(Refused::not_signed("it was signed as another task"));
+    }
     match (task.session, &task.prompt) {
         (TaskSession::Start, None) => {}
         (TaskSession::Turn, Some(prompt)) if !prompt.trim().is_empty() => {}
@@ -99,8 +103,9 @@ pub(super) fn check(
     if task.mode == Permission::Bypass && role != Role::Primary {
         return Err(Refused::not_signed("only a primary device starts a session in bypass"));
     }
-    if task.provider != provider {
-        return Err(Refused::not_signed(format!("the server says {provider}, and its signer {}", task.provider)));
+    if task.provider != lease.provider {
+        let why = format!("the server says {}, and its signer {}", lease.provider, task.provider);
+        return Err(Refused::not_signed(why));
     }
     check_time(task.at, task.expires, now)?;
     Ok(task)

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use ensemble_client::Error;
 use ensemble_client::devices::List;
-use ensemble_client::seal::{ClearTask, SessionTask, TaskAction, TaskOrder, open_clear};
+use ensemble_client::seal::{ClearTask, SessionTask, SignedAs, SignedBase, TaskAction, TaskOrder, open_clear};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{MachineId, TaskId};
-use ensemble_types::leases::{Lease, Order, OrderKind};
+use ensemble_types::leases::{Lease, Order, OrderKind, TaskOutput};
 use ensemble_types::runs::{Permission, Signed};
+use ensemble_types::signatures::digest;
 use ensemble_types::template::Template;
 use ensemble_types::time::Timestamp;
 
@@ -25,7 +26,16 @@ const INTERRUPTED: &str = "You were interrupted before you had finished what you
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) task: ClearTask,
-    pub(super) message: Option<TaskOrder>,
+    /// Of what was signed.
+    pub(super) digest: String,
+    pub(super) message: Option<CheckedOrder>,
+}
+
+/// An order, and the digest of what was signed.
+#[derive(Debug)]
+pub(super) struct CheckedOrder {
+    pub(super) order: TaskOrder,
+    digest: String,
 }
 
 impl Host {
@@ -43,17 +53,18 @@ impl Host {
 
     async fn checked(&self, lease: &Lease, list: &List) -> Result<Lease, Refused> {
         let now = self.now();
-        let Checked { task, message } = check_task(lease, list, &self.config, now)?;
+        let Checked { task, digest, message } = check_task(lease, list, &self.config, now)?;
         match &message {
             // The message vouches for the task, which the machine still knows.
             Some(message) => {
-                if !self.nonces.was_taken(&task.nonce, lease.task_id).await {
+                if !self.nonces.was_taken(&task.nonce, lease.task_id, &digest).await {
                     return Err(Refused::clear("this machine does not know the task that something is said to"));
                 }
-                self.nonces.take(&once(message), lease.task_id, now).await?;
+                self.nonces.take(&message.once(), lease.task_id, now).await?;
             }
             None => {
-                let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires, is_order: false };
+                let (at, expires) = (task.at, task.expires);
+                let once = Once { nonce: &task.nonce, digest: &digest, at, expires, is_order: false };
                 self.nonces.take(&once, lease.task_id, now).await?;
             }
         }
@@ -63,7 +74,7 @@ impl Host {
         if lease.resume.is_some() && resume.is_none() {
             tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, "The server names a conversation in which this machine has not worked on the task");
         }
-        signed_lease(&Lease { resume, ..lease.clone() }, task, message)
+        signed_lease(&Lease { resume, ..lease.clone() }, task, message.map(|message| message.order))
     }
 
     /// A task has been worked on in this conversation of its provider.
@@ -73,11 +84,12 @@ impl Host {
         }
     }
 
-    /// Checks an order about the changes of a task.
+    /// Checks an order about the changes of a task. Whether it is for the task that has the worktree, and for what is in there, is for the
+    /// worktree to say. `None`: it needs no signature.
     ///
     /// # Errors
     /// The outer error: as above.
-    pub(crate) async fn check_order(&self, order: &Order) -> Result<Result<(), Refused>, Error> {
+    pub(crate) async fn check_order(&self, order: &Order) -> Result<Result<Option<TaskOrder>, Refused>, Error> {
         let list = match self.newest_list().await? {
             Ok(list) => list,
             Err(refused) => return Ok(Err(refused)),
@@ -86,29 +98,39 @@ impl Host {
         let action = match order.kind {
             OrderKind::Apply => TaskAction::Apply,
             OrderKind::Discard => TaskAction::Discard,
-            OrderKind::Cancel => return Ok(Ok(())),
+            OrderKind::Cancel => return Ok(Ok(None)),
         };
         let signed = order.signed.as_ref();
         let checked = check_order(signed, (action, order.task_id), (&list, &self.config.machine), now);
         match checked {
-            Ok(wanted) => Ok(self.nonces.take(&once(&wanted), order.task_id, now).await),
+            Ok(wanted) => {
+                let taken = self.nonces.take(&wanted.once(), order.task_id, now).await;
+                Ok(taken.map(|()| Some(wanted.order)))
+            }
             Err(refused) => Ok(Err(self.explained(refused))),
         }
     }
 }
 
-fn once(order: &TaskOrder) -> Once<'_> {
-    Once { nonce: &order.nonce, at: order.at, expires: order.expires, is_order: true }
+impl CheckedOrder {
+    fn once(&self) -> Once<'_> {
+        let Self { order, digest } = self;
+        Once { nonce: &order.nonce, digest, at: order.at, expires: order.expires, is_order: true }
+    }
 }
 
 /// Checks what was signed, without what the machine remembers.
 pub(super) fn check_task(lease: &Lease, list: &List, config: &Config, now: Timestamp) -> Result<Checked, Refused> {
     let signed = lease.signed.as_ref().ok_or_else(|| Refused::clear("it is not signed"))?;
-    let opened = open_clear(signed, &config.machine).map_err(|error| Refused::clear(error.to_string()))?;
+    let opened =
+        open_clear(SignedAs::Task, signed, &config.machine).map_err(|error| Refused::clear(error.to_string()))?;
     let role = signer(&opened.key, list).map_err(|refused| Refused::clear(refused.why))?;
     let task: ClearTask =
         serde_json::from_str(&opened.body).map_err(|error| Refused::unsupported(error.to_string()))?;
     check_machine(task.machine_id.as_ref(), &config.machine)?;
+    if (task.run_id, task.task_id) != (lease.run_id, lease.task_id) {
+        return Err(Refused::clear("it was signed as another task"));
+    }
     if task.provider != lease.provider {
         let why = format!("the server says {}, and its signer {}", lease.provider, task.provider);
         return Err(Refused::clear(why));
@@ -116,18 +138,23 @@ pub(super) fn check_task(lease: &Lease, list: &List, config: &Config, now: Times
     if may(&task, config) == Some(Permission::Bypass) && role != Role::Primary {
         return Err(Refused::clear("only a primary device lets an agent work without permission checks"));
     }
+    let digest = digest(&*signed.signed_body);
     let message = match (lease.follow_up, &lease.signed_message) {
         (false, None) => None,
         (true, message) => {
             let wanted = (TaskAction::Message, lease.task_id);
-            Some(check_order(message.as_ref(), wanted, (list, &config.machine), now)?)
+            let message = check_order(message.as_ref(), wanted, (list, &config.machine), now)?;
+            if message.order.task_digest != digest {
+                return Err(Refused::clear("it is said to another task than the one with this id"));
+            }
+            Some(message)
         }
         (false, Some(_)) => return Err(Refused::clear("it has a message beside it, and is none")),
     };
     if message.is_none() {
         check_time(task.at, task.expires, now)?;
     }
-    Ok(Checked { task, message })
+    Ok(Checked { task, digest, message })
 }
 
 /// What the agent of a task may do on this machine.
@@ -150,9 +177,9 @@ pub(super) fn check_order(
     (action, task): (TaskAction, TaskId),
     (list, machine): (&List, &MachineId),
     now: Timestamp,
-) -> Result<TaskOrder, Refused> {
+) -> Result<CheckedOrder, Refused> {
     let signed = signed.ok_or_else(|| Refused::clear("it is not signed"))?;
-    let opened = open_clear(signed, machine).map_err(|error| Refused::clear(error.to_string()))?;
+    let opened = open_clear(action.into(), signed, machine).map_err(|error| Refused::clear(error.to_string()))?;
     signer(&opened.key, list).map_err(|refused| Refused::clear(refused.why))?;
     let order: TaskOrder =
         serde_json::from_str(&opened.body).map_err(|error| Refused::unsupported(error.to_string()))?;
@@ -163,8 +190,14 @@ pub(super) fn check_order(
     if (action == TaskAction::Message) != order.text.is_some() {
         return Err(Refused::unsupported("a text is for a message, and for nothing else"));
     }
+    let is_message = action == TaskAction::Message;
+    if is_message == order.seen.is_some() || (is_message && order.unseen) {
+        return Err(Refused::unsupported(
+            "what was seen is for changes that are applied or discarded, and for nothing else",
+        ));
+    }
     check_time(order.at, order.expires, now)?;
-    Ok(order)
+    Ok(CheckedOrder { order, digest: digest(&*signed.signed_body) })
 }
 
 /// Puts what was signed in the place of what the server says.
@@ -176,16 +209,17 @@ pub(super) fn signed_lease(lease: &Lease, task: ClearTask, message: Option<TaskO
             INTERRUPTED.to_owned()
         }
         Some(text) => text,
-        None => filled(&task.prompt, &lease.outputs, &SessionTask::nonce())
-            .ok_or_else(|| Refused::unsupported("its prompt is too long with the outputs"))?,
+        None => {
+            check_outputs(&task, &lease.outputs)?;
+            filled(&task.prompt, &lease.outputs, &SessionTask::nonce())
+                .ok_or_else(|| Refused::unsupported("its prompt is too long with the outputs"))?
+        }
     };
     let (base, base_task) = match task.base {
-        Some(_) if task.base_is_task => (None, lease.base_task),
-        base => (base, None),
+        Some(SignedBase::Task(task)) => (None, Some(task)),
+        Some(SignedBase::Ref(name)) => (Some(name), None),
+        None => (None, None),
     };
-    if task.base_is_task && base_task.is_none() {
-        return Err(Refused::clear("the server does not say with whose worktree it begins"));
-    }
     Ok(Lease {
         prompt,
         model: task.model.filter(|model| model != "default"),
@@ -199,9 +233,30 @@ pub(super) fn signed_lease(lease: &Lease, task: ClearTask, message: Option<TaskO
     })
 }
 
+/// Each output that goes into the prompt is that of the task that its signer has named for the key.
+fn check_outputs(task: &ClearTask, outputs: &BTreeMap<String, TaskOutput>) -> Result<(), Refused> {
+    let template = Template::parse(&task.prompt);
+    let mut keys: Vec<&str> = Vec::new();
+    for key in template.keys() {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    if keys.len() != task.depends_on.len() {
+        return Err(Refused::unsupported("it does not name the tasks whose outputs its prompt takes"));
+    }
+    let is_of = |(key, task): (&&str, &TaskId)| outputs.get(*key).is_some_and(|output| output.task_id == *task);
+    match keys.iter().zip(&task.depends_on).all(is_of) {
+        true => Ok(()),
+        false => {
+            Err(Refused::clear("the server gives the output of another task than the one that it was signed with"))
+        }
+    }
+}
+
 /// Fills the outputs of other tasks into a prompt, so that the agent can tell them from what its owner asks. `mark` is random: an output cannot
 /// contain it, and so cannot end itself. `None`: it would be too long.
-pub(super) fn filled(prompt: &str, outputs: &BTreeMap<String, String>, mark: &str) -> Option<String> {
+pub(super) fn filled(prompt: &str, outputs: &BTreeMap<String, TaskOutput>, mark: &str) -> Option<String> {
     let template = Template::parse(prompt);
     if template.keys().next().is_none() {
         return template.render(|_| "");
@@ -209,7 +264,7 @@ pub(super) fn filled(prompt: &str, outputs: &BTreeMap<String, String>, mark: &st
     let quoted: BTreeMap<&str, String> = template
         .keys()
         .map(|key| {
-            let output = outputs.get(key).map_or("", String::as_str);
+            let output = outputs.get(key).map_or("", |of| of.output.as_str());
             (key, format!("\n<output task=\"{key}\" mark=\"{mark}\">\n{output}\n</output mark=\"{mark}\">\n"))
         })
         .collect();

@@ -18,7 +18,8 @@ use ensemble_client::devices::List;
 use ensemble_client::seal::{SessionTask, open_task};
 use ensemble_transcript::words::Mode;
 use ensemble_types::ids::SessionId;
-use ensemble_types::leases::Lease;
+use ensemble_types::leases::{Lease, TaskOutput};
+use ensemble_types::signatures::digest;
 
 use super::local::Start;
 use super::{Host, NotBegun};
@@ -30,7 +31,7 @@ pub(crate) use turn::TaskTurn;
 pub(super) use turn::{Ends, Sessions};
 
 /// Fills the outputs of other tasks into a prompt, marked as data. `None`: it would be too long.
-pub(crate) fn filled(prompt: &str, outputs: &BTreeMap<String, String>) -> Option<String> {
+pub(crate) fn filled(prompt: &str, outputs: &BTreeMap<String, TaskOutput>) -> Option<String> {
     clear::filled(prompt, outputs, &SessionTask::nonce())
 }
 
@@ -53,11 +54,12 @@ impl Host {
         let Some(session) = lease.session else {
             return Ok(Err(Refused::unsupported("the server says that it is no session")));
         };
-        let task = match check::check(&opened, &list, (lease.provider, session), now) {
+        let task = match check::check(&opened, &list, (lease, session), now) {
             Ok(task) => task,
             Err(refused) => return Ok(Err(self.explained(refused))),
         };
-        let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires, is_order: false };
+        let digest = digest(sealed);
+        let once = Once { nonce: &task.nonce, digest: &digest, at: task.at, expires: task.expires, is_order: false };
         Ok(self.nonces.take(&once, lease.task_id, now).await.map(|()| task))
     }
 

@@ -35,6 +35,8 @@ const NONCE_LENGTH: usize = 22;
 #[derive(Clone, Copy)]
 pub(super) struct Once<'a> {
     pub(super) nonce: &'a str,
+    /// The digest of what was signed.
+    pub(super) digest: &'a str,
     pub(super) at: Timestamp,
     pub(super) expires: Timestamp,
     /// It is about a task that there is. A task id has one task.
@@ -56,6 +58,8 @@ struct Known {
 #[derive(Clone, Serialize, Deserialize)]
 struct Taken {
     task: TaskId,
+    /// SHA-256 of what was signed, base64url.
+    digest: String,
     expires: Timestamp,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_order: bool,
@@ -111,9 +115,10 @@ impl Nonces {
         Ok(Self { path, known: Arc::new(Mutex::new(known)) })
     }
 
-    /// Whether this task was taken under this id.
-    pub(super) async fn was_taken(&self, nonce: &str, id: TaskId) -> bool {
-        self.known.lock().await.taken.get(nonce).is_some_and(|taken| taken.task == id && !taken.is_order)
+    /// Whether this task was taken under this id, as it is.
+    pub(super) async fn was_taken(&self, nonce: &str, id: TaskId, digest: &str) -> bool {
+        let known = self.known.lock().await;
+        known.taken.get(nonce).is_some_and(|taken| taken.task == id && !taken.is_order && taken.digest == digest)
     }
 
     /// The provider's conversation in which this machine has worked on the task.
@@ -144,7 +149,9 @@ impl Nonces {
             return Err(Refused::expired("it is from before this machine knows which tasks it has taken"));
         }
         match known.taken.get(once.nonce) {
-            Some(taken) if taken.task == id && taken.is_order == once.is_order => return Ok(()),
+            Some(taken) if taken.task == id && taken.is_order == once.is_order && taken.digest == once.digest => {
+                return Ok(());
+            }
             Some(_) => return Err(Refused::not_signed("it was taken before, as another task")),
             None if !once.is_order && known.task(id).is_some() => {
                 return Err(Refused::not_signed("another task was taken under this id"));
@@ -158,7 +165,8 @@ impl Nonces {
         if known.taken.len() >= most {
             return Err(Refused::busy(format!("{most} tasks are remembered, and no more can be")));
         }
-        let taken = Taken { task: id, expires: once.expires, is_order: once.is_order, conversation: None };
+        let digest = once.digest.to_owned();
+        let taken = Taken { task: id, digest, expires: once.expires, is_order: once.is_order, conversation: None };
         let written = self.write(&mut known, once.nonce.to_owned(), taken).await;
         written.map_err(|error| Refused::busy(format!("{}: {error}", self.path.display())))
     }

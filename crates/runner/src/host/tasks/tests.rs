@@ -6,11 +6,13 @@ use ensemble_client::AccountKey;
 use ensemble_client::devices::{List, sign_list};
 use ensemble_client::seal::{BoxKeyPair, SealError, SessionTask, SignedTask, open_task, seal_task};
 use ensemble_types::devices::{DeviceList, ListedDevice, Role};
-use ensemble_types::ids::{MachineId, SessionId, TaskId, UserId};
+use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId, UserId};
+use ensemble_types::leases::Lease;
 use ensemble_types::runs::{Permission, Provider, TaskSession};
 use ensemble_types::time::Timestamp;
 
 use super::check::{Refused, check};
+use super::clear_tests::lease;
 use super::nonces::{Nonces, Once};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -86,13 +88,20 @@ impl Account {
     }
 
     fn check(&self, task: &SessionTask, by: &AccountKey) -> Result<SessionTask, &'static str> {
-        check(&self.signed(task, by), &self.list, (Provider::Claude, TaskSession::Start), now())
+        check(&self.signed(task, by), &self.list, (&lease_of(task), TaskSession::Start), now())
             .map_err(|refused| refused.code)
     }
 }
 
+/// The lease of a task for claude, with its ids.
+fn lease_of(task: &SessionTask) -> Lease {
+    Lease { run_id: task.run_id, task_id: task.task_id, ..lease(None) }
+}
+
 fn task() -> SessionTask {
     SessionTask {
+        run_id: RunId::generate(),
+        task_id: TaskId::generate(),
         session: TaskSession::Start,
         prompt: None,
         session_id: SessionId::generate(),
@@ -155,7 +164,7 @@ fn a_refusal_because_of_the_time_names_the_clock_that_is_wrong() {
     let account = Account::new();
     let signed = |task: SessionTask| {
         let opened = account.signed(&task, &account.primary);
-        check(&opened, &account.list, (Provider::Claude, TaskSession::Start), now()).unwrap_err()
+        check(&opened, &account.list, (&lease_of(&task), TaskSession::Start), now()).unwrap_err()
     };
     let early = || signed(SessionTask { at: now().plus(HOUR / 6), expires: now().plus(HOUR), ..task() });
     let said = early().with_clock(-600).sentence;
@@ -185,20 +194,35 @@ fn what_is_not_known_is_not_done() {
         (TaskSession::Turn, prompt("p"), TaskSession::Start, Some("TASK_NOT_SIGNED")),
         (TaskSession::Start, None, TaskSession::Turn, Some("TASK_NOT_SIGNED")),
     ] {
-        let signed = account.signed(&SessionTask { session, prompt, ..task() }, &account.primary);
-        let checked = check(&signed, &account.list, (Provider::Claude, said), now());
+        let task = SessionTask { session, prompt, ..task() };
+        let checked = check(&account.signed(&task, &account.primary), &account.list, (&lease_of(&task), said), now());
         assert_eq!(checked.err().map(|refused| refused.code), expected, "{session:?} as {said:?}");
     }
-    let with_more = serde_json::to_string(&task()).unwrap().replace("\"mode\"", "\"sandbox\":true,\"mode\"");
+    let task = task();
+    let with_more = serde_json::to_string(&task).unwrap().replace("\"mode\"", "\"sandbox\":true,\"mode\"");
     let opened = account.opened(&with_more, &account.primary).unwrap();
-    let refused = check(&opened, &account.list, (Provider::Claude, TaskSession::Start), now()).unwrap_err();
+    let refused = check(&opened, &account.list, (&lease_of(&task), TaskSession::Start), now()).unwrap_err();
     assert_eq!(refused.code, "TASK_NOT_SUPPORTED");
     // What is wrong is said here only.
     assert!(refused.why.contains("sandbox") && !refused.sentence.contains("sandbox"));
 }
 
+#[test]
+fn a_sealed_task_is_done_under_the_ids_that_were_signed() {
+    let account = Account::new();
+    let task = task();
+    let signed = account.signed(&task, &account.primary);
+    let good = lease_of(&task);
+    let code = |lease: &Lease| {
+        check(&signed, &account.list, (lease, TaskSession::Start), now()).err().map(|refused| refused.code)
+    };
+    assert_eq!(code(&good), None);
+    assert_eq!(code(&Lease { task_id: TaskId::generate(), ..good.clone() }), Some("TASK_NOT_SIGNED"), "another task");
+    assert_eq!(code(&Lease { run_id: RunId::generate(), ..good }), Some("TASK_NOT_SIGNED"), "another run");
+}
+
 async fn take(nonces: &Nonces, task: &SessionTask, id: TaskId, at: Timestamp) -> Result<(), &'static str> {
-    let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires, is_order: false };
+    let once = Once { nonce: &task.nonce, digest: "d", at: task.at, expires: task.expires, is_order: false };
     nonces.take(&once, id, at).await.map_err(|Refused { code, .. }| code)
 }
 
@@ -234,9 +258,12 @@ async fn an_id_has_one_task_and_what_was_said_about_it() {
     let another = SessionTask { nonce: SessionTask::nonce(), ..task.clone() };
     assert_eq!(take(&nonces, &another, id, now()).await, Err("TASK_NOT_SIGNED"), "one with other permissions, perhaps");
     let order = SessionTask::nonce();
-    let once = Once { nonce: &order, at: now(), expires: now().plus(HOUR), is_order: true };
+    let once = Once { nonce: &order, digest: "o", at: now(), expires: now().plus(HOUR), is_order: true };
     nonces.take(&once, id, now()).await.unwrap();
-    assert!(nonces.was_taken(&task.nonce, id).await && !nonces.was_taken(&order, id).await);
+    assert!(nonces.was_taken(&task.nonce, id, "d").await && !nonces.was_taken(&order, id, "o").await);
+    assert!(!nonces.was_taken(&task.nonce, id, "e").await, "another text under its nonce");
+    let other = Once { digest: "e", ..Once { nonce: &task.nonce, is_order: false, ..once } };
+    assert_eq!(nonces.take(&other, id, now()).await.unwrap_err().code, "TASK_NOT_SIGNED");
     let as_task = Once { is_order: false, ..once };
     assert_eq!(nonces.take(&as_task, id, now()).await.unwrap_err().code, "TASK_NOT_SIGNED", "an order is no task");
 
@@ -251,7 +278,7 @@ async fn an_id_has_one_task_and_what_was_said_about_it() {
     std::fs::write(&log, torn).unwrap();
     let nonces = Nonces::open(folder.path(), now()).unwrap();
     assert_eq!(nonces.conversation(id).await.as_deref(), Some("c-1"));
-    assert!(nonces.was_taken(&task.nonce, id).await && !log.exists());
+    assert!(nonces.was_taken(&task.nonce, id, "d").await && !log.exists());
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod applying;
 mod comparing;
 mod keeping;
 mod remaining;
+mod seeing;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -151,7 +152,7 @@ impl Fixture {
     }
 
     async fn order(&self, kind: OrderKind, task: TaskId) -> (OrderOutcome, Vec<String>) {
-        let OrderResult { outcome, files, .. } = self.workplaces.carry_out(kind, task).await;
+        let OrderResult { outcome, files, .. } = self.workplaces.carry_out(kind, task, None).await;
         (outcome, files.into_iter().map(|file| file.into_string()).collect())
     }
 

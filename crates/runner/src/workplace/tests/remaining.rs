@@ -131,7 +131,7 @@ async fn what_cannot_be_read_is_said_kept_and_read_again_by_the_order() {
     fixture.makes_room(task).await;
     assert!(tree.exists());
 
-    let result = fixture.workplaces.carry_out(OrderKind::Apply, task).await;
+    let result = fixture.workplaces.carry_out(OrderKind::Apply, task, None).await;
     assert_eq!(result.outcome, OrderOutcome::Failed);
     assert!(result.reason.unwrap().contains("index"), "the reason is said");
     fs::write(&index, good).unwrap();
@@ -165,7 +165,7 @@ async fn a_repository_that_was_moved_is_the_reason_of_the_result() {
     let fixture = Fixture::new();
     let (task, tree, _) = fixture.says(|tree| write(&tree.join("b"), "fixed\n")).await;
     fs::rename(fixture.top(), fixture.folder.path().join("elsewhere")).unwrap();
-    let result = fixture.workplaces.carry_out(OrderKind::Apply, task).await;
+    let result = fixture.workplaces.carry_out(OrderKind::Apply, task, None).await;
     let reason = result.reason.unwrap();
     assert!(reason.contains("is not there any more") && reason.contains(&tree.display().to_string()), "{reason:?}");
 }

@@ -104,7 +104,7 @@ impl Session {
         let what = match control {
             Control::Interrupt => "interrupted the turn".to_owned(),
             Control::Stop => "ended the session".to_owned(),
-            Control::Resume => "resumed the session".to_owned(),
+            Control::Resume(_) => "resumed the session".to_owned(),
             Control::SetMode(set) => format!("chose the mode {}", set.mode.as_str()),
             Control::SetModel(set) => format!("chose the model {}", set.model),
             Control::Access(_) | Control::Newer(_) => return,

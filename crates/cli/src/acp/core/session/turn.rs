@@ -57,6 +57,7 @@ impl Session {
             let text = "A prompt of this session is being done. Wait for its end, or cancel it.";
             return out.answer(&request, Err(Error::new(INVALID, text)));
         }
+        let prompt = Prompt { directory: self.view.state().map(|state| state.directory.clone()), ..prompt };
         let local_id = self.send(Content::Prompt(prompt), out);
         self.prompt = Some(Running {
             request,

@@ -296,7 +296,7 @@ fn text(part: u32, text: &str) -> TextPart {
 }
 
 fn prompt(text: &str) -> Content {
-    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next })
+    Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next, directory: None })
 }
 
 fn permission(request_id: &str) -> Content {

@@ -41,7 +41,8 @@ fn prompts_are_done_one_after_the_other_and_steered_ones_at_once() {
     assert_eq!(room.prompt("two").outcome, ReceiptOutcome::Queued);
     assert_eq!(room.prompt("three").outcome, ReceiptOutcome::Queued);
     assert_eq!(room.state().queue, ["c2", "c3"]);
-    let steer = Content::Prompt(Wanted { text: "left".into(), attachments: Vec::new(), when: When::Now });
+    let steer =
+        Content::Prompt(Wanted { text: "left".into(), attachments: Vec::new(), when: When::Now, directory: None });
     assert_eq!(room.send(steer).outcome, ReceiptOutcome::Done);
     room.line("end");
     room.line("turn");
@@ -177,6 +178,7 @@ fn the_owner_sees_all_of_a_guests_prompt() {
             text: "look".into(),
             attachments: vec![Attachment::Resource { resource }],
             when: When::Next,
+            directory: None,
         })
     };
     room.send_as(signer.clone(), file("and now delete everything"));
@@ -188,7 +190,7 @@ fn the_owner_sees_all_of_a_guests_prompt() {
     assert!(card.detail.contains("and now delete everything") && card.detail.contains("file:///notes"), "{card:?}");
     assert!(card.title.contains(&guest.to_string()));
     rejected(&room.send_as(signer.clone(), file(&"x".repeat(600 << 10))).unwrap(), ReceiptCode::Unsupported);
-    let newer = Wanted { text: "look".into(), attachments: vec![Attachment::Newer], when: When::Next };
+    let newer = Wanted { text: "look".into(), attachments: vec![Attachment::Newer], when: When::Next, directory: None };
     rejected(&room.send_as(signer.clone(), Content::Prompt(newer)).unwrap(), ReceiptCode::Unsupported);
     for _ in 0..2 {
         assert_eq!(room.send_as(signer.clone(), prompt("another")), None);
@@ -377,4 +379,21 @@ fn a_command_of_an_early_clock_is_told_by_how_much() {
     let receipt = receipt.unwrap();
     rejected(&receipt, ReceiptCode::Stale);
     assert!(receipt.text.as_deref().unwrap().contains("10 min in the future"), "{receipt:?}");
+}
+
+#[test]
+fn a_prompt_for_another_directory_reaches_no_agent() {
+    let mut room = room_of(kept("/srv/scratch"));
+    room.begin();
+    let wanted = |directory: &str| {
+        let directory = Some(directory.to_owned());
+        Content::Prompt(Wanted { text: "go".into(), attachments: Vec::new(), when: When::Next, directory })
+    };
+    let receipt = room.send(wanted("/srv/prod"));
+    rejected(&receipt, ReceiptCode::WrongDirectory);
+    assert!(receipt.text.unwrap().contains("another directory"));
+    rejected(&room.send(wanted("/srv/scratch/")), ReceiptCode::WrongDirectory);
+    assert!(!room.lines.iter().any(|line| line.starts_with("prompt")), "{:?}", room.lines);
+    assert_eq!(room.send(wanted("/srv/scratch")).outcome, ReceiptOutcome::Done);
+    assert_eq!(room.lines.last().unwrap(), "prompt go");
 }

@@ -101,7 +101,8 @@ fn nothing_is_put_into_a_turn_past_the_limit() {
     room.prompt("one");
     room.line("turn");
     // An agent may make a turn of its own of it.
-    let steer = Content::Prompt(Wanted { text: "more".into(), attachments: Vec::new(), when: When::Now });
+    let steer =
+        Content::Prompt(Wanted { text: "more".into(), attachments: Vec::new(), when: When::Now, directory: None });
     let signer = room.signer(guest, Role::Linked);
     let receipt = room.send_as(signer, steer).unwrap();
     assert_eq!(receipt.outcome, ReceiptOutcome::Queued);

@@ -109,7 +109,11 @@ fn a_session_that_was_stopped_takes_prompts_again_when_it_is_resumed() {
     room.exit();
     assert_eq!(room.state().phase, Phase::Ended);
     rejected(&room.prompt("three"), ReceiptCode::Superseded);
-    assert_eq!(room.send(Content::Control(Control::Resume)).outcome, ReceiptOutcome::Done);
+    let elsewhere = Resume { directory: Some("/prod".to_owned()) };
+    rejected(&room.send(Content::Control(Control::Resume(elsewhere))), ReceiptCode::WrongDirectory);
+    assert_eq!(room.state().phase, Phase::Ended, "nothing is resumed");
+    let here = Resume { directory: Some(room.state().directory.clone()) };
+    assert_eq!(room.send(Content::Control(Control::Resume(here))).outcome, ReceiptOutcome::Done);
     assert_eq!(room.starts.last().unwrap().resume.as_deref(), Some("conversation"));
     room.line("ready");
     assert_eq!(room.prompt("four").outcome, ReceiptOutcome::Done);

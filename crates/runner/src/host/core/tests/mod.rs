@@ -7,7 +7,7 @@ use ensemble_agent::{
     Reply, StateChange,
 };
 use ensemble_transcript::body::{
-    AccessGrant, Answer, Control, PermissionOption, Prompt as Wanted, QuestionItem, Receipt, SetMode,
+    AccessGrant, Answer, Control, PermissionOption, Prompt as Wanted, QuestionItem, Receipt, Resume, SetMode,
 };
 use ensemble_transcript::rules::Signer;
 use ensemble_transcript::words::{May, OptionKind, ReceiptCode, ReceiptOutcome, When};
@@ -331,7 +331,7 @@ impl Room {
 }
 
 fn prompt(text: &str) -> Content {
-    Content::Prompt(Wanted { text: text.into(), attachments: Vec::new(), when: When::Next })
+    Content::Prompt(Wanted { text: text.into(), attachments: Vec::new(), when: When::Next, directory: None })
 }
 
 #[track_caller]

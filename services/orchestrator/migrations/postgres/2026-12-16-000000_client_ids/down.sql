@@ -1,0 +1,10 @@
+ALTER TABLE task_diffs ALTER COLUMN path TYPE text;
+DELETE FROM deleted_runs WHERE purged;
+DROP INDEX deleted_runs_to_purge;
+DROP INDEX deleted_runs_oldest_first;
+DROP INDEX deleted_runs_of_owner;
+ALTER TABLE deleted_runs DROP COLUMN purged;
+ALTER TABLE deleted_runs DROP COLUMN deleted_at;
+ALTER TABLE deleted_runs DROP COLUMN ref;
+ALTER TABLE deleted_runs DROP COLUMN owner_id;
+ALTER TABLE runs DROP COLUMN request_hash;
