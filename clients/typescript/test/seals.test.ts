@@ -342,6 +342,7 @@ test("a machine confirms a removal with its signature, and the server cannot", a
     ["the list before", () => say(before, machine)],
     ["signed by another key", () => say(list, phone)],
     ["another list of this version", () => say(list, machine, before.digest)],
+    ["a branch that a removed device has signed", () => say({ ...list, body: list.body, version: list.version + 1 } as typeof list, machine, before.digest)],
     ["a version that was not signed", async () => {
       await say(before, machine);
       seen.version = list.version;

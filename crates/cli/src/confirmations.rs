@@ -4,14 +4,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ensemble_client::devices::List;
-use ensemble_client::{Client, Result};
+use ensemble_client::{Known, Result};
 use ensemble_types::hints::{Hint, HintKind};
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use crate::context::now;
+use crate::context::{Me, now};
 
 /// A machine that is there confirms within this time.
 pub(crate) const WITHIN: Duration = Duration::from_secs(20);
@@ -26,12 +26,29 @@ pub(crate) struct Unconfirmed {
     pub(crate) was_there: bool,
 }
 
-/// The machines of this list that have not confirmed its last removal.
-pub(crate) async fn unconfirmed(client: &Client, list: &List) -> Result<Vec<Unconfirmed>> {
-    if list.removal().is_none_or(|removal| removal.machines.is_empty()) {
+/// All machines that have to confirm the last removal: nothing is known of what they say.
+pub(crate) fn unknown(list: &List) -> Vec<Unconfirmed> {
+    let open = list.unconfirmed(|_| None);
+    open.into_iter().map(|id| Unconfirmed { id: id.clone(), was_there: true }).collect()
+}
+
+/// The machines of the account that have not confirmed the last removal of its list.
+pub(crate) async fn unconfirmed(me: &Me) -> Result<Vec<Unconfirmed>> {
+    let list = &me.own().list;
+    if list.unconfirmed(|_| None).is_empty() {
         return Ok(Vec::new());
     }
-    let machines: Vec<Machine> = client.machines().try_collect().await?;
+    let machines: Vec<Machine> = me.client.machines().try_collect().await?;
+    // Another device may have changed the list since, and the machine was faster.
+    let is_newer = |machine: &Machine| machine.seen.as_ref().is_some_and(|seen| seen.version > list.version());
+    let newer = match machines.iter().any(is_newer) {
+        true => me.client.newest_list(me.id, Known::List(list)).await?,
+        false => None,
+    };
+    Ok(judged(newer.as_ref().unwrap_or(list), &machines))
+}
+
+fn judged(list: &List, machines: &[Machine]) -> Vec<Unconfirmed> {
     let get = |id: &MachineId| machines.iter().find(|machine| machine.id == *id);
     let open = list.unconfirmed(|id| get(id)?.seen.as_ref());
     let was_there = |machine: &Machine| {
@@ -40,17 +57,18 @@ pub(crate) async fn unconfirmed(client: &Client, list: &List) -> Result<Vec<Unco
         let knew_last = || machine.seen.as_ref().is_some_and(|seen| seen.version.saturating_add(1) >= list.version());
         machine.online || machine.last_active_at.map_or_else(knew_last, is_recent)
     };
-    Ok(open.into_iter().map(|id| Unconfirmed { id: id.clone(), was_there: get(id).is_some_and(was_there) }).collect())
+    open.into_iter().map(|id| Unconfirmed { id: id.clone(), was_there: get(id).is_some_and(was_there) }).collect()
 }
 
-/// The same after each machine that was there lately has confirmed, or after [`WITHIN`].
-pub(crate) async fn awaited(client: &Client, list: &List) -> Result<Vec<Unconfirmed>> {
+/// The same after each machine that was there lately has confirmed, or after [`WITHIN`]. What cannot be found out is not confirmed.
+pub(crate) async fn awaited(me: &Me) -> Vec<Unconfirmed> {
     let deadline = Instant::now() + WITHIN;
-    let mut hints = pin!(client.follow_hints());
+    let mut hints = pin!(me.client.follow_hints());
+    let mut open = unknown(&me.own().list);
     loop {
-        let open = unconfirmed(client, list).await?;
+        open = unconfirmed(me).await.unwrap_or(open);
         if !open.iter().any(|machine| machine.was_there) || timeout_at(deadline, changed(&mut hints)).await.is_err() {
-            return Ok(open);
+            return open;
         }
     }
 }

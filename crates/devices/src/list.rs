@@ -24,14 +24,22 @@ pub struct List {
     removal: Option<Removal>,
 }
 
-/// The newest list in which a device is missing that could command, and what has to know of it.
+/// The newest list in which a device is missing that could command or sign lists, and what has to know of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removal {
-    /// The version of that list.
+    /// The version of that list, which is that of the first digest.
     pub version: u32,
+    /// The digests of that list and of those that have followed it. A machine that follows a branch of the removed device names another one.
+    pub digests: Vec<String>,
     /// The keys of the machines in it, which obeyed the device.
     pub machines: Vec<String>,
+    /// Only recovery words were replaced.
+    #[serde(default)]
+    pub is_of_words: bool,
 }
+
+/// Digests that are kept. A machine that has named none of the newest so many has to confirm it again.
+const MOST_DIGESTS: usize = 256;
 
 /// Why a list is refused. The text says what happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,12 +128,7 @@ impl List {
                 Err(ListError::Epoch { expected: old.content_epoch, found, why: "the content key is the same" })
             }
             Some(0 | 1) => {
-                let is_left = |old: &ListedDevice| new.devices.iter().any(|device| device.key == old.key);
-                let is_removal = old.devices.iter().any(|device| device.role != Role::Machine && !is_left(device));
-                let machines = || new.devices.iter().filter(|device| device.role == Role::Machine);
-                let keys = || machines().map(|device| device.key.clone()).collect();
-                let removal = is_removal.then(|| Removal { version: new.version, machines: keys() });
-                let removal = removal.or_else(|| self.removal.clone());
+                let removal = self.removal_in(&next);
                 Ok(Self { removal, ..next })
             }
             _ => Err(ListError::Epoch {
@@ -134,6 +137,29 @@ impl List {
                 why: "an epoch is at most one above the one before",
             }),
         }
+    }
+
+    /// What is known of removals in the list after this one.
+    fn removal_in(&self, next: &Self) -> Option<Removal> {
+        let is_gone = |old: &&ListedDevice| old.role != Role::Machine && next.device(&old.key).is_none();
+        let gone: Vec<&ListedDevice> = self.list.devices.iter().filter(is_gone).collect();
+        if gone.is_empty() {
+            let mut removal = self.removal.clone()?;
+            removal.digests.push(next.digest_text());
+            let surplus = removal.digests.len().saturating_sub(MOST_DIGESTS);
+            removal.version = removal.version.saturating_add(u32::try_from(surplus).unwrap_or(u32::MAX));
+            removal.digests.drain(..surplus);
+            return Some(removal);
+        }
+        let machines = next.list.devices.iter().filter(|device| device.role == Role::Machine);
+        let is_of_words = gone.iter().all(|device| device.role == Role::Recovery);
+        let is_open = self.removal.as_ref().is_some_and(|before| !before.is_of_words);
+        Some(Removal {
+            version: next.version(),
+            digests: vec![next.digest_text()],
+            machines: machines.map(|device| device.key.clone()).collect(),
+            is_of_words: is_of_words && !is_open,
+        })
     }
 
     /// The body of the version after this one, with nothing changed yet.

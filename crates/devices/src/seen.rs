@@ -5,7 +5,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::SeenList;
 
 use crate::bytes::is_signed;
-use crate::list::List;
+use crate::list::{List, Removal};
 
 /// The text that a machine's key signs: `ensemble-list-seen-v1`, the account, the machine, and the list's version and digest, each in a
 /// line.
@@ -21,15 +21,22 @@ impl List {
         let obeyed = self.body().devices.iter().filter(|device| removal.machines.contains(&device.key));
         let machines = obeyed.filter_map(|device| Some((device, device.machine_id.as_ref()?)));
         let is_open = |device: &ListedDevice, machine| {
-            seen(machine).is_none_or(|seen| seen.version < removal.version || !self.has_signed(device, machine, seen))
+            seen(machine).is_none_or(|seen| !removal.has(seen) || !self.has_signed(device, machine, seen))
         };
         machines.filter(|(device, machine)| is_open(device, machine)).map(|(_, machine)| machine).collect()
     }
 
-    /// Whether the machine says that it obeys this list, or one of another version.
     fn has_signed(&self, device: &ListedDevice, machine: &MachineId, seen: &SeenList) -> bool {
         let SeenList { version, digest, sig } = seen;
-        let is_this = *version != self.version() || **digest == self.digest_text();
-        is_this && is_signed(&device.key, &seen_text(&self.body().account, machine, *version, digest), sig)
+        is_signed(&device.key, &seen_text(&self.body().account, machine, *version, digest), sig)
+    }
+}
+
+impl Removal {
+    /// Whether this is the list of the removal, or one that has followed it. One that is newer than the list that is known here is read
+    /// first.
+    fn has(&self, seen: &SeenList) -> bool {
+        let place = seen.version.checked_sub(self.version).and_then(|place| usize::try_from(place).ok());
+        place.and_then(|place| self.digests.get(place)).is_some_and(|digest| *digest == *seen.digest)
     }
 }

@@ -284,12 +284,16 @@ fn a_machine_confirms_a_removal_with_its_signature() {
         SeenList { version: list.version(), digest: Blob::new(digest).unwrap(), sig: Blob::new(sig).unwrap() }
     };
     let good = say(&removed, 4, &removed.digest_text());
+    // A branch that the removed device has signed itself, as far as a server shows it to the machine.
+    let forked = list.next(&sign(&after(&list), 2)).unwrap();
+    let branch = forked.next(&sign(&after(&forked), 2)).unwrap();
     assert_eq!(removed.unconfirmed(|_| Some(&good)), [] as [&MachineId; 0]);
     for (bad, why) in [
         (say(&removed, 2, &removed.digest_text()), "another key has signed it"),
         (say(&removed, 4, &list.digest_text()), "of this version there is another list"),
         (say(&list, 4, &list.digest_text()), "it is the list before"),
         (SeenList { version: good.version + 1, ..good.clone() }, "it has not signed this version"),
+        (say(&branch, 4, &branch.digest_text()), "it follows the device that was removed"),
     ] {
         assert_eq!(removed.unconfirmed(|_| Some(&bad)), [&machine], "{why}");
     }
@@ -297,10 +301,18 @@ fn a_machine_confirms_a_removal_with_its_signature() {
     let later = removed.next(&sign(&after(&removed), 1)).unwrap();
     assert_eq!(later.unconfirmed(|_| None), [&machine]);
     assert_eq!(later.unconfirmed(|_| Some(&good)), [] as [&MachineId; 0]);
+    let of_branch = say(&branch, 4, &branch.digest_text());
+    assert_eq!((of_branch.version, later.unconfirmed(|_| Some(&of_branch))), (later.version(), vec![&machine]));
+    let newer = later.next(&sign(&after(&later), 1)).unwrap();
+    let seen = say(&newer, 4, &newer.digest_text());
+    assert_eq!(later.unconfirmed(|_| Some(&seen)), [&machine], "that list is read first");
+    assert_eq!(newer.unconfirmed(|_| Some(&seen)), [] as [&MachineId; 0]);
     let kept = List::remembered(later.signed()).unwrap().with_removal(later.removal().cloned());
     assert_eq!(kept.unconfirmed(|_| None), [&machine]);
     let gone = later.next(&sign(&without(&later, 4), 1)).unwrap();
     assert_eq!(gone.unconfirmed(|_| None), [] as [&MachineId; 0]);
+    let words = list.next(&sign(&with_new_epoch(without(&list, 5)), 1)).unwrap();
+    assert!(words.removal().unwrap().is_of_words && !removed.removal().unwrap().is_of_words);
     // A machine that was added later has never obeyed the device.
     let mut added = after(&later);
     added.devices.push(device(9, Role::Machine));

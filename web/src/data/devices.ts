@@ -39,6 +39,6 @@ export async function renameDevice(id: string, name: string): Promise<void> {
  * that have not confirmed it. */
 export async function removeDevice(key: string): Promise<number> {
   const open = await mine().devices.remove([key]);
-  await confirmationsChanged();
+  confirmationsChanged();
   return open.length;
 }

@@ -58,22 +58,31 @@ async function showKept(): Promise<void> {
   if (found && !machines.get().isLoaded) machines.set({ rows: found.value, isLoaded: true, error: undefined });
 }
 
-/** The names of the machines that have not confirmed that a device was removed. */
-export const unconfirmed = new Store<readonly string[]>([]);
+/** The machines that have not confirmed that a device was removed, or that recovery words were replaced. */
+export const unconfirmed = new Store<{ names: readonly string[]; isOfWords: boolean }>({ names: [], isOfWords: false });
 
-/** A machine, or the list of devices, may be another one. */
-export async function confirmationsChanged(): Promise<void> {
+/** Hints come in groups. */
+const LOOKED_AFTER_MS = 1_000;
+let looking: ReturnType<typeof setTimeout> | undefined;
+
+/** A machine, or the list of devices, may be another one. What was shown stays until the server answers. */
+export function confirmationsChanged(): void {
+  looking ??= setTimeout(() => {
+    looking = undefined;
+    void readUnconfirmed().catch(() => undefined);
+  }, LOOKED_AFTER_MS);
+}
+
+async function readUnconfirmed(): Promise<void> {
   const found = await mine().machines.unconfirmed();
-  if (found.length === 0) {
-    if (unconfirmed.get().length > 0) unconfirmed.set([]);
-    return;
-  }
-  const all = await mine().machines.all();
+  if (found.length === 0 && unconfirmed.get().names.length === 0) return;
+  const all = found.length > 0 ? await mine().machines.all() : [];
   const named = found.map(async ({ id }) => {
     const machine = all.find((one) => one.id === id);
     return machine ? (await rowOf(machine)).name : id;
   });
-  unconfirmed.set(await Promise.all(named));
+  const isOfWords = (await mine().own()).list.removal?.isOfWords === true;
+  unconfirmed.set({ names: await Promise.all(named), isOfWords });
 }
 
 /** Deletes it, and takes its key from the account's list where this device may. */

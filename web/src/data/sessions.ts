@@ -74,8 +74,7 @@ function follow(signal: AbortSignal): Promise<void> {
     // It may be back, and not know who may not command it any more.
     if (kind === "machine") void mine().sessions.tellMachinesAgain().catch(() => undefined);
     if (kind === "machine" || kind === "all") machinesChanged();
-    // What was shown stays until the server answers.
-    if (kind === "machine" || kind === "device" || kind === "all") void confirmationsChanged().catch(() => undefined);
+    if (kind === "machine" || kind === "device" || kind === "all") confirmationsChanged();
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
   const onState = (now: LineState): void => connectionIs(now.state, now.state === "open" ? undefined : now.why);

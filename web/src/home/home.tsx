@@ -77,15 +77,12 @@ export function Home() {
 
 /** Machines that may still obey a device that was removed. */
 function Unconfirmed() {
-  const machines = useStore(unconfirmed);
+  const { names: machines, isOfWords } = useStore(unconfirmed);
   if (machines.length === 0) return null;
   const shown = machines.slice(0, 5).map((name) => oneLine(name, 60)).join(", ") + (machines.length > 5 ? " …" : "");
-  return (
-    <p className="banner" role="status">
-      {machines.length === 1 ? `${shown} has` : `${shown} have`} not confirmed that a device was removed. Until then, somebody who has that
-      device and the server can still command {machines.length === 1 ? "it" : "them"}.
-    </p>
-  );
+  const [what, who] = isOfWords ? ["your old recovery words are worth nothing", "those words"] : ["a device was removed", "that device"];
+  const [has, it] = machines.length === 1 ? ["has", "it"] : ["have", "them"];
+  return <p className="banner" role="status">{`${shown} ${has} not confirmed that ${what}. Until then, somebody who has ${who} and the server can command ${it}.`}</p>;
 }
 
 function matches(row: SessionRow, wanted: string): boolean {

@@ -90,7 +90,7 @@ export class Devices {
     await this.change((devices) => devices.filter(({ key }) => !keys.includes(key)));
     // Sessions get their keys whatever becomes of it.
     const [signed] = await Promise.allSettled([this.account.people.signAgain(shared.state)]);
-    const confirming = this.account.machines.awaitConfirmed().catch(() => []);
+    const confirming = this.account.machines.awaitConfirmed();
     await this.account.sessions.afterRemoval(onProgress);
     if (signed.status === "rejected") {
       throw new Refused("The device was removed, but what your devices share was not kept.", { cause: signed.reason });

@@ -97,9 +97,11 @@ export class Machines {
 
   /** The machines that have not confirmed the last removal of a device. */
   async unconfirmed(): Promise<Unconfirmed[]> {
-    const { list } = await this.account.own();
-    if (!list.removal || list.removal.machines.length === 0) return [];
+    let { list } = await this.account.own();
+    if ((await list.unconfirmed(() => undefined)).length === 0) return [];
     const all = new Map((await this.all()).map((machine) => [machine.id, machine]));
+    // Another device may have changed the list since, and the machine was faster.
+    if ([...all.values()].some(({ seen }) => (seen?.version ?? 0) > list.version)) ({ list } = await this.account.own(0));
     const wasThere = ({ online, lastActiveAt, seen }: Machine): boolean => {
       // A machine without a runner sends no heartbeat. It says which list it obeys when it begins a session.
       const knewLast = seen !== null && seen !== undefined && seen.version + 1 >= list.version;
@@ -112,16 +114,22 @@ export class Machines {
     });
   }
 
-  /** The same after each machine that was there lately has confirmed, or after 20 s. */
+  /** The same after each machine that was there lately has confirmed, or after 20 s. What cannot be found out is not confirmed. */
   async awaitConfirmed(): Promise<Unconfirmed[]> {
     const signal = AbortSignal.timeout(CONFIRMS_WITHIN);
-    let open = await this.unconfirmed();
-    if (!open.some(({ wasThere }) => wasThere)) return open;
-    // The first hint is `all`.
-    for await (const { kind } of followHints(this.account.client, { signal })) {
-      if (kind !== "machine" && kind !== "all") continue;
+    const { list } = await this.account.own();
+    let open = (await list.unconfirmed(() => undefined)).map((id): Unconfirmed => ({ id, wasThere: true }));
+    try {
       open = await this.unconfirmed();
-      if (!open.some(({ wasThere }) => wasThere)) break;
+      if (!open.some(({ wasThere }) => wasThere)) return open;
+      // The first hint is `all`.
+      for await (const { kind } of followHints(this.account.client, { signal })) {
+        if (kind !== "machine" && kind !== "all") continue;
+        open = await this.unconfirmed();
+        if (!open.some(({ wasThere }) => wasThere)) break;
+      }
+    } catch {
+      // The last that is known stays.
     }
     return open;
   }

@@ -63,13 +63,20 @@ export const proofText = (account: string, { key, boxKey, role }: ListedDevice):
 export const seenText = (account: string, machine: string, version: number, digest: string): Bytes =>
   utf8(`ensemble-list-seen-v1\n${account}\n${machine}\n${version}\n${digest}`);
 
-/** The newest list in which a device is missing that could command, and what has to know of it. */
+/** The newest list in which a device is missing that could command or sign lists, and what has to know of it. */
 export interface Removal {
-  /** The version of that list. */
+  /** The version of that list, which is that of the first digest. */
   version: number;
+  /** The digests of that list and of those that have followed it. A machine that follows a branch of the removed device names another one. */
+  digests: string[];
   /** The keys of the machines in it, which obeyed the device. */
   machines: string[];
+  /** Only recovery words were replaced. */
+  isOfWords: boolean;
 }
+
+/** Digests that are kept. A machine that has named none of the newest so many has to confirm it again. */
+const MOST_DIGESTS = 256;
 
 /** A list whose signature, form and origin were checked. */
 export class List {
@@ -78,7 +85,7 @@ export class List {
     readonly body: Readonly<DeviceList>,
     /** SHA-256 of the body, base64url. */
     readonly digest: string,
-    /** The last removal of a device that could command, up to this list, if one is known. */
+    /** The last removal of a device that could command or sign lists, up to this list, if one is known. */
     readonly removal?: Removal,
   ) {}
 
@@ -121,9 +128,7 @@ export class List {
     if (step === 0 && isOneGone) bad("has the same content epoch, although a device that could open contents is gone");
     if (step === 0 && hasNewKey) bad("has another content key in the same epoch");
     if (step === 1 && !hasNewKey) bad("has the same content key in another epoch");
-    const isRemoval = old.devices.some(({ key, role }) => role !== "machine" && !list.device(key));
-    const machines = now.devices.filter(({ role }) => role === "machine").map(({ key }) => key);
-    return new List(list.signed, now, list.digest, isRemoval ? { version: now.version, machines } : this.removal);
+    return new List(list.signed, now, list.digest, this.#removalIn(list));
   }
 
   /** The body of the version after this one, with nothing changed yet. */
@@ -149,6 +154,21 @@ export class List {
     return this.body.devices.filter(({ role }) => opensContents(role));
   }
 
+  /** What is known of removals in the list after this one. */
+  #removalIn(next: List): Removal | undefined {
+    const gone = this.body.devices.filter(({ key, role }) => role !== "machine" && !next.device(key));
+    const before = this.removal;
+    if (gone.length === 0) {
+      if (!before) return undefined;
+      const digests = [...before.digests, next.digest];
+      const surplus = Math.max(0, digests.length - MOST_DIGESTS);
+      return { ...before, version: before.version + surplus, digests: digests.slice(surplus) };
+    }
+    const machines = next.body.devices.filter(({ role }) => role === "machine").map(({ key }) => key);
+    const isOfWords = gone.every(({ role }) => role === "recovery") && (before === undefined || before.isOfWords);
+    return { version: next.version, digests: [next.digest], machines, isOfWords };
+  }
+
   /** The machines of this list that obeyed a device when it was removed, and have not confirmed that they know of it. `seen` is what the
    * server says for a machine. */
   async unconfirmed(seen: (machine: string) => SeenList | null | undefined): Promise<string[]> {
@@ -158,14 +178,14 @@ export class List {
     for (const { key, machineId } of this.body.devices) {
       if (machineId === undefined || !removal.machines.includes(key)) continue;
       const said = seen(machineId);
-      if (!said || said.version < removal.version || !(await this.#hasSigned(key, machineId, said))) open.push(machineId);
+      // The list of the removal, or one that has followed it. One that is newer than the list that is known here is read first.
+      const isOurs = said && said.digest === removal.digests[said.version - removal.version];
+      if (!isOurs || !(await this.#hasSigned(key, machineId, said))) open.push(machineId);
     }
     return open;
   }
 
-  /** Whether the machine says that it obeys this list, or one of another version. */
-  async #hasSigned(key: string, machine: string, { version, digest, sig }: SeenList): Promise<boolean> {
-    if (version === this.version && digest !== this.digest) return false;
+  #hasSigned(key: string, machine: string, { version, digest, sig }: SeenList): Promise<boolean> {
     return isSigned(key, seenText(this.body.account, machine, version, digest), sig);
   }
 

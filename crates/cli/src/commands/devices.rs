@@ -243,14 +243,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
 
 /// Waits until the machines that are there have confirmed that the device may command no longer. Returns those that have not.
 async fn await_machines(me: &Me, machines: &Machines, device: &str) -> Vec<MachineId> {
-    let open = match confirmations::awaited(&me.client, &me.own().list).await {
-        Ok(open) => open,
-        Err(error) => {
-            let why = Failure::from(error);
-            print::note(format!("Whether your machines know that {device} was removed is not known: {why}"));
-            return Vec::new();
-        }
-    };
+    let open = confirmations::awaited(me).await;
     for machine in &open {
         let (name, is_away) = (machines.called(&machine.id), if machine.was_there { "" } else { "is away and " });
         print::note(format!(

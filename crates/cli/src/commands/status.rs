@@ -35,6 +35,8 @@ struct Signed {
     runs: Vec<Run>,
     /// What is called so has not confirmed that a device was removed.
     unconfirmed: Vec<String>,
+    /// Only recovery words were replaced.
+    is_of_words: bool,
 }
 
 impl Status {
@@ -55,7 +57,7 @@ impl Status {
             show_account(context, &client, account.as_ref(), signed.as_ref())?;
             if let Some(Ok(signed)) = &signed {
                 show_machine(id.as_ref(), signed.machine.as_ref())?;
-                show_unconfirmed(&signed.unconfirmed)?;
+                show_unconfirmed(&signed.unconfirmed, signed.is_of_words)?;
                 show_runs(&signed.runs)?;
             }
         }
@@ -74,11 +76,13 @@ async fn signed(context: &Context, machine: Option<&MachineId>) -> Result<Signed
         None => None,
     };
     let runs = client.runs(Some("active".to_owned())).take(RUNS).try_collect().await?;
-    let unconfirmed = confirmations::unconfirmed(client, &me.own().list).await?;
+    let list = &me.own().list;
+    let unconfirmed = confirmations::unconfirmed(&me).await.unwrap_or_else(|_| confirmations::unknown(list));
+    let is_of_words = list.removal().is_some_and(|removal| removal.is_of_words);
     let machines =
         if unconfirmed.is_empty() { Machines::default() } else { Machines::if_available(context, &me).await };
     let unconfirmed = unconfirmed.iter().map(|open| machines.called(&open.id)).collect();
-    Ok(Signed { account: client.account().await?, machine, runs, unconfirmed })
+    Ok(Signed { account: client.account().await?, machine, runs, unconfirmed, is_of_words })
 }
 
 fn as_json(
@@ -115,17 +119,17 @@ fn as_json(
     )
 }
 
-fn show_unconfirmed(names: &[String]) -> Result<()> {
+fn show_unconfirmed(names: &[String], is_of_words: bool) -> Result<()> {
+    let (has, it) = if names.len() == 1 { ("has", "it") } else { ("have", "them") };
+    let (what, who) = match is_of_words {
+        true => ("your old recovery words are worth nothing", "has those words"),
+        false => ("a device was removed", "has that device"),
+    };
     if names.is_empty() {
         return Ok(());
     }
-    let has = if names.len() == 1 { "has" } else { "have" };
-    print::line(format!(
-        "removed      {} {has} not confirmed that a device was removed. Until then somebody who has that device and the\n             \
-         server can command {}",
-        names.join(", "),
-        if names.len() == 1 { "it" } else { "them" }
-    ))
+    print::line(format!("removed      {} {has} not confirmed that {what}.", names.join(", ")))?;
+    print::line(format!("             Until then, somebody who {who} and the server can command {it}."))
 }
 
 fn show_server(client: &Client, version: &Result<Version>) -> Result<()> {

@@ -130,6 +130,11 @@ impl Lists {
         own.list.body().content_epoch
     }
 
+    /// The server may have forgotten what this machine has said, as after a restore.
+    pub(crate) fn say_again(&self) {
+        self.version.send_modify(|_| {});
+    }
+
     /// Asks for the newest list now. Without an answer it is asked for before the next message is written.
     pub(crate) async fn reread(&self) {
         let mut own = self.own.lock().await;

@@ -9,7 +9,7 @@ use ensemble_types::text::{Blob, OutOfBounds};
 
 use super::{Host, Pause};
 
-/// Says it when the host starts, and whenever the list changes, for as long as the host runs.
+/// Says it when the host starts, whenever the list changes, and when the connection to the server is new, for as long as the host runs.
 pub(crate) async fn run(host: Arc<Host>) {
     let mut versions = host.lists.versions();
     let mut pause = Pause::new(&host);

@@ -63,6 +63,7 @@ pub(crate) async fn run(host: Arc<Host>) {
                         (HintKind::Device, _) => host.lists.reread().await,
                         (HintKind::All, _) => {
                             host.lists.reread().await;
+                            host.lists.say_again();
                             if let Err(error) = host.wake_all().await {
                                 pause.say(&format!("Sessions that have ended do not get commands now: {error}"));
                                 break;
