@@ -4,6 +4,7 @@
 //! not obeyed.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use ensemble_client::devices::List;
 use ensemble_client::devices::{Removal, proof_text, sign_list};
@@ -30,9 +31,30 @@ struct Remembered {
     signed: SignedList,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     removal: Option<Removal>,
+    /// When the server has shown it as the newest one, in seconds since 1970 by this computer's clock.
+    #[serde(default)]
+    checked: u64,
+}
+
+/// Within this time it is not noted again that a list is still the newest one.
+const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(300);
+
+/// A server that names another time does not make a list younger.
+#[expect(clippy::disallowed_methods, reason = "how old something is on this computer is for its own clock to say")]
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Remembered {
+    fn new(list: &List) -> Self {
+        Self { signed: list.signed().clone(), removal: list.removal().cloned(), checked: seconds() }
+    }
+
+    /// Whether it was checked within this time. A time that is still to come says nothing.
+    fn is_younger(&self, than: Duration) -> bool {
+        seconds().checked_sub(self.checked).is_some_and(|age| age < than.as_secs())
+    }
+
     fn list(&self) -> Result<List> {
         let list = List::remembered(&self.signed).map_err(Error::from)?;
         Ok(list.with_removal(self.removal.clone()))
@@ -64,6 +86,13 @@ impl Home {
         lists.get(origin).and_then(|users| users.get(&user)).map(Remembered::list).transpose()
     }
 
+    /// The same, if the server has shown it as the newest one within this time.
+    pub(crate) fn recent_list(&self, origin: &str, user: UserId, max_age: Duration) -> Result<Option<List>> {
+        let lists = self.lists()?;
+        let remembered = lists.get(origin).and_then(|users| users.get(&user));
+        remembered.filter(|remembered| remembered.is_younger(max_age)).map(Remembered::list).transpose()
+    }
+
     /// Remembers a checked list, unless a newer one was remembered meanwhile.
     pub(crate) fn remember_list(&self, origin: &str, user: UserId, list: &List) -> Result<()> {
         self.remember_newest(origin, user, list).map(drop)
@@ -80,10 +109,15 @@ impl Home {
             Some(known) if known.version() == list.version() && known.digest() != list.digest() => {
                 return Err(Error::OldDeviceList.into());
             }
-            Some(known) if known.version() == list.version() => return Ok(true),
+            Some(known) if known.version() == list.version() => {
+                let remembered = users.get_mut(&user).filter(|known| !known.is_younger(NOTED_AGAIN_AFTER));
+                let Some(remembered) = remembered else { return Ok(true) };
+                remembered.checked = seconds();
+                return self.write_json(FILE, &lists).map(|()| true);
+            }
             _ => {}
         }
-        users.insert(user, Remembered { signed: list.signed().clone(), removal: list.removal().cloned() });
+        users.insert(user, Remembered::new(list));
         self.write_json(FILE, &lists).map(|()| true)
     }
 }
@@ -255,4 +289,21 @@ pub(crate) fn box_of(key: &AccountKey) -> Result<BoxKeyPair> {
 
 pub(crate) fn public(contents: &ContentRing) -> Result<BoxPublicKey> {
     contents.public().map_err(|error| Failure::Seal("The content key".to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_was_checked_long_ago_is_read_again() {
+        let signed = serde_json::json!({"body": "{}", "signer": "a".repeat(43), "signature": "b".repeat(86)});
+        let signed: SignedList = serde_json::from_value(signed).unwrap();
+        let is_young = |checked: u64| {
+            Remembered { signed: signed.clone(), removal: None, checked }.is_younger(Duration::from_secs(3_600))
+        };
+        assert!(is_young(seconds()) && is_young(seconds() - 3_000));
+        assert!(!is_young(seconds() - 3_601) && !is_young(0), "one of an earlier version of this program says no time");
+        assert!(!is_young(seconds() + 100), "this computer's clock was set back");
+    }
 }

@@ -63,12 +63,9 @@ impl Unfinished {
 }
 
 const SESSIONS: &str = "sessions.json";
-const TITLES: &str = "titles.json";
 
 /// By server origin.
 type KnownSessions = BTreeMap<String, BTreeMap<SessionId, KnownSession>>;
-/// By server origin: the newest version of each session's metadata that was seen here. Only what is above 1.
-type SeenTitles = BTreeMap<String, BTreeMap<SessionId, i64>>;
 
 impl Home {
     /// What this computer remembers of a session: its owner, and the newest epoch of a key that it has used.
@@ -104,29 +101,7 @@ impl Home {
         if found.is_some() {
             self.write_json(SESSIONS, &all)?;
         }
-        let mut titles: SeenTitles = self.read_json(TITLES)?.unwrap_or_default();
-        let found = titles.get_mut(origin).and_then(|sessions| sessions.remove(&session));
-        if found.is_some() { self.write_json(TITLES, &titles) } else { Ok(()) }
-    }
-
-    /// The newest versions of metadata that this device has seen. One below is an old title that is shown again.
-    pub(crate) fn seen_titles(&self, origin: &str) -> Result<BTreeMap<SessionId, i64>> {
-        let mut all: SeenTitles = self.read_json(TITLES)?.unwrap_or_default();
-        Ok(all.remove(origin).unwrap_or_default())
-    }
-
-    pub(crate) fn note_titles(&self, origin: &str, seen: BTreeMap<SessionId, i64>) -> Result<()> {
-        if seen.is_empty() {
-            return Ok(());
-        }
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: SeenTitles = self.read_json(TITLES)?.unwrap_or_default();
-        let known = all.entry(origin.to_owned()).or_default();
-        for (session, version) in seen {
-            let newest = known.entry(session).or_default();
-            *newest = version.max(*newest);
-        }
-        self.write_json(TITLES, &all)
+        self.forget_title(origin, session)
     }
 
     /// Notes that a key was made of which the machine that hosts the session knows nothing (`true`), or which it was given. The session
@@ -273,18 +248,6 @@ mod tests {
             "keyEpoch": 1, "contentEpoch": 1, "rekeyNeeded": false,
         });
         serde_json::from_value(document).unwrap()
-    }
-
-    #[test]
-    fn the_newest_version_of_each_title_is_remembered() {
-        let (_place, home) = home();
-        let (one, other) = (session(), session());
-        home.note_titles(ORIGIN, BTreeMap::from([(one.id, 3)])).unwrap();
-        home.note_titles(ORIGIN, BTreeMap::from([(one.id, 2), (other.id, 5)])).unwrap();
-        assert_eq!(home.seen_titles(ORIGIN).unwrap(), BTreeMap::from([(one.id, 3), (other.id, 5)]));
-        assert!(home.seen_titles("https://elsewhere.example").unwrap().is_empty());
-        home.forget_session(ORIGIN, one.id).unwrap();
-        assert_eq!(home.seen_titles(ORIGIN).unwrap(), BTreeMap::from([(other.id, 5)]));
     }
 
     /// A grant that is older than the floor counts for nothing, so who sets an older floor brings removed people back.

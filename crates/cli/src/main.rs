@@ -38,6 +38,7 @@ mod print;
 mod progress;
 mod sealing;
 mod seen;
+mod seen_titles;
 mod settings;
 mod sharing;
 mod styled;

@@ -1,6 +1,7 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
 mod makers;
+mod signing;
 mod titles;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
-use ensemble_types::sessions::{AccessLevel, Metadata, Session, UpdateSession};
+use ensemble_types::sessions::{AccessLevel, Session, UpdateSession};
 use ensemble_types::text::Blob;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,6 @@ use crate::known_sessions::KnownSession;
 use crate::print;
 use crate::sharing::{Members, Use};
 
-use self::makers::ONE_LISTING;
 pub(crate) use self::titles::{AgentState, Titled, Titles, agent_state};
 
 /// How old the account's list may be by which something is written.
@@ -254,8 +254,8 @@ impl Me {
             let before = context.home.unfinished(origin, session.id)?.and_then(|unfinished| unfinished.of(&ring));
             let old = ring;
             let ring = old.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+            let (metadata, seen) = self.title_for_new_key(context, &session, (&old, &ring)).await?.unzip();
             context.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
-            let metadata = self.for_new_key(context, &session, (&old, &ring)).await?;
             let update = UpdateSession {
                 expected_metadata_version: metadata.as_ref().map(|_| session.metadata_version),
                 metadata,
@@ -288,32 +288,15 @@ impl Me {
                     }
                     // As it is now, and not as the server may say.
                     let mut session = Session { key_epoch: i64::from(ring.epoch()), rekey_needed: false, ..session };
-                    if let Some(metadata) = update.metadata {
-                        (session.metadata, session.metadata_version) =
-                            (metadata.into_string(), session.metadata_version + 1);
-                        let seen = BTreeMap::from([(session.id, session.metadata_version)]);
-                        context.home.note_titles(origin, seen)?;
+                    if let (Some(metadata), Some(seen)) = (update.metadata, seen) {
+                        (session.metadata, session.metadata_version) = (metadata.into_string(), seen.version);
+                        context.home.note_titles(origin, BTreeMap::from([(session.id, seen)]))?;
                     }
                     return Ok((session, ring));
                 }
             }
         }
         Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
-    }
-
-    /// The metadata for a new key, under which what was signed for the one before counts no more. `None`: none counted.
-    async fn for_new_key(
-        &self,
-        context: &Context,
-        session: &Session,
-        (old, new): (&KeyRing, &KeyRing),
-    ) -> Result<Option<Metadata>> {
-        let titled = self.titled(context, session, old).await?;
-        if titled.card.is_none() && titled.of_machine.is_none() {
-            return Ok(None);
-        }
-        let card = titled.card.clone().unwrap_or_default();
-        self.seal_card(session, new, (session.metadata_version + 1, &card), &titled).map(Some)
     }
 
     /// The ring for the machine that hosts the session, while the account's list has that machine.

@@ -1,6 +1,6 @@
 /** The sessions of the account, kept new by the hints of one stream. Titles are opened here: the server cannot read them. */
-import { type Hint, isNotFound } from "@ensemble/client";
-import type { Session } from "@ensemble/client/account";
+import { type Hint, isNotFound, SealError } from "@ensemble/client";
+import type { Metadata, Session } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
 import { connectionIs, knownSince, whyOf } from "./connection.ts";
@@ -178,10 +178,11 @@ const text = (value: unknown): string | undefined => (typeof value === "string" 
 
 /** A row of a session, with what is sealed in it opened. */
 export async function rowOf(session: Session): Promise<SessionRow> {
-  const metadata = await mine().sessions.metadata(session).catch(() => undefined);
+  const metadata = await mine().sessions.metadata(session).catch((error: unknown) => (error instanceof SealError ? undefined : ({} as Metadata)));
   const { id, ref, ownerId, online, archived, accessLevel, updatedAt } = session;
   return {
     id, ref, ownerId, online, archived, accessLevel, updatedAt,
+    // Without its keys nothing of it opens. Anything else may be over with the next hint.
     title: metadata ? (text(metadata.title) ?? `Session ${ref}`) : `Session ${ref} (its key is not for this device)`,
     directory: text(metadata?.path),
     host: text(metadata?.host),

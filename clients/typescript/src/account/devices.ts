@@ -86,6 +86,7 @@ export class Devices {
     if (keys.includes(this.account.keys.publicKey)) throw new Refused("This is the device that you use. Sign out here instead.");
     // What a removed device has written last is read before it is removed: nobody relies on its signature afterwards.
     const shared = await this.account.people.shared().catch(() => ({ state: {} }));
+    await this.account.sessions.seeTitles();
     await this.account.sessions.beginRemoval();
     await this.change((devices) => devices.filter(({ key }) => !keys.includes(key)));
     // Sessions get their keys whatever becomes of it.

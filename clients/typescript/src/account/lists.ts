@@ -13,6 +13,9 @@ export type Known =
   /** A list that was checked before. */
   | { list: List };
 
+/** Another tab was faster, so the list that was read here is not to be relied on. */
+export class Overtaken extends Refused {}
+
 export const OLD_LIST = "The server shows an old device list, or another one than before. Do not trust it.";
 
 /** A list, and what is known of earlier ones. */
@@ -32,7 +35,7 @@ export async function rememberList(store: Store, user: string, list: List): Prom
   await store.update<Remembered>(record(user), (signed) => {
     if (!signed) return remembered;
     const known = JSON.parse(signed.body) as { version: number };
-    if (known.version > list.version) throw new Refused("Another tab has read a newer device list. Try again.");
+    if (known.version > list.version) throw new Overtaken("Another tab has read a newer device list. Try again.");
     if (known.version === list.version && signed.body !== list.signed.body) throw new Distrust(OLD_LIST);
     return known.version === list.version ? signed : remembered;
   });
@@ -87,4 +90,31 @@ export async function everHad(
     isFound ||= device !== undefined && counts(device);
   });
   return isFound;
+}
+
+/** Keys of which it is remembered whether a list had them. */
+const MOST_KEYS = 2_000;
+const found = new WeakMap<Client, Map<string, Promise<boolean>>>();
+
+/** The same up to a list, found out once for each key: a page of sessions may have many by one device that was removed. `what` names what
+ * counts. */
+export function everHadOnce(
+  client: Client,
+  user: string,
+  list: List,
+  key: string,
+  [what, counts]: [string, (device: ListedDevice) => boolean],
+): Promise<boolean> {
+  const all = found.get(client) ?? new Map<string, Promise<boolean>>();
+  found.set(client, all);
+  const name = `${user} ${list.digest} ${key} ${what}`;
+  let one = all.get(name);
+  if (!one) {
+    one = everHad(client, user, list.body.account, key, counts);
+    all.set(name, one);
+    one.catch(() => all.delete(name));
+    const oldest = all.size > MOST_KEYS ? all.keys().next().value : undefined;
+    if (oldest !== undefined) all.delete(oldest);
+  }
+  return one;
 }

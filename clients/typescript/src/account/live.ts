@@ -115,7 +115,7 @@ export class LiveSession {
     const { attachments = [], when = "next", localId } = options;
     const size = attachments.reduce((sum, one) => sum + attachmentSize(one), 0);
     if (size > MOST_ATTACHMENTS) throw new Refused("The attachments are too large. Together they may have 512 KiB. Make images smaller.");
-    return this.send({ type: "prompt", text, attachments, when, ...this.#directory }, localId);
+    return this.#directory().then((where) => this.send({ type: "prompt", text, attachments, when, ...where }, localId));
   }
 
   /** Answers a request as it was shown. To a question without options or texts: the person does not answer. */
@@ -123,9 +123,10 @@ export class LiveSession {
     return this.send({ type: "answer", requestId: card.requestId, digest: card.digest, ...answer }, localId);
   }
 
-  control(control: Exclude<Control, { action: "newer" }>, localId?: string): Promise<Sent> {
-    const isResumed = control.action === "resume" && control.value === undefined && this.view.state !== undefined;
-    return this.send({ type: "control", ...control, ...(isResumed && { value: this.#directory }) } as Command, localId);
+  async control(control: Exclude<Control, { action: "newer" }>, localId?: string): Promise<Sent> {
+    const isResumed = control.action === "resume" && control.value === undefined;
+    const where = isResumed ? await this.#directory() : {};
+    return this.send({ type: "control", ...control, ...(where.directory !== undefined && { value: where }) } as Command, localId);
   }
 
   /** Signs and sends a command. What became of it is in the view, once the machine has answered. */
@@ -231,10 +232,11 @@ export class LiveSession {
     }
   }
 
-  /** Where the agent works, as the machine has said it and this device shows it. */
-  get #directory(): { directory?: string } {
-    const directory = this.view.state?.directory;
-    return directory === undefined ? {} : { directory };
+  /** Where the agent works, as the machine has said it and this device shows it: in a state, or in the metadata by which the session was
+   * found. */
+  async #directory(): Promise<{ directory?: string }> {
+    const directory = this.view.state?.directory ?? (await titled(this.account, this.session, this.ring)).ofMachine?.path;
+    return typeof directory === "string" ? { directory } : {};
   }
 
   #tell(changed: Changed): Changed {

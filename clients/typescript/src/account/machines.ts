@@ -140,6 +140,7 @@ export class Machines {
     await client.data(client.http.DELETE("/v1/machines/{id}", { params: { path: { id } } }));
     const { list } = await this.account.own(0);
     if (!list.machine(id) || !(await this.account.isPrimary())) return;
+    await this.account.sessions.seeTitles();
     await this.account.sessions.beginRemoval();
     await this.account.devices.change((devices) => devices.filter(({ machineId }) => machineId !== id));
     // It has their keys, and others may write there.

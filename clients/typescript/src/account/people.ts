@@ -25,6 +25,7 @@ const pin = (user: string): string => `pin ${user}`;
 
 export class People {
   readonly #lists = new Map<string, { list: List; at: number }>();
+  readonly #reading = new Map<string, Promise<List>>();
   readonly #names = new Map<string, Promise<string | undefined>>();
 
   constructor(private readonly account: Account) {}
@@ -48,10 +49,19 @@ export class People {
   /** The newest device list of a user, not older than so many milliseconds. The account key that was first seen is remembered, and
    * another one later is refused. */
   async list(user: string, maxAge = 60_000): Promise<List> {
-    const { client, store, userId } = this.account;
-    if (user === userId) return (await this.account.own(maxAge)).list;
+    if (user === this.account.userId) return (await this.account.own(maxAge)).list;
     const cached = this.#lists.get(user);
     if (cached && performance.now() - cached.at <= maxAge) return cached.list;
+    // A page of sessions may have many of one user. Without an age the list must be one that is asked for from now on.
+    const reading = maxAge === 0 ? undefined : this.#reading.get(user);
+    if (reading) return reading;
+    const read = this.#read(user).finally(() => this.#reading.delete(user));
+    this.#reading.set(user, read);
+    return read;
+  }
+
+  async #read(user: string): Promise<List> {
+    const { client, store } = this.account;
     const account = await this.accountKey(user);
     const known = await knownList(store, user);
     if (known && known.body.account !== account) throw new Distrust(OLD_LIST);

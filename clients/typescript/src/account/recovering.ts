@@ -81,6 +81,8 @@ export async function recover(typed: string, { store, name, ...options }: Accoun
     const opened = await Account.open({ ...options, store });
     if (!opened) throw new Refused("This browser cannot keep keys.");
     await opened.own();
+    // This device knows no title yet.
+    if (isOneGone) await opened.sessions.seeTitles(list);
     if (isOneGone) await opened.sessions.afterRemoval();
     return opened;
   };

@@ -4,6 +4,7 @@ import { uuidV7 } from "../bytes.js";
 import { newId } from "../client.js";
 import { Distrust, isProblem, Refused } from "../errors.js";
 import { sleep } from "../retry.js";
+import type { List } from "../seal/device-list.js";
 import { LinkSecret } from "../seal/link.js";
 import { KeyRing } from "../seal/ring.js";
 import { sealMetadata } from "../seal/said.js";
@@ -16,7 +17,7 @@ import { sealedFor, sharesOf, type Share } from "./grants.js";
 import { LiveSession } from "./live.js";
 import { beginTaking, tellAgain, tellMachine, type Told } from "./machine-access.js";
 import { Starting, type Start } from "./start.js";
-import { shownOf, titled, titledOrNot, writeTitle, type Metadata } from "./titles.js";
+import { lasting, shownOf, titled, titledForWriting, writeTitle, type Metadata } from "./titles.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
 import { FRESH, finish, isStale, mayItsHostRead, readable, readSession, rekey, rememberSession, titleRing, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
@@ -37,6 +38,8 @@ const RECENT_DAYS = 7;
 const MOST_AT_ONCE = 200;
 /** Until every service refuses a device that was removed, in milliseconds. */
 const SETTLED = 12_000;
+/** Sessions whose titles are judged before a removal, the newest first. */
+const MOST_SEEN = 1_000;
 /** The rings that are kept to show titles. */
 const MOST_RINGS = 2_000;
 
@@ -115,9 +118,9 @@ export class Sessions {
   /** Changes the metadata. `edit` may be called again when another device was faster. */
   async describe(id: string, edit: (metadata: Metadata) => Metadata): Promise<Session> {
     const { session, ring } = await writable(this.account, id);
-    const before = await titledOrNot(this.account, session, ring);
+    const before = await titledForWriting(this.account, session, ring);
     // What does not count does not come to count by a new title.
-    return writeTitle(this.account, session, ring, edit(before.card ?? {}), before);
+    return writeTitle(this.account, session, ring, edit(lasting(before) ?? {}), before);
   }
 
   /** Archives, ends or reopens a session. */
@@ -252,6 +255,21 @@ export class Sessions {
     await finish(this.account);
     if ((await unfinished(this.account.store)).isRemoval) await this.finishRemoval();
     if (told.status === "rejected") throw told.reason;
+  }
+
+  /** Judges the titles of the own sessions by a list, before a device or a machine in it is removed or right after. A title that it has given
+   * counts afterwards only where that was seen. One that fails is no reason to keep a device that is lost. */
+  async seeTitles(by?: List): Promise<void> {
+    let count = 0;
+    const see = async (session: Session): Promise<unknown> => titled(this.account, session, await this.#ring(session), by);
+    try {
+      for await (const sessions of this.pages()) {
+        await Promise.allSettled(sessions.map(see));
+        if ((count += sessions.length) >= MOST_SEEN) return;
+      }
+    } catch {
+      // Sessions that were used here have theirs already.
+    }
   }
 
   beginRemoval(): Promise<void> {

@@ -1,14 +1,15 @@
 // Which metadata of a session counts. People choose sessions by it, while the server and every guest could show something else. A title
-// counts under the signature of somebody who may give one, the directory as the session's machine has signed it.
+// counts under the signature of who may give one now, or as this device has seen it count before; the directory as the session's
+// machine has signed it.
 
-import { utf8 } from "../bytes.js";
-import { Refused, SealError } from "../errors.js";
+import { utf8, utf8Length } from "../bytes.js";
+import { Distrust, Problem, Refused, SealError } from "../errors.js";
 import { makesKeys, type List } from "../seal/device-list.js";
 import { asObject, type KeyRing } from "../seal/ring.js";
-import { openMetadata, partOf, sealMetadata, type OfMachine, type SignedMetadata } from "../seal/said.js";
+import { openMetadata, partOf, sealMetadata, uncheckedPart, type OfMachine, type SignedMetadata } from "../seal/said.js";
 import { SharedRing } from "../seal/share.js";
 import type { Account } from "./account.js";
-import { everHad } from "./lists.js";
+import { Overtaken } from "./lists.js";
 import { hostOf, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
@@ -19,48 +20,94 @@ export type Metadata = { title?: string; path?: string; host?: string } & Record
 export interface Titled {
   /** What somebody has signed who may, in the newest version that this device has seen. Of a hosted session without what the machine says. */
   card?: Metadata | undefined;
+  /** What has counted here last, where the server shows nothing that counts now. */
+  kept?: Metadata | undefined;
   /** What the machine of the session has signed. A session of a directory is found in nothing else. */
   ofMachine?: Metadata | undefined;
-  /** The same, for the next version. */
+  /** The same, for the next version. Where the machine is not known: what may be the machine's. */
   signed?: OfMachine | undefined;
 }
 
-/** More versions than this are not written to get above the one that was seen. */
-const MOST_BEHIND = 1_000;
-/** Keys of which it is remembered whether a list has or had them. */
-const MOST_KEYS = 2_000;
+/** The newest metadata of a session that has counted here. */
+interface Seen {
+  /** Of the session's key. Metadata counts for one key, so a newer key is more than a newer version. */
+  epoch: number;
+  version: number;
+  /** What it said, as far as that is short. */
+  body?: string | undefined;
+}
 
-const record = (session: string): string => `title ${session}`;
-const ever = new WeakMap<Account, Map<string, Promise<boolean>>>();
+/** Versions by which the next one that is noted may be above the known one: a guest and the server together could show any number. More
+ * than these are not written to get above the one that was seen. */
+const MOST_AHEAD = 1_000;
+/** The highest version that is noted of a session whose metadata was never seen here. */
+const MOST_AT_FIRST = 10_000;
+/** What is kept of metadata, in bytes. Of a longer one it is the title. */
+const LONGEST_KEPT = 4 << 10;
+/** Characters of a title that stands for metadata that is too long. */
+const SHORT_TITLE = 200;
+/** A list that lacks a key is read again, unless it was read within so many milliseconds. */
+const JUST_READ = 1_000;
 
-/** What counts of the metadata of a session, with its keys. Rejects when it does not open. */
-export async function titled(account: Account, session: Session, ring: KeyRing): Promise<Titled> {
+const record = (session: string): string => `seen title ${session}`;
+const isBefore = (one: Seen, other: Seen): boolean => one.epoch < other.epoch || (one.epoch === other.epoch && one.version < other.version);
+
+/** What counts of the metadata of a session, with its keys, to show it. Where it cannot be found out now there is no title now. */
+export async function titled(account: Account, session: Session, ring: KeyRing, by?: List): Promise<Titled> {
+  return (await judged(account, session, ring, by)).titled;
+}
+
+/** The same for who signs it again. Rejects where it cannot be found out now whether the title counts: it must not be lost because of
+ * that. */
+export async function titledForWriting(account: Account, session: Session, ring: KeyRing): Promise<Titled> {
+  const { titled, failed } = await judged(account, session, ring);
+  if (failed !== undefined) throw failed;
+  return titled;
+}
+
+interface Judged {
+  titled: Titled;
+  /** Why it cannot be found out now whether the title counts. */
+  failed?: unknown;
+}
+
+/** `by`: the owner's list by which it is judged. */
+async function judged(account: Account, session: Session, ring: KeyRing, by?: List): Promise<Judged> {
+  const known = await account.store.get<Seen>(record(session.id));
+  const kept = known?.body === undefined ? undefined : cardOf(known.body, session);
   let signed: SignedMetadata;
   try {
     signed = await openMetadata(ring, session.id, session.metadataVersion, session.metadata);
   } catch (error) {
-    if (error instanceof SealError && error.kind === "signature") return {};
+    if (error instanceof SealError) return { titled: { kept } };
     throw error;
   }
-  const known = await account.store.get<number>(record(session.id));
-  const list = await ownersList(account, session, signed.key);
-  const counts = (known ?? 0) <= session.metadataVersion && (await mayTitle(account, session, list, signed));
-  if (counts) await noteTitle(account, session.id, session.metadataVersion);
+  const seen: Seen = { epoch: signed.epoch, version: session.metadataVersion, body: signed.body };
+  const isNew = !known || !isBefore(seen, known);
+  // It was judged before. Whose key it is may have been removed since.
+  const isSeen = known !== undefined && isNew && !isBefore(known, seen) && known.body === signed.body;
+  const owners: { list?: List; failed?: unknown } = by ? { list: by } : await ownersList(account, session, isSeen ? undefined : signed);
+  const { list } = owners;
+  let [counts, failed] = [isSeen, owners.failed];
+  if (!isSeen && isNew && list) {
+    try {
+      counts = await mayTitle(account, session, list, signed);
+    } catch (error) {
+      failed = error;
+    }
+  }
+  const card = counts ? cardOf(signed.body, session) : undefined;
+  if (card) await noteTitle(account, session.id, seen);
   const host = hostOf(session);
-  const machine = host === undefined ? undefined : list.machine(host)?.key;
+  const machine = host === undefined ? undefined : list?.machine(host)?.key;
   const part = machine === undefined ? undefined : await partOf(signed, session.id, machine);
-  return { card: counts ? cardOf(signed.body, session) : undefined, ofMachine: part && read(part.body), signed: part };
+  const unchecked = host === undefined || machine !== undefined ? undefined : uncheckedPart(signed, !list?.device(signed.key));
+  const titled = { card, kept, ofMachine: part && read(part.body), signed: part ?? unchecked };
+  return isNew && !counts && failed !== undefined ? { titled, failed } : { titled };
 }
 
-/** The same, and nothing when it does not open. */
-export async function titledOrNot(account: Account, session: Session, ring: KeyRing): Promise<Titled> {
-  try {
-    return await titled(account, session, ring);
-  } catch (error) {
-    if (error instanceof SealError) return {};
-    throw error;
-  }
-}
+/** What is signed again: what counts, or what has counted here last. */
+export const lasting = ({ card, kept }: Titled): Metadata | undefined => card ?? kept;
 
 /** Title, directory, agent and host, as far as each counts. */
 export function shownOf({ card, ofMachine }: Titled): Metadata {
@@ -68,20 +115,32 @@ export function shownOf({ card, ofMachine }: Titled): Metadata {
   return { ...card, ...where };
 }
 
-/** Signs metadata for the version that it gets. What the machine has signed goes on in it. */
-export async function sealTitle(account: Account, session: Session, ring: KeyRing, version: number, card: Metadata, before: Titled): Promise<string> {
+/** Signs metadata for the version that it gets. What the machine has signed stays in it. */
+async function sealTitle(account: Account, session: Session, ring: KeyRing, version: number, body: string, ofMachine?: OfMachine): Promise<string> {
   const { keys, userId } = account;
   const isOwner = session.accessLevel === "owner";
   const { list } = await account.own();
   const admin = isOwner ? undefined : await SharedRing.fromText(session.encryptedKey ?? "").asAdmin(userId, list.body.account);
-  return sealMetadata(ring, session.id, version, { body: JSON.stringify(card), user: userId, admin, ofMachine: before.signed }, keys.signer);
+  return sealMetadata(ring, session.id, version, { body, user: userId, admin, ofMachine }, keys.signer);
 }
 
-/** The metadata for a new key, under which what was signed for the one before counts no more. Undefined: none counted. */
-export async function titleForNewKey(account: Account, session: Session, old: KeyRing, ring: KeyRing): Promise<string | undefined> {
-  const before = await titledOrNot(account, session, old);
-  if (!before.card && !before.ofMachine) return undefined;
-  return sealTitle(account, session, ring, session.metadataVersion + 1, before.card ?? {}, before);
+/** The metadata for a new key, under which what was signed for the one before counts no more. Undefined: none counted, or it cannot be
+ * signed again. A title prevents no new key: one that does not fit is shortened or left out. */
+export async function titleForNewKey(account: Account, session: Session, old: KeyRing, ring: KeyRing): Promise<{ metadata: string; seen: Seen } | undefined> {
+  const before = await titledForWriting(account, session, old);
+  const [whole, part] = [lasting(before), before.signed];
+  const version = session.metadataVersion + 1;
+  if ((!whole && !part) || !Number.isSafeInteger(version)) return undefined;
+  const short = shortened(whole?.title);
+  for (const [card, ofMachine] of [[whole ?? {}, part], [short, part], [{}, part], [short, undefined]] as const) {
+    const body = JSON.stringify(card);
+    try {
+      return { metadata: await sealTitle(account, session, ring, version, body, ofMachine), seen: { epoch: ring.epoch, version, body } };
+    } catch (error) {
+      if (!(error instanceof SealError)) throw error;
+    }
+  }
+  return undefined;
 }
 
 /** Replaces the metadata. A server that was restored gets it once for each version that it lacks, so that no device takes it for an old
@@ -89,75 +148,104 @@ export async function titleForNewKey(account: Account, session: Session, old: Ke
 export async function writeTitle(account: Account, session: Session, ring: KeyRing, card: Metadata, before: Titled): Promise<Session> {
   const { client, store } = account;
   const shown = session.metadataVersion;
-  const newest = Math.max(shown, (await store.get<number>(record(session.id))) ?? 0);
-  if (newest - shown > MOST_BEHIND) throw new Refused("The server has a much older state of this session than this device has seen.");
+  const known = await store.get<Seen>(record(session.id));
+  // Versions of an earlier key are below every one of this key.
+  const newest = Math.max(shown, known && known.epoch >= ring.epoch ? known.version : 0);
+  if (newest - shown > MOST_AHEAD || !Number.isSafeInteger(newest + 1)) {
+    throw new Refused("The server has a much older state of this session than this device has seen. With a new key of the session titles count again.");
+  }
+  const body = JSON.stringify(card);
   for (let version = shown; ; version++) {
-    const metadata = await sealTitle(account, session, ring, version + 1, card, before);
-    const body: components["schemas"]["UpdateSession"] = { metadata, expectedMetadataVersion: version };
-    const changed = await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body }));
+    const metadata = await sealTitle(account, session, ring, version + 1, body, before.signed);
+    const change: components["schemas"]["UpdateSession"] = { metadata, expectedMetadataVersion: version };
+    const changed = await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body: change }));
     if (version < newest) continue;
-    await noteTitle(account, session.id, version + 1);
+    await noteTitle(account, session.id, { epoch: ring.epoch, version: version + 1, body });
     return changed;
   }
 }
 
-/** Notes a version that was seen or written. One below is an old title that is shown again. */
-export async function noteTitle(account: Account, session: string, version: number): Promise<void> {
-  if (version <= ((await account.store.get<number>(record(session))) ?? 1)) return;
-  await account.store.update<number>(record(session), (known) => Math.max(version, known ?? 1));
+/** Notes what was seen or written. What is older is an old title that is shown again. */
+export async function noteTitle(account: Account, session: string, seen: Seen): Promise<void> {
+  const isNext = (known: Seen | undefined): boolean =>
+    known ? isBefore(known, seen) && seen.version - known.version <= MOST_AHEAD : seen.version <= MOST_AT_FIRST;
+  if (!isNext(await account.store.get<Seen>(record(session)))) return;
+  const short: Seen = { ...seen, body: seen.body === undefined || utf8Length(seen.body) <= LONGEST_KEPT ? seen.body : titleOf(seen.body) };
+  await account.store.update<Seen>(record(session), (known) => (isNext(known) ? short : known));
 }
 
-const read = (body: string): Metadata => asObject(utf8(body)) as Metadata;
+/** The title alone of metadata that is too long. */
+const titleOf = (body: string): string => JSON.stringify(shortened(read(body)?.title));
+
+function shortened(title: unknown): Metadata {
+  if (typeof title !== "string") return {};
+  const characters = Array.from(title);
+  return { title: characters.length > SHORT_TITLE ? `${characters.slice(0, SHORT_TITLE - 1).join("")}…` : title };
+}
+
+/** Undefined: it is no JSON object. */
+function read(body: string): Metadata | undefined {
+  try {
+    return asObject(utf8(body)) as Metadata;
+  } catch (error) {
+    if (error instanceof SealError) return undefined;
+    throw error;
+  }
+}
 
 /** Where the agent of a hosted session works is for its machine to say. */
-function cardOf(body: string, session: Session): Metadata {
+function cardOf(body: string, session: Session): Metadata | undefined {
   const card = read(body);
-  if (!session.hosted) return card;
+  if (!card || !session.hosted) return card;
   const { path: _path, host: _host, agent: _agent, ...rest } = card;
   return rest;
 }
 
-/** The owner's device list. One that has the key already is good enough: a page of sessions may have many owners. */
-async function ownersList(account: Account, session: Session, key: string): Promise<List> {
-  const { list } = await account.own();
-  if (session.ownerId !== account.userId) return account.people.list(session.ownerId);
-  // A device or a machine may have been added a moment ago.
-  return list.device(key) ? list : (await account.own(1_000)).list;
+/** The owner's device list, and why there may be a newer one. The one that is known here does, where it says who has signed and what the
+ * session's machine is: a device or a machine may have been added a moment ago. */
+async function ownersList(account: Account, session: Session, signed: SignedMetadata | undefined): Promise<{ list?: List; failed?: unknown }> {
+  const { ownerId, id } = session;
+  const isOwn = ownerId === account.userId;
+  const host = hostOf(session);
+  const signer = signed && (signed.user === ownerId ? signed.key : await signed.admin?.grantedBy(id));
+  const isEnough = (list: List): boolean => {
+    const entry = signer === undefined ? undefined : list.device(signer);
+    const hasSigner = signer === undefined || (entry !== undefined && makesKeys(host)(entry));
+    return hasSigner && (host === undefined || list.machine(host) !== undefined);
+  };
+  let list: List | undefined;
+  try {
+    list = isOwn ? (await account.own()).list : await account.people.list(ownerId);
+    if (!isEnough(list)) list = isOwn ? (await account.own(JUST_READ)).list : await account.people.list(ownerId, JUST_READ);
+    return { list };
+  } catch (error) {
+    return { ...(list && { list }), ...(!saysNo(error) && { failed: error }) };
+  }
 }
 
-/** Whether the signer is or was a device of the owner, the session's machine, or an admin by grant. */
+/** Whether the signer is a device of the owner, the session's machine, or an admin by grant. Rejects when it cannot be found out now. */
 async function mayTitle(account: Account, session: Session, list: List, signed: SignedMetadata): Promise<boolean> {
-  const { client, people } = account;
-  const host = hostOf(session);
-  const had = (key: string, of?: string): Promise<boolean> => {
-    const counts = makesKeys(of);
-    const entry = list.device(key);
-    if (entry && counts(entry)) return Promise.resolve(true);
-    const name = `${list.digest} ${key} ${of ?? ""}`;
-    return remembered(account, name, () => everHad(client, session.ownerId, list.body.account, key, counts));
-  };
-  if (signed.user === session.ownerId) return had(signed.key, host);
+  if (signed.user === session.ownerId) {
+    const entry = list.device(signed.key);
+    return entry !== undefined && makesKeys(hostOf(session))(entry);
+  }
   const { admin } = signed;
   // With the next key the owner grants it directly. An admin of an earlier epoch may have lost that.
   if (admin?.user !== signed.user || admin.epoch !== signed.epoch) return false;
   const granted = await admin.grantedBy(session.id);
-  if (granted === undefined || !(await had(granted))) return false;
-  const theirs = await people.list(admin.user);
-  if (theirs.body.account !== admin.account) return false;
-  return theirs.commands(signed.key) || everHad(client, admin.user, admin.account, signed.key);
+  if (granted === undefined || !list.commands(granted)) return false;
+  try {
+    const theirs = await account.people.list(admin.user);
+    return theirs.body.account === admin.account && theirs.commands(signed.key);
+  } catch (error) {
+    if (saysNo(error)) return false;
+    throw error;
+  }
 }
 
-/** What was found out about a key of a list, once. */
-function remembered(account: Account, name: string, find: () => Promise<boolean>): Promise<boolean> {
-  const all = ever.get(account) ?? new Map<string, Promise<boolean>>();
-  ever.set(account, all);
-  let found = all.get(name);
-  if (!found) {
-    found = find();
-    found.catch(() => all.delete(name));
-    all.set(name, found);
-    const oldest = all.size > MOST_KEYS ? all.keys().next().value : undefined;
-    if (oldest !== undefined) all.delete(oldest);
-  }
-  return found;
+/** Whether the server has no such user or no list of theirs, or shows one that is not good. After anything else it may say more later. */
+function saysNo(error: unknown): boolean {
+  if (error instanceof Problem) return error.status >= 400 && error.status < 500 && ![401, 408, 429].includes(error.status);
+  if (error instanceof Overtaken) return false;
+  return error instanceof Distrust || error instanceof Refused || error instanceof SealError;
 }

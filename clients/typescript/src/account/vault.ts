@@ -6,7 +6,7 @@ import { KeyRing } from "../seal/ring.js";
 import { SharedRing } from "../seal/share.js";
 import { bindings, openRing, sealRing, type SignedRing } from "../seal/signed-ring.js";
 import type { Account, Own } from "./account.js";
-import { everHad } from "./lists.js";
+import { everHadOnce } from "./lists.js";
 import { checkGrant, grantedRecipients, hasOldShares, passOn, type Members } from "./grants.js";
 import { noteTitle, titleForNewKey } from "./titles.js";
 import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished, waitingFor } from "./unfinished.js";
@@ -104,7 +104,7 @@ export async function titleRing(account: Account, session: Session): Promise<Sig
   const entry = list.device(signed.signer);
   const isNow = entry !== undefined && counts(entry);
   // A device that was removed since made the rings of its time.
-  if (!isNow && !(await everHad(account.client, account.userId, list.body.account, signed.signer, counts))) {
+  if (!isNow && !(await everHadOnce(account.client, account.userId, list, signed.signer, [hostOf(session) ?? "", counts]))) {
     throw new Distrust(`The key of session ${session.ref} was not made by one of your devices, so it was not used. Do not trust this server.`);
   }
   return signed;
@@ -217,9 +217,10 @@ async function rekeyed(account: Account, given: Session, members: Members): Prom
     const recipients = await grantedRecipients(account, session, before, members, waiting?.recipients);
     const ring = before.next();
     const digest = (await ring.digestOf(ring.epoch)) ?? "";
+    const titled = await titleForNewKey(account, session, before, ring);
     await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: waiting });
-    const metadata = await titleForNewKey(account, session, before, ring);
-    const body = { ...(await update(account, session, ring)), ...(metadata !== undefined && { metadata, expectedMetadataVersion: session.metadataVersion }) };
+    const title = titled && { metadata: titled.metadata, expectedMetadataVersion: session.metadataVersion };
+    const body = { ...(await update(account, session, ring)), ...title };
     try {
       await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body }));
     } catch (error) {
@@ -233,10 +234,9 @@ async function rekeyed(account: Account, given: Session, members: Members): Prom
     if (await passOn(account, session, ring, recipients)) await endRekey(store, session.id);
     // As it is now, and not as the server may say.
     const now = { ...session, keyEpoch: ring.epoch, rekeyNeeded: false };
-    if (metadata === undefined) return { session: now, ring };
-    const metadataVersion = session.metadataVersion + 1;
-    await noteTitle(account, session.id, metadataVersion);
-    return { session: { ...now, metadata, metadataVersion }, ring };
+    if (!titled) return { session: now, ring };
+    await noteTitle(account, session.id, titled.seen);
+    return { session: { ...now, metadata: titled.metadata, metadataVersion: titled.seen.version }, ring };
   }
   throw new Refused("Other programs of yours change the key of this session at the same time. Try again.");
 }

@@ -1,7 +1,7 @@
 // What is said of a session beside its messages, signed like a message: its metadata, by which people find it, and the glance of its
 // machine. Whether a signer may is for the caller to say.
 
-import { encode, utf8, type Bytes } from "../bytes.js";
+import { encode, utf8, utf8Length, type Bytes } from "../bytes.js";
 import type { Signer } from "../credential.js";
 import { SealError } from "../errors.js";
 import { isSigned } from "./ed25519.js";
@@ -12,6 +12,11 @@ const METADATA = "ensemble-session-metadata-v3";
 const AGENT_STATE = "ensemble-agent-state-v1";
 /** The form of both. */
 const FORM = 1;
+/** The longest body of metadata that counts, in bytes. Who gives the session a new key signs the metadata again, and some numbers are
+ * written longer then: it has to fit all the same. */
+export const LONGEST_METADATA = 16 << 10;
+/** The longest key or signature of a part. */
+const LONGEST_SIGNATURE = 128;
 
 /** What the machine of a session has signed of some version of its metadata. Others replace the metadata, to give the session a title;
  * this goes on in theirs, because the directory is chosen by it. */
@@ -47,9 +52,11 @@ export interface SignedMetadata extends NewMetadata {
 const signedText = (first: string, session: string, version: number, epoch: number, body: string): Bytes =>
   utf8([first, session, version, epoch, body].join("\n"));
 
-/** Signs the metadata of a session for the version that it gets, and seals it with the newest key. */
+/** Signs the metadata of a session for the version that it gets, and seals it with the newest key. Rejects with a `SealError` of the kind
+ * `bound` what is so long that it would not count. */
 export async function sealMetadata(ring: KeyRing, session: string, version: number, metadata: NewMetadata, signer: Signer): Promise<string> {
   const { body, user, admin, ofMachine } = metadata;
+  if (utf8Length(body) > LONGEST_METADATA) throw tooLong();
   const sig = encode(await signer.sign(signedText(METADATA, session, version, ring.epoch, body)));
   const rest = { ...(admin && { admin: admin.toText() }), ...(ofMachine && { machine: ofMachine }) };
   return sealJson(ring, purposes.sessionMetadata(session), { v: FORM, body, user, key: signer.publicKey, sig, ...rest });
@@ -62,6 +69,7 @@ export async function openMetadata(ring: KeyRing, session: string, version: numb
   const epoch = epochOf(sealed);
   if (v !== FORM || typeof body !== "string" || typeof user !== "string" || typeof key !== "string" || typeof sig !== "string") throw unsigned();
   if (epoch !== ring.epoch || !(await isSigned(key, signedText(METADATA, session, version, epoch, body), sig))) throw unsigned();
+  if (utf8Length(body) > LONGEST_METADATA) throw tooLong();
   const own = { version, epoch, body, key, sig };
   return { body, user, key, epoch, own, admin: typeof admin === "string" ? Admin.fromText(admin) : undefined, ofMachine: readPart(machine) };
 }
@@ -74,6 +82,10 @@ export async function partOf(signed: SignedMetadata, session: string, machine: s
   const text = signedText(METADATA, session, part.version, part.epoch, part.body);
   return (await isSigned(machine, text, part.sig)) ? part : undefined;
 }
+
+/** What may be the machine's where its key is not known: who reads it checks it. `withOwn`: who has signed this version may be the machine. */
+export const uncheckedPart = (signed: SignedMetadata, withOwn: boolean): OfMachine | undefined =>
+  signed.ofMachine ?? (withOwn ? signed.own : undefined);
 
 /** Signs a JSON object for the version that it gets as the session's `agentState`, and seals it with the newest key. */
 export async function sealAgentState(ring: KeyRing, session: string, version: number, body: string, machine: Signer): Promise<string> {
@@ -94,7 +106,10 @@ function readPart(value: unknown): OfMachine | undefined {
   const { version, epoch, body, key, sig } = value as Record<string, unknown>;
   if (typeof version !== "number" || typeof epoch !== "number") return undefined;
   if (typeof body !== "string" || typeof key !== "string" || typeof sig !== "string") return undefined;
+  // It is passed on unread.
+  if (utf8Length(body) > LONGEST_METADATA || Math.max(key.length, sig.length) > LONGEST_SIGNATURE) return undefined;
   return { version, epoch, body, key, sig };
 }
 
+const tooLong = (): SealError => new SealError("bound", "The title is too long. Shorten it.");
 const unsigned = (): SealError => new SealError("signature", "It is not signed for this version and key of the session.");

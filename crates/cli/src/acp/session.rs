@@ -199,6 +199,7 @@ async fn read(mut live: Live<'_>, (is_new, left_out): (bool, Option<String>), re
         id,
         reference: live.session.reference.to_string(),
         title: live.given_title(),
+        directory: live.directory(),
         user: live.me.id,
         key: live.me.key.public_key(),
         online: live.session.online || is_new,

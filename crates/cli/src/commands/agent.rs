@@ -102,10 +102,15 @@ impl Agent {
             false => text,
         };
         let me = context.me().await?;
-        let directory = here()?.join(self.dir.as_deref().unwrap_or(".".as_ref()));
+        let named = here()?.join(self.dir.as_deref().unwrap_or(".".as_ref()));
+        // The machine names a directory by its path without links. It is found once: a link may point elsewhere later.
+        let directory =
+            named.canonicalize().map_err(|error| Failure::message(format!("{}: {error}.", named.display())));
         if self.continues {
-            return self.go_on(context, &me, (name, &directory), text).await;
+            return self.go_on(context, &me, (name, &directory?), text).await;
         }
+        // Of a directory that is not there the host says so.
+        let directory = directory.unwrap_or(named);
         let start = Start {
             agent: name.to_owned(),
             directory: directory.clone(),
@@ -123,15 +128,13 @@ impl Agent {
         for with in &self.share {
             with.share(context, &me, id).await?;
         }
-        begun(Live::open(context, &me, id).await?, (text, directory), self.detach).await
+        sent(Live::open(context, &me, id).await?, (text, Some(text_of(&directory))), self.detach).await
     }
 }
 
 impl Agent {
     /// Shows the last session of the agent in this directory, and sends it the prompt.
     async fn go_on(self, context: &Context, me: &Me, (name, directory): (&str, &Path), text: String) -> Result {
-        let directory =
-            directory.canonicalize().map_err(|error| Failure::message(format!("{}: {error}.", directory.display())))?;
         let this = context.home.settings()?.machines.remove(me.client.origin());
         let titles = Titles::of(context, me)?;
         let filter = SessionFilter { active_only: false, shared: false };
@@ -140,7 +143,7 @@ impl Agent {
         while let Some(session) = sessions.try_next().await? {
             let is_here = session.hosted && this.is_some() && session.machine_id == this;
             // The server could say that any session is one of this directory.
-            if is_here && titles.title(&session).await.is_in(&text_of(&directory), name) {
+            if is_here && titles.title(&session).await.is_in(&text_of(directory), name) {
                 found = Some(session);
                 break;
             }
@@ -154,11 +157,11 @@ impl Agent {
         })?;
         let live = Live::open(context, me, session.id).await?;
         if session.status == SessionStatus::Ended {
-            live.send(Content::Control(Control::Resume(Resume { directory: Some(text_of(&directory)) }))).await?;
+            live.send(Content::Control(Control::Resume(Resume { directory: Some(text_of(directory)) }))).await?;
             let update = UpdateSession { status: Some(SessionStatus::Active), ..UpdateSession::default() };
             me.client.update_session(session.id, &update).await?;
         }
-        begun(live, (text, directory), self.detach).await
+        sent(live, (text, Some(text_of(directory))), self.detach).await
     }
 }
 
@@ -197,14 +200,8 @@ fn text_of(directory: &Path) -> String {
     directory.display().to_string()
 }
 
-/// Sends the first prompt of a session of this directory, and shows the session or prints its ref.
-async fn begun(live: Live<'_>, (text, directory): (String, PathBuf), detach: bool) -> Result {
-    // The machine names a directory by its path without links.
-    let directory = directory.canonicalize().ok().map(|directory| text_of(&directory));
-    sent(live, (text, directory), detach).await
-}
-
-/// The same with the directory as the person has seen it, where they have.
+/// Sends the first prompt of a session, and shows the session or prints its ref. `directory` is the one that the person has chosen by, where
+/// they have.
 pub(super) async fn sent(live: Live<'_>, (text, directory): (String, Option<String>), detach: bool) -> Result {
     if !text.is_empty() {
         live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next, directory })).await?;

@@ -8,7 +8,7 @@ use ensemble_types::devices::{Device, ListedDevice, Role};
 use ensemble_types::ids::MachineId;
 use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{AccessLevel, Session};
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 
 use super::DONE;
 use super::link::{check_primary, described};
@@ -21,6 +21,7 @@ use crate::failure::{Failure, Result};
 use crate::machines::{Known, Machines};
 use crate::pins::Shared;
 use crate::print;
+use crate::seen_titles::MOST_KEPT;
 use crate::sharing::Members;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
@@ -203,6 +204,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         print::note(format!("{failure} They begin with an empty one."));
         Shared::default()
     });
+    see_titles(context, me).await;
     let _lock = context.home.lock_removal().await?;
     begin_removal(context, &me.client, list.version())?;
     me.client.change_devices(&change(&list, &contents, [])?).await?;
@@ -239,6 +241,20 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
          replace it with `ensemble share link`."
     ))
+}
+
+/// Judges the titles of the own sessions by the list that `me` has, before a device or a machine in it is removed or right after. A title
+/// that it has given counts afterwards only where that was seen.
+pub(crate) async fn see_titles(context: &Context, me: &Me) {
+    let filter = SessionFilter { active_only: false, shared: false };
+    let sessions = me.client.sessions(filter).take(MOST_KEPT).try_collect::<Vec<Session>>().await;
+    let seen = match sessions {
+        Ok(sessions) => me.see_titles(context, &sessions).await,
+        Err(error) => Err(error.into()),
+    };
+    if let Err(failure) = seen {
+        print::note(format!("Sessions may lose the titles that were given there: {failure}"));
+    }
 }
 
 /// Waits until the machines that are there have confirmed that the device may command no longer. Returns those that have not.

@@ -12,7 +12,7 @@ use ensemble_types::machines::{Machine as Record, RegisterMachine, UpdateMachine
 use futures_util::TryStreamExt;
 
 use super::DONE;
-use super::devices::{begin_removal, finish_removal};
+use super::devices::{begin_removal, finish_removal, see_titles};
 use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
@@ -102,6 +102,7 @@ impl Machine {
                     print::note("Its runner loses access, and tasks that only it may do fail.");
                     confirm::deletion(&format!("machine {reference}{name}{state} for ever"))?;
                 }
+                see_titles(context, &me).await;
                 begin_removal(context, &me.client, me.own().list.version())?;
                 // A command that is killed in between is called again: a machine that is in no list has no key given.
                 machine_key::unlist(context, &me, &[&id]).await?;

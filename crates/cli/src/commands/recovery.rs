@@ -15,7 +15,7 @@ use ensemble_types::problem::Code;
 use rand::seq::SliceRandom;
 
 use super::DONE;
-use super::devices::{begin_removal, finish_removal, settle};
+use super::devices::{begin_removal, finish_removal, see_titles, settle};
 use super::link::check_primary;
 use crate::commands::machine::host;
 use crate::confirm;
@@ -173,7 +173,7 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     // The key of a command that was killed, unless it is listed already: then there is nothing more to be signed.
     let key = context.home.pending(DeviceKind::Recovery).map_or_else(AccountKey::generate, |(key, _)| key);
     if list.device(&key.public_key()).is_some() {
-        return recovered(context, client, key, &lock, (&list, token.user_id), true).await;
+        return recovered(context, client, key, &lock, (&list, token.user_id), Gone::One(None)).await;
     }
     context.home.keep_pending(&key, DeviceKind::Recovery, None)?;
     let mut next = list.successor(now());
@@ -181,7 +181,8 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     let contents = if is_one_gone { begin_epoch(&mut next, &contents)? } else { contents };
     let box_key = box_of(&key)?.public().to_text();
     next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None });
-    let list = list.next(&signed(&next, &recovery)?).map_err(Error::from)?;
+    let before = list;
+    let list = before.next(&signed(&next, &recovery)?).map_err(Error::from)?;
     if is_one_gone {
         begin_removal(context, &client, list.version())?;
     }
@@ -193,7 +194,15 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
         }
         return Err(error.into());
     }
-    recovered(context, client, key, &lock, (&list, token.user_id), is_one_gone).await
+    let gone = if is_one_gone { Gone::One(Some(before)) } else { Gone::None };
+    recovered(context, client, key, &lock, (&list, token.user_id), gone).await
+}
+
+/// Whether a device was removed.
+enum Gone {
+    None,
+    /// With the list in which it was, where that is known.
+    One(Option<List>),
 }
 
 /// Keeps the key of the new primary device, and signs in with it.
@@ -203,7 +212,7 @@ async fn recovered(
     key: AccountKey,
     lock: &Lock,
     (list, user): (&List, UserId),
-    is_one_gone: bool,
+    gone: Gone,
 ) -> Result<Me> {
     let client = client.with_credential(Credential::Device(key.clone()));
     let token = client.sign_in().await?;
@@ -214,7 +223,11 @@ async fn recovered(
     context.home.forget_pending()?;
     let own = devices::own(context, &client, &key, user).await?;
     let me = Me::new(client, key, user, own);
-    if is_one_gone {
+    if let Gone::One(before) = gone {
+        if let Some(list) = before {
+            let own = Own { list, contents: me.own().contents.clone() };
+            see_titles(context, &Me::new(me.client.clone(), me.key.clone(), user, own)).await;
+        }
         settle().await;
         finish_removal(context, &me).await?;
     }

@@ -129,9 +129,11 @@ impl<'a> Live<'a> {
         &self.titled.0
     }
 
-    /// Where the agent works, as the machine has said it and this program shows it.
+    /// Where the agent works, as the machine has said it and this program shows it: in a state, or in the metadata by which the session
+    /// was found.
     pub(crate) fn directory(&self) -> Option<String> {
-        self.view.state().map(|state| state.directory.clone())
+        let state = self.view.state().map(|state| state.directory.clone());
+        state.or_else(|| self.titled.0.directory().map(str::to_owned))
     }
 
     /// Judges the metadata when it, or the session's key, is another one.

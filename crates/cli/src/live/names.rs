@@ -19,7 +19,7 @@ pub(crate) fn title(prompt: &str) -> Option<String> {
 /// Lists show a session by the beginning of its first prompt, where its owner has given it no title. It can be worked in without.
 pub(super) async fn give_title(context: &Context, me: &Me, session: &Session, ring: &KeyRing, prompt: &str) {
     let Some(title) = title(prompt).filter(|_| session.owner_id == me.id) else { return };
-    let Ok(titled) = me.titled(context, session, ring).await else { return };
+    let Ok(titled) = me.titled_for_writing(context, session, ring).await else { return };
     // One that does not count is not replaced by the way: its owner gives it a new one.
     let Some(known) = titled.card.clone().filter(|card| card.title.is_none()) else { return };
     let card = Card { title: Some(title), ..known };

@@ -19,8 +19,8 @@ const OLDEST: Duration = Duration::from_secs(60);
 pub(crate) struct People(Mutex<HashMap<UserId, (List, Instant)>>);
 
 impl People {
-    fn get(&self, user: UserId) -> Option<List> {
-        self.lock().get(&user).filter(|(_, read)| read.elapsed() < OLDEST).map(|(list, _)| list.clone())
+    fn get(&self, user: UserId, max_age: Duration) -> Option<List> {
+        self.lock().get(&user).filter(|(_, read)| read.elapsed() < max_age).map(|(list, _)| list.clone())
     }
 
     /// Has the list of a user read again, if it is older than this version.
@@ -37,10 +37,15 @@ impl People {
 impl Me {
     /// The newest device list of a user. The account key that was first seen is remembered, and another one later is refused.
     pub(crate) async fn list_of(&self, context: &Context, user: UserId) -> Result<List> {
+        self.list_within(context, user, OLDEST).await
+    }
+
+    /// The same, read again when it is older than this. That of the own account is as it was read last.
+    pub(crate) async fn list_within(&self, context: &Context, user: UserId, max_age: Duration) -> Result<List> {
         if user == self.id {
             return Ok(self.own().list.clone());
         }
-        if let Some(list) = self.people.get(user) {
+        if let Some(list) = self.people.get(user, max_age) {
             return Ok(list);
         }
         let account = self.account_of(context, user).await?;

@@ -11,7 +11,7 @@ use crate::context::Me;
 use crate::failure::{Failure, Result};
 
 /// Within this time a key that no list had is not looked for again: a list of sessions may have many that somebody made up.
-pub(super) const ONE_LISTING: Duration = Duration::from_secs(5);
+const ONE_LISTING: Duration = Duration::from_secs(5);
 
 impl Me {
     /// Whether a device in the newest list may make rings of this session: those of people, and the machine that hosts it.

@@ -1,37 +1,42 @@
 //! Which metadata of a session counts. People choose sessions by it, while the server and every guest could show something else.
 //!
-//! Its title counts under the signature of somebody who may give one. The directory counts as the session's machine has signed it, in this
-//! version or in one before.
+//! Its title counts under the signature of who may give one now, or as this computer has seen it count before. The directory
+//! counts as the session's machine has signed it, in this version or in one before.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use ensemble_client::seal::{
-    self, KeyRing, Metadata, OfMachine, SealError, SharedRing, SignedMetadata, open_agent_state, open_metadata,
-};
+use ensemble_client::Error;
+use ensemble_client::seal::{KeyRing, OfMachine, SignedMetadata, open_agent_state, open_metadata};
 use ensemble_types::devices::{ListedDevice, Role};
-use ensemble_types::ids::{MachineId, SessionId};
-use ensemble_types::sessions::{self, AccessLevel, Session, SessionStatus, UpdateSession};
-use ensemble_types::text::Blob;
+use ensemble_types::ids::{MachineId, SessionId, UserId};
+use ensemble_types::sessions::{Session, SessionStatus};
 use serde::Deserialize;
+use tokio::sync::Mutex as AsyncMutex;
 
-use super::{Card, OLDEST, ONE_LISTING, host_of};
+use super::{Card, host_of};
 use crate::context::{Context, Me};
 use crate::devices::List;
 use crate::failure::{Failure, Result};
+use crate::seen_titles::SeenTitle;
 
-/// More versions than this are not written to get above the one that was seen.
-const MOST_BEHIND: i64 = 1_000;
+/// How old the remembered list of another user may be by which a title is judged. A page of sessions may have many owners.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// A list that lacks a key is read again, unless it was read within this time.
+const JUST_READ: Duration = Duration::from_secs(1);
 
 /// What counts of a session's metadata.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Titled {
     /// What somebody has signed who may, in the newest version that this device has seen.
     pub(crate) card: Option<Card>,
+    /// What has counted here last, where the server shows nothing that counts now.
+    kept: Option<Card>,
     /// What the machine of the session has signed. A session of a directory is found in nothing else.
     pub(crate) of_machine: Option<Card>,
-    /// The same, for the next version.
-    signed: Option<OfMachine>,
+    /// The same, for the next version. Where the machine is not known: what may be the machine's.
+    pub(super) signed: Option<OfMachine>,
 }
 
 impl Titled {
@@ -39,13 +44,17 @@ impl Titled {
         self.card.as_ref()?.title.as_deref()
     }
 
+    /// What is signed again: what counts, or what has counted here last.
+    pub(crate) fn lasting(&self) -> Option<&Card> {
+        self.card.as_ref().or(self.kept.as_ref())
+    }
+
     /// Title, directory, agent and host, as far as each counts.
     pub(crate) fn shown(&self) -> Card {
-        let card = self.card.clone().unwrap_or_default();
-        match &self.of_machine {
-            Some(of_machine) => Card { title: card.title, ..of_machine.clone() },
-            None => card,
-        }
+        let Card { title, path, host, mut more } = self.card.clone().unwrap_or_default();
+        let of_machine = self.of_machine.clone().unwrap_or_default();
+        more.extend(of_machine.more);
+        Card { title, path: of_machine.path.or(path), host: of_machine.host.or(host), more }
     }
 
     /// Whether the machine says that this agent works in this directory.
@@ -59,18 +68,21 @@ impl Titled {
     }
 }
 
-/// Judges the metadata of several sessions, and remembers which versions were seen.
+/// Judges the metadata of several sessions, and remembers what was seen.
 pub(crate) struct Titles<'a> {
     context: &'a Context,
     me: &'a Me,
-    known: BTreeMap<SessionId, i64>,
-    seen: Mutex<BTreeMap<SessionId, i64>>,
+    known: BTreeMap<SessionId, SeenTitle>,
+    seen: Mutex<BTreeMap<SessionId, SeenTitle>>,
+    /// Held while the list of this user is read. True: it could not be read, and is not asked for again.
+    reading: Mutex<HashMap<UserId, Arc<AsyncMutex<bool>>>>,
 }
 
 impl<'a> Titles<'a> {
     /// Called before sessions are read: another program may see newer versions meanwhile.
     pub(crate) fn of(context: &'a Context, me: &'a Me) -> Result<Self> {
-        Ok(Self { context, me, known: context.home.seen_titles(me.client.origin())?, seen: Mutex::default() })
+        let known = context.home.seen_titles(me.client.origin())?;
+        Ok(Self { context, me, known, seen: Mutex::default(), reading: Mutex::default() })
     }
 
     /// What counts of a session's metadata. Nothing, where its key does not open.
@@ -81,29 +93,49 @@ impl<'a> Titles<'a> {
         }
     }
 
-    /// The same with the session's keys.
+    /// The same with the session's keys. There is no title now, where it cannot be found out now whether it counts.
     pub(crate) async fn titled(&self, session: &Session, ring: &KeyRing) -> Titled {
-        let Ok(signed) = open_metadata(ring, (session.id, session.metadata_version), &session.metadata) else {
-            return Titled::default();
+        self.judged(session, ring).await.0
+    }
+
+    /// The same, and why it cannot be found out now whether the title counts.
+    pub(super) async fn judged(&self, session: &Session, ring: &KeyRing) -> (Titled, Option<Failure>) {
+        let known = self.known.get(&session.id);
+        let kept = known.and_then(|known| card_of(session, known.body()?));
+        let opened = open_metadata(ring, (session.id, session.metadata_version), &session.metadata);
+        let Ok(signed) = opened else { return (Titled { kept, ..Titled::default() }, None) };
+        let at = (signed.epoch, session.metadata_version);
+        let is_new = known.is_none_or(|known| at >= known.at());
+        // It was judged before. Whose key it is may have been removed since.
+        let is_seen = known.is_some_and(|known| known.at() == at && known.body() == Some(&*signed.body));
+        let (list, failed) = self.owners(session, |list| is_enough(list, session, (!is_seen).then_some(&signed))).await;
+        let counted = match &list {
+            _ if is_seen => Ok(true),
+            Some(list) if is_new => self.counts(session, list, &signed).await,
+            _ => Ok(false),
         };
-        let is_new = self.known.get(&session.id).is_none_or(|known| session.metadata_version >= *known);
-        let Some(list) = self.owners(session, |list| is_made(list, session, &signed.key)).await else {
-            return Titled::default();
+        let (counts, failed) = match counted {
+            Ok(counts) => (counts, failed.filter(|_| is_new && !counts)),
+            Err(failure) => (false, Some(failure)),
         };
-        let counts = is_new && self.counts(session, &list, &signed).await;
-        let card = serde_json::from_str(&signed.body).ok().filter(|_| counts).map(|card| titled(session, card));
-        if card.is_some() && session.metadata_version > 1 {
+        let card = card_of(session, &signed.body).filter(|_| counts);
+        if card.is_some() {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.insert(session.id, session.metadata_version);
+            seen.insert(session.id, SeenTitle::new(at, &signed.body));
         }
-        let machine = machine_of(&list, host_of(session));
+        let machine = list.as_ref().and_then(|list| machine_of(list, host_of(session)));
         let of_machine = machine.and_then(|machine| serde_json::from_str(signed.body_of(&machine.key)?).ok());
-        Titled { card, of_machine, signed: machine.and_then(|machine| signed.of_machine(&machine.key)) }
+        let is_listed = || list.as_ref().is_some_and(|list| list.device(&signed.key).is_some());
+        let part = match machine {
+            Some(machine) => signed.of_machine(&machine.key),
+            None => host_of(session).and_then(|_| signed.unchecked(!is_listed())),
+        };
+        (Titled { card, kept, of_machine, signed: part }, failed)
     }
 
     /// What the session's machine says of it. Nothing where it is away, or where it has not signed it.
     pub(crate) async fn agent_state(&self, session: &Session) -> AgentState {
-        let Some(list) = self.owners(session, |list| machine_of(list, host_of(session)).is_some()).await else {
+        let Some(list) = self.owners(session, |list| is_enough(list, session, None)).await.0 else {
             return AgentState::default();
         };
         match self.me.ring(session).await {
@@ -114,90 +146,115 @@ impl<'a> Titles<'a> {
 
     /// The same as JSON, whether the machine is there or not.
     pub(crate) async fn opened_state(&self, session: &Session) -> Option<serde_json::Value> {
-        let list = self.owners(session, |list| machine_of(list, host_of(session)).is_some()).await?;
+        let list = self.owners(session, |list| is_enough(list, session, None)).await.0?;
         let body = opened_state(&self.me.ring(session).await.ok()?, session, &list)?;
         serde_json::from_str(&body).ok()
     }
 
-    /// Remembers the versions that were seen.
+    /// Remembers what was seen.
     pub(crate) fn keep(self) -> Result<()> {
         let seen = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let new = seen.into_iter().filter(|(id, version)| self.known.get(id).is_none_or(|known| version > known));
+        let is_new = |id: &SessionId, title: &SeenTitle| self.known.get(id).is_none_or(|known| title.at() > known.at());
+        let new = seen.into_iter().filter(|(id, title)| is_new(id, title));
         self.context.home.note_titles(self.me.client.origin(), new.collect())
     }
 
-    /// The device list of a session's owner. The one that is known here does, where it says enough: a page of sessions may have many
-    /// owners.
-    async fn owners(&self, session: &Session, says_enough: impl Fn(&List) -> bool) -> Option<List> {
+    /// The device list of a session's owner, and why there may be a newer one. The one that is known here does, where it says enough.
+    async fn owners(&self, session: &Session, is_enough: impl Fn(&List) -> bool) -> (Option<List>, Option<Failure>) {
         let owner = session.owner_id;
-        if owner == self.me.id {
-            return Some(self.me.own().list.clone());
+        let known = || match owner == self.me.id {
+            true => Some(self.me.own().list.clone()),
+            false => self.context.home.recent_list(self.me.client.origin(), owner, REMEMBERED).ok().flatten(),
+        };
+        if let Some(known) = known().filter(&is_enough) {
+            return (Some(known), None);
         }
-        let known = self.context.home.known_list(self.me.client.origin(), owner).ok().flatten();
-        match known.filter(says_enough) {
-            Some(known) => Some(known),
-            None => self.me.list_of(self.context, owner).await.ok(),
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner).entry(owner).or_default().clone();
+        let mut has_failed = reading.lock().await;
+        if *has_failed {
+            let why = Failure::message(format!("The devices of {owner} cannot be read now. Try again."));
+            return (known(), Some(why));
         }
-    }
-
-    /// Whether the signer is or was a device of the owner, the session's machine, or an admin by grant.
-    async fn counts(&self, session: &Session, list: &List, signed: &SignedMetadata) -> bool {
-        match signed.user == session.owner_id {
-            true => self.may(session, list, &signed.key).await,
-            false => self.is_admins(session, list, signed).await.unwrap_or(false),
-        }
-    }
-
-    async fn is_admins(&self, session: &Session, list: &List, signed: &SignedMetadata) -> Option<bool> {
-        // With the next key the owner grants it directly. An admin of an earlier epoch may have lost that.
-        let admin = signed.admin.as_ref().filter(|admin| admin.user == signed.user && admin.epoch() == signed.epoch)?;
-        let granted = admin.granted_by(session.id)?;
-        if is_machine(list, &granted) || !self.may(session, list, &granted).await {
-            return None;
-        }
-        let theirs = self.me.list_of(self.context, admin.user).await.ok()?;
-        let is_listed = theirs.device(&signed.key).is_some_and(|device| device.role.shares_sessions());
-        let is_theirs = theirs.body().account == admin.account()
-            && (is_listed || self.me.client.ever_shared(admin.user, &admin.account(), &signed.key).await.ok()?);
-        Some(is_theirs)
-    }
-
-    /// Whether the key is or was an owner's device, or the machine that hosts the session.
-    async fn may(&self, session: &Session, list: &List, key: &str) -> bool {
-        if is_made(list, session, key) {
-            return true;
-        }
-        let made = |device: &ListedDevice| device.key == key && device.makes_keys(host_of(session));
-        if session.owner_id == self.me.id {
-            // A key that no list had is not looked for again within a listing.
-            for max_age in [OLDEST, ONE_LISTING] {
-                if self.me.every_device(max_age).await.is_ok_and(|all| all.iter().any(made)) {
-                    return true;
-                }
+        match self.newest(owner, is_enough).await {
+            Ok(list) => (Some(list), None),
+            Err(failure) => {
+                *has_failed = true;
+                (known(), passing(failure))
             }
-            return false;
         }
-        let ever = self.me.client.ever_made(session.owner_id, &list.body().account, key, host_of(session));
-        ever.await.unwrap_or(false)
+    }
+
+    async fn newest(&self, owner: UserId, is_enough: impl Fn(&List) -> bool) -> Result<List> {
+        if owner == self.me.id {
+            self.me.refresh_own(self.context, JUST_READ).await?;
+            return Ok(self.me.own().list.clone());
+        }
+        let list = self.me.list_of(self.context, owner).await?;
+        if is_enough(&list) { Ok(list) } else { self.me.list_within(self.context, owner, JUST_READ).await }
+    }
+
+    /// Whether the signer is a device of the owner, the session's machine, or an admin by grant.
+    ///
+    /// # Errors
+    /// It cannot be found out now.
+    async fn counts(&self, session: &Session, list: &List, signed: &SignedMetadata) -> Result<bool> {
+        if signed.user == session.owner_id {
+            return Ok(is_made(list, session, &signed.key));
+        }
+        // With the next key the owner grants it directly. An admin of an earlier epoch may have lost that.
+        let admin = signed.admin.as_ref().filter(|admin| admin.user == signed.user && admin.epoch() == signed.epoch);
+        let granted = admin.and_then(|admin| Some((admin, admin.granted_by(session.id)?)));
+        let Some((admin, _)) = granted.filter(|(_, by)| shares(list, by)) else { return Ok(false) };
+        match self.me.list_of(self.context, admin.user).await {
+            Ok(theirs) => Ok(theirs.body().account == admin.account() && shares(&theirs, &signed.key)),
+            Err(failure) => passing(failure).map_or(Ok(false), Err),
+        }
     }
 }
 
-/// Where the agent of a hosted session works is for its machine to say. Its title can come from others.
-fn titled(session: &Session, card: Card) -> Card {
+/// What says nothing of a user: asked again later, the server may say something else. `None`: it has no such user or no list of theirs, or
+/// shows one that is not good.
+fn passing(failure: Failure) -> Option<Failure> {
+    let says_no = match &failure {
+        Failure::Client(error) => match error.as_ref() {
+            Error::DeviceList(_) | Error::OldDeviceList | Error::OtherRecord | Error::OtherRef => true,
+            error => error
+                .code()
+                .is_some_and(|code| matches!(code.status(), 400..=499) && !matches!(code.status(), 401 | 408 | 429)),
+        },
+        Failure::Seal(..) | Failure::Message(_) => true,
+        Failure::OutputClosed => false,
+    };
+    (!says_no).then_some(failure)
+}
+
+/// The card that is said. Where the agent of a hosted session works is for its machine to say; its title can come from others.
+fn card_of(session: &Session, body: &str) -> Option<Card> {
+    let card: Card = serde_json::from_str(body).ok()?;
     if !session.hosted {
-        return card;
+        return Some(card);
     }
     let Card { title, mut more, .. } = card;
     more.remove("agent");
-    Card { title, path: None, host: None, more }
+    Some(Card { title, path: None, host: None, more })
+}
+
+/// Whether a list says who has signed the metadata, or made its signer an admin, and what the session's machine is.
+fn is_enough(list: &List, session: &Session, signed: Option<&SignedMetadata>) -> bool {
+    let signer = signed.and_then(|signed| match signed.user == session.owner_id {
+        true => Some(signed.key.clone()),
+        false => signed.admin.as_ref()?.granted_by(session.id),
+    });
+    let has_host = host_of(session).is_none() || machine_of(list, host_of(session)).is_some();
+    has_host && signer.is_none_or(|signer| is_made(list, session, &signer))
 }
 
 fn is_made(list: &List, session: &Session, key: &str) -> bool {
     list.device(key).is_some_and(|device| device.makes_keys(host_of(session)))
 }
 
-fn is_machine(list: &List, key: &str) -> bool {
-    list.device(key).is_some_and(|device| device.role == Role::Machine)
+fn shares(list: &List, key: &str) -> bool {
+    list.device(key).is_some_and(|device| device.role.shares_sessions())
 }
 
 /// The entry of the machine that hosts a session.
@@ -205,72 +262,6 @@ fn machine_of<'l>(list: &'l List, host: Option<&MachineId>) -> Option<&'l Listed
     let host = host?;
     let mut devices = list.body().devices.iter();
     devices.find(|device| device.role == Role::Machine && device.machine_id.as_ref() == Some(host))
-}
-
-impl Me {
-    /// What counts of the metadata of one session.
-    pub(crate) async fn titled(&self, context: &Context, session: &Session, ring: &KeyRing) -> Result<Titled> {
-        let titles = Titles::of(context, self)?;
-        let titled = titles.titled(session, ring).await;
-        titles.keep()?;
-        Ok(titled)
-    }
-
-    /// Signs metadata for the version that it gets. What the machine has signed goes on in it.
-    pub(crate) fn seal_card(
-        &self,
-        session: &Session,
-        ring: &KeyRing,
-        (version, card): (i64, &Card),
-        before: &Titled,
-    ) -> Result<sessions::Metadata> {
-        let closed = |error| Failure::Seal("The title".to_owned(), error);
-        let admin = match (session.access_level, session.encrypted_key.as_deref()) {
-            (AccessLevel::Owner, _) => None,
-            (_, sealed) => {
-                let own = sealed.ok_or(SealError::Format).and_then(SharedRing::from_text).map_err(closed)?;
-                Some(own.as_admin(self.id, self.owner().account).map_err(closed)?)
-            }
-        };
-        let body = serde_json::to_string(card).map_err(|error| Failure::message(format!("The title {error}.")))?;
-        let metadata = Metadata { body, user: self.id, admin: admin.as_ref(), of_machine: before.signed.clone() };
-        let sealed = seal::seal_metadata(ring, (session.id, version), metadata, &self.key).map_err(closed)?;
-        Blob::new(sealed).map_err(|_| Failure::message("The title is too long. Shorten it."))
-    }
-
-    /// Replaces the metadata. A server that was restored gets it once for each version that it lacks, so that no device takes it for an old
-    /// one.
-    pub(crate) async fn describe(
-        &self,
-        context: &Context,
-        session: &Session,
-        ring: &KeyRing,
-        (card, before): (&Card, &Titled),
-    ) -> Result<Session> {
-        let origin = self.client.origin();
-        let known = context.home.seen_titles(origin)?.remove(&session.id).unwrap_or_default();
-        let shown = session.metadata_version;
-        let newest = known.max(shown);
-        if newest.saturating_sub(shown) > MOST_BEHIND {
-            return Err(Failure::message(
-                "The server has a much older state of this session than this computer has seen.",
-            ));
-        }
-        let mut replaced = shown;
-        loop {
-            let update = UpdateSession {
-                metadata: Some(self.seal_card(session, ring, (replaced + 1, card), before)?),
-                expected_metadata_version: Some(replaced),
-                ..UpdateSession::default()
-            };
-            let changed = self.client.update_session(session.id, &update).await?;
-            replaced += 1;
-            if replaced > newest {
-                context.home.note_titles(origin, BTreeMap::from([(session.id, replaced)]))?;
-                return Ok(changed);
-            }
-        }
-    }
 }
 
 /// What the machine of a session says of it without a message. That of a machine that is away may be out of date.
@@ -294,4 +285,55 @@ fn opened_state(ring: &KeyRing, session: &Session, list: &List) -> Option<String
     let machine = machine_of(list, host_of(session))?;
     let sealed = session.agent_state.as_deref()?;
     open_agent_state(ring, (session.id, session.agent_state_version), sealed, &machine.key).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::problem::{Code, Problem};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn card(card: &Value) -> Option<Card> {
+        Some(serde_json::from_value(card.clone()).unwrap())
+    }
+
+    #[test]
+    fn what_is_shown_is_the_title_of_people_and_what_the_machine_says() {
+        let titled = Titled {
+            card: card(&json!({"title": "T", "color": "blue"})),
+            of_machine: card(&json!({"title": "old", "path": "/w", "host": "desk", "agent": "claude"})),
+            ..Titled::default()
+        };
+        let shown = json!({"title": "T", "path": "/w", "host": "desk", "agent": "claude", "color": "blue"});
+        assert_eq!(json!(titled.shown()), shown);
+        // A session of people has the directory from who has made it.
+        let people = json!({"title": "T", "path": "/theirs"});
+        assert_eq!(json!(Titled { card: card(&people), ..Titled::default() }.shown()), people);
+        let kept = Titled { kept: card(&people), ..Titled::default() };
+        assert_eq!((json!(kept.shown()), json!(kept.lasting())), (json!({}), people));
+    }
+
+    #[test]
+    fn a_list_that_is_missing_or_not_good_says_no_and_anything_else_may_pass() {
+        let problem = |code: Code| Failure::from(Error::from(Problem::new(code, "")));
+        for failure in [
+            problem(Code::UserNotFound),
+            Error::OldDeviceList.into(),
+            Error::DeviceList(ensemble_client::devices::ListError::OtherAccount).into(),
+            Failure::message("The account key is not the one that was seen before."),
+        ] {
+            assert!(passing(failure).is_none());
+        }
+        let origin = || "https://ensemble.example".to_owned();
+        for failure in [
+            problem(Code::RateLimited),
+            problem(Code::Unavailable),
+            problem(Code::Internal),
+            Error::ForeignServer { origin: origin(), status: 500 }.into(),
+            Error::TimedOut { origin: origin(), waited: Duration::from_secs(1) }.into(),
+        ] {
+            assert!(passing(failure).is_some());
+        }
+    }
 }

@@ -6,7 +6,7 @@ use ensemble_client::seal::{
 use ensemble_client::{AccountKey, Client, Credential, Window, idempotency_key};
 use ensemble_transcript::Envelope;
 use ensemble_types::ids::{MachineId, SessionId, UserId};
-use ensemble_types::sessions::CreateSession;
+use ensemble_types::sessions::{CreateSession, UpdateSession};
 use ensemble_types::text::Blob;
 use serde_json::{Value, json};
 
@@ -187,13 +187,163 @@ fn an_old_title_is_not_shown_again() {
     }
     server.tell_the_truth();
     // A server that was restored is behind. The next title is above what was seen.
-    let note = user.files().join("titles.json");
-    let text = std::fs::read_to_string(&note).unwrap().replace(": 3", ": 6");
-    std::fs::write(&note, text).unwrap();
-    assert_eq!(title(), Value::Null);
+    let note = user.files().join("seen-titles.json");
+    let is_behind = |from: i64, to: i64| {
+        let text = std::fs::read_to_string(&note).unwrap();
+        let changed = text.replace(&format!(r#""version": {from}"#), &format!(r#""version": {to}"#));
+        assert_ne!(text, changed);
+        std::fs::write(&note, changed).unwrap();
+        assert_eq!(title(), Value::Null);
+    };
+    is_behind(3, 6);
     user.succeed(&["session", "rename", &id, "After"]);
     assert_eq!(title(), "After");
     assert_eq!(user.json(&["session", "show", &id])["session"]["metadataVersion"], 7);
+    // A new key gets the title that was seen last, although the server has lost it.
+    is_behind(7, 9);
+    user.succeed(&["session", "rekey", &id]);
+    assert_eq!(title(), "After");
+    assert_eq!(user.json(&["session", "show", &id])["session"]["metadataVersion"], 8);
+}
+
+/// What a device of an account can open, from its own disk: the newest ring of its session.
+fn ring_of(thief: &Thief, session: SessionId, shown: &Value) -> KeyRing {
+    let sealed = shown["session"]["encryptionKey"].as_str().unwrap();
+    let binding = Binding::Session { session, owner: thief.user };
+    thief.contents.open_with(|pair| seal::open_ring(sealed, pair, binding)).unwrap().ring
+}
+
+#[test]
+fn a_title_prevents_no_new_key_and_no_other_title() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let friend = User::new(Some(&server.direct));
+    let (id, them) = (session.to_string(), friend.json(&["login"])["id"].as_str().unwrap().to_owned());
+    user.succeed(&["share", "add", &id, &them, "--level", "admin"]);
+    let shared = friend.json(&["session", "show", &id]);
+    let thief = Thief::of(&friend, &server.direct);
+    let share = SharedRing::from_text(shared["session"]["encryptedKey"].as_str().unwrap()).unwrap();
+    let ring = thief.contents.open_with(|pair| share.open(pair, (session, thief.user), None)).unwrap().ring;
+    let admin = share.as_admin(thief.user, &thief.key.public_key()).unwrap();
+    // Each number is written in four characters, and in more when it is signed again.
+    let body = format!(r#"{{"title":"Theirs","n":[{}1]}}"#, "1e15,".repeat(3_200));
+    let metadata = Metadata { body, user: thief.user, admin: Some(&admin), of_machine: None };
+    let metadata = seal_metadata(&ring, (session, 2), metadata, &thief.key).unwrap();
+    run(async {
+        let client = Client::builder(&server.direct).credential(Credential::Device(thief.key.clone())).build().unwrap();
+        let metadata = Some(Blob::new(metadata).unwrap());
+        let update = UpdateSession { metadata, expected_metadata_version: Some(1), ..UpdateSession::default() };
+        client.update_session(session, &update).await.unwrap();
+    });
+    let title = || user.json(&["session", "show", &id])["metadata"]["title"].clone();
+    assert_eq!(title(), "Theirs", "an admin gives it");
+    user.succeed(&["session", "rekey", &id]);
+    assert_eq!(title(), "Theirs");
+    user.succeed(&["session", "rename", &id, "Mine"]);
+    assert_eq!(title(), "Mine");
+    assert!(user.fail(&["session", "rename", &id, &"x".repeat(17_000)]).contains("too long"));
+    assert_eq!(title(), "Mine");
+}
+
+#[test]
+fn a_device_that_was_removed_gives_no_title_and_takes_none_away() {
+    let server = LyingServer::start();
+    let (user, owner, session) = victim(&server);
+    let phone = User::new(None);
+    crate::linking::add(&user, &phone, &["--role", "linked"]);
+    let id = session.to_string();
+    phone.succeed(&["session", "rename", &id, "From the phone"]);
+    let before = phone.json(&["session", "show", &id]);
+    let thief = Thief::of(&phone, &server.direct);
+    let ring = ring_of(&thief, session, &before);
+    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
+    let title = || user.json(&["session", "show", &id])["metadata"]["title"].clone();
+    assert_eq!(title(), "From the phone", "it was given while the device was listed");
+    // The server shows the session as it was before it had a new key, and what the device signs now.
+    let theirs = said(&ring, (session, 3), owner, &json!({"title": "Theirs"}), &thief.key);
+    let key = before["session"]["encryptionKey"].clone();
+    let shows = |metadata: &str, version: i64| {
+        let members = json!({ "encryptionKey": key, "keyEpoch": 1, "metadata": metadata, "metadataVersion": version });
+        changes(&server, session, members);
+        title()
+    };
+    assert_eq!(shows(&theirs, 3), Value::Null);
+    // Also on a computer that has not seen the session before.
+    std::fs::remove_file(user.files().join("seen-titles.json")).unwrap();
+    assert_eq!(shows(&theirs, 3), Value::Null);
+    assert_eq!(shows(before["session"]["metadata"].as_str().unwrap(), 2), Value::Null);
+    server.tell_the_truth();
+    assert_eq!(title(), "From the phone");
+}
+
+#[test]
+fn a_title_is_not_lost_while_it_cannot_be_found_out_whether_it_counts() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let friend = User::new(Some(&server.direct));
+    let (id, them) = (session.to_string(), friend.json(&["login"])["id"].as_str().unwrap().to_owned());
+    user.succeed(&["share", "add", &id, &them, "--level", "admin"]);
+    friend.succeed(&["session", "rename", &id, "By an admin"]);
+    let path = format!("/v1/users/{them}");
+    server.refuse(move |line| line.contains(&path));
+    user.fail(&["session", "rename", &id, "Mine"]);
+    user.fail(&["session", "rekey", &id]);
+    assert!(!user.succeed(&["session", "list"]).contains("By an admin"), "no title now");
+    server.tell_the_truth();
+    assert!(user.succeed(&["session", "list"]).contains("By an admin"));
+    // What was judged before is not asked for again.
+    let path = format!("/v1/users/{them}");
+    server.refuse(move |line| line.contains(&path));
+    assert!(user.succeed(&["session", "list"]).contains("By an admin"));
+    // A server that shows another account in their place says that it does not count, and prevents nothing.
+    std::fs::remove_file(user.files().join("seen-titles.json")).unwrap();
+    let (path, stranger) = (format!("GET /v1/users/{them}"), AccountKey::generate().public_key());
+    server.tell_the_truth();
+    server.lie(move |line, answer| {
+        if line == path {
+            answer["publicKey"] = json!(stranger);
+        }
+    });
+    assert!(!user.succeed(&["session", "list"]).contains("By an admin"));
+    user.succeed(&["session", "rename", &id, "Mine"]);
+    server.tell_the_truth();
+    assert!(user.succeed(&["session", "list"]).contains("Mine"));
+}
+
+#[test]
+fn a_version_that_is_far_ahead_ends_no_titles() {
+    let server = LyingServer::start();
+    let (user, owner, session) = victim(&server);
+    let id = session.to_string();
+    let thief = Thief::of(&user, &server.direct);
+    let ring = ring_of(&thief, session, &user.json(&["session", "show", &id]));
+    for version in [1 << 60, i64::MAX] {
+        let metadata = said(&ring, (session, version), owner, &json!({"title": "Far"}), &thief.key);
+        changes(&server, session, json!({ "metadata": metadata, "metadataVersion": version }));
+        user.succeed(&["session", "list"]);
+        user.fail(&["session", "rename", &id, "Farther"]);
+        server.tell_the_truth();
+        assert_eq!(user.json(&["session", "show", &id])["metadata"]["title"], "Plans", "{version}");
+    }
+    user.succeed(&["session", "rename", &id, "Next"]);
+    assert_eq!(user.json(&["session", "show", &id])["metadata"]["title"], "Next");
+}
+
+#[test]
+fn the_directory_is_shown_to_who_has_not_seen_the_machine_before() {
+    let server = LyingServer::start();
+    let (user, owner, session) = victim(&server);
+    let friend = User::new(Some(&server.direct));
+    let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    user.succeed(&["share", "add", &session.to_string(), &them, "--level", "view"]);
+    friend.succeed(&["session", "show", &session.to_string()]);
+    let machine = Machine::of(&user, owner, &server.direct);
+    let (hosted, _) = machine.session(&user, "/srv");
+    let id = hosted.to_string();
+    user.succeed(&["session", "rename", &id, "Titled"]);
+    user.succeed(&["share", "add", &id, &them, "--level", "view"]);
+    let shown = friend.json(&["session", "show", &id]);
+    assert_eq!((&shown["metadata"]["title"], &shown["metadata"]["path"]), (&json!("Titled"), &json!("/srv")));
 }
 
 #[test]

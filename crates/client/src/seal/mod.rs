@@ -39,7 +39,10 @@ pub use device_link::LinkCode;
 pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
-pub use said::{Metadata, OfMachine, SignedMetadata, open_agent_state, open_metadata, seal_agent_state, seal_metadata};
+pub use said::{
+    LONGEST_METADATA, Metadata, OfMachine, SignedMetadata, open_agent_state, open_earlier_metadata, open_metadata,
+    seal_agent_state, seal_metadata,
+};
 pub use share::{Admin, Grant, SharedRing};
 pub use signed_task::{ClearTask, SignedAs, SignedBase, TaskAction, TaskOrder, open_clear, read_clear, sign_clear};
 pub use task::{SessionTask, SignedTask, open_task, seal_task};

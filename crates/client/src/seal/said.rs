@@ -19,6 +19,11 @@ const METADATA: &str = "ensemble-session-metadata-v3";
 const AGENT_STATE: &str = "ensemble-agent-state-v1";
 /// The form of both.
 const FORM: u32 = 1;
+/// The longest body of metadata that counts, in bytes. Who gives the session a new key signs the metadata again, and some numbers are
+/// written longer then: it has to fit all the same.
+pub const LONGEST_METADATA: usize = 16 << 10;
+/// The longest key or signature of a part, in bytes.
+const LONGEST_SIGNATURE: usize = 128;
 
 /// The metadata of a session before it is signed.
 #[derive(Clone, Debug)]
@@ -89,6 +94,12 @@ impl SignedMetadata {
         }
         self.of_machine.clone().filter(|one| one.is_by(machine, self.session))
     }
+
+    /// What may be the machine's where its key is not known: who reads it checks it. `with_own`: who has signed this version may be the
+    /// machine.
+    pub fn unchecked(&self, with_own: bool) -> Option<OfMachine> {
+        self.of_machine.clone().or_else(|| with_own.then(|| self.own.clone()))
+    }
 }
 
 impl OfMachine {
@@ -96,9 +107,17 @@ impl OfMachine {
         let text = signed_text(METADATA, (session, self.version), self.epoch, &self.body);
         self.key == machine && is_signed(&self.key, &text, &self.sig)
     }
+
+    /// Whether it has the size of one. It is passed on unread.
+    fn is_short(&self) -> bool {
+        self.body.len() <= LONGEST_METADATA && self.key.len().max(self.sig.len()) <= LONGEST_SIGNATURE
+    }
 }
 
 /// Signs the metadata of a session for the version that it gets, and seals it with the ring's newest key.
+///
+/// # Errors
+/// [`SealError::TooLong`]: its body is longer than [`LONGEST_METADATA`], so it would not count.
 pub fn seal_metadata(
     ring: &KeyRing,
     (session, version): (SessionId, i64),
@@ -106,6 +125,9 @@ pub fn seal_metadata(
     signer: &AccountKey,
 ) -> Result<String> {
     let Metadata { body, user, admin, of_machine } = metadata;
+    if body.len() > LONGEST_METADATA {
+        return Err(SealError::TooLong);
+    }
     let sig = signer.sign(&signed_text(METADATA, (session, version), ring.epoch(), &body));
     let sealed = SealedMetadata {
         v: FORM,
@@ -123,17 +145,32 @@ pub fn seal_metadata(
 ///
 /// # Errors
 /// It is also refused under an earlier key than the newest one of the ring: who was removed has that one.
-pub fn open_metadata(ring: &KeyRing, (session, version): (SessionId, i64), sealed: &str) -> Result<SignedMetadata> {
+/// [`SealError::TooLong`]: its body is longer than [`LONGEST_METADATA`].
+pub fn open_metadata(ring: &KeyRing, of: (SessionId, i64), sealed: &str) -> Result<SignedMetadata> {
+    open_earlier_metadata((ring, ring.epoch()), of, sealed)
+}
+
+/// The same under the key of this epoch, for who has newer keys than a server that was restored. Those who were removed since have that
+/// key.
+pub fn open_earlier_metadata(
+    (ring, of_epoch): (&KeyRing, u32),
+    (session, version): (SessionId, i64),
+    sealed: &str,
+) -> Result<SignedMetadata> {
     let opened: SealedMetadata = open_json(ring, Purpose::SessionMetadata(session), sealed)?;
     let epoch = epoch_of(sealed)?;
     let SealedMetadata { v, body, user, key, sig, admin, machine } = opened;
     let text = signed_text(METADATA, (session, version), epoch, &body);
-    if v != FORM || epoch != ring.epoch() || !is_signed(&key, &text, &sig) {
+    if v != FORM || epoch != of_epoch || !is_signed(&key, &text, &sig) {
         return Err(SealError::Unsigned);
+    }
+    if body.len() > LONGEST_METADATA {
+        return Err(SealError::TooLong);
     }
     let admin = admin.as_deref().map(Admin::from_text).transpose()?;
     let own = OfMachine { version, epoch, body: body.clone(), key: key.clone(), sig };
-    Ok(SignedMetadata { body, user, key, admin, epoch, own, of_machine: machine, session })
+    let of_machine = machine.filter(OfMachine::is_short);
+    Ok(SignedMetadata { body, user, key, admin, epoch, own, of_machine, session })
 }
 
 /// What the machine of a session says of it without a message.
@@ -245,6 +282,50 @@ mod tests {
             let forged = open_metadata(&next, of, &signed(&next, of, "{}", &owner, Some(part))).unwrap();
             assert_eq!((forged.body_of(&name), forged.of_machine(&name)), (None, None));
         }
+    }
+
+    #[test]
+    fn metadata_that_is_too_long_does_not_count_and_is_not_made() {
+        let (ring, key, session) = (KeyRing::generate(), AccountKey::generate(), SessionId::generate());
+        let body = |length: usize| format!(r#"{{"title":"{}"}}"#, "x".repeat(length - 12));
+        let longest = sealed(&ring, (session, 1), &body(LONGEST_METADATA), &key);
+        assert_eq!(open_metadata(&ring, (session, 1), &longest).unwrap().body.len(), LONGEST_METADATA);
+        let (body, user) = (body(LONGEST_METADATA + 1), UserId::generate());
+        let metadata = Metadata { body: body.clone(), user, admin: None, of_machine: None };
+        assert_eq!(seal_metadata(&ring, (session, 1), metadata, &key), Err(SealError::TooLong));
+        // As another program makes it.
+        let sig = key.sign(&signed_text(METADATA, (session, 1), 1, &body));
+        let theirs = SealedMetadata { v: FORM, body, user, key: key.public_key(), sig, admin: None, machine: None };
+        let theirs = seal_json(&ring, Purpose::SessionMetadata(session), &theirs).unwrap();
+        assert_eq!(open_metadata(&ring, (session, 1), &theirs), Err(SealError::TooLong));
+    }
+
+    #[test]
+    fn what_may_be_the_machines_is_passed_on_unread_unless_it_is_too_long() {
+        let (ring, machine, owner) = (KeyRing::generate(), AccountKey::generate(), AccountKey::generate());
+        let session = SessionId::generate();
+        let first =
+            open_metadata(&ring, (session, 1), &sealed(&ring, (session, 1), r#"{"path":"/a"}"#, &machine)).unwrap();
+        assert_eq!((first.unchecked(false), first.unchecked(true)), (None, first.of_machine(&machine.public_key())));
+        let part = first.unchecked(true).unwrap();
+        let next = |part| {
+            let blob = signed(&ring, (session, 2), "{}", &owner, Some(part));
+            open_metadata(&ring, (session, 2), &blob).unwrap().unchecked(false)
+        };
+        assert_eq!(next(part.clone()), Some(part.clone()));
+        let too_long = "x".repeat(LONGEST_METADATA + 1);
+        assert_eq!(next(OfMachine { body: too_long.clone(), ..part.clone() }), None);
+        assert_eq!(next(OfMachine { sig: too_long, ..part }), None);
+    }
+
+    #[test]
+    fn metadata_of_an_earlier_key_is_opened_by_who_asks_for_that_key() {
+        let (first, key, session) = (KeyRing::generate(), AccountKey::generate(), SessionId::generate());
+        let blob = sealed(&first, (session, 2), "{}", &key);
+        let ring = first.next().unwrap().next().unwrap();
+        let opened = |epoch| open_earlier_metadata((&ring, epoch), (session, 2), &blob);
+        assert_eq!(opened(1).unwrap().epoch, 1);
+        assert_eq!((opened(2), opened(3)), (Err(SealError::Unsigned), Err(SealError::Unsigned)));
     }
 
     #[test]

@@ -4,24 +4,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ensemble_client::devices::List;
-use ensemble_client::seal::{Binding, BoxKeyPair, KeyRing, SealError, open_host_ring, seal_ring};
+use ensemble_client::seal::{Binding, BoxKeyPair, KeyRing, SealError, open_host_ring, open_metadata, seal_ring};
 use ensemble_client::{AccountKey, Client, Error};
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::problem::Code;
-use ensemble_types::sessions::UpdateSession;
+use ensemble_types::sessions::{Metadata, Session, UpdateSession};
 use ensemble_types::text::Blob;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use super::account::Lists;
-use super::titles::{self, Card};
+use super::titles::{self, Given, Said, Shown};
 
 /// The session's ring, which changes when its owner or this machine makes a new key.
 #[derive(Clone)]
 pub(crate) struct Keys {
     client: Client,
     session: SessionId,
-    /// What this machine says of it, without a title.
-    card: Card,
+    /// What this machine says of it.
+    said: Said,
     machine: MachineId,
     own: AccountKey,
     boxed: Arc<BoxKeyPair>,
@@ -82,13 +82,13 @@ impl Keys {
         (client, machine): (Client, MachineId),
         (own, boxed): (AccountKey, Arc<BoxKeyPair>),
         lists: Arc<Lists>,
-        (session, card): (SessionId, Card),
+        (session, said): (SessionId, Said),
         sealed: &str,
     ) -> Result<Self, SealError> {
         let (signed, content_epoch) = open_host_ring(sealed, &boxed, (session, &machine), lists.content_epoch().await)?;
         let changed = watch::Sender::new((signed.ring.epoch(), sealed.to_owned()));
         let held = Arc::new(Mutex::new(Held { ring: signed.ring, content_epoch }));
-        Ok(Self { client, session, card, machine, own, boxed, lists, held, renewing: Arc::default(), changed })
+        Ok(Self { client, session, said, machine, own, boxed, lists, held, renewing: Arc::default(), changed })
     }
 
     /// A new ring, sealed to this machine.
@@ -164,10 +164,10 @@ impl Keys {
         };
         *made = Some(Held { ring: ring.clone(), content_epoch: content_epoch.get() });
         let (version, sealed) = &seen.metadata;
-        let of = (self.session, &self.machine);
-        let title = titles::title((&self.client, &self.lists), of, (*version, sealed), &before).await;
-        let card = self.card.clone().titled(title.map_err(NoKey::List)?);
-        let metadata = card.seal(&ring, (self.session, version + 1), (self.lists.owner(), &self.own))?;
+        let epoch = u32::try_from(shown).unwrap_or_default();
+        let given = self.given((&before, epoch), (*version, sealed)).await.map_err(NoKey::List)?;
+        let next = version.checked_add(1);
+        let metadata = next.and_then(|version| self.metadata(&ring, version, given.as_ref()));
         let owner = Binding::Hosted { session: self.session, owner: self.lists.owner(), machine: &self.machine };
         let for_owner = seal_ring(&ring, &to, owner, &self.own)?;
         let sealed =
@@ -175,9 +175,9 @@ impl Keys {
         let too_long = |_| SealError::TooLong;
         for expected in shown.max(i64::from(KeyRing::FIRST_EPOCH))..=i64::from(before.epoch()) {
             let is_last = expected == i64::from(before.epoch());
-            let metadata = is_last.then(|| Blob::new(metadata.clone())).transpose().map_err(too_long)?;
+            let metadata = metadata.clone().filter(|_| is_last);
             let update = UpdateSession {
-                expected_metadata_version: is_last.then_some(*version),
+                expected_metadata_version: metadata.as_ref().map(|_| *version),
                 metadata,
                 encryption_key: Some(Blob::new(for_owner.clone()).map_err(too_long)?),
                 host_key: Some(Blob::new(sealed.clone()).map_err(too_long)?),
@@ -192,7 +192,63 @@ impl Keys {
                 Err(error) => return Err(error.into()),
             }
         }
+        if let Some(version) = next.filter(|_| metadata.is_some()) {
+            self.said.keep(&given.unwrap_or_default().signed_in((ring.epoch(), version))).await;
+        }
         self.take(Held { ring, content_epoch: content_epoch.get() }, sealed);
+        Ok(())
+    }
+
+    /// What people have given the session, in metadata that the server shows under a key of this epoch.
+    async fn given(
+        &self,
+        (ring, epoch): (&KeyRing, u32),
+        (version, sealed): (i64, &str),
+    ) -> Result<Option<Given>, Error> {
+        let own = self.own.public_key();
+        let (session, machine) = (self.session, &self.machine);
+        let shown = Shown { session, machine, own: &own, ring, epoch, version, sealed };
+        titles::given((&self.client, &self.lists), &shown, self.said.given()).await
+    }
+
+    fn metadata(&self, ring: &KeyRing, version: i64, given: Option<&Given>) -> Option<Metadata> {
+        self.said.sealed(ring, (self.session, version), given, (self.lists.owner(), &self.own))
+    }
+
+    /// Looks at the metadata that the server shows. A title counts as it was judged while its signer was listed; and what this machine says
+    /// of the session is signed again where others have left it out.
+    pub(crate) async fn look_at(&self, shown: &Session) -> Result<(), NoKey> {
+        let (ring, version, sealed) = (self.ring(), shown.metadata_version, shown.metadata.as_str());
+        let at = (ring.epoch(), version);
+        if shown.key_epoch != i64::from(ring.epoch()) || self.said.has_seen(at, sealed) {
+            return Ok(());
+        }
+        let given = self.given((&ring, ring.epoch()), (version, sealed)).await.map_err(NoKey::List)?;
+        if let Some(given) = &given {
+            self.said.keep(given).await;
+        }
+        let signed = open_metadata(&ring, (self.session, version), sealed);
+        if signed.is_ok_and(|signed| signed.body_of(&self.own.public_key()).is_some()) {
+            self.said.saw(at, sealed);
+            return Ok(());
+        }
+        let Some(next) = version.checked_add(1).filter(|_| self.said.may_sign()) else { return Ok(()) };
+        let ring = self.writing_ring().await?;
+        // A key that was made meanwhile has its metadata.
+        let Some(metadata) = self.metadata(&ring, next, given.as_ref()).filter(|_| ring.epoch() == at.0) else {
+            return Ok(());
+        };
+        let update = UpdateSession {
+            metadata: Some(metadata),
+            expected_metadata_version: Some(version),
+            ..UpdateSession::default()
+        };
+        match self.client.update_session(self.session, &update).await {
+            // Who was faster is looked at with the next beat.
+            Err(error) if error.is(Code::VersionMismatch) => return Ok(()),
+            changed => drop(changed?),
+        }
+        self.said.keep(&given.unwrap_or_default().signed_in((ring.epoch(), next))).await;
         Ok(())
     }
 

@@ -350,7 +350,10 @@ impl Host {
         let binding = Binding::Hosted { session: id, owner: self.owner, machine };
         let for_owner = seal::seal_ring(&ring, &to, binding, &self.key).map_err(sealed)?;
         let card = Card::new(&start.agent, &directory).titled(start.title);
-        let metadata = card.seal(&ring, (id, 1), (self.owner, &self.key)).map_err(sealed)?;
+        let metadata = card.seal(&ring, (id, 1), (self.owner, &self.key)).map_err(|error| match error {
+            seal::SealError::TooLong => "The title is too long. Shorten it.".to_owned(),
+            error => sealed(error),
+        })?;
         let request = CreateSession {
             id: Some(id),
             machine_id: Some(machine.clone()),

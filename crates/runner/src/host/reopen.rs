@@ -192,7 +192,8 @@ impl Host {
     async fn keys(&self, id: SessionId, host_key: &str, card: titles::Card) -> Result<Keys, Why> {
         let own = (self.key.clone(), self.boxed.clone());
         let server = (self.client.clone(), self.config.machine.clone());
-        Keys::open(server, own, self.lists.clone(), (id, card), host_key)
+        let said = titles::Said::open(card, &self.sessions.join(id.to_string()));
+        Keys::open(server, own, self.lists.clone(), (id, said), host_key)
             .await
             .map_err(|error| Why::Damaged(format!("its key does not open: {error}")))
     }

@@ -9,7 +9,7 @@ use ensemble_transcript::bounds::beginning;
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
-use ensemble_types::sessions::{AgentState, SessionHeartbeat, UpdateSession};
+use ensemble_types::sessions::{AgentState, Session, SessionHeartbeat, UpdateSession};
 use ensemble_types::text::Blob;
 use rand::RngCore;
 use serde_json::{Value, json};
@@ -21,6 +21,9 @@ use super::{Host, Pause};
 
 /// A session counts as online for 60 s after a beat.
 const BEAT: Duration = Duration::from_secs(20);
+
+/// A beat does not wait longer for what its answer shows to be looked at.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Longer than a host runs. A session that has ended is told once.
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
@@ -53,6 +56,9 @@ pub(crate) async fn run(
     let mut pause = Pause::new(&host);
     // What a host before this one has said stays until there is something else, but for requests: those are closed.
     let known = host.client.session(session).await;
+    if let Ok(known) = &known {
+        look_at(&keys, known).await;
+    }
     // Commands that it has named have ended with it.
     let mut shown = matches!(&known, Ok(known) if known.agent_state.is_none()).then(Arc::default);
     // The version that is replaced, which is signed with the state. A person with a right to it may have written one.
@@ -84,6 +90,7 @@ pub(crate) async fn run(
         let wait = match host.client.update_session(session, &update).await {
             Ok(changed) => {
                 let was_unknown = version.replace(changed.agent_state_version).is_none();
+                look_at(&keys, &changed).await;
                 host.name.keep().await;
                 told = now.wants;
                 if now.has_written && is_said {
@@ -119,6 +126,14 @@ pub(crate) async fn run(
                 return;
             },
         }
+    }
+}
+
+async fn look_at(keys: &Keys, shown: &Session) {
+    match tokio::time::timeout(LOOKED_AT_WITHIN, keys.look_at(shown)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(session.id = %shown.id, "Metadata is not looked at: {error}"),
+        Err(_) => tracing::debug!(session.id = %shown.id, "Metadata is not looked at in time"),
     }
 }
 
@@ -186,8 +201,8 @@ async fn agent_state(
     (session, replaced): (SessionId, i64),
     state: &Value,
 ) -> Option<AgentState> {
-    let ring = keys.writing_ring().await.ok()?;
-    AgentState::new(seal_agent_state(&ring, (session, replaced + 1), state.to_string(), &host.key).ok()?).ok()
+    let (ring, version) = (keys.writing_ring().await.ok()?, replaced.checked_add(1)?);
+    AgentState::new(seal_agent_state(&ring, (session, version), state.to_string(), &host.key).ok()?).ok()
 }
 
 fn attention(wants: Wants) -> Option<SetAttention> {

@@ -40,9 +40,9 @@ impl Rename {
         }
         let id = self.session.find(me).await?;
         let (session, ring) = me.writable(context, id).await?;
-        let before = me.titled(context, &session, &ring).await?;
+        let before = me.titled_for_writing(context, &session, &ring).await?;
         // What does not count does not come to count by a new title.
-        let card = Card { title: Some(self.title), ..before.card.clone().unwrap_or_default() };
+        let card = Card { title: Some(self.title), ..before.lasting().cloned().unwrap_or_default() };
         let session = me.describe(context, &session, &ring, (&card, &before)).await?;
         say(context, me, &session, "Renamed").await
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_client::seal::{Binding, KeyRing, Metadata, seal_metadata};
+use ensemble_client::seal::{Binding, KeyRing, Metadata, SealError, seal_metadata};
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::{Blob, Text};
@@ -60,8 +60,10 @@ impl Create {
         let id = SessionId::generate();
         let body = serde_json::to_string(&card).map_err(|error| Failure::message(format!("The title {error}.")))?;
         let metadata = Metadata { body, user: me.id, admin: None, of_machine: None };
-        let metadata = seal_metadata(&ring, (id, 1), metadata, &me.key)
-            .map_err(|error| Failure::Seal("The title".to_owned(), error))?;
+        let metadata = seal_metadata(&ring, (id, 1), metadata, &me.key).map_err(|error| match error {
+            SealError::TooLong => Failure::message("The title is too long. Shorten it."),
+            error => Failure::Seal("The title".to_owned(), error),
+        })?;
         let request = CreateSession {
             id: Some(id),
             machine_id,

@@ -39,6 +39,8 @@ pub(in crate::acp) struct Opening {
     /// The ref that people type.
     pub(in crate::acp) reference: String,
     pub(in crate::acp) title: Option<String>,
+    /// Where the agent works, as its machine has signed it.
+    pub(in crate::acp) directory: Option<String>,
     pub(in crate::acp) user: UserId,
     /// The public key of this device.
     pub(in crate::acp) key: String,

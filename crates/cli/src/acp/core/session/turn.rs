@@ -57,7 +57,8 @@ impl Session {
             let text = "A prompt of this session is being done. Wait for its end, or cancel it.";
             return out.answer(&request, Err(Error::new(INVALID, text)));
         }
-        let prompt = Prompt { directory: self.view.state().map(|state| state.directory.clone()), ..prompt };
+        let state = self.view.state().map(|state| state.directory.clone());
+        let prompt = Prompt { directory: state.or_else(|| self.opening.directory.clone()), ..prompt };
         let local_id = self.send(Content::Prompt(prompt), out);
         self.prompt = Some(Running {
             request,

@@ -50,6 +50,8 @@ struct Editor {
     done: Vec<Order>,
     /// Why the session that is opened next has no MCP servers of the editor.
     left_out: Option<String>,
+    /// What the machine of the session that is opened next has signed.
+    directory: Option<String>,
 }
 
 impl Editor {
@@ -63,7 +65,8 @@ impl Editor {
         let now = Instant::now();
         let core = Core::new(now, Box::new(ids));
         let (written, done) = (Vec::new(), Vec::new());
-        let mut editor = Self { core, now, request: 0, seq: 0, n: 0, written, done, left_out: None };
+        let (left_out, directory) = (None, None);
+        let mut editor = Self { core, now, request: 0, seq: 0, n: 0, written, done, left_out, directory };
         let client = json!({"name": "test", "version": "1"});
         let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": client});
         editor.request("initialize", &params);
@@ -121,6 +124,7 @@ impl Editor {
             id: session(),
             reference: "abcdefgh".to_owned(),
             title: None,
+            directory: self.directory.clone(),
             user: ANN.parse().unwrap(),
             key: HERE.to_owned(),
             online: true,

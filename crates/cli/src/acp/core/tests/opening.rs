@@ -209,6 +209,24 @@ fn the_servers_of_the_editor_are_passed_on_and_what_becomes_of_them_is_said_once
 }
 
 #[test]
+fn a_prompt_names_the_directory_that_was_signed_until_the_machine_has_said_a_state() {
+    for (has_state, directory) in [(false, "/signed"), (true, "/work")] {
+        let mut editor = Editor::new(&json!({}));
+        editor.directory = Some("/signed".to_owned());
+        editor.request("session/load", &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": []}));
+        editor.opened(false);
+        if has_state {
+            editor.state(Phase::Idle);
+        }
+        editor.event(Event::CaughtUp);
+        editor.forget();
+        editor.prompt("go");
+        let [Content::Prompt(prompt)] = &editor.sent()[..] else { panic!() };
+        assert_eq!(prompt.directory.as_deref(), Some(directory));
+    }
+}
+
+#[test]
 fn servers_in_another_shape_are_a_matter_of_the_parameters() {
     for servers in [json!({}), json!([{"name": "x"}]), json!([{"type": "pigeon", "name": "x", "url": "https://h"}])] {
         let mut editor = Editor::new(&json!({}));
