@@ -23,12 +23,13 @@ use crate::when;
 
 /// Files of a task that a summary names.
 const SHOWN_FILES: usize = 12;
+
 /// The summary after a run: the files of each task with their counts, and what to type next. `is_shown`: the whole diff was printed before.
-pub(crate) fn report(run: &Run, is_shown: bool) -> Result<()> {
+pub(crate) fn report(context: &Context, run: &Run, is_shown: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     for (number, task, changes) in worth_saying(tasks) {
         print::line(format!("\n{}", headline(run, task, number, changes)))?;
-        files(changes)?;
+        show_files(context, task, changes, SHOWN_FILES)?;
         notes(changes)?;
     }
     let steps = next_steps(run, is_shown);
@@ -95,17 +96,30 @@ pub(crate) fn files_word(count: u32) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
-/// The files with their counts, one on a line.
+/// The first files with their counts, one on a line.
 pub(crate) fn files(changes: &TaskChanges) -> Result<()> {
-    for file in changes.files.iter().take(SHOWN_FILES) {
+    print_files(changes, SHOWN_FILES)
+}
+
+/// Prints at most so many files of a task. An order about it can name the list only when all of it was printed.
+pub(crate) fn show_files(context: &Context, task: &Task, changes: &TaskChanges, most: usize) -> Result<()> {
+    print_files(changes, most)?;
+    if hidden(changes, most) == 0 { context.saw_list(task) } else { Ok(()) }
+}
+
+fn print_files(changes: &TaskChanges, most: usize) -> Result<()> {
+    for file in changes.files.iter().take(most) {
         print::styled(&line(file), is_coloured())?;
     }
-    let hidden =
-        usize::try_from(changes.file_count).unwrap_or(usize::MAX).saturating_sub(changes.files.len().min(SHOWN_FILES));
-    if hidden > 0 {
-        print::line(format!("  … {hidden} more"))?;
+    match hidden(changes, most) {
+        0 => Ok(()),
+        hidden => print::line(format!("  … {hidden} more")),
     }
-    Ok(())
+}
+
+/// How many of the files that changed are not printed.
+fn hidden(changes: &TaskChanges, most: usize) -> usize {
+    usize::try_from(changes.file_count).unwrap_or(usize::MAX).saturating_sub(changes.files.len().min(most))
 }
 
 fn line(file: &ChangedFile) -> Styled {
@@ -253,12 +267,12 @@ pub(crate) fn unfinished(changes: &TaskChanges, before: ExitCode) -> ExitCode {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::progress::tests::task;
     use ensemble_types::text::Text;
 
-    fn changed(state: ChangesState) -> TaskChanges {
+    pub(crate) fn changed(state: ChangesState) -> TaskChanges {
         TaskChanges {
             state,
             was_applied: false,
@@ -291,6 +305,16 @@ mod tests {
         );
         let file = line(&one.changes.as_ref().unwrap().files[0]).render(None, false);
         assert_eq!(file, "  A a\u{fffd}[31m b  +3 −0");
+    }
+
+    #[test]
+    fn a_list_was_shown_when_no_file_of_it_is_hidden() {
+        let mut changes = changed(ChangesState::Kept);
+        let one = changes.files[0].clone();
+        (changes.files, changes.file_count) = (vec![one; 20], 20);
+        assert_eq!((hidden(&changes, SHOWN_FILES), hidden(&changes, usize::MAX)), (8, 0));
+        changes.file_count = 300;
+        assert_eq!(hidden(&changes, usize::MAX), 280, "the list itself is cut");
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::progress::name;
 
 /// In the place of what nobody has signed.
 pub(crate) const NOT_SIGNED: &str = "not signed by your devices";
+/// Behind the title of what is sealed for its machine. It is the server's word.
+pub(crate) const NOT_CHECKED: &str = "not checked: sealed";
 /// A key that no list had is not looked for again within this time: a run may have many that somebody made up.
 const LISTS_AGE: Duration = Duration::from_secs(60);
 
@@ -37,8 +39,8 @@ impl Me {
                     titles.push(signed.run_title);
                     (task.title, task.task_key, task.prompt) = (signed.title, signed.task_key, Some(signed.prompt));
                 }
-                // What a session does is sealed for its machine, with its title.
-                None if task.session.is_some() => task.signed = None,
+                // What a session does is sealed for its machine, with its title. The server alone says that it is one.
+                None if task.session.is_some() => (task.signed, task.prompt) = (None, None),
                 None => (task.signed, task.title, task.prompt) = (None, None, None),
             }
         }
@@ -74,18 +76,27 @@ fn signed_of(task: &Task, (run, at): (RunId, usize), signers: &HashSet<String>) 
     (is_it && is_here).then_some(body)
 }
 
+/// What is to be said of the title of a task that a good signature does not prove.
+pub(crate) fn doubt(task: &Task) -> Option<&'static str> {
+    let doubt = if task.session.is_some() { NOT_CHECKED } else { NOT_SIGNED };
+    task.signed.is_none().then_some(doubt)
+}
+
 /// Refuses to order something about a task that the owner's devices have not signed.
 pub(crate) fn must_be_signed(run: &Run, task: &Task) -> Result<()> {
-    if task.signed.is_some() || task.session.is_some() {
-        return Ok(());
-    }
     let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
-    Err(Failure::message(format!(
-        "{} of run {} is {NOT_SIGNED}, so nothing was done with it. The server may have answered with another run: do not trust it. Or it \
-         was submitted without `ensemble`, which signs.",
-        name(task, number),
-        run.reference
-    )))
+    let (called, run) = (name(task, number), run.reference);
+    match doubt(task) {
+        None => Ok(()),
+        Some(NOT_CHECKED) => Err(Failure::message(format!(
+            "{called} of run {run} is a live session, as the server says. It is sealed for its machine and cannot be checked here, so \
+             nothing was done with it. Say it there: `ensemble prompt`."
+        ))),
+        Some(_) => Err(Failure::message(format!(
+            "{called} of run {run} is {NOT_SIGNED}, so nothing was done with it. The server may have answered with another run: do not \
+             trust it. Or it was submitted without `ensemble`, which signs."
+        ))),
+    }
 }
 
 #[cfg(test)]
@@ -93,7 +104,7 @@ mod tests {
     use ensemble_client::AccountKey;
     use ensemble_client::seal::{SessionTask, SignedAs, sign_clear};
     use ensemble_types::ids::TaskId;
-    use ensemble_types::runs::Provider;
+    use ensemble_types::runs::{Provider, TaskSession};
 
     use super::*;
     use crate::progress::tests::task;
@@ -139,5 +150,15 @@ mod tests {
         assert_eq!(title(&Task { id: TaskId::generate(), ..good.clone() }, run, 0), None, "another task");
         signed(&mut good, run, 0, &stranger);
         assert_eq!(title(&good, run, 0), None, "a stranger");
+    }
+
+    #[test]
+    fn a_session_that_the_server_made_up_is_not_ordered_about() {
+        let mut sealed = task("a");
+        assert_eq!(doubt(&sealed), Some(NOT_SIGNED));
+        sealed.session = Some(TaskSession::Start);
+        assert_eq!(doubt(&sealed), Some(NOT_CHECKED));
+        signed(&mut sealed, RunId::generate(), 0, &AccountKey::generate());
+        assert_eq!(doubt(&sealed), None);
     }
 }

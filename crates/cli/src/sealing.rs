@@ -37,8 +37,6 @@ pub(crate) enum Wanted {
 pub(crate) fn sign_order(me: &Me, task: &Task, wanted: Wanted) -> Result<Signed> {
     let task_digest = match &task.signed {
         Some(signed) => digest(&*signed.signed_body),
-        // Its machine alone has what was sealed, and the server says why nothing is said to it.
-        None if task.session.is_some() => String::new(),
         None => return Err(Failure::message(format!("The task is {NOT_SIGNED}, so nothing can be ordered about it."))),
     };
     let (action, text, seen, unseen) = match wanted {

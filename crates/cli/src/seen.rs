@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ensemble_types::ids::TaskId;
-use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
+use ensemble_types::runs::{ChangesState, Task, TaskChanges};
 use ensemble_types::signatures::digest;
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,13 +25,22 @@ pub(crate) struct Seen {
     at: Timestamp,
 }
 
+/// What an order can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// The digest of the diff, all of which was shown.
+    Diff(String),
+    /// That of the list of files.
+    List(String),
+}
+
 impl Seen {
     /// What an order names: the diff where that was shown, and else the list of files. `None`: both have changed since.
-    pub(crate) fn of(&self, changes: &TaskChanges) -> Option<String> {
+    pub(crate) fn of(&self, changes: &TaskChanges) -> Option<Shown> {
         let list = changes.list_digest();
         // A diff that is not whole is not the one that the machine has sent.
-        let diff = self.diff.clone().filter(|_| changes.is_whole());
-        (list == self.list).then(|| diff.unwrap_or(list))
+        let diff = self.diff.clone().filter(|_| changes.has_whole_diff());
+        (list == self.list).then(|| diff.map_or(Shown::List(list), Shown::Diff))
     }
 }
 
@@ -40,25 +49,22 @@ fn with_worktree(task: &Task) -> Option<(&Task, &TaskChanges)> {
     task.changes.as_ref().filter(|changes| changes.state != ChangesState::None).map(|changes| (task, changes))
 }
 
+fn remember_list(all: &mut BTreeMap<TaskId, Seen>, task: &Task, changes: &TaskChanges) {
+    let list = changes.list_digest();
+    let diff = all.remove(&task.id).filter(|seen| seen.list == list).and_then(|seen| seen.diff);
+    all.insert(task.id, Seen { list, diff, at: now() });
+}
+
 impl Context {
     /// What was shown of the changes of a task.
     pub(crate) fn seen(&self, task: &Task) -> Result<Option<Seen>> {
         Ok(self.all_seen()?.remove(&task.id))
     }
 
-    /// Remembers that the lists of files of a run were shown. A diff of the same files was shown as well.
-    pub(crate) fn saw_lists(&self, run: &Run) -> Result<()> {
-        let tasks: Vec<_> = run.tasks.iter().flatten().filter_map(with_worktree).collect();
-        if tasks.is_empty() {
-            return Ok(());
-        }
-        self.saw(|all| {
-            for (task, changes) in tasks {
-                let list = changes.list_digest();
-                let diff = all.remove(&task.id).filter(|seen| seen.list == list).and_then(|seen| seen.diff);
-                all.insert(task.id, Seen { list, diff, at: now() });
-            }
-        })
+    /// Remembers that the list of files of a task was shown, all of it. A diff of the same files was shown before.
+    pub(crate) fn saw_list(&self, task: &Task) -> Result<()> {
+        let Some((_, changes)) = with_worktree(task) else { return Ok(()) };
+        self.saw(|all| remember_list(all, task, changes))
     }
 
     /// Remembers that the diff of a task was shown.
@@ -84,5 +90,45 @@ impl Context {
             all.remove(&oldest);
         }
         self.home.write_json(FILE, &all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::tests::changed;
+    use crate::progress::tests::task;
+
+    fn seen(changes: &TaskChanges, diff: Option<&str>) -> Seen {
+        Seen { list: changes.list_digest(), diff: diff.map(str::to_owned), at: now() }
+    }
+
+    #[test]
+    fn an_order_names_the_diff_that_was_shown_also_where_the_list_is_cut() {
+        let mut changes = changed(ChangesState::Kept);
+        changes.file_count = 300;
+        assert!(!changes.has_whole_list() && changes.has_whole_diff());
+        assert_eq!(seen(&changes, Some("d")).of(&changes), Some(Shown::Diff("d".to_owned())));
+        let list = Some(Shown::List(changes.list_digest()));
+        assert_eq!(seen(&changes, None).of(&changes), list);
+        let before = seen(&changes, Some("d"));
+        changes.diff_truncated = true;
+        assert_eq!(before.of(&changes), list, "a part of the diff is missing");
+        changes.added += 1;
+        assert_eq!(before.of(&changes), None, "it has changed since");
+    }
+
+    #[test]
+    fn a_list_is_remembered_for_its_task_and_keeps_the_diff_that_was_shown() {
+        let (one, other) = (task("a"), task("b"));
+        let mut changes = changed(ChangesState::Kept);
+        let with_diff = seen(&changes, Some("d"));
+        let mut all = BTreeMap::from([(one.id, with_diff.clone()), (other.id, with_diff.clone())]);
+        remember_list(&mut all, &one, &changes);
+        assert_eq!(all[&one.id].diff.as_deref(), Some("d"));
+        changes.removed += 1;
+        remember_list(&mut all, &one, &changes);
+        assert_eq!((&all[&one.id].list, &all[&one.id].diff), (&changes.list_digest(), &None));
+        assert_eq!(all[&other.id], with_diff, "of the other task nothing was shown");
     }
 }

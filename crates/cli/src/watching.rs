@@ -165,8 +165,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
         if progress.is_live() {
             progress.renew(run.tasks.as_deref().unwrap_or_default())?;
         }
-        conclude(&run, &machines, &asked.permissions)?;
-        context.saw_lists(&run)?;
+        conclude(context, &run, &machines, &asked.permissions)?;
         asking::sessions(me, &run).await?;
     }
     let about = asked.about.and_then(|about| run.tasks.iter().flatten().find(|task| task.id == about));
@@ -256,7 +255,7 @@ pub(crate) async fn interrupted(context: &Context, me: &Me, run: &Run, again: &m
 }
 
 /// The result of a run: the results that no other task used, the errors, and how to see more.
-fn conclude(run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Result<()> {
+fn conclude(context: &Context, run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let taken: std::collections::HashSet<TaskId> =
         tasks.iter().flat_map(|task| task.depends_on.iter().copied()).collect();
@@ -270,19 +269,25 @@ fn conclude(run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Res
     for (number, task) in tasks.iter().enumerate() {
         failed(run, task, number, tasks, machines)?;
     }
-    end(run, machines, asked, false)
+    end(context, run, machines, asked, false)
 }
 
 /// What was refused, the counts, the time and the cost.
 /// `is_shown`: what changed was printed before.
-pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>], is_shown: bool) -> Result<()> {
+pub(crate) fn end(
+    context: &Context,
+    run: &Run,
+    machines: &Machines,
+    asked: &[Option<Permission>],
+    is_shown: bool,
+) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     if denials::count(tasks) > 0 {
         print::line("")?;
         denials::report(tasks, machines)?;
     }
     denials::report_less(tasks, asked, machines)?;
-    changes::report(run, is_shown)?;
+    changes::report(context, run, is_shown)?;
     let summary = &run.summary;
     let counts = [(summary.completed, "completed"), (summary.failed, "failed"), (summary.cancelled, "cancelled")];
     let counts: Vec<_> =
@@ -300,7 +305,7 @@ pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>], 
 }
 
 /// The same for one task of a run that may have others.
-pub(crate) fn end_of(run: &Run, number: usize, task: &Task, machines: &Machines) -> Result<()> {
+pub(crate) fn end_of(context: &Context, run: &Run, (number, task): (usize, &Task), machines: &Machines) -> Result<()> {
     // Alone it would be called by another number.
     let called = name(task, number);
     let alone = Run { tasks: Some(vec![Task { title: Some(called.clone()), ..task.clone() }]), ..run.clone() };
@@ -309,7 +314,7 @@ pub(crate) fn end_of(run: &Run, number: usize, task: &Task, machines: &Machines)
         print::line("")?;
         denials::report(tasks, machines)?;
     }
-    changes::report(&alone, false)?;
+    changes::report(context, &alone, false)?;
     let time = task.started_at.zip(task.finished_at).map(|(from, to)| when::duration(to.since(from)));
     let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
     let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };

@@ -116,6 +116,9 @@ pub struct ReportedChanges {
     /// It is not known what was changed. `notes` say why.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
+    /// A part of the diff was not sent: it was too long, or the service did not take it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// What people should know: why the changes are not known, or what is in the worktree and in no commit of it. At most 4.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 4)]
@@ -218,7 +221,7 @@ pub struct TaskChanges {
     /// Why the machine could not carry out the last order. Nothing was changed.
     #[serde(default)]
     pub failure: Option<String>,
-    /// The stored diff is not complete: it was longer than its bounds, or the account's quota was reached.
+    /// The stored diff is not complete: it was longer than its bounds, the account's quota was reached, or its machine has not sent all.
     pub diff_truncated: bool,
 }
 
@@ -228,10 +231,15 @@ impl TaskChanges {
         list_digest(&self.files, self.file_count, (self.added, self.removed))
     }
 
-    /// Whether all that was changed is in the list and in the stored diff, as far as the server says.
-    pub fn is_whole(&self) -> bool {
+    /// Whether all that was changed is in the stored diff, as far as the server says.
+    pub fn has_whole_diff(&self) -> bool {
+        !self.unknown && !self.diff_truncated
+    }
+
+    /// Whether all files that were changed are in the list.
+    pub fn has_whole_list(&self) -> bool {
         let listed = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
-        !self.unknown && !self.diff_truncated && listed == self.file_count
+        !self.unknown && listed == self.file_count
     }
 }
 

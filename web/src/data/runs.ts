@@ -1,6 +1,8 @@
 /** Runs of tasks: their list, and one of them followed live. */
 import { Distrust, followRun, isProblem, newId } from "@ensemble/client";
-import { isSigned, NOT_SIGNED, sealTurn, signOrder, signRun, takeSigned, withIds, type CheckedTasks, type Turn } from "@ensemble/client/account";
+import {
+  doubt, Draws, NOT_CHECKED, NOT_SIGNED, sealTurn, signOrder, signRun, takeSigned, withIds, type CheckedTasks, type Turn,
+} from "@ensemble/client/account";
 import { diffDigest, listDigest } from "@ensemble/client/seal";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
@@ -48,28 +50,52 @@ export async function submitPlan(planned: Planned): Promise<string> {
   const plan = JSON.stringify(planned);
   const account = mine();
   const { client } = account;
-  if (sent?.plan !== plan) {
-    const named = withIds(account, planned);
-    const tasks: Schemas["CreateTask"][] = [];
-    for (const { turn, ...task } of named.tasks) {
-      const ids = { runId: named.id, taskId: task.id };
-      tasks.push(turn ? { ...task, ...(await sealTurn(account, ids, turn)) } : task);
+  const isChosen = planned.id != null || planned.tasks.some(({ id }) => id != null);
+  const draws = new Draws();
+  for (;;) {
+    const again = sent?.plan === plan ? sent : undefined;
+    const one = again ?? { plan, key: newId(), body: await signed(account, planned) };
+    sent = one;
+    try {
+      const params = { header: { "Idempotency-Key": one.key } };
+      const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body: one.body, params }));
+      if (run.id !== one.body.id) throw new Distrust(OTHER_RUN);
+      sent = undefined;
+      return run.id;
+    } catch (error) {
+      const isTaken = isProblem(error, "CONFLICT");
+      if (isTaken) sent = undefined;
+      // What was sent before may have been a run that was deleted since, and is not begun again by itself.
+      if (again !== undefined || isChosen || !draws.mayDrawAgain(error)) throw error;
     }
-    sent = { plan, key: newId(), body: await signRun(account, { ...named, tasks }) };
   }
-  const params = { header: { "Idempotency-Key": sent.key } };
-  const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body: sent.body, params }));
-  if (run.id !== sent.body.id) throw new Distrust(OTHER_RUN);
-  sent = undefined;
-  return run.id;
 }
 
-/** Whether all that was changed is in the list and in the diff, as far as the server says. */
-export const isWhole = ({ unknown, diffTruncated, files, fileCount }: TaskChanges): boolean =>
-  unknown !== true && !diffTruncated && files.length === fileCount;
+/** A plan with ids that are drawn here, signed and sealed. */
+async function signed(account: ReturnType<typeof mine>, planned: Planned): Promise<Schemas["CreateRun"]> {
+  const named = withIds(account, planned);
+  const tasks: Schemas["CreateTask"][] = [];
+  for (const { turn, ...task } of named.tasks) {
+    const ids = { runId: named.id, taskId: task.id };
+    tasks.push(turn ? { ...task, ...(await sealTurn(account, ids, turn)) } : task);
+  }
+  return signRun(account, { ...named, tasks });
+}
 
-/** What a person reads of a task that none of their devices has signed. */
-export const notSigned = (task: Task): string | undefined => (isSigned(task) ? undefined : NOT_SIGNED);
+/** Whether all that was changed is in the diff, as far as the server says. */
+export const hasWholeDiff = ({ unknown, diffTruncated }: TaskChanges): boolean => unknown !== true && !diffTruncated;
+
+/** Whether all files that were changed are in the list. */
+export const hasWholeList = ({ unknown, files, fileCount }: TaskChanges): boolean => unknown !== true && files.length === fileCount;
+
+/** It is another than the one that a person was shown. */
+export class HasChanged extends Error {
+  override name = "HasChanged";
+}
+
+/** Whether a task is not what one of the account's devices has signed, although the server does not call it sealed. */
+export const isNotSigned = (task: Task): boolean => doubt(task) === NOT_SIGNED;
+export { doubt, NOT_CHECKED };
 
 export interface RunView {
   run: Run | undefined;
@@ -149,14 +175,15 @@ export class RunFeed {
     return new TextDecoder().decode(bytes);
   }
 
-  /** The digest of what was shown of a task's changes: of the diff, where it is open, or of the list of files. */
-  async #seen(task: Task, changes: TaskChanges): Promise<string> {
+  /** The digest of what was shown of a task's changes: of the diff, where it was read, or of the list of files. What has changed since then has
+   * to be read again first. */
+  async #seen(task: Task, changes: TaskChanges, unseen: boolean): Promise<string> {
     const list = await listDigest(changes);
     const shown = this.#shown.get(task.id);
-    if (!shown || !isWhole(changes)) return list;
-    if (shown.list === list) return shown.diff;
-    this.#shown.delete(task.id);
-    throw new Error("It has changed since you looked, so nothing was done. Look at it again.");
+    if (shown && shown.list !== list && !unseen) {
+      throw new HasChanged("It has changed since you looked, so nothing was done. Look at it again.");
+    }
+    return shown?.list === list && hasWholeDiff(changes) ? shown.diff : list;
   }
 
   /** Has the machine bring what a task has changed into its directory, or remove its worktree, as it is shown. Returns what has become of it.
@@ -166,7 +193,7 @@ export class RunFeed {
     const { client } = account;
     if (!task.changes) throw new Error("The server does not know what the task changed.");
     // Signed once: the same order again is one order.
-    const body = await signOrder(account, task, { action, seen: await this.#seen(task, task.changes), unseen });
+    const body = await signOrder(account, task, { action, seen: await this.#seen(task, task.changes, unseen), unseen });
     const params = { path: { id: this.id, taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
     const until = Date.now() + LONGEST_WAIT_MS;
     for (;;) {

@@ -7,7 +7,7 @@ import { useTitle } from "../base/title.ts";
 import { say } from "../base/toast.tsx";
 import { ago, money } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
-import { notSigned, RunFeed, type Task } from "../data/runs.ts";
+import { doubt, isNotSigned, NOT_CHECKED, RunFeed, type Task } from "../data/runs.ts";
 import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
@@ -41,10 +41,16 @@ export function RunPage({ id }: { id: string }) {
   const isOver = run !== undefined && ["completed", "failed", "cancelled"].includes(run.status);
   const unsaved = tasks.filter(isNotApplied);
   const deleted = async (): Promise<void> => {
+    const left: string[] = [];
     for (const task of tasks.filter(hasWorktree)) {
-      const { state } = await feed.order(task, "discard");
-      if (state !== "discarded") throw new Error(`The worktree of ${nameOf(task)} could not be removed. Its machine may be away: try again when it is back.`);
+      // Whoever deletes the run has agreed to lose it.
+      const why = await feed.order(task, "discard", true).then(
+        ({ state, failure }) => (state === "discarded" ? undefined : (failure ?? "Its machine may be away: try again when it is back.")),
+        textOf,
+      );
+      if (why !== undefined) left.push(`The worktree of ${nameOf(task)} could not be removed. ${why}`);
     }
+    if (left.length > 0) throw new Error(`${left.join(" ")} The run was not deleted.`);
     await feed.remove();
     say("Deleted");
     go(paths.runs);
@@ -78,7 +84,8 @@ export function RunPage({ id }: { id: string }) {
         {keptAt !== undefined && <KeptNote at={keptAt} />}
         {(error ?? failure) !== undefined && <p className="banner bad" role="alert">{error ?? failure}</p>}
         {!run && error === undefined && <p className="soft" role="status">Opening…</p>}
-        {tasks.some((task) => notSigned(task) !== undefined) && <p className="banner bad" role="alert">Tasks of this run are not signed by your devices. The server may have answered with something else: their titles are not shown.</p>}
+        {tasks.some(isNotSigned) && <p className="banner bad" role="alert">Tasks of this run are not signed by your devices. The server may have answered with something else: their titles are not shown.</p>}
+        {tasks.length > 0 && run?.title != null && tasks.every((task) => doubt(task) !== undefined) && <p className="soft">The title is {NOT_CHECKED}.</p>}
         {run && (
           <p className="soft run-facts">
             <span className={`dot ${DOTS[run.status] ?? ""}`} />{" "}

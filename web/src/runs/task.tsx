@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { textOf } from "../data/failure.ts";
 import { keepTrying } from "../data/keep-trying.ts";
-import { followOutput, notSigned, type RunFeed, type Task } from "../data/runs.ts";
+import { doubt, followOutput, isNotSigned, type RunFeed, type Task } from "../data/runs.ts";
 import { whileSeen } from "../data/seen.ts";
 import { paths } from "../shell/route.ts";
 import { Long } from "../text/long.tsx";
@@ -26,14 +26,15 @@ export function TaskPanel({ feed, task, canAct, onGoesOn }: Props) {
   const hasOutput = task.session === null || task.session === undefined;
   return (
     <div className="task-panel">
-      {notSigned(task) !== undefined && <p className="error-text">This task is {notSigned(task)}: what it is about is not shown, and nothing can be ordered about it.</p>}
+      {isNotSigned(task) && <p className="error-text">This task is {doubt(task)}: what it is about is not shown, and nothing can be ordered about it.</p>}
       {task.error && <div className="failure"><strong>{visible(task.error.code)}</strong><span>{visible(task.error.message)}</span></div>}
       {task.sessionId && <div><Link href={paths.session(task.sessionId)} className="button small">Open its session</Link></div>}
       {task.prompt && <section aria-label="Prompt"><h2>Prompt</h2><Long className="plain" text={visible(task.prompt)} label="Prompt" /></section>}
       {task.outputSummary && task.outputSummary.trim() !== task.error?.message.trim() && <section aria-label="Result"><h2>Result</h2><Markdown text={task.outputSummary} /></section>}
       {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} isOver={OVER.has(task.status)} said={task.error?.message} />}
-      {canAct && notSigned(task) === undefined && task.changes && task.changes.state !== "none" && <Worktree feed={feed} task={task} changes={task.changes} />}
-      {canAct && notSigned(task) === undefined && hasOutput && <MoreToSay feed={feed} task={task} onGoesOn={onGoesOn} />}
+      {canAct && doubt(task) === undefined && task.changes && task.changes.state !== "none" && <Worktree feed={feed} task={task} changes={task.changes} />}
+      {canAct && doubt(task) === undefined && hasOutput && <MoreToSay feed={feed} task={task} onGoesOn={onGoesOn} />}
+      {!hasOutput && doubt(task) !== undefined && <p className="soft">Its title is {doubt(task)}.</p>}
       {!hasOutput && !task.sessionId && <p className="soft">This task is encrypted for its machine. When it starts, you can follow it in its session.</p>}
     </div>
   );

@@ -2,7 +2,7 @@
 import { newId } from "@ensemble/client";
 import { type FormEvent, useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
-import { isWhole, type RunFeed, type Task, type TaskChanges } from "../data/runs.ts";
+import { HasChanged, hasWholeDiff, hasWholeList, type RunFeed, type Task, type TaskChanges } from "../data/runs.ts";
 import { Code } from "../text/code.tsx";
 import { visible } from "../text/visible.ts";
 
@@ -20,6 +20,9 @@ const isKept = ({ state }: TaskChanges): boolean => state === "kept" || state ==
 export const isOpen = ({ changes }: Task): boolean =>
   changes != null && isKept(changes) && (changes.fileCount > 0 || changes.unknown === true || (changes.notes?.length ?? 0) > 0);
 
+/** Whether its machine has not carried out the last order, and not because of files. */
+const wasRefused = ({ failure, conflicted }: TaskChanges): boolean => failure != null && conflicted.length === 0;
+
 function counted({ fileCount, added, removed, state, unknown, wasApplied }: TaskChanges): string {
   const place = state === "discarded" && wasApplied ? "applied; the worktree is removed" : STATES[state];
   if (unknown) return `It is not known what it changed, ${place}.`;
@@ -33,13 +36,24 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
   const { error, said, setSaid, run } = useAttempt(setBusy);
   const order = (action: "apply" | "discard", unseen = false) => run(async () => {
     setAsks(undefined);
-    const { state, waitingFor } = await feed.order(task, action, unseen);
+    let after: TaskChanges;
+    try {
+      after = await feed.order(task, action, unseen);
+    } catch (caught) {
+      // What is on the screen is not what there is.
+      if (caught instanceof HasChanged) setDiff(undefined);
+      throw caught;
+    }
+    if (wasRefused(after)) setDiff(undefined);
+    const { state, waitingFor } = after;
     if (state !== "applying" && state !== "discarding") return;
     setSaid(waitingFor === "machine" ? "Its machine is away. It does this if it is back within 24 hours." : "Its machine has not ended yet.");
   });
   const shown = () => run(async () => setDiff(diff === undefined ? await feed.diff(task) : undefined));
   // What was applied before went on since.
   const canApply = isOpen(task) || (isKept(changes) && changes.wasApplied === true);
+  const wasShown = hasWholeDiff(changes) && (diff !== undefined || (hasWholeList(changes) && !wasRefused(changes)));
+  const asksFirst = isOpen(task) || wasRefused(changes);
   return (
     <section aria-label="Changes">
       <h2>Changes</h2>
@@ -58,20 +72,20 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
       {said !== undefined && <p className="soft" role="status">{said}</p>}
       <div className="row">
         {changes.fileCount > 0 && <button type="button" className="button small" aria-expanded={diff !== undefined} disabled={isBusy} onClick={shown}>{diff === undefined ? "Show changes" : "Hide changes"}</button>}
-        {canApply && <button type="button" className="button small" disabled={isBusy} onClick={() => (isWhole(changes) ? order("apply") : setAsks("apply"))}>{isWhole(changes) ? "Apply" : "Apply…"}</button>}
-        {hasWorktree(task) && !asks && <button type="button" className="button small danger" disabled={isBusy} onClick={() => (isOpen(task) ? setAsks("discard") : order("discard"))}>{isOpen(task) ? "Discard…" : "Remove worktree"}</button>}
+        {canApply && <button type="button" className="button small" disabled={isBusy} onClick={() => (wasShown ? order("apply") : setAsks("apply"))}>{wasShown ? "Apply" : "Apply…"}</button>}
+        {hasWorktree(task) && !asks && <button type="button" className="button small danger" disabled={isBusy} onClick={() => (asksFirst ? setAsks("discard") : order("discard"))}>{asksFirst ? "Discard…" : "Remove worktree"}</button>}
       </div>
       {asks !== undefined && (
         <div className="empty">
-          <p>{asks === "discard" ? "Discard what this task changed? This cannot be undone." : "A part of what this task changed cannot be shown. Apply it with what you have not seen?"}</p>
+          <p>{asks === "discard" ? "Discard what this task changed, also what you have not seen? This cannot be undone." : "A part of what this task changed was not shown, or has changed since. Apply it with what you have not seen?"}</p>
           <div className="row">
-            <button type="button" className="button danger" disabled={isBusy} onClick={() => order(asks, asks === "apply")}>{asks === "discard" ? "Discard" : "Apply unseen"}</button>
+            <button type="button" className="button danger" disabled={isBusy} onClick={() => order(asks, true)}>{asks === "discard" ? "Discard" : "Apply unseen"}</button>
             <button type="button" className="button" disabled={isBusy} onClick={() => setAsks(undefined)}>Cancel</button>
           </div>
         </div>
       )}
       {diff !== undefined && <Code text={diff} language="diff" />}
-      {diff !== undefined && changes.diffTruncated && <p className="soft">This is not complete: it was too long, or the account’s quota was reached.</p>}
+      {diff !== undefined && changes.diffTruncated && <p className="soft">This is not complete: it was too long, the account’s quota was reached, or its machine could not send it.</p>}
     </section>
   );
 }

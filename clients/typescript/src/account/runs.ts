@@ -4,7 +4,7 @@ import { digestText, uuidV7 } from "../bytes.js";
 import { Refused } from "../errors.js";
 import { newNonce, outputKeys, signTask, type ClearTask, type SessionTask, type Signed } from "../seal/task.js";
 import type { Account } from "./account.js";
-import { NOT_SIGNED } from "./signed-runs.js";
+import { doubt, NOT_SIGNED } from "./signed-runs.js";
 import { sealedFor } from "./start.js";
 import type { components } from "../openapi.js";
 
@@ -88,9 +88,12 @@ function bodyOf(
  * of the diff or of the list of files. `unseen`: also what could not be shown. */
 export type Wanted = { action: "message"; text: string } | { action: "apply" | "discard"; seen: string; unseen?: boolean };
 
+/** What is known of the task that an order is about. */
+type Ordered = Pick<Schemas["Task"], "id" | "machineId" | "session" | "signed">;
+
 /** What the owner wants of a task that there is, signed for the machine that has its agent's conversation or its worktree. */
-export async function signOrder(account: Account, task: Pick<Schemas["Task"], "id" | "machineId" | "signed">, wanted: Wanted): Promise<Signed> {
-  if (!task.signed) throw new Refused(`The task is ${NOT_SIGNED}, so nothing is ordered about it.`);
+export async function signOrder(account: Account, task: Ordered, wanted: Wanted): Promise<Signed> {
+  if (!task.signed) throw new Refused(`The task is ${doubt(task) ?? NOT_SIGNED}, so nothing is ordered about it.`);
   const now = account.credential.now();
   const machineId = task.machineId ?? null;
   const order = {

@@ -15,6 +15,9 @@ type Run = Omit<Schemas["Run"], "tasks"> & { tasks: Schemas["Task"][] };
 /** In the place of what nobody has signed. */
 export const NOT_SIGNED = "not signed by your devices";
 
+/** Behind the title of what is sealed for its machine. It is the server's word. */
+export const NOT_CHECKED = "not checked: sealed";
+
 /** What was found out of the tasks of a run, by their ids. */
 export type CheckedTasks = Map<string, { signed: Signed; task: ClearTask | undefined }>;
 
@@ -38,8 +41,8 @@ export async function takeSigned<R extends Run>(account: Account, id: string, ru
       titles.add(body.runTitle);
       tasks.push({ ...task, signed, title: body.title ?? null, taskKey: body.taskKey ?? null, prompt: body.prompt });
     } else if (task.session !== undefined && task.session !== null) {
-      // What a session does is sealed for its machine, with its title.
-      tasks.push(task);
+      // What a session does is sealed for its machine, with its title. The server alone says that it is one.
+      tasks.push({ ...task, prompt: null });
     } else {
       tasks.push({ ...task, title: null, prompt: null });
     }
@@ -50,8 +53,11 @@ export async function takeSigned<R extends Run>(account: Account, id: string, ru
   return { ...run, title, tasks };
 }
 
-/** Whether a task of a run that was taken so is one that the account's devices have signed, as far as that can be seen. */
-export const isSigned = ({ signed, session }: Schemas["Task"]): boolean => signed !== undefined || (session !== undefined && session !== null);
+/** What is to be said of a task of a run that was taken so, where no good signature proves what it is. Nothing is ordered about it. */
+export function doubt({ signed, session }: Pick<Schemas["Task"], "signed" | "session">): string | undefined {
+  if (signed) return undefined;
+  return session === undefined || session === null ? NOT_SIGNED : NOT_CHECKED;
+}
 
 async function checked(id: string, signed: Signed, known: CheckedTasks, counts: (key: string) => Promise<boolean>): Promise<ClearTask | undefined> {
   const before = known.get(id);

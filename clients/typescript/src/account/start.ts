@@ -3,7 +3,7 @@
 
 import { uuidV7 } from "../bytes.js";
 import { newId } from "../client.js";
-import { Distrust, Refused } from "../errors.js";
+import { Distrust, isProblem, Refused } from "../errors.js";
 import { newNonce, sealTask, type SessionTask } from "../seal/task.js";
 import type { Account } from "./account.js";
 import { readSession, type Session } from "./vault.js";
@@ -45,27 +45,47 @@ export async function sealedFor(account: Account, machineId: string, task: Sessi
   return sealTask(JSON.stringify(task), machine.boxKey, userId, machineId, keys.signer);
 }
 
+/** How often ids are drawn for what is submitted. Another run or task may have the ref of one. */
+export class Draws {
+  #left = 3;
+
+  /** Whether to draw and to sign again after this error. */
+  mayDrawAgain(error: unknown): boolean {
+    this.#left--;
+    return this.#left > 0 && isProblem(error, "CONFLICT");
+  }
+}
+
 /** A session that is to begin: signed and sealed, with its id. */
 export class Starting {
-  readonly #key = newId();
+  #key = newId();
+  /** It was sent, and perhaps was taken. */
+  #isSent = false;
 
   private constructor(
     private readonly account: Account,
     private readonly start: Start,
     readonly sessionId: string,
-    private readonly sealed: string,
-    private readonly ids: Starts,
+    private sealed: string,
+    private ids: Starts,
   ) {}
 
   static async prepare(account: Account, start: Start): Promise<Starting> {
-    const { machineId, mode = "ask" } = start;
     if (!/^(\/|~(\/|$))/.test(start.directory)) throw new Refused("The directory must be a path on the machine that begins with / or with ~/.");
+    const sessionId = uuidV7(account.credential.now());
+    const { sealed, ids } = await Starting.#drawn(account, start, sessionId);
+    return new Starting(account, start, sessionId, sealed, ids);
+  }
+
+  /** Seals it under ids that are drawn here. */
+  static async #drawn(account: Account, start: Start, sessionId: string): Promise<{ sealed: string; ids: Starts }> {
+    const { machineId, mode = "ask" } = start;
     const now = account.credential.now();
     const ids = { runId: uuidV7(now), taskId: uuidV7(now) };
     const task: SessionTask = {
       ...ids,
       session: "start",
-      sessionId: uuidV7(now),
+      sessionId,
       provider: start.provider,
       workingDirectory: start.directory,
       mode,
@@ -75,20 +95,31 @@ export class Starting {
       at: new Date(now).toISOString(),
       expires: new Date(now + GOOD_FOR).toISOString(),
     };
-    const sealed = await sealedFor(account, machineId, task);
-    return new Starting(account, start, task.sessionId, sealed, ids);
+    return { sealed: await sealedFor(account, machineId, task), ids };
   }
 
   /** Sends it, and waits until the machine has begun it. After a failure of the connection it can be called again: that never begins
    * a second session. */
   async begin(signal?: AbortSignal): Promise<Session> {
-    const { account, sessionId, sealed, ids } = this;
-    const { client, userId } = account;
-    const { provider, machineId } = this.start;
-    const body = { id: ids.runId, title: "Start of a session", tasks: [{ id: ids.taskId, provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
-    const header = { "Idempotency-Key": this.#key };
-    const run = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header }, body }));
-    if (run.id !== ids.runId) throw new Distrust(OTHER_RUN);
+    const { account, sessionId } = this;
+    const { userId } = account;
+    const { machineId } = this.start;
+    const draws = new Draws();
+    for (;;) {
+      const isFirst = !this.#isSent;
+      this.#isSent = true;
+      try {
+        await this.#send();
+        break;
+      } catch (error) {
+        // What was sent before may have been taken, and is not begun twice.
+        if (!isFirst || !draws.mayDrawAgain(error)) throw error;
+      }
+      Object.assign(this, await Starting.#drawn(account, this.start, sessionId));
+      this.#key = newId();
+      this.#isSent = false;
+    }
+    const { ids } = this;
     const done = await begun(account, ids, this.start, signal);
     // Another session is not the one that was asked for, whatever the server says.
     if (done.sessionId !== sessionId) throw new Distrust("The server names another session than the one that was asked for. Do not trust it.");
@@ -97,6 +128,15 @@ export class Starting {
       throw new Distrust("The session is not on the machine that was asked for. Nothing was sent to it.");
     }
     return session;
+  }
+
+  async #send(): Promise<void> {
+    const { account: { client }, sealed, ids } = this;
+    const { provider, machineId } = this.start;
+    const body = { id: ids.runId, title: "Start of a session", tasks: [{ id: ids.taskId, provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
+    const header = { "Idempotency-Key": this.#key };
+    const run = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header }, body }));
+    if (run.id !== ids.runId) throw new Distrust(OTHER_RUN);
   }
 }
 

@@ -6,13 +6,14 @@ use ensemble_client::seal::TaskAction;
 use ensemble_types::runs::{Run, Task, TaskChanges};
 use ensemble_types::signatures::ChangesOrder;
 
-use super::{counted, files, is_away};
+use super::{counted, is_away, show_files};
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::origin::must_be_signed;
 use crate::print;
 use crate::progress::name;
 use crate::sealing::{Wanted, sign_order};
+use crate::seen::Shown;
 
 /// How long one call waits for the machine, and how long the calls do in all.
 const ONE_WAIT: Duration = Duration::from_secs(20);
@@ -26,7 +27,7 @@ pub(crate) enum Wish {
 }
 
 /// Gives the order, and waits until the machine has carried it out. It is about what was shown: where that was nothing, the list of files is
-/// shown now. `unseen`: also where a part could not be shown.
+/// shown now, all of it. `unseen`: also with what was not shown.
 pub(crate) async fn order(
     (context, me): (&Context, &Me),
     (run, task): (&Run, &Task),
@@ -61,29 +62,97 @@ fn seen(context: &Context, (run, task): (&Run, &Task), wish: Wish, unseen: bool)
     let Some(changes) = &task.changes else {
         return Err(Failure::message(format!("It is not known what {} changed.", name(task, number))));
     };
-    if wish == Wish::Apply && !changes.is_whole() && !unseen {
-        return Err(Failure::message(format!(
-            "A part of what {} changed cannot be shown, so it was not applied. `ensemble diff {run}` shows the rest, and `ensemble apply {run} \
-             --unseen` applies it all the same, with what nobody has seen.",
-            name(task, number),
-            run = run.reference
-        )));
+    let before = context.seen(task)?.map(|seen| seen.of(changes));
+    let action = if wish == Wish::Apply { "apply" } else { "discard" };
+    if let Some(why) = refusal(changes, before.as_ref(), wish, context.json).filter(|_| !unseen) {
+        return Err(Failure::message(why.sentence(&name(task, number), run, action)));
     }
-    if unseen && !context.json {
-        print::note(format!("⚠ {}: also with what could not be shown.", name(task, number)));
+    if unseen && wish == Wish::Apply && !context.json {
+        print::note(format!("⚠ {}: also with what was not shown.", name(task, number)));
     }
-    if let Some(seen) = context.seen(task)? {
-        return seen.of(changes).ok_or_else(|| {
-            let called = name(task, number);
-            let run = run.reference;
-            Failure::message(format!(
-                "What {called} changed has changed since you looked, so nothing was done. Look at it again: `ensemble diff {run}`."
-            ))
-        });
-    }
-    if !context.json && changes.file_count > 0 {
-        print::line(format!("{}: {}", name(task, number), counted(changes)))?;
-        files(changes)?;
+    match before.flatten() {
+        Some(Shown::Diff(digest) | Shown::List(digest)) => return Ok(digest),
+        // Whoever discards it unseen has agreed to lose it.
+        None if context.json || changes.file_count == 0 || (unseen && wish == Wish::Discard) => {}
+        None => {
+            print::line(format!("{}: {}", name(task, number), counted(changes)))?;
+            show_files(context, task, changes, usize::MAX)?;
+        }
     }
     Ok(changes.list_digest())
+}
+
+/// Why an order is not signed without `--unseen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotSeen {
+    /// It is another than the one that was shown.
+    Changed,
+    /// The list of files is cut, and the diff was not shown.
+    LongList,
+    /// A part of the diff is missing.
+    Part,
+    /// A program wants it, and a person was shown nothing.
+    Nothing,
+}
+
+/// `before`: what was shown on this device, and `Some(None)` when that has changed since.
+fn refusal(changes: &TaskChanges, before: Option<&Option<Shown>>, wish: Wish, is_program: bool) -> Option<NotSeen> {
+    match before {
+        Some(None) => Some(NotSeen::Changed),
+        Some(Some(Shown::Diff(_))) => None,
+        _ if wish == Wish::Apply && !changes.has_whole_diff() => Some(NotSeen::Part),
+        _ if wish == Wish::Apply && !changes.has_whole_list() => Some(NotSeen::LongList),
+        None if is_program && changes.file_count > 0 => Some(NotSeen::Nothing),
+        _ => None,
+    }
+}
+
+impl NotSeen {
+    fn sentence(self, called: &str, run: &Run, action: &str) -> String {
+        let run = run.reference;
+        let (look, all_the_same) = (format!("`ensemble diff {run}`"), format!("`ensemble {action} {run} --unseen`"));
+        match self {
+            Self::Changed => format!(
+                "What {called} changed has changed since you looked, so nothing was done. Look at it again: {look}. Or do it with what you \
+                 have not seen: {all_the_same}."
+            ),
+            Self::LongList => format!(
+                "{called} changed too many files to list them, so nothing was done. {look} shows what it changed, and then it can be done. \
+                 {all_the_same} does it with what you have not seen."
+            ),
+            Self::Part => format!(
+                "A part of what {called} changed cannot be shown, so it was not applied. {look} shows the rest, and {all_the_same} applies \
+                 it all the same, with what you have not seen."
+            ),
+            Self::Nothing => format!(
+                "What {called} changed was not shown on this device, so nothing was done. {look} shows it. {all_the_same} does it unseen."
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::tests::changed;
+    use ensemble_types::runs::ChangesState;
+
+    #[test]
+    fn an_order_is_signed_for_what_was_shown() {
+        let mut changes = changed(ChangesState::Kept);
+        let list = Some(Shown::List("l".to_owned()));
+        let diff = Some(Shown::Diff("d".to_owned()));
+        let refused = |changes: &TaskChanges, before: Option<&Option<Shown>>, is_program| {
+            [Wish::Apply, Wish::Discard].map(|wish| refusal(changes, before, wish, is_program))
+        };
+        assert_eq!(refused(&changes, None, false), [None, None], "all files are printed now");
+        assert_eq!(refused(&changes, None, true), [Some(NotSeen::Nothing); 2], "a program prints nothing");
+        assert_eq!(refused(&changes, Some(&list), true), [None, None]);
+        assert_eq!(refused(&changes, Some(&None), false), [Some(NotSeen::Changed); 2]);
+        changes.file_count = 300;
+        assert_eq!(refused(&changes, Some(&list), false), [Some(NotSeen::LongList), None]);
+        assert_eq!(refused(&changes, Some(&diff), false), [None, None], "the whole diff was shown");
+        changes.diff_truncated = true;
+        assert_eq!(refused(&changes, Some(&list), false), [Some(NotSeen::Part), None]);
+    }
 }

@@ -60,20 +60,19 @@ impl Diff {
                 print::line(format!("── {} ──", name(task, *number)))?;
             }
             match &task.changes {
-                Some(changes) if self.stat => changes::files(changes)?,
+                Some(changes) if self.stat => changes::show_files(context, task, changes, usize::MAX)?,
                 Some(changes) => {
                     let diff = read(&me, &run, task).await?;
                     show(&diff)?;
                     context.saw_diff(task, &diff)?;
                     if changes.diff_truncated {
-                        print::note("The diff is not complete: it was too long, or the account's quota was reached.");
+                        print::note(
+                            "The diff is not complete: it was too long, its machine could not send it, or the quota was reached.",
+                        );
                     }
                 }
                 None => print::note(format!("It is not known what {} changed.", name(task, *number))),
             }
-        }
-        if self.stat {
-            context.saw_lists(&run)?;
         }
         Ok(DONE)
     }

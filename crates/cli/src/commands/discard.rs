@@ -1,6 +1,7 @@
 //! `ensemble discard`: removes the worktrees of tasks.
 
 use std::future::ready;
+use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
@@ -35,7 +36,7 @@ pub(crate) struct Discard {
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Also where its machine has not said what the last attempt changed
+    /// Also what was not shown, or has changed since it was. Who confirms that it is lost means this too
     #[arg(long)]
     unseen: bool,
 }
@@ -64,21 +65,39 @@ impl Discard {
         };
         let lost = tasks.iter().filter(|(run, _, task)| is_lost(run, task));
         let lost: Vec<String> = lost.map(|(run, number, task)| called(run, *number, task)).collect();
-        if !lost.is_empty() && !self.yes {
+        let is_confirmed = !lost.is_empty() && !self.yes;
+        if is_confirmed {
             confirm::deletion(&format!("what {} changed, which was not applied", lost.join(", ")))?;
         }
+        let is_one = tasks.len() == 1;
         let mut code = DONE;
         let mut results = Vec::new();
         for (run, number, task) in tasks {
+            let called = called(run, number, task);
+            // What is lost is only what the question has named.
+            let unseen = self.unseen || (is_confirmed && is_lost(run, task));
             let applying = task.changes.clone().filter(|changes| changes.state == ChangesState::Applying);
             let changes = match applying {
-                Some(changes) => changes,
-                None => order((context, &me), (run, task), Wish::Discard, self.unseen).await?,
+                Some(changes) => Ok(changes),
+                None => order((context, &me), (run, task), Wish::Discard, unseen).await,
+            };
+            let changes = match changes {
+                Ok(changes) => changes,
+                Err(error) if is_one => return Err(error),
+                // The others are discarded all the same.
+                Err(error) => {
+                    code = ExitCode::FAILURE;
+                    if context.json {
+                        results.push(not_done(task, &error));
+                    } else {
+                        print::line(format!("✗ {called}: {error}"))?;
+                    }
+                    continue;
+                }
             };
             if changes.state != ChangesState::Discarded {
                 code = changes::unfinished(&changes, code);
             }
-            let called = called(run, number, task);
             match changes.state {
                 _ if context.json => {
                     results
@@ -103,6 +122,11 @@ impl Discard {
         }
         Ok(code)
     }
+}
+
+/// What a program reads of a task that was not discarded.
+fn not_done(task: &Task, error: &Failure) -> serde_json::Value {
+    serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": task.changes, "error": error.to_string() })
 }
 
 /// The runs that have ended, with their tasks.
@@ -152,17 +176,42 @@ pub(crate) async fn all_of(
     let tasks: Vec<(usize, &Task)> =
         with_worktrees(run, None)?.into_iter().filter(|(_, task)| is_there(task)).collect();
     ask(&not_applied(run, &tasks))?;
+    let mut left = Vec::new();
     for (number, task) in tasks {
-        let discarded = order((context, me), (run, task), Wish::Discard, false).await?;
-        if discarded.state != ChangesState::Discarded {
-            let machine = task.machine_id.as_ref().map_or("its machine".to_owned(), |id| machines.called(id));
-            return Err(Failure::message(format!(
-                "The worktree of {} could not be removed from {machine}. Is its runner running? Try again when it is, or \
-                 leave the worktree there: `ensemble runs delete {} --keep-worktrees`.",
-                name(task, number),
-                run.reference
-            )));
+        let called = name(task, number);
+        // Whoever deletes the run has agreed to lose it.
+        match order((context, me), (run, task), Wish::Discard, true).await {
+            Ok(changes) if changes.state == ChangesState::Discarded => {}
+            Ok(changes) => {
+                let machine = task.machine_id.as_ref().map_or("its machine".to_owned(), |id| machines.called(id));
+                let why = match changes.state {
+                    ChangesState::Discarding => "Is its runner running?".to_owned(),
+                    _ => changes::why_failed(&changes),
+                };
+                left.push(format!("The worktree of {called} could not be removed from {machine}. {why}"));
+            }
+            Err(error) => left.push(format!("The worktree of {called} was not removed. {error}")),
         }
     }
-    Ok(())
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::message(format!(
+        "{}\nThe run was not deleted. Try again later, or leave these worktrees there: `ensemble runs delete {} --keep-worktrees`.",
+        left.join("\n"),
+        run.reference
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::tests::task;
+
+    #[test]
+    fn a_task_that_was_not_discarded_says_why() {
+        let task = task("a");
+        let said = not_done(&task, &Failure::message("It has changed."));
+        assert_eq!((&said["taskKey"], &said["error"]), (&"a".into(), &"It has changed.".into()));
+    }
 }

@@ -73,8 +73,7 @@ impl Do {
         let run = me.run(following.run()).await?;
         following.conclude(&run)?;
         let is_shown = diff::show_short(context, &me, &run).await?;
-        end(&run, &machines, &asked.permissions, is_shown)?;
-        context.saw_lists(&run)?;
+        end(context, &run, &machines, &asked.permissions, is_shown)?;
         asking::sessions(&me, &run).await?;
         Ok(self.options.allow.code(&run))
     }

@@ -114,8 +114,7 @@ impl Say {
         let run = me.run(following.run()).await?;
         following.conclude(&run)?;
         let Some((number, task)) = following.find(&run) else { return Ok(ExitCode::FAILURE) };
-        end_of(&run, number, task, &machines)?;
-        context.saw_lists(&run)?;
+        end_of(context, &run, (number, task), &machines)?;
         Ok(self.allow.code_of(task))
     }
 }

@@ -10,7 +10,7 @@ use crate::complete;
 use crate::context::{Context, Me, now};
 use crate::failure::Result;
 use crate::machines::Machines;
-use crate::origin::NOT_SIGNED;
+use crate::origin::{NOT_CHECKED, NOT_SIGNED, doubt};
 use crate::progress::{name, why_not_begun};
 use crate::styled::Tone;
 use crate::table::{Column, Table};
@@ -50,26 +50,30 @@ impl Show {
         if context.json {
             print::json(&named(&machines, &run), false)?;
         } else {
-            show(&me, &run, &machines, self.all).await?;
-            context.saw_lists(&run)?;
+            show((context, &me), &run, &machines, self.all).await?;
         }
         Ok(DONE)
     }
 }
 
-async fn show(me: &Me, run: &Run, machines: &Machines, all: bool) -> Result<()> {
+async fn show((context, me): (&Context, &Me), run: &Run, machines: &Machines, all: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let field = |name: &str, value: &str| print::field(name, Tone::Plain, value);
     field("run", run.reference.as_str())?;
-    let is_signed = |task: &Task| task.signed.is_some() || task.session.is_some();
     match &run.title {
+        // Of a run that is sealed as a whole the server alone says the title.
+        Some(title) if tasks.iter().all(|task| doubt(task).is_some()) => {
+            field("title", &format!("{title} ({NOT_CHECKED})"))?;
+        }
         Some(title) => field("title", title)?,
-        None if !tasks.iter().any(is_signed) => field("title", NOT_SIGNED)?,
+        None if tasks.iter().all(|task| doubt(task) == Some(NOT_SIGNED)) => field("title", NOT_SIGNED)?,
         None => {}
     }
-    if tasks.iter().any(is_signed) && !tasks.iter().all(is_signed) {
-        let number = tasks.iter().position(|task| !is_signed(task)).map_or(0, |at| at + 1);
-        field("!", &format!("task {number} is {NOT_SIGNED}"))?;
+    let is_mixed = |what| tasks.iter().any(|task| doubt(task) != Some(what));
+    for what in [NOT_SIGNED, NOT_CHECKED] {
+        if let Some(number) = tasks.iter().position(|task| doubt(task) == Some(what)).filter(|_| is_mixed(what)) {
+            field("!", &format!("task {} is {what}", number + 1))?;
+        }
     }
     print::field("state", run.status.into(), run.status.as_str())?;
     if let Some(reason) = &run.cancel_reason {
@@ -142,7 +146,7 @@ async fn show(me: &Me, run: &Run, machines: &Machines, all: bool) -> Result<()> 
     }
     denials::report(tasks, machines)?;
     denials::report_machines(&rejected, machines)?;
-    changes::report(run, false)
+    changes::report(context, run, false)
 }
 
 /// `… 40 more tasks (--all shows them): 38 completed, 2 queued`

@@ -5,8 +5,9 @@ mod waits;
 use std::time::Duration;
 
 use clap::Args;
-use ensemble_client::idempotency_key;
+use ensemble_client::{Error, idempotency_key};
 use ensemble_types::ids::MachineId;
+use ensemble_types::problem::Code;
 use ensemble_types::runs::{Permission, Provider, Run};
 
 use crate::changes;
@@ -56,6 +57,24 @@ pub(crate) struct Options {
     /// Submit only once: the same key (16 to 128 characters) again returns the same run
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+}
+
+/// How often ids are drawn for what is submitted. Another run or task may have the ref of one.
+#[derive(Debug)]
+pub(super) struct Draws(u32);
+
+impl Default for Draws {
+    fn default() -> Self {
+        Self(3)
+    }
+}
+
+impl Draws {
+    /// Whether to draw and to sign again after this error.
+    pub(super) fn may_draw_again(&mut self, error: &Error) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        self.0 > 0 && error.code() == Some(Code::Conflict)
+    }
 }
 
 /// Which provider does a task that names none.
@@ -117,9 +136,15 @@ impl Options {
         let permissions = draft.steps.iter().map(|step| step.permission).collect();
         let on = |step: &Step| step.machine.clone().or_else(|| machine.clone());
         let wanted: Vec<_> = draft.steps.iter().filter_map(|step| Some((step.provider?, on(step)))).collect();
-        let plan = draft.create(provider, &Sealing { me, machines: &machines, machine })?;
         let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
-        let run = me.client.create_run(&plan, &key).await?;
+        let (sealing, mut draws) = (Sealing { me, machines: &machines, machine }, Draws::default());
+        let run = loop {
+            let plan = draft.clone().create(provider, &sealing)?;
+            match me.client.create_run(&plan, &key).await {
+                Err(error) if draws.may_draw_again(&error) => {}
+                made => break made?,
+            }
+        };
         let waits = if context.json { Vec::new() } else { waits::unoffered(&wanted, &machines) };
         waits.iter().for_each(print::note);
         let is_said_to_wait = !waits.is_empty();
@@ -285,11 +310,46 @@ mod tests {
 
     use super::*;
     use crate::machines::tests::machines;
-    use crate::plan::{PromptFiles, Variables, read};
+    use crate::plan::{PromptFiles, Seal, Variables, read};
+    use ensemble_client::seal::{ClearTask, SessionTask};
+    use ensemble_types::problem::Problem;
+    use ensemble_types::runs::{SealedTask, Signed};
 
     fn draft(text: &str) -> Draft {
         let files = PromptFiles::new(Path::new("/plans"), false);
         read(text, "plan", &files, Path::new("/home/me"), Overrides::default(), &Variables::default()).unwrap()
+    }
+
+    #[test]
+    fn ids_whose_refs_are_taken_are_drawn_three_times() {
+        let refused = |code| Error::Problem(Box::new(Problem::new(code, "no")));
+        let mut draws = Draws::default();
+        let again: Vec<bool> = (0..4).map(|_| draws.may_draw_again(&refused(Code::Conflict))).collect();
+        assert_eq!(again, [true, true, false, false]);
+        assert!(!Draws::default().may_draw_again(&refused(Code::IdempotencyMismatch)), "another request has the key");
+    }
+
+    #[test]
+    fn what_is_drawn_again_is_another_run_of_the_same_plan() {
+        let draft = draft(LOCAL);
+        let [first, second] = [draft.clone(), draft].map(|draft| draft.create(None, &Unsigned).unwrap());
+        assert!(first.id.is_some() && first.id != second.id && first.tasks[0].id != second.tasks[0].id);
+    }
+
+    struct Unsigned;
+
+    impl Seal for Unsigned {
+        fn sign(&self, _: &ClearTask) -> Result<Option<Signed>> {
+            Ok(None)
+        }
+
+        fn seal(&self, _: &MachineId, _: &SessionTask) -> Result<SealedTask> {
+            Err(Failure::message("Nothing is sealed."))
+        }
+
+        fn machine(&self) -> Option<&MachineId> {
+            None
+        }
     }
 
     const LOCAL: &str = "tasks: [{prompt: x, provider: codex}]";

@@ -18,7 +18,7 @@ use crate::cost;
 use crate::failure::{Failure, Result};
 
 /// A plan that can be submitted once its machine and its provider are known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Draft {
     name: String,
     pub(crate) title: Option<Text<0, 256>>,
@@ -32,7 +32,7 @@ pub(crate) struct Draft {
 }
 
 /// One task of a draft.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Step {
     /// Its key or its number.
     pub(crate) called: String,

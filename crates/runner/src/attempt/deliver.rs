@@ -49,7 +49,10 @@ pub(super) async fn deliver(
         () = heartbeat.reached(LeaseState::Lost) => {}
     }
     let held = record.held();
-    send_diff(context, &record, &held).await;
+    let is_sent = send_diff(context, &record, &held).await;
+    if let Some(changes) = &mut finish.changes {
+        changes.partial |= !is_sent;
+    }
     let mut backoff = Backoff::of(&context.config.timing);
     let mut woken = context.woken.clone();
     loop {
@@ -79,22 +82,30 @@ pub(super) async fn deliver(
     }
 }
 
-/// Sends what the attempt changed. What the server does not want is left out: the report counts more.
-async fn send_diff(context: &Context, record: &Record, held: &HeldLease) {
+/// Sends what the attempt changed. What the server does not want is left out: the report counts more. Returns whether nothing was left out.
+async fn send_diff(context: &Context, record: &Record, held: &HeldLease) -> bool {
     let reader = record.clone();
-    let parts = on_disk(move || reader.diff()).await.unwrap_or_else(|error| {
-        tracing::error!(lease.id = %held.id, "Cannot read what an attempt changed: {error}");
-        Vec::new()
-    });
+    let parts = match on_disk(move || reader.diff()).await {
+        Ok(parts) => parts,
+        Err(error) => {
+            tracing::error!(lease.id = %held.id, "Cannot read what an attempt changed: {error}");
+            return false;
+        }
+    };
+    let mut is_whole = true;
     let mut backoff = Backoff::of(&context.config.timing);
     let mut woken = context.woken.clone();
     for DiffPart { path, data } in parts {
         let (path, data) = (path.and_then(|path| Text::new(path).ok()), Blob::new(data));
-        let Ok(data) = data else { continue };
+        let Ok(data) = data else {
+            is_whole = false;
+            continue;
+        };
         let diff = LeaseDiff { fence: held.fence, path, data };
         while let Err(error) = context.server.diff(held, &diff).await {
             if !matches!(error, ServerError::Unavailable { .. } | ServerError::Unauthorized(_)) {
-                return tracing::warn!(lease.id = %held.id, "What an attempt changed is not sent: {error}");
+                tracing::warn!(lease.id = %held.id, "What an attempt changed is not sent: {error}");
+                return false;
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.pause(&error)) => {}
@@ -102,6 +113,7 @@ async fn send_diff(context: &Context, record: &Record, held: &HeldLease) {
             }
         }
     }
+    is_whole
 }
 
 async fn send(context: Context, lease: HeldLease, output: Arc<OutputSpool>) {

@@ -80,15 +80,16 @@ async fn wait(
 /// Finds out what the attempt changed, and saves its diff beside its report.
 pub(super) async fn save_changes(context: &Context, place: &Place, record: &Record) -> Option<ReportedChanges> {
     let found = tokio::time::timeout(LONGEST_COMPARISON, context.workplaces.changes(place)).await;
-    let changed = match found {
+    let mut changed = match found {
         Ok(changed) => changed?,
         Err(_) => context.workplaces.unknown(place, "to find out takes too long"),
     };
     if !changed.diff.is_empty() {
-        let record = record.clone();
+        let (record, parts) = (record.clone(), std::mem::take(&mut changed.diff));
         let lease = record.lease();
-        if let Err(error) = on_disk(move || record.save_diff(&changed.diff)).await {
+        if let Err(error) = on_disk(move || record.save_diff(&parts)).await {
             tracing::error!(lease.id = %lease, "Cannot save what an attempt changed: {error}");
+            changed.report.partial = true;
         }
     }
     Some(changed.report)

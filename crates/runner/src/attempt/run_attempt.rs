@@ -75,13 +75,23 @@ pub(super) async fn run_attempt(
             pump::append(output, format!("[worktree] {sentence}\n")).await;
         }
     }
+    let mut has_begun = false;
     loop {
         let start = prepared.start(lease, resume);
+        if let Err(error) = context.workplaces.forget_shown(&place) {
+            let outcome = Outcome::refused("RUNNER_DISK", format!("The runner cannot write to its disk: {error}."));
+            return Some(outcome.report(lease.fence, None));
+        }
         let mut execution = match Execution::begin(context, lease, (start, resume.is_some()), output).await {
             Ok(execution) => execution,
-            Err(error) => return Some(spawn_failed(lease, &error.to_string()).report(lease.fence, None)),
+            Err(error) => {
+                if !has_begun {
+                    context.workplaces.show_again(&place);
+                }
+                return Some(spawn_failed(lease, &error.to_string()).report(lease.fence, None));
+            }
         };
-        context.workplaces.forget_shown(&place);
+        has_begun = true;
         let (exit, reason) = execution.supervise(context, heartbeat, record, deadline).await;
         execution.drain_pipes(output).await;
         execution.remember_session(context, record).await;

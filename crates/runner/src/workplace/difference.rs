@@ -51,8 +51,12 @@ pub(crate) struct Changed {
     pub(crate) report: ReportedChanges,
     /// In the order of their paths, each once, as the server gives them.
     pub(crate) diff: Vec<DiffPart>,
-    /// Nothing is left out in the list of files and in the diff.
-    pub(crate) is_whole: bool,
+    /// Nothing is left out in the diff.
+    pub(crate) has_whole_diff: bool,
+    /// Nor in the list of files.
+    pub(crate) has_whole_list: bool,
+    /// The commit that has it, where it is in a worktree.
+    pub(crate) commit: Option<String>,
 }
 
 /// A part of a diff. Without a path it is about all files.
@@ -112,10 +116,12 @@ pub(super) async fn compare(
     let mut entries = entries(repository, into, trees).await?;
     entries.extend(large_files(before, after));
     entries.sort_by(|a, b| a.path.cmp(&b.path));
-    let report = report(&entries);
-    let (diff, is_whole) = diff(repository, into, trees, &entries).await?;
-    let is_whole = is_whole && report.files.len() == entries.len();
-    Ok(Changed { report, diff, is_whole })
+    let mut report = report(&entries);
+    let (diff, has_whole_diff) = diff(repository, into, trees, &entries).await?;
+    let has_whole_list = report.files.len() == entries.len();
+    // Whoever is shown the diff has to know that it is not all.
+    report.partial = !has_whole_diff;
+    Ok(Changed { report, diff, has_whole_diff, has_whole_list, commit: None })
 }
 
 /// The large files that were added, changed or removed.

@@ -15,7 +15,7 @@ use super::Workplaces;
 use super::apply::{Merged, apply};
 use super::git::GitError;
 use super::repository::Repository;
-use super::worktree::{State, Worktree, commit_all};
+use super::worktree::{Shown, State, Worktree, commit_all};
 use crate::attempt::{Context, signed_order};
 use crate::backoff::Backoff;
 use crate::server::ServerError;
@@ -101,14 +101,15 @@ fn refused(worktree: &Worktree, wanted: &TaskOrder) -> Option<OrderResult> {
     if worktree.task_digest.as_deref() != Some(wanted.task_digest.as_str()) {
         return Some(failed(OTHER_TASK));
     }
-    let is_agreed = worktree.shown.as_ref().is_some_and(|shown| shown.is(wanted.seen.as_deref()));
-    let is_whole = worktree.shown.as_ref().is_some_and(|shown| shown.is_whole);
-    let why = match (is_agreed, wanted.action) {
-        // Nothing was shown of what an attempt has left that did not end.
-        (false, _) if wanted.unseen && worktree.shown.is_none() => return None,
-        (false, _) => CHANGED,
-        (true, TaskAction::Apply) if !is_whole && !wanted.unseen => NOT_WHOLE,
-        (true, _) => return None,
+    if wanted.unseen {
+        // Its owner wants it with what was not shown: of an attempt that did not end, for example, or of one whose report was lost.
+        return None;
+    }
+    let seen = wanted.seen.as_deref();
+    let why = match worktree.shown.as_ref().filter(|shown| shown.is(seen)) {
+        None => CHANGED,
+        Some(shown) if wanted.action == TaskAction::Apply && !shown.is_all(seen) => NOT_WHOLE,
+        Some(_) => return None,
     };
     Some(OrderResult { outcome: OrderOutcome::Conflicted, ..failed(why) })
 }
@@ -122,9 +123,29 @@ pub(crate) fn failed(why: &str) -> OrderResult {
 
 /// What an order to another worktree than the one that there is says.
 const OTHER_TASK: &str = "It was signed for another task than the one that has this worktree. Nothing was changed.";
-const CHANGED: &str = "It has changed since you looked. Nothing was changed: look at it again.";
+const CHANGED: &str = "It has changed since you looked. Nothing was changed: look at it again, or do it with what you have not seen \
+                       (--unseen).";
 const NOT_WHOLE: &str =
     "A part of what was changed could not be shown, so it is applied only with --unseen. Nothing was changed.";
+
+/// Why an order was not carried out.
+enum NotDone {
+    /// The branch has something else than what was shown.
+    Changed,
+    Git(GitError),
+}
+
+impl From<GitError> for NotDone {
+    fn from(error: GitError) -> Self {
+        Self::Git(error)
+    }
+}
+
+impl From<std::io::Error> for NotDone {
+    fn from(error: std::io::Error) -> Self {
+        Self::Git(error.into())
+    }
+}
 
 impl Workplaces {
     /// Waits for its turn, and does it. `wanted`: what the owner has signed, where that counts.
@@ -142,13 +163,17 @@ impl Workplaces {
             }
         }
         let done = match kind {
-            OrderKind::Apply => self.apply(task).await,
-            OrderKind::Discard => self.discard(task).await,
+            OrderKind::Apply => self.apply(task, wanted.is_some_and(|wanted| !wanted.unseen)).await,
+            OrderKind::Discard => self.discard(task).await.map_err(NotDone::Git),
             OrderKind::Cancel => Ok((OrderOutcome::Failed, Vec::new())),
         };
         let (outcome, files) = match done {
             Ok(done) => done,
-            Err(error) => {
+            Err(NotDone::Changed) => {
+                tracing::warn!(task.id = %task, ?kind, "An order is not carried out: its branch has changed");
+                return OrderResult { outcome: OrderOutcome::Conflicted, ..failed(CHANGED) };
+            }
+            Err(NotDone::Git(error)) => {
                 tracing::error!(task.id = %task, ?kind, "Cannot carry out an order: {error}");
                 return failed(&error.to_string());
             }
@@ -157,7 +182,8 @@ impl Workplaces {
         OrderResult { outcome, files, reason: None }
     }
 
-    async fn apply(&self, task: TaskId) -> Result<(OrderOutcome, Vec<String>), GitError> {
+    /// `is_seen`: only what its owner was shown.
+    async fn apply(&self, task: TaskId, is_seen: bool) -> Result<(OrderOutcome, Vec<String>), NotDone> {
         let Some(mut worktree) = self.0.worktrees.find(task)? else { return Ok((OrderOutcome::Lost, Vec::new())) };
         if worktree.is_unread {
             self.read_again(&mut worktree).await?;
@@ -170,9 +196,14 @@ impl Workplaces {
                 "{source} is not there any more. The changes are in {}, on the branch {branch}",
                 worktree.tree.display()
             );
-            return Err(GitError::Other(why));
+            return Err(GitError::Other(why).into());
         }
         let source = Repository::open(&self.0.git, worktree.source.clone(), worktree.source_git_dir.clone()).await?;
+        let now = source.commit(&format!("refs/heads/{}", worktree.branch)).await?;
+        let shown = worktree.shown.as_ref().and_then(Shown::commit);
+        if is_seen && now.is_some() && now.as_deref() != shown {
+            return Err(NotDone::Changed);
+        }
         match apply(&source, &worktree.branch, worktree.applied.as_ref(), &self.new_scratch()?).await? {
             Merged::Applied(applied) => {
                 (worktree.state, worktree.applied) = (State::Applied, Some(applied));

@@ -1,5 +1,6 @@
 //! The place of one attempt: from the turn in its directory to what it changed there.
 
+use std::io;
 use std::path::PathBuf;
 
 use ensemble_transcript::bounds;
@@ -13,7 +14,7 @@ use super::git::GitError;
 use super::repository::Repository;
 use super::snapshot::{self, Snapshot, Target};
 use super::turns::Held;
-use super::worktree::{Base, NoWorktree, Shown, State, Worktree, commit_all};
+use super::worktree::{Base, NoWorktree, Shown, State, Worktree, committed};
 use super::{Scratch, Workplaces, absent, remains};
 use crate::guard::Directory;
 use crate::provider::Outcome;
@@ -186,11 +187,20 @@ impl Workplaces {
         Ok((directory, Kind::Worktree(Box::new((worktree, own)))))
     }
 
-    /// An agent works in its worktree from now on: what its owner was shown before is not what is there any more.
-    pub(crate) fn forget_shown(&self, place: &Place) {
+    /// An agent is to work in its worktree: what its owner was shown before is not what is there any more.
+    ///
+    /// # Errors
+    /// It cannot be written down, so that the agent must not begin.
+    pub(crate) fn forget_shown(&self, place: &Place) -> io::Result<()> {
+        let Kind::Worktree(of) = &place.kind else { return Ok(()) };
+        self.0.worktrees.save(&Worktree { shown: None, ..of.0.clone() })
+    }
+
+    /// The agent could not begin: what its owner was shown is there as it was.
+    pub(crate) fn show_again(&self, place: &Place) {
         let Kind::Worktree(of) = &place.kind else { return };
-        if let Err(error) = self.0.worktrees.save(&Worktree { shown: None, ..of.0.clone() }) {
-            tracing::error!(task.id = %of.0.task, "Cannot write down that an agent works in a worktree: {error}");
+        if let Err(error) = self.0.worktrees.save(&of.0) {
+            tracing::error!(task.id = %of.0.task, "Cannot write down that no agent works in a worktree: {error}");
         }
     }
 
@@ -235,7 +245,7 @@ impl Workplaces {
 
     async fn changes_of_worktree(&self, worktree: &Worktree, own: &Repository) -> Result<Changed, GitError> {
         let own = own.again().await?;
-        let (before, after) = commit_all(&own, worktree).await?;
+        let (commit, before, after) = committed(&own, worktree).await?;
         let mut notes = remains::find(&own).await?;
         let mut changed = match compare(&own, Target::Own, (&before, &after)).await {
             Ok(changed) => changed,
@@ -246,6 +256,7 @@ impl Workplaces {
                 changed
             }
         };
+        changed.commit = Some(commit);
         (changed.report.kept, changed.report.uncommitted) = (true, worktree.uncommitted);
         if !notes.is_empty() {
             notes.push(is_at(worktree));

@@ -76,19 +76,42 @@ pub(super) struct Shown {
     /// The digests of the diff and of the list of files.
     diff: String,
     files: String,
-    /// Nothing is left out in either.
-    pub(super) is_whole: bool,
+    /// Nothing is left out in the diff.
+    #[serde(default)]
+    has_whole_diff: bool,
+    /// Nor in the list.
+    #[serde(default)]
+    has_whole_list: bool,
+    /// The commit of the branch that has it. Without one it is not known what was changed.
+    #[serde(default)]
+    commit: Option<String>,
 }
 
 impl Shown {
     pub(super) fn of(changed: &Changed) -> Self {
         let diff: String = changed.diff.iter().map(|part| part.data.as_str()).collect();
-        Self { diff: digest(diff), files: changed.report.list_digest(), is_whole: changed.is_whole }
+        Self {
+            diff: digest(diff),
+            files: changed.report.list_digest(),
+            has_whole_diff: changed.has_whole_diff,
+            has_whole_list: changed.has_whole_list,
+            commit: changed.commit.clone(),
+        }
     }
 
     /// Whether a digest is that of what was told.
     pub(super) fn is(&self, seen: Option<&str>) -> bool {
         seen.is_some_and(|seen| seen == self.diff || seen == self.files)
+    }
+
+    /// Whether whoever names this digest was shown all that was changed. A whole diff has all files.
+    pub(super) fn is_all(&self, seen: Option<&str>) -> bool {
+        self.has_whole_diff && seen.is_some_and(|seen| seen == self.diff || (self.has_whole_list && seen == self.files))
+    }
+
+    /// The commit that it was found in.
+    pub(super) fn commit(&self) -> Option<&str> {
+        self.commit.as_deref()
     }
 }
 
@@ -317,12 +340,21 @@ fn remove_all(path: &Path) -> io::Result<()> {
 
 /// Brings what is in a worktree onto its branch. Returns the states at its beginning and now.
 pub(super) async fn commit_all(repository: &Repository, worktree: &Worktree) -> Result<(Snapshot, Snapshot), GitError> {
+    let (_, before, after) = committed(repository, worktree).await?;
+    Ok((before, after))
+}
+
+/// The same with the commit in front.
+pub(super) async fn committed(
+    repository: &Repository,
+    worktree: &Worktree,
+) -> Result<(String, Snapshot, Snapshot), GitError> {
     unlock(worktree);
     let after = snapshot::take(repository, Target::Own).await?;
     let head = repository.commit("HEAD").await?;
     let parent = head.clone().unwrap_or_else(|| worktree.base.clone());
-    let committed = tree_of(repository, &parent).await?;
-    let commit = if committed == after.tree {
+    let tree = tree_of(repository, &parent).await?;
+    let commit = if tree == after.tree {
         parent
     } else {
         let message = format!("What the task {} left", worktree.task);
@@ -330,7 +362,7 @@ pub(super) async fn commit_all(repository: &Repository, worktree: &Worktree) -> 
     };
     repository.call(&["update-ref"]).arg(format!("refs/heads/{}", worktree.branch)).arg(&commit).output().await?;
     let tree = tree_of(repository, &worktree.base).await?;
-    Ok((Snapshot { tree, large: Default::default() }, after))
+    Ok((commit, Snapshot { tree, large: Default::default() }, after))
 }
 
 /// Nothing is in it, committed or not, that is not in its base or was applied.

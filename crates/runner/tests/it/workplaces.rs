@@ -147,6 +147,24 @@ async fn a_worktree_is_applied_and_discarded_by_orders() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_diff_that_the_server_does_not_take_is_said_to_be_missing() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let project = state.path().join("project");
+    repository(&project);
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    for is_taken in [true, false] {
+        if !is_taken {
+            server.refuse_diffs();
+        }
+        let lease = server.enqueue(in_folder(&project, Isolation::Worktree, "echo a > a"));
+        let finish = server.finished(lease, SOON).await;
+        completed(&finish);
+        let changes = finish.changes.unwrap();
+        assert!(changes.kept && changes.file_count == 1 && changes.partial != is_taken, "{changes:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_worktree_does_not_have_is_said_in_the_output() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let project = state.path().join("project");

@@ -112,7 +112,9 @@ impl Machine {
         if let Some((key, epoch)) = change.key {
             (self.encryption_key, self.content_epoch, self.updated_at) = (key, epoch, now);
         }
-        if let Some(seen) = change.seen {
+        // What comes late says less than what came before it.
+        let is_newer = |seen: &SeenList| self.seen.as_ref().is_none_or(|known| known.version <= seen.version);
+        if let Some(seen) = change.seen.filter(is_newer) {
             (self.seen, self.updated_at) = (Some(seen), now);
         }
         if let Some(activity) = change.activity {
@@ -217,6 +219,21 @@ mod tests {
         assert_eq!((changed.metadata.version, changed.daemon_state.version), (1, 0));
         assert_eq!(changed.updated_at, machine().updated_at);
         assert!(changed.presence.online);
+    }
+
+    #[test]
+    fn an_older_list_does_not_replace_the_one_that_a_machine_obeys() {
+        let seen = |version, digest: &str| SeenList {
+            version,
+            digest: Blob::new(digest.repeat(43)).unwrap(),
+            sig: Blob::new("s".repeat(86)).unwrap(),
+        };
+        let mut obeys = machine();
+        for (version, digest, expected) in [(3, "a", 3), (2, "b", 3), (3, "c", 3), (4, "d", 4)] {
+            let body = UpdateMachine { seen: Some(seen(version, digest)), ..UpdateMachine::default() };
+            obeys = obeys.change(Change::new(body).unwrap(), now()).unwrap();
+            assert_eq!(obeys.seen.as_ref().unwrap().version, expected, "after {version}");
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub(crate) fn update(
         activity: change.activity.as_ref().map(Activity::as_text),
         last_active_at: change.activity.as_ref().map(|_| now.db()),
         signed_off: change.activity.as_ref().map(|_| change.signs_off),
-        seen: change.seen.as_ref().and_then(|seen| serde_json::to_string(seen).ok()),
+        seen: change.seen.as_ref().and(machine.seen.as_ref()).and_then(|seen| serde_json::to_string(seen).ok()),
         updated_at: machine.updated_at.db(),
     };
     on!(tx, |c| diesel::update(machines::table.find(key(own))).set(&changed).execute(c))?;

@@ -51,13 +51,14 @@ pub(crate) fn settled(state: ChangesState, before: ChangesState, outcome: OrderO
     use ChangesState as S;
     match (state, outcome) {
         (S::Applying, OrderOutcome::Applied) => Some(S::Applied),
-        // Or they are not those that their owner was shown.
-        (S::Applying | S::Discarding, OrderOutcome::Conflicted) => Some(S::Conflicted),
+        (S::Applying, OrderOutcome::Conflicted) => Some(S::Conflicted),
         (S::Discarding, OrderOutcome::Discarded) => Some(S::Discarded),
         // There is nothing left to remove.
         (S::Discarding, OrderOutcome::Lost) => Some(S::Discarded),
         (S::Applying, OrderOutcome::Lost) => Some(S::Lost),
         (S::Applying | S::Discarding, OrderOutcome::Failed) => Some(before),
+        // They are not those that their owner was shown, and stay as they were.
+        (S::Discarding, OrderOutcome::Conflicted) => Some(before),
         _ => None,
     }
 }
@@ -123,10 +124,7 @@ mod tests {
         let outcomes = [O::Applied, O::Conflicted, O::Discarded, O::Lost, O::Failed];
         let of = |state| outcomes.map(|outcome| settled(state, S::Kept, outcome));
         assert_eq!(of(S::Applying), [Some(S::Applied), Some(S::Conflicted), None, Some(S::Lost), Some(S::Kept)]);
-        assert_eq!(
-            of(S::Discarding),
-            [None, Some(S::Conflicted), Some(S::Discarded), Some(S::Discarded), Some(S::Kept)]
-        );
+        assert_eq!(of(S::Discarding), [None, Some(S::Kept), Some(S::Discarded), Some(S::Discarded), Some(S::Kept)]);
         for state in S::ALL.into_iter().filter(|state| !state.is_ordered()) {
             assert_eq!(of(state), [None; 5], "{state:?}");
         }

@@ -32,6 +32,8 @@ pub(crate) const ATTEMPT_BYTES: i64 = 512;
 pub(crate) struct RunDraft {
     /// As its client has chosen it.
     pub(crate) id: Option<RunId>,
+    /// Its client has chosen no id, also of no task.
+    is_drawn: bool,
     pub(crate) title: Option<String>,
     pub(crate) max_concurrency: u32,
     pub(crate) spread: bool,
@@ -125,8 +127,10 @@ impl RunDraft {
             max_cost_usd: request.max_cost_usd,
             allowed_tools: strings(request.allowed_tools.unwrap_or_default()),
         };
+        let is_drawn = request.id.is_none() && request.tasks.iter().all(|task| task.id.is_none());
         Ok(Self {
             id: request.id,
+            is_drawn,
             title: request.title.map(|title| title.into_string()),
             max_concurrency,
             spread: request.spread.unwrap_or(false),
@@ -136,6 +140,14 @@ impl RunDraft {
             machine: defaults.machine,
             graph,
         })
+    }
+
+    /// Gives the tasks other ids. `false`: their client has chosen some, and only the client chooses others.
+    pub(crate) fn draw_again(&mut self) -> bool {
+        if self.is_drawn {
+            self.tasks.iter_mut().for_each(|task| task.id = TaskId::generate());
+        }
+        self.is_drawn
     }
 
     /// What the run counts for the account's quota when it is submitted.

@@ -16,7 +16,7 @@ use crate::store::leases::LockedLease;
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, EndedTask, LockedTask};
 use crate::store::usage::Spent;
-use crate::store::{leases, task_changes, task_sessions, tasks};
+use crate::store::{diffs, leases, task_changes, task_sessions, tasks};
 
 /// An attempt that ends. Its lease is open and its run is locked.
 pub(super) struct EndingAttempt {
@@ -101,6 +101,7 @@ fn end_attempt(
     if refused {
         release_machine(tx, run, &lease.machine_id)?;
     } else if let Some(changes) = &results.changes {
+        run.stored_bytes = run.stored_bytes.saturating_sub(diffs::clear_older(tx, task.id, lease.attempt)?);
         task_changes::record(tx, run, task.id, &lease.machine_id, changes)?;
     }
     if let Some(session) = results.session {

@@ -28,6 +28,9 @@ pub(crate) use crate::store::runs::Unfinished;
 /// should hold in memory. Positions have no gaps, so a page is a range of positions.
 pub(crate) const PAGE: u32 = 100;
 
+/// How often ids are drawn for a run whose client has chosen none, and whose refs are taken.
+const DRAWS: u32 = 3;
+
 /// A run with the first page of its tasks. A later page can show later changes.
 pub(crate) type FirstPage = (RunView, Vec<Task>);
 
@@ -72,16 +75,23 @@ pub(crate) async fn submit(
         }
     }
     let (owner, chosen, request_hash) = (new.owner, new.draft.id, new.request_hash);
-    match create(db, max_unfinished, quota.clone(), new).await {
-        // A request at the same time, another run, or a task with one of these ids or refs.
-        Err(Error::Store(StoreError::Duplicate { .. })) => match chosen {
-            Some(id) if is_made(db, (id, owner), request_hash).await? => {
-                Ok(Submitted { run: read(db, owner, id).await?, is_new: false })
-            }
-            _ => Err(Error::IdTaken),
-        },
-        created => created,
+    let mut new = Arc::new(new);
+    for left in (0..DRAWS).rev() {
+        match create(db, max_unfinished, quota.clone(), new.clone()).await {
+            // A request at the same time, another run, or a task with one of these ids or refs.
+            Err(Error::Store(StoreError::Duplicate { .. })) => {}
+            created => return created,
+        }
+        if let Some(id) = chosen
+            && is_made(db, (id, owner), request_hash).await?
+        {
+            return Ok(Submitted { run: read(db, owner, id).await?, is_new: false });
+        }
+        if left == 0 || !Arc::make_mut(&mut new).draft.draw_again() {
+            break;
+        }
     }
+    Err(Error::IdTaken)
 }
 
 async fn is_made(db: &Db, (id, owner): (RunId, UserId), request_hash: [u8; 32]) -> Result<bool, Error> {
@@ -99,11 +109,19 @@ async fn find_submitted(db: &Db, new: &NewRun) -> Result<Option<RunId>, Error> {
     Ok(resource.and_then(|id| id.parse().ok()))
 }
 
-async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Result<Submitted, Error> {
-    let NewRun { owner, draft, traceparent, key, request_hash } = new;
+async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: Arc<NewRun>) -> Result<Submitted, Error> {
     db.write("create a run", move |tx| {
-        let id = draft.id.unwrap_or_else(RunId::generate);
-        if let Some(key) = &key {
+        let NewRun { owner, draft, traceparent, key, request_hash } = &*new;
+        let (owner, id) = (*owner, draft.id.unwrap_or_else(RunId::generate));
+        // A key does not bring back a run that was deleted.
+        let chosen = match draft.id {
+            Some(id) => new_run::chosen(tx, id, owner, request_hash)?,
+            None => Chosen::New,
+        };
+        if chosen == Chosen::Taken {
+            return Err(Error::IdTaken);
+        }
+        if let Some(key) = key {
             match idempotency::claim(tx, key, &id.to_string())? {
                 IdempotencyOutcome::New => {}
                 IdempotencyOutcome::Mismatch => return Err(Error::IdempotencyMismatch),
@@ -113,12 +131,8 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Resu
                 }
             }
         }
-        if draft.id.is_some() {
-            match new_run::chosen(tx, id, owner, &request_hash)? {
-                Chosen::New => {}
-                Chosen::Made => return Ok(Submitted { run: first_page(tx, owner, id)?, is_new: false }),
-                Chosen::Taken => return Err(Error::IdTaken),
-            }
+        if chosen == Chosen::Made {
+            return Ok(Submitted { run: first_page(tx, owner, id)?, is_new: false });
         }
         let tasks = i64::try_from(draft.tasks.len()).unwrap_or(i64::MAX);
         // A large run takes longer to write than a caller usually waits.
@@ -126,9 +140,9 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Resu
         check_unfinished(tx, owner, tasks, max_unfinished)?;
         let reserved = reserve(tx, &quota, owner, draft.stored_bytes())?;
         tx.hold(reserved);
-        let hash = draft.id.map(|_| &request_hash);
-        let created_at = new_run::insert(tx, (id, owner), &draft, traceparent.as_deref(), hash)?;
-        check_machines(tx, owner, &draft)?;
+        let hash = draft.id.map(|_| request_hash);
+        let created_at = new_run::insert(tx, (id, owner), draft, traceparent.as_deref(), hash)?;
+        check_machines(tx, owner, draft)?;
         notify_run(tx, id, owner, created_at);
         tx.notify(work(owner));
         Ok(Submitted { run: first_page(tx, owner, id)?, is_new: true })

@@ -99,6 +99,14 @@ pub(crate) fn clear(tx: &mut Conn, task: TaskId) -> Result<(), StoreError> {
     on!(tx, |c| diesel::delete(task_diffs::table.filter(task_diffs::task_id.eq(task.db()))).execute(c)).map(drop)
 }
 
+/// Removes the diff of an older attempt than this one, which has sent none. Returns how many bytes it counted.
+pub(crate) fn clear_older(tx: &mut Conn, task: TaskId, fence: i32) -> Result<i64, StoreError> {
+    let Some(end) = end(tx, task)?.filter(|end| end.fence != fence) else { return Ok(0) };
+    clear(tx, task)?;
+    set_end(tx, task, DiffEnd { fence, ..DiffEnd::default() })?;
+    Ok(end.stored_bytes)
+}
+
 /// Changes what a run counts for its owner's quota. The caller has locked the run.
 pub(crate) fn count(tx: &mut Conn, run: RunId, more: i64) -> Result<(), StoreError> {
     on!(tx, |c| diesel::update(runs::table.find(run.db()))

@@ -280,6 +280,7 @@ table! {
         order_taken -> Bool,
         state_before -> Nullable<Text>,
         is_unknown -> Bool,
+        is_partial -> Bool,
         notes -> Text,
         failure -> Nullable<Text>,
     }

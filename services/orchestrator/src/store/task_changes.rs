@@ -86,6 +86,7 @@ pub(crate) fn record(
         task_changes::uncommitted.eq(i32::try_from(changes.uncommitted).unwrap_or(i32::MAX)),
         task_changes::conflicted.eq("[]"),
         task_changes::is_unknown.eq(changes.unknown),
+        task_changes::is_partial.eq(changes.partial),
         task_changes::notes.eq(json(&changes.notes)),
         task_changes::failure.eq(None::<String>),
         task_changes::order_id.eq(None::<DbId>),
@@ -276,6 +277,7 @@ struct ViewRow {
     order_taken: bool,
     state_before: Option<ChangesStateColumn>,
     is_unknown: bool,
+    is_partial: bool,
     notes: String,
     failure: Option<String>,
 }
@@ -320,7 +322,7 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, Fo
             unknown: row.is_unknown,
             notes: serde_json::from_str(&row.notes).map_err(unreadable)?,
             failure: row.failure,
-            diff_truncated: truncated.contains(&row.task_id),
+            diff_truncated: row.is_partial || truncated.contains(&row.task_id),
         };
         let order = row.order_until.map(|until| (until, row.order_taken));
         found.insert(row.task_id, FoundChanges { changes, machine: row.machine_id, order });

@@ -106,6 +106,16 @@ on_both_databases! {
         }
     }
 
+    async fn a_key_does_not_bring_back_a_deleted_run(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (body, key) = (new_request(), "key-0123456789abcdef");
+        let made = fixture.api.post_keyed(RUNS, key, &body).await.expect(201);
+        assert_eq!(fixture.api.post_keyed(RUNS, key, &body).await.expect(200)["id"], made["id"]);
+        fixture.api.post(&path(&made, "/cancel"), &json!({})).await.expect(200);
+        fixture.api.delete(&path(&made, "")).await.expect(200);
+        taken(&fixture.api.post_keyed(RUNS, key, &body).await);
+    }
+
     async fn ids_are_of_version_7_and_each_names_one_thing(on: Backend) {
         let fixture = Fixture::new(on).await;
         let v4 = "7f1b6a52-9c2e-4d0a-8b1f-0123456789ab";

@@ -1,11 +1,11 @@
 //! Refs in paths, and refs of runs that were there before refs.
 
 use ensemble_store_kit::{DatabaseConfig, Db};
-use ensemble_testkit::{on_both_databases, sql};
+use ensemble_testkit::{Backend, on_both_databases, sql};
 use ensemble_types::refs::Ref;
 use serde_json::json;
 
-use crate::fixture::{Fixture, RUNS, task};
+use crate::fixture::{Fixture, RUNS, execute, number, task};
 
 on_both_databases! {
     async fn a_ref_stands_for_the_id_in_every_path(on: Backend) {
@@ -45,6 +45,26 @@ on_both_databases! {
         fixture.start(&[]).await;
         let read = fixture.api.get(&format!("{RUNS}/{}", run["ref"].as_str().unwrap())).await.expect(200);
         assert_eq!((&read["id"], &read["tasks"][0]["ref"]), (&run["id"], &first["ref"]));
+    }
+
+    async fn a_ref_that_two_accounts_have_does_not_stop_the_way_back(on: Backend) {
+        let mut fixture = Fixture::new(on).await;
+        let made = fixture.submit(json!([task("a")])).await;
+        fixture.other_account().post(RUNS, &json!({ "tasks": [task("b")] })).await.expect(201);
+        fixture.stop().await;
+        let url = fixture.url.clone();
+        execute(&url, "UPDATE runs SET ref = '00000000'").await;
+        let down = match on {
+            Backend::Postgres => include_str!("../../migrations/postgres/2026-12-15-000000_computed_refs/down.sql"),
+            Backend::Sqlite => include_str!("../../migrations/sqlite/2026-12-15-000000_computed_refs/down.sql"),
+        };
+        execute(&url, down).await;
+        assert_eq!(number(&fixture, "SELECT count(DISTINCT ref) FROM runs").await, 2);
+        assert_eq!(number(&fixture, "SELECT count(*) FROM runs WHERE ref = '00000000'").await, 1);
+        sql::forget_migration(&url, "20261215000000").await;
+        Db::migrate(&DatabaseConfig::new(url.parse().unwrap()), ensemble_orchestrator::migrations()).await.unwrap();
+        fixture.start(&[]).await;
+        fixture.api.get(&format!("{RUNS}/{}", made["ref"].as_str().unwrap())).await.expect(200);
     }
 
     async fn a_ref_gives_no_access(on: Backend) {

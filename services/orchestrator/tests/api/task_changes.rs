@@ -194,6 +194,39 @@ on_both_databases! {
         }).await;
     }
 
+    async fn a_diff_that_did_not_arrive_is_not_that_of_an_earlier_attempt(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([{ "prompt": "a", "provider": "claude", "isolation": "worktree",
+            "retry": { "maxAttempts": 2, "backoffMs": 0 } }])).await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
+        runner.report(&lease, "diff", json!({ "data": "first\n" })).await.expect(200);
+        let failed = json!({ "status": "failed", "error": { "code": "X", "message": "x" }, "changes": changes() });
+        runner.report(&lease, "finish", failed).await.expect(200);
+        assert_eq!(fixture.run(&run).await["tasks"][0]["changes"]["diffTruncated"], false);
+        let lease = runner.lease_one().await;
+        let before = number(&fixture, "SELECT stored_bytes FROM runs").await;
+        let mut partial = changes();
+        partial["partial"] = json!(true);
+        runner.report(&lease, "finish", json!({ "status": "completed", "changes": partial })).await.expect(200);
+        assert_eq!(fixture.run(&run).await["tasks"][0]["changes"]["diffTruncated"], true);
+        assert_eq!(fixture.api.get(&of_task(&run, "diff")).await.text, "");
+        let list = serde_json::to_string(&changes()["files"]).unwrap().len();
+        let more = number(&fixture, "SELECT stored_bytes FROM runs").await - before;
+        assert_eq!(more, i64::try_from(list).unwrap() - 128 - 6, "the earlier diff does not count any more");
+    }
+
+    async fn a_discard_that_was_refused_leaves_the_changes_as_they_were(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (run, runner) = changed(&fixture).await;
+        fixture.api.post(&of_task(&run, "discard"), &json!({})).await.expect(200);
+        let order = orders(&runner, &[]).await.remove(0);
+        let refused = json!({ "outcome": "conflicted", "reason": "It has changed since you looked." });
+        assert_eq!(answer(&runner, &order, refused).await.expect(200)["state"], "kept");
+        let changes = &fixture.run(&run).await["tasks"][0]["changes"];
+        assert_eq!((&changes["state"], &changes["failure"]), (&json!("kept"), &json!("It has changed since you looked.")));
+    }
+
     async fn a_diff_beyond_the_quota_is_dropped_and_no_task_fails(on: Backend) {
         let fixture = Fixture::with(on, &[("QUOTA_RUN_BYTES", "4000")]).await;
         let run = fixture.submit(json!([task("a")])).await;

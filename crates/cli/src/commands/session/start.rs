@@ -13,7 +13,7 @@ use ensemble_types::text::Text;
 
 use crate::commands::agent::{Choice, first_prompt, sent};
 use crate::commands::run::here;
-use crate::commands::submit::{max_cost, provider};
+use crate::commands::submit::{Draws, max_cost, provider};
 use crate::complete;
 use crate::context::{Context, Me, interrupts, now};
 use crate::failure::{Failure, Result};
@@ -108,7 +108,7 @@ impl Start {
             Failure::message("The directory must be a path on the machine: --dir /srv/project, or --dir '~/project'.")
         })?;
         let at = now();
-        let task = SessionTask {
+        let mut task = SessionTask {
             run_id: RunId::generate(),
             task_id: TaskId::generate(),
             session: TaskSession::Start,
@@ -124,8 +124,17 @@ impl Start {
             at,
             expires: at.plus(if within.is_some() { GOOD_FOR_A_PROGRAM } else { GOOD_FOR }),
         };
-        let sealed = Sealing { me, machines: &machines, machine: None }.seal(machine, &task)?;
-        let run = me.client.create_run(&plan(&task, machine, sealed), &idempotency_key()).await?;
+        let mut draws = Draws::default();
+        let run = loop {
+            let sealed = Sealing { me, machines: &machines, machine: None }.seal(machine, &task)?;
+            match me.client.create_run(&plan(&task, machine, sealed), &idempotency_key()).await {
+                Err(error) if draws.may_draw_again(&error) => {
+                    (task.run_id, task.task_id, task.nonce) =
+                        (RunId::generate(), TaskId::generate(), SessionTask::nonce());
+                }
+                made => break made?,
+            }
+        };
         let begun_task = wait(context, me, run.id, &machines, within).await?;
         // Another session is not the one that was asked for, whatever the server says.
         if begun_task.session_id != Some(task.session_id) {

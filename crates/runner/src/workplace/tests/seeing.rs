@@ -22,7 +22,7 @@ async fn signed_task(fixture: &Fixture) -> (Lease, Changed) {
 /// An attempt that changes `a` and adds a file.
 async fn attempt(fixture: &Fixture, lease: &Lease, word: &str) -> Changed {
     let place = fixture.enter(lease).await.unwrap();
-    fixture.workplaces.forget_shown(&place);
+    fixture.workplaces.forget_shown(&place).unwrap();
     write(&path(&place).join("a"), &format!("one\n{word}\nthree\n"));
     write(&path(&place).join("new"), "new\n");
     fixture.workplaces.changes(&place).await.unwrap()
@@ -64,7 +64,7 @@ async fn what_was_shown_is_applied_and_nothing_else() {
     let (lease, changed) = signed_task(&fixture).await;
     let whole = diff(&changed);
     let one_file_less = whole.split("diff --git a/new").next().unwrap().to_owned();
-    assert!(one_file_less.len() < whole.len() && changed.is_whole);
+    assert!(one_file_less.len() < whole.len() && changed.has_whole_diff && changed.has_whole_list);
     for action in [TaskAction::Apply, TaskAction::Discard] {
         for seen in [digest(&one_file_less), without_last(&changed), digest(""), String::new()] {
             let (outcome, why) = carry_out(&fixture, &wanted(&lease, action, &seen)).await;
@@ -92,7 +92,7 @@ async fn what_a_later_attempt_changed_was_not_seen() {
 
     // One that did not end has told nothing.
     let place = fixture.enter(&lease).await.unwrap();
-    fixture.workplaces.forget_shown(&place);
+    fixture.workplaces.forget_shown(&place).unwrap();
     write(&path(&place).join("b"), "B\n");
     drop(place);
     let seen = digest(diff(&second));
@@ -113,15 +113,18 @@ async fn what_could_not_be_shown_whole_is_applied_only_unseen() {
     write(&path(&place).join("long"), &"a line of the long file\n".repeat(40_000));
     let changed = fixture.workplaces.changes(&place).await.unwrap();
     drop(place);
-    assert!(!changed.is_whole && diff(&changed).contains("the diff of this file is too long"));
+    assert!(
+        changed.report.partial
+            && !changed.has_whole_diff
+            && diff(&changed).contains("the diff of this file is too long")
+    );
     for seen in [digest(diff(&changed)), changed.report.list_digest()] {
         let order = wanted(&lease, TaskAction::Apply, &seen);
         let (outcome, why) = carry_out(&fixture, &order).await;
         assert!(outcome == OrderOutcome::Conflicted && why.contains("--unseen"), "{outcome:?} {why}");
     }
-    let other = TaskOrder { unseen: true, ..wanted(&lease, TaskAction::Apply, &digest("something else")) };
-    assert_eq!(carry_out(&fixture, &other).await.0, OrderOutcome::Conflicted, "what was seen counts all the same");
-    let unseen = TaskOrder { unseen: true, ..wanted(&lease, TaskAction::Apply, &digest(diff(&changed))) };
+    // Also when its owner was shown something else: a report that was lost, for example.
+    let unseen = TaskOrder { unseen: true, ..wanted(&lease, TaskAction::Apply, &digest("something else")) };
     assert_eq!(carry_out(&fixture, &unseen).await.0, OrderOutcome::Applied);
     assert!(fixture.top().join("long").exists());
 }
@@ -141,4 +144,62 @@ async fn an_order_for_another_task_with_this_id_is_refused() {
     let (plain, changed) = fixture.worktree(|tree| write(&tree.join("a"), "x\n")).await;
     let order = TaskOrder { task_id: plain, ..wanted(&lease, TaskAction::Apply, &digest(diff(&changed))) };
     assert_eq!(carry_out(&fixture, &order).await.0, OrderOutcome::Failed);
+}
+
+#[tokio::test]
+async fn a_whole_diff_of_many_files_needs_nothing_unseen() {
+    let fixture = Fixture::new();
+    let (lease, _) = signed_task(&fixture).await;
+    let place = fixture.enter(&lease).await.unwrap();
+    for number in 0..300 {
+        write(&path(&place).join(format!("many{number}")), "x\n");
+    }
+    let changed = fixture.workplaces.changes(&place).await.unwrap();
+    drop(place);
+    assert!(changed.has_whole_diff && !changed.has_whole_list && !changed.report.partial);
+    let list = wanted(&lease, TaskAction::Apply, &changed.report.list_digest());
+    let (outcome, why) = carry_out(&fixture, &list).await;
+    assert!(outcome == OrderOutcome::Conflicted && why.contains("--unseen"), "{outcome:?} {why}");
+    let whole = wanted(&lease, TaskAction::Apply, &digest(diff(&changed)));
+    assert_eq!(carry_out(&fixture, &whole).await.0, OrderOutcome::Applied);
+    assert!(fixture.top().join("many299").exists());
+}
+
+#[tokio::test]
+async fn what_somebody_has_put_on_the_branch_since_was_not_seen() {
+    let fixture = Fixture::new();
+    let (lease, changed) = signed_task(&fixture).await;
+    let place = fixture.enter(&lease).await.unwrap();
+    write(&path(&place).join("later"), "later\n");
+    git_in(&path(&place), &["add", "--all"]);
+    git_in(&path(&place), &["commit", "--quiet", "-m", "later"]);
+    fixture.workplaces.show_again(&place);
+    drop(place);
+    let seen = digest(diff(&changed));
+    let (outcome, why) = carry_out(&fixture, &wanted(&lease, TaskAction::Apply, &seen)).await;
+    assert!(outcome == OrderOutcome::Conflicted && why.contains("changed since you looked"), "{outcome:?} {why}");
+    assert!(!fixture.top().join("later").exists());
+    let unseen = TaskOrder { unseen: true, ..wanted(&lease, TaskAction::Apply, &seen) };
+    assert_eq!(carry_out(&fixture, &unseen).await.0, OrderOutcome::Applied);
+    assert!(fixture.top().join("later").exists());
+}
+
+#[tokio::test]
+async fn an_agent_that_could_not_begin_changes_nothing_of_what_was_shown() {
+    let fixture = Fixture::new();
+    let (lease, changed) = signed_task(&fixture).await;
+    let place = fixture.enter(&lease).await.unwrap();
+    fixture.workplaces.forget_shown(&place).unwrap();
+    fixture.workplaces.show_again(&place);
+    drop(place);
+    let order = wanted(&lease, TaskAction::Apply, &digest(diff(&changed)));
+    assert_eq!(carry_out(&fixture, &order).await.0, OrderOutcome::Applied);
+    let place = fixture.enter(&lease).await.unwrap();
+    fixture.workplaces.forget_shown(&place).unwrap();
+    drop(place);
+    let (outcome, why) = carry_out(&fixture, &order).await;
+    assert!(
+        outcome == OrderOutcome::Conflicted && why.contains("--unseen"),
+        "it was killed at work: {outcome:?} {why}"
+    );
 }

@@ -54,6 +54,7 @@ struct State {
     /// Every call is answered with this error.
     fails_with: Option<Code>,
     forgets_output: bool,
+    refuses_diffs: bool,
     calls: u64,
     machine_beats: Vec<Value>,
     lease_requests: Vec<LeaseRequest>,
@@ -137,6 +138,11 @@ impl Orchestrator {
     /// Discards the stored output of every attempt, once.
     pub(crate) fn forget_output(&self) {
         self.shared.lock().forgets_output = true;
+    }
+
+    /// Takes no part of any diff.
+    pub(crate) fn refuse_diffs(&self) {
+        self.shared.lock().refuses_diffs = true;
     }
 
     pub(crate) fn recorded(&self, lease: LeaseId) -> Recorded {
@@ -337,6 +343,9 @@ async fn output(shared: Data, http: HttpRequest, body: web::Json<LeaseOutput>) -
 
 async fn diff(shared: Data, http: HttpRequest, body: web::Json<LeaseDiff>) -> HttpResponse {
     held(&shared, &http, body.fence, |state, id| {
+        if state.refuses_diffs {
+            return refuse(Problem::new(Code::PayloadTooLarge, "no diffs here"));
+        }
         let recorded = state.recorded.get_mut(&id).unwrap();
         assert!(recorded.finishes.is_empty(), "the diff comes before the report");
         recorded.diff.push_str(&body.data);

@@ -1,3 +1,4 @@
+ALTER TABLE task_changes DROP COLUMN is_partial;
 ALTER TABLE task_diffs ALTER COLUMN path TYPE text;
 DELETE FROM deleted_runs WHERE purged;
 DROP INDEX deleted_runs_to_purge;

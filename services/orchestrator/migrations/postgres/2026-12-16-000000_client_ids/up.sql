@@ -15,3 +15,6 @@ CREATE INDEX deleted_runs_of_owner ON deleted_runs (owner_id, ref);
 
 -- In the order of their bytes, as the machine has sent them: their digest is signed.
 ALTER TABLE task_diffs ALTER COLUMN path TYPE text COLLATE "C";
+
+-- The machine has not sent all of the diff, or could not.
+ALTER TABLE task_changes ADD COLUMN is_partial boolean NOT NULL DEFAULT false;

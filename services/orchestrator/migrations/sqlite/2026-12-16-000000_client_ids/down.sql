@@ -1,3 +1,4 @@
+ALTER TABLE task_changes DROP COLUMN is_partial;
 CREATE TABLE deleted_runs_old (
     run_id BLOB PRIMARY KEY
 ) STRICT;

@@ -16,3 +16,6 @@ ALTER TABLE deleted_runs_new RENAME TO deleted_runs;
 CREATE INDEX deleted_runs_to_purge ON deleted_runs (run_id) WHERE NOT purged;
 CREATE INDEX deleted_runs_oldest_first ON deleted_runs (deleted_at);
 CREATE INDEX deleted_runs_of_owner ON deleted_runs (owner_id, ref);
+
+-- The machine has not sent all of the diff, or could not.
+ALTER TABLE task_changes ADD COLUMN is_partial INTEGER NOT NULL DEFAULT 0;

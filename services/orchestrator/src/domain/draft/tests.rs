@@ -33,6 +33,22 @@ fn what_a_run_leaves_out_has_a_default() {
 }
 
 #[test]
+fn only_ids_that_no_client_has_chosen_are_drawn_again() {
+    let ids = |run: &RunDraft| run.tasks.iter().map(|task| task.id).collect::<Vec<_>>();
+    let chosen = TaskId::generate();
+    let of_task = run(&[task(&format!(r#","id":"{chosen}""#)), task("")], "");
+    let of_run = run(&[task("")], &format!(r#","id":"{}""#, RunId::generate()));
+    for mut run in [of_task.unwrap(), of_run.unwrap()] {
+        let before = ids(&run);
+        assert!(!run.draw_again());
+        assert_eq!(ids(&run), before);
+    }
+    let mut drawn = run(&[task(""), task("")], "").unwrap();
+    let before = ids(&drawn);
+    assert!(drawn.draw_again() && before.iter().all(|id| !ids(&drawn).contains(id)));
+}
+
+#[test]
 fn a_run_has_bounds() {
     assert!(run(&vec![task(""); 10_000], "").is_ok());
     assert_eq!(pointers(run(&vec![task(""); 10_001], "")), ["/tasks"]);
