@@ -3,7 +3,6 @@ import { Distrust, followRun, isProblem, newId } from "@ensemble/client";
 import {
   doubt, Draws, NOT_CHECKED, NOT_SIGNED, sealTurn, signOrder, signRun, takeSigned, withIds, type CheckedTasks, type Turn,
 } from "@ensemble/client/account";
-import { diffDigest, listDigest } from "@ensemble/client/seal";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
@@ -11,6 +10,7 @@ import { textOf } from "./failure.ts";
 import { keepTrying, mayHeal } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
 import { whileSeen } from "./seen.ts";
+import { ShownChanges } from "./shown-changes.ts";
 
 type Schemas = components["schemas"];
 export type Run = Omit<Schemas["Run"], "tasks">;
@@ -82,17 +82,6 @@ async function signed(account: ReturnType<typeof mine>, planned: Planned): Promi
   return signRun(account, { ...named, tasks });
 }
 
-/** Whether all that was changed is in the diff, as far as the server says. */
-export const hasWholeDiff = ({ unknown, diffTruncated }: TaskChanges): boolean => unknown !== true && !diffTruncated;
-
-/** Whether all files that were changed are in the list. */
-export const hasWholeList = ({ unknown, files, fileCount }: TaskChanges): boolean => unknown !== true && files.length === fileCount;
-
-/** It is another than the one that a person was shown. */
-export class HasChanged extends Error {
-  override name = "HasChanged";
-}
-
 /** Whether a task is not what one of the account's devices has signed, although the server does not call it sealed. */
 export const isNotSigned = (task: Task): boolean => doubt(task) === NOT_SIGNED;
 export { doubt, NOT_CHECKED };
@@ -114,8 +103,7 @@ export class RunFeed {
   readonly id: string;
   /** What was found out of its tasks. */
   readonly #checked: CheckedTasks = new Map();
-  /** What was shown of what tasks have changed, by their ids: the digests of the list of files and of the diff. */
-  readonly #shown = new Map<string, { list: string; diff: string }>();
+  readonly #shown = new ShownChanges();
 
   constructor(id: string) {
     this.id = id;
@@ -169,21 +157,8 @@ export class RunFeed {
   async diff(task: Task): Promise<string> {
     const path = `/v1/orchestrator/runs/${encodeURIComponent(this.id)}/tasks/${encodeURIComponent(task.id)}/diff`;
     const bytes = await (await mine().client.open(path, {}, new AbortController().signal)).arrayBuffer();
-    if (task.changes) {
-      this.#shown.set(task.id, { list: await listDigest(task.changes), diff: await diffDigest(bytes) });
-    }
+    if (task.changes) await this.#shown.saw(task.id, task.changes, bytes);
     return new TextDecoder().decode(bytes);
-  }
-
-  /** The digest of what was shown of a task's changes: of the diff, where it was read, or of the list of files. What has changed since then has
-   * to be read again first. */
-  async #seen(task: Task, changes: TaskChanges, unseen: boolean): Promise<string> {
-    const list = await listDigest(changes);
-    const shown = this.#shown.get(task.id);
-    if (shown && shown.list !== list && !unseen) {
-      throw new HasChanged("It has changed since you looked, so nothing was done. Look at it again.");
-    }
-    return shown?.list === list && hasWholeDiff(changes) ? shown.diff : list;
   }
 
   /** Has the machine bring what a task has changed into its directory, or remove its worktree, as it is shown. Returns what has become of it.
@@ -193,7 +168,7 @@ export class RunFeed {
     const { client } = account;
     if (!task.changes) throw new Error("The server does not know what the task changed.");
     // Signed once: the same order again is one order.
-    const body = await signOrder(account, task, { action, seen: await this.#seen(task, task.changes, unseen), unseen });
+    const body = await signOrder(account, task, { action, seen: await this.#shown.seen(task.id, task.changes, unseen), unseen });
     const params = { path: { id: this.id, taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
     const until = Date.now() + LONGEST_WAIT_MS;
     for (;;) {

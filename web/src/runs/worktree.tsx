@@ -2,7 +2,8 @@
 import { newId } from "@ensemble/client";
 import { type FormEvent, useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
-import { HasChanged, hasWholeDiff, hasWholeList, type RunFeed, type Task, type TaskChanges } from "../data/runs.ts";
+import type { RunFeed, Task, TaskChanges } from "../data/runs.ts";
+import { HasChanged, hasWholeDiff, hasWholeList } from "../data/shown-changes.ts";
 import { Code } from "../text/code.tsx";
 import { visible } from "../text/visible.ts";
 

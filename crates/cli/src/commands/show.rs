@@ -67,6 +67,7 @@ async fn show((context, me): (&Context, &Me), run: &Run, machines: &Machines, al
         }
         Some(title) => field("title", title)?,
         None if tasks.iter().all(|task| doubt(task) == Some(NOT_SIGNED)) => field("title", NOT_SIGNED)?,
+        None if tasks.iter().all(|task| doubt(task).is_some()) => field("title", NOT_CHECKED)?,
         None => {}
     }
     let is_mixed = |what| tasks.iter().any(|task| doubt(task) != Some(what));

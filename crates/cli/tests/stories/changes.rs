@@ -269,7 +269,7 @@ fn work_that_is_in_no_commit_is_named_and_discarded_only_on_purpose() {
     assert!(user.fail(&["apply", "last"]).contains("--unseen"), "what it changed is not known");
     let failed = user.run(&["apply", "last", "--unseen"]);
     assert_eq!(failed.code, 1, "{}{}", failed.out, failed.err);
-    assert!(failed.err.contains("also with what could not be shown"), "{}", failed.err);
+    assert!(failed.err.contains("also with what was not shown"), "{}", failed.err);
     assert!(failed.out.contains("nothing was changed. git"), "the reason is said: {}", failed.out);
 
     assert!(user.fail(&["discard", "--all-ended"]).contains("--yes"), "what was not applied would be lost");

@@ -171,6 +171,10 @@ fn what_is_applied_is_what_was_shown() {
     nothing_done(&user.fail(&["apply", run]));
     // The list alone, on a computer that has shown nothing of it.
     fs::remove_file(user.files().join("seen-changes.json")).unwrap();
+    // A program shows it to no person.
+    for words in [["--json", "apply", run].as_slice(), &["--json", "discard", run, "--yes"]] {
+        refused(user, words, "was not shown on this device");
+    }
     lies();
     let ended = user.run(&["apply", run]);
     assert!(ended.code == 1 && ended.out.contains("1 file, +1") && !ended.out.contains("zz"), "{}", ended.out);
@@ -182,4 +186,65 @@ fn what_is_applied_is_what_was_shown() {
     assert!(user.succeed(&["apply", run]).contains("2 files changed"));
     assert_eq!(fs::read_to_string(project.join("note")).unwrap(), "one\ntwo\n");
     user.succeed(&["discard", run]);
+}
+
+#[test]
+fn nothing_is_ordered_about_a_task_that_the_server_calls_a_session() {
+    let place = Place::new();
+    repository(&place);
+    let _runner = place.runner();
+    let made = worktree(&place, "echo two >> note");
+    let run = made["id"].as_str().unwrap();
+    let path = format!("GET /v1/orchestrator/runs/{run}");
+    place.server.lie(move |line, answer| {
+        if line == path {
+            let task = answer["tasks"][0].as_object_mut().unwrap();
+            task.remove("signed");
+            task.insert("session".to_owned(), json!(true));
+            task.insert("prompt".to_owned(), json!("harmless"));
+        }
+    });
+    let user = &place.owner;
+    let orders = [
+        vec!["discard", run, "--yes"],
+        vec!["apply", run],
+        vec!["say", run, "x"],
+        vec!["runs", "delete", run, "--yes"],
+    ];
+    for words in &orders {
+        refused(user, words, "It is sealed for its machine and cannot be checked here");
+    }
+    let sent = place.server.requests();
+    assert!(
+        !sent.iter().any(|line| line.contains("/discard") || line.contains("/apply") || line.contains("/messages"))
+    );
+    assert!(user.json(&["show", run])["tasks"][0]["prompt"].is_null());
+    assert!(user.succeed(&["show", run]).contains("not checked: sealed"));
+    place.server.tell_the_truth();
+    user.succeed(&["discard", run, "--yes"]);
+}
+
+#[test]
+fn one_worktree_that_is_not_removed_does_not_keep_the_others() {
+    let place = Place::new();
+    repository(&place);
+    let _runner = place.runner();
+    let (first, second) = (worktree(&place, "echo two >> note"), worktree(&place, "echo three >> note"));
+    let path = format!("GET /v1/orchestrator/runs/{}", first["id"].as_str().unwrap());
+    place.server.lie(move |line, answer| {
+        if line == path {
+            answer["tasks"][0]["changes"]["added"] = json!(7);
+        }
+    });
+    let ended = place.owner.run(&["discard", "--all-ended", "--yes"]);
+    assert_eq!(ended.code, 1, "{}{}", ended.out, ended.err);
+    assert!(
+        ended.out.contains("has changed since you looked") && ended.out.contains("the worktree is removed"),
+        "{}",
+        ended.out
+    );
+    assert!(has_worktree(&place, &first) && !has_worktree(&place, &second));
+    // Whoever means it, also with what was not shown.
+    place.owner.succeed(&["discard", "--all-ended", "--yes", "--unseen"]);
+    assert!(!has_worktree(&place, &first));
 }

@@ -77,12 +77,11 @@ pub(super) async fn run_attempt(
     }
     let mut has_begun = false;
     loop {
-        let start = prepared.start(lease, resume);
-        if let Err(error) = context.workplaces.forget_shown(&place) {
-            let outcome = Outcome::refused("RUNNER_DISK", format!("The runner cannot write to its disk: {error}."));
-            return Some(outcome.report(lease.fence, None));
-        }
-        let mut execution = match Execution::begin(context, lease, (start, resume.is_some()), output).await {
+        let begun = match context.workplaces.forget_shown(&place) {
+            Ok(()) => Execution::begin(context, lease, (prepared.start(lease, resume), resume.is_some()), output).await,
+            Err(error) => Err(error),
+        };
+        let mut execution = match begun {
             Ok(execution) => execution,
             Err(error) => {
                 if !has_begun {

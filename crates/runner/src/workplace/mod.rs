@@ -13,6 +13,7 @@ mod orders;
 mod place;
 mod remains;
 mod repository;
+mod shown;
 mod snapshot;
 mod turns;
 mod worktree;
