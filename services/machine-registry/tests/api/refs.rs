@@ -2,7 +2,7 @@
 
 use ensemble_machine_registry::MachineRegistry;
 use ensemble_store_kit::Db;
-use ensemble_testkit::{on_both_databases, sql, start_service};
+use ensemble_testkit::{Backend, on_both_databases, sql, start_service};
 use ensemble_types::refs::Ref;
 use serde_json::json;
 
@@ -40,6 +40,27 @@ on_both_databases! {
         let _fixture = Fixture { service, vars, database, peers };
         let path = format!("/v1/machines/{}", made["ref"].as_str().unwrap());
         assert_eq!(alice.get(&path).await.expect(200)["id"], "laptop");
+    }
+
+    async fn a_ref_that_two_accounts_have_does_not_stop_the_way_back(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
+        for user in [&alice, &bob] {
+            user.post("/v1/machines", &draft("laptop")).await.expect(201);
+        }
+        let Fixture { service, vars: _, database, peers: _peers } = fixture;
+        service.stop().await;
+        let url = &database.url;
+        sql::closed(url).await;
+        let down = match on {
+            Backend::Postgres => include_str!("../../migrations/postgres/2026-12-15-000000_computed_refs/down.sql"),
+            Backend::Sqlite => include_str!("../../migrations/sqlite/2026-12-15-000000_computed_refs/down.sql"),
+        };
+        sql::execute(url, down).await;
+        assert_eq!(sql::number(url, "SELECT count(DISTINCT ref) FROM machines").await, 2);
+        sql::forget_migration(url, "20261215000000").await;
+        Db::migrate(&database.config(), ensemble_machine_registry::migrations()).await.unwrap();
+        assert_eq!(sql::number(url, "SELECT count(DISTINCT ref) FROM machines").await, 1);
     }
 
     async fn an_id_whose_ref_another_machine_has_is_refused(on: Backend) {
