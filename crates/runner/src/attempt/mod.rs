@@ -130,6 +130,11 @@ pub(crate) async fn recover(context: Context, record: Record) {
             .await;
             let mut finish = Outcome::interrupted().report(record.fence(), None);
             finish.provider_session_id = record.provider_session().and_then(|id| Text::new(id).ok());
+            let (workplaces, task) = (context.workplaces.clone(), record.task());
+            finish.changes = on_disk(move || workplaces.left(task)).await.unwrap_or_else(|error| {
+                tracing::error!(task.id = %record.task(), "Cannot read what an attempt has left: {error}");
+                None
+            });
             save_report(&record, &finish).await;
             finish
         }

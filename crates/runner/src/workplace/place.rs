@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use ensemble_transcript::bounds;
+use ensemble_types::changes::ReportedChanges;
+use ensemble_types::ids::TaskId;
 use ensemble_types::leases::Lease;
 use ensemble_types::runs::Isolation;
 use ensemble_types::signatures::digest;
@@ -226,13 +228,30 @@ impl Workplaces {
 
     /// It is not known what an attempt changed. Its worktree is kept.
     pub(crate) fn unknown(&self, place: &Place, why: &str) -> Changed {
+        match &place.kind {
+            Kind::Worktree(of) => self.unknown_in(Some(&of.0), why),
+            Kind::Plain | Kind::Unread(_) | Kind::Shared(_) => self.unknown_in(None, why),
+        }
+    }
+
+    /// What is said of the worktree of a task whose attempt was killed with its runner. `None`: there is no worktree. Without it the server
+    /// would not know of one, and take no order about it.
+    ///
+    /// # Errors
+    /// The record of the worktree cannot be read.
+    pub(crate) fn left(&self, task: TaskId) -> io::Result<Option<ReportedChanges>> {
+        let worktree = self.0.worktrees.find(task)?;
+        Ok(worktree.map(|worktree| self.unknown_in(Some(&worktree), "the runner was stopped meanwhile").report))
+    }
+
+    fn unknown_in(&self, worktree: Option<&Worktree>, why: &str) -> Changed {
         tracing::warn!("It is not known what an attempt changed: {why}");
         let mut changed = Changed::default();
         changed.report.unknown = true;
         let mut notes = vec![format!("It is not known what the task changed: {why}.")];
-        if let Kind::Worktree(of) = &place.kind {
+        if let Some(worktree) = worktree {
             let shown = Some(Shown::of(&changed));
-            let worktree = Worktree { state: State::Kept, is_unread: true, shown, ..of.0.clone() };
+            let worktree = Worktree { state: State::Kept, is_unread: true, shown, ..worktree.clone() };
             (changed.report.kept, changed.report.uncommitted) = (true, worktree.uncommitted);
             notes.push(is_at(&worktree));
             if let Err(error) = self.0.worktrees.save(&worktree) {

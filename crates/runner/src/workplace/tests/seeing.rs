@@ -203,3 +203,25 @@ async fn an_agent_that_could_not_begin_changes_nothing_of_what_was_shown() {
         "it was killed at work: {outcome:?} {why}"
     );
 }
+
+#[tokio::test]
+async fn what_a_runner_that_was_killed_has_left_is_discarded_or_applied_unseen() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.workplaces.left(TaskId::generate()).unwrap(), None, "there is no worktree");
+    let (lease, before) = signed_task(&fixture).await;
+    let place = fixture.enter(&lease).await.unwrap();
+    fixture.workplaces.forget_shown(&place).unwrap();
+    write(&path(&place).join("later"), "later\n");
+    drop(place);
+    let left = fixture.workplaces.left(lease.task_id).unwrap().unwrap();
+    assert!(left.kept && left.unknown && left.notes[0].contains("the runner was stopped"), "{left:?}");
+    for seen in [digest(diff(&before)), left.list_digest()] {
+        let (outcome, why) = carry_out(&fixture, &wanted(&lease, TaskAction::Apply, &seen)).await;
+        assert!(outcome == OrderOutcome::Conflicted && why.contains("--unseen"), "{outcome:?} {why}");
+    }
+    let unseen = TaskOrder { unseen: true, ..wanted(&lease, TaskAction::Apply, &left.list_digest()) };
+    assert_eq!(carry_out(&fixture, &unseen).await.0, OrderOutcome::Applied);
+    assert!(fixture.top().join("later").exists());
+    let discard = wanted(&lease, TaskAction::Discard, &left.list_digest());
+    assert_eq!(carry_out(&fixture, &discard).await.0, OrderOutcome::Discarded);
+}
