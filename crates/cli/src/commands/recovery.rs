@@ -194,7 +194,7 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
         }
         return Err(error.into());
     }
-    let gone = if is_one_gone { Gone::One(Some(before)) } else { Gone::None };
+    let gone = if is_one_gone { Gone::One(Some(Box::new(before))) } else { Gone::None };
     recovered(context, client, key, &lock, (&list, token.user_id), gone).await
 }
 
@@ -202,7 +202,7 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
 enum Gone {
     None,
     /// With the list in which it was, where that is known.
-    One(Option<List>),
+    One(Option<Box<List>>),
 }
 
 /// Keeps the key of the new primary device, and signs in with it.
