@@ -225,7 +225,7 @@ async fn recovered(
     let me = Me::new(client, key, user, own);
     if let Gone::One(before) = gone {
         if let Some(list) = before {
-            let own = Own { list, contents: me.own().contents.clone() };
+            let own = Own { list: *list, contents: me.own().contents.clone() };
             see_titles(context, &Me::new(me.client.clone(), me.key.clone(), user, own)).await;
         }
         settle().await;
