@@ -20,7 +20,7 @@ test("a session that may have begun is begun again as the same", async () => {
   const client = { http: { POST }, data: () => Promise.reject(new Error("The connection broke.")) };
   const start = { machineId: "m", directory: "/w", provider: "claude" };
   // Its constructor is private to the package's types only.
-  const starting = Reflect.construct(Starting, [{ client, userId: "u" }, start, "s", "sealed"]) as { begin(): Promise<unknown> };
+  const starting = Reflect.construct(Starting, [{ client, userId: "u" }, start, "s", "sealed", { runId: "r", taskId: "t" }]) as { begin(): Promise<unknown> };
   for (let tries = 0; tries < 2; tries++) await assert.rejects(starting.begin(), /broke/);
   assert.equal(sent.length, 2);
   assert.match(sent[0] ?? "", /"Idempotency-Key":"[^"]{8,}"/);

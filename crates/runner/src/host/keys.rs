@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ensemble_client::devices::List;
-use ensemble_client::seal::{Binding, BoxKeyPair, KeyRing, SealError, open_host_ring, open_metadata, seal_ring};
+use ensemble_client::seal::{
+    Binding, BoxKeyPair, KeyRing, SealError, SignedMetadata, open_host_ring, open_metadata, seal_ring,
+};
 use ensemble_client::{AccountKey, Client, Error};
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::problem::Code;
@@ -227,8 +229,12 @@ impl Keys {
         if let Some(given) = &given {
             self.said.keep(given).await;
         }
-        let signed = open_metadata(&ring, (self.session, version), sealed);
-        if signed.is_ok_and(|signed| signed.body_of(&self.own.public_key()).is_some()) {
+        let own = self.own.public_key();
+        // A public page shows the title that this machine has signed.
+        let has_title = |body: &str| given.as_ref().is_none_or(|given| given.has_title_of(body));
+        let is_said =
+            |signed: &SignedMetadata| signed.body_of(&own).is_some_and(|body| signed.key == own || has_title(body));
+        if open_metadata(&ring, (self.session, version), sealed).is_ok_and(|signed| is_said(&signed)) {
             self.said.saw(at, sealed);
             return Ok(());
         }

@@ -103,6 +103,11 @@ impl Given {
         Self { epoch, version, ..self }
     }
 
+    /// Whether metadata gives the same title.
+    pub(crate) fn has_title_of(&self, body: &str) -> bool {
+        Self::new(self.at(), body).is_some_and(|other| other.title == self.title)
+    }
+
     /// Whether it is newer than what is known, and not so far ahead that no honest one might come above it.
     fn follows(&self, known: Option<&Self>) -> bool {
         match known {
