@@ -1,5 +1,5 @@
 /** Which screen an address shows. */
-import { useEffect } from "react";
+import { lazy, type ReactNode, Suspense, useEffect } from "react";
 import { Link, Route, Switch, useRoute } from "wouter";
 import { look } from "./base/look.ts";
 import { whenSignedOut } from "./base/signed-out.ts";
@@ -12,10 +12,7 @@ import { followAccount } from "./data/sessions.ts";
 import { Home } from "./home/home.tsx";
 import { Machines } from "./machines/machines.tsx";
 import { Runs } from "./runs/list.tsx";
-import { NewPlan } from "./runs/new-plan.tsx";
-import { RunPage } from "./runs/run.tsx";
 import { SessionPage } from "./session/page.tsx";
-import { Settings } from "./settings/settings.tsx";
 import { PublicPage } from "./share/public-page.tsx";
 import { paths } from "./shell/route.ts";
 import { Shell } from "./shell/shell.tsx";
@@ -24,6 +21,11 @@ import { Start } from "./start/start.tsx";
 import { Removed } from "./welcome/removed.tsx";
 import { Frame, Welcome } from "./welcome/welcome.tsx";
 import { Words } from "./welcome/words.tsx";
+
+/** Screens that are not the first one of a day. */
+const NewPlan = lazy(() => import("./runs/new-plan.tsx").then((found) => ({ default: found.NewPlan })));
+const Settings = lazy(() => import("./settings/settings.tsx").then((found) => ({ default: found.Settings })));
+const RunPage = lazy(() => import("./runs/run.tsx").then((found) => ({ default: found.RunPage })));
 
 export function App() {
   const [isPublic, shared] = useRoute("/share/:token");
@@ -63,14 +65,19 @@ function Open() {
         <Route path="/sessions/:id/talk">{({ id }) => <SessionPage id={id} isTalking />}</Route>
         <Route path={paths.machines} component={Machines} />
         <Route path={paths.runs} component={Runs} />
-        <Route path={paths.plan} component={NewPlan} />
-        <Route path="/runs/:id">{({ id }) => <RunPage key={id} id={id} />}</Route>
+        <Route path={paths.plan}><Later><NewPlan /></Later></Route>
+        <Route path="/runs/:id">{({ id }) => <Later><RunPage key={id} id={id} /></Later>}</Route>
         <Route path={paths.start} component={Start} />
-        <Route path={paths.settings} component={Settings} />
+        <Route path={paths.settings}><Later><Settings /></Later></Route>
         <Route component={Nowhere} />
       </Switch>
     </Shell>
   );
+}
+
+/** A screen whose script comes when it is asked for. */
+function Later({ children }: { children: ReactNode }) {
+  return <Suspense fallback={<p className="older" role="status">Opening…</p>}>{children}</Suspense>;
 }
 
 /** Most open at once: only what lasts shows itself. */
