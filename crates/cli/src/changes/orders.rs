@@ -72,7 +72,7 @@ fn seen(context: &Context, (run, task): (&Run, &Task), wish: Wish, unseen: bool)
     }
     match before.flatten() {
         Some(Shown::Diff(digest) | Shown::List(digest)) => return Ok(digest),
-        // Whoever discards it unseen has agreed to lose it.
+        // A person who discards it unseen has agreed to lose it.
         None if context.json || changes.file_count == 0 || (unseen && wish == Wish::Discard) => {}
         None => {
             print::line(format!("{}: {}", name(task, number), counted(changes)))?;

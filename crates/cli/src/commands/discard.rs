@@ -179,7 +179,7 @@ pub(crate) async fn all_of(
     let mut left = Vec::new();
     for (number, task) in tasks {
         let called = name(task, number);
-        // Whoever deletes the run has agreed to lose it.
+        // A person who deletes the run has agreed to lose it.
         match order((context, me), (run, task), Wish::Discard, true).await {
             Ok(changes) if changes.state == ChangesState::Discarded => {}
             Ok(changes) => {

@@ -244,7 +244,7 @@ fn one_worktree_that_is_not_removed_does_not_keep_the_others() {
         ended.out
     );
     assert!(has_worktree(&place, &first) && !has_worktree(&place, &second));
-    // Whoever means it, also with what was not shown.
+    // On purpose, also with what was not shown.
     place.owner.succeed(&["discard", "--all-ended", "--yes", "--unseen"]);
     assert!(!has_worktree(&place, &first));
 }
