@@ -14,8 +14,13 @@ const DIST = join(import.meta.dirname, "dist");
 /** The files of the page, by their path from its root. */
 async function files(): Promise<Map<string, Buffer>> {
   const entries = await readdir(DIST, { recursive: true, withFileTypes: true });
-  const paths = entries.filter((entry) => entry.isFile() && !/\.(br|gz)$/.test(entry.name)).map((entry) => join(entry.parentPath, entry.name)).sort();
-  return new Map(await Promise.all(paths.map(async (path) => [relative(DIST, path).split(sep).join("/"), await readFile(path)] as const)));
+  const paths = entries
+    .filter((entry) => entry.isFile() && !/\.(br|gz)$/.test(entry.name))
+    .map((entry) => join(entry.parentPath, entry.name))
+    .sort();
+  return new Map(
+    await Promise.all(paths.map(async (path) => [relative(DIST, path).split(sep).join("/"), await readFile(path)] as const)),
+  );
 }
 
 /** Bundles the service worker, which knows the hash of each file that it keeps. */
@@ -33,17 +38,29 @@ async function serviceWorker(): Promise<void> {
       target: "es2022",
       emptyOutDir: false,
       reportCompressedSize: false,
-      rolldownOptions: { input: "src/worker/worker.ts", output: { format: "iife", entryFileNames: "sw.js", codeSplitting: false } },
+      rolldownOptions: {
+        input: "src/worker/worker.ts",
+        output: { format: "iife", entryFileNames: "sw.js", codeSplitting: false },
+      },
     },
   });
 }
 
 /** What the page that shows the interface needs of Swagger UI, which holds much more. */
-const SWAGGER_UI = ["favicon-16x16.png", "favicon-32x32.png", "index.css", "index.html", "swagger-ui-bundle.js", "swagger-ui-standalone-preset.js", "swagger-ui.css"];
+const SWAGGER_UI = [
+  "favicon-16x16.png",
+  "favicon-32x32.png",
+  "index.css",
+  "index.html",
+  "swagger-ui-bundle.js",
+  "swagger-ui-standalone-preset.js",
+  "swagger-ui.css",
+];
 
 /** The page that shows the interface. The service worker does not keep it. */
 async function documentation(): Promise<void> {
-  for (const name of SWAGGER_UI) await cp(join(import.meta.dirname, "node_modules/swagger-ui-dist", name), join(DIST, "docs", name));
+  for (const name of SWAGGER_UI)
+    await cp(join(import.meta.dirname, "node_modules/swagger-ui-dist", name), join(DIST, "docs", name));
   await cp(join(import.meta.dirname, "docs"), join(DIST, "docs"), { recursive: true });
 }
 

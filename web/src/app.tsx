@@ -28,97 +28,142 @@ const Settings = lazy(() => import("./settings/settings.tsx").then((found) => ({
 const RunPage = lazy(() => import("./runs/run.tsx").then((found) => ({ default: found.RunPage })));
 
 export function App() {
-  const [isPublic, shared] = useRoute("/share/:token");
-  return (
-    <>
-      {isPublic ? <PublicPage key={shared.token} token={shared.token} /> : <Own />}
-      <Update />
-    </>
-  );
+    const [isPublic, shared] = useRoute("/share/:token");
+    return (
+        <>
+            {isPublic ? <PublicPage key={shared.token} token={shared.token} /> : <Own />}
+            <Update />
+        </>
+    );
 }
 
 function Own() {
-  const state = useStore(account);
-  const { language } = useStore(look);
-  useEffect(() => {
-    void open();
-  }, []);
-  useEffect(() => whenSignedOut(() => location.reload()), []);
-  if (state.state === "loading") return <Opening />;
-  if (state.state === "failed") return <Failed text={state.text} />;
-  if (state.state === "emptied") return <Emptied />;
-  if (state.state === "removed") return <Removed />;
-  if (state.state === "none") return <Welcome />;
-  if (state.state === "words") return <Words made={state.made} isAgain onDone={enter} />;
-  return <Open key={`${state.userId} ${language}`} />;
+    const state = useStore(account);
+    const { language } = useStore(look);
+    useEffect(() => {
+        void open();
+    }, []);
+    useEffect(() => whenSignedOut(() => location.reload()), []);
+    if (state.state === "loading") return <Opening />;
+    if (state.state === "failed") return <Failed text={state.text} />;
+    if (state.state === "emptied") return <Emptied />;
+    if (state.state === "removed") return <Removed />;
+    if (state.state === "none") return <Welcome />;
+    if (state.state === "words") return <Words made={state.made} isAgain onDone={enter} />;
+    return <Open key={`${state.userId} ${language}`} />;
 }
 
 function Open() {
-  useEffect(followAccount, []);
-  useEffect(keepSubscribed, []);
-  return (
-    <Shell>
-      <Switch>
-        <Route path={paths.home} component={Home} />
-        <Route path="/link" component={Home} />
-        <Route path="/sessions/:id">{({ id }) => <SessionPage id={id} />}</Route>
-        <Route path="/sessions/:id/talk">{({ id }) => <SessionPage id={id} isTalking />}</Route>
-        <Route path={paths.machines} component={Machines} />
-        <Route path={paths.runs} component={Runs} />
-        <Route path={paths.plan}><Later><NewPlan /></Later></Route>
-        <Route path="/runs/:id">{({ id }) => <Later><RunPage key={id} id={id} /></Later>}</Route>
-        <Route path={paths.start} component={Start} />
-        <Route path={paths.settings}><Later><Settings /></Later></Route>
-        <Route component={Nowhere} />
-      </Switch>
-    </Shell>
-  );
+    useEffect(followAccount, []);
+    useEffect(keepSubscribed, []);
+    return (
+        <Shell>
+            <Switch>
+                <Route path={paths.home} component={Home} />
+                <Route path="/link" component={Home} />
+                <Route path="/sessions/:id">{({ id }) => <SessionPage id={id} />}</Route>
+                <Route path="/sessions/:id/talk">{({ id }) => <SessionPage id={id} isTalking />}</Route>
+                <Route path={paths.machines} component={Machines} />
+                <Route path={paths.runs} component={Runs} />
+                <Route path={paths.plan}>
+                    <Later>
+                        <NewPlan />
+                    </Later>
+                </Route>
+                <Route path="/runs/:id">
+                    {({ id }) => (
+                        <Later>
+                            <RunPage key={id} id={id} />
+                        </Later>
+                    )}
+                </Route>
+                <Route path={paths.start} component={Start} />
+                <Route path={paths.settings}>
+                    <Later>
+                        <Settings />
+                    </Later>
+                </Route>
+                <Route component={Nowhere} />
+            </Switch>
+        </Shell>
+    );
 }
 
 /** A screen whose script comes when it is asked for. */
 function Later({ children }: { children: ReactNode }) {
-  return <Suspense fallback={<p className="older" role="status">Opening…</p>}>{children}</Suspense>;
+    return (
+        <Suspense
+            fallback={
+                <p className="older" role="status">
+                    Opening…
+                </p>
+            }
+        >
+            {children}
+        </Suspense>
+    );
 }
 
 /** Most open at once: only what lasts shows itself. */
 function Opening() {
-  const { isLost } = useStore(connection);
-  if (!isLost) return null;
-  return (
-    <Frame title="Your account is not open yet" lead="This browser has the keys. Your sessions appear as soon as the server answers. You do not need to reload the page.">
-      <div className="list" role="status" aria-label="Opening"><div className="skeleton" /></div>
-    </Frame>
-  );
+    const { isLost } = useStore(connection);
+    if (!isLost) return null;
+    return (
+        <Frame
+            title="Your account is not open yet"
+            lead="This browser has the keys. Your sessions appear as soon as the server answers. You do not need to reload the page."
+        >
+            <div className="list" role="status" aria-label="Opening">
+                <div className="skeleton" />
+            </div>
+        </Frame>
+    );
 }
 
 function Failed({ text }: { text: string }) {
-  return (
-    <Frame title="Your account cannot be opened" lead={text}>
-      <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Try again</button></div>
-    </Frame>
-  );
+    return (
+        <Frame title="Your account cannot be opened" lead={text}>
+            <div className="actions">
+                <button type="button" className="button primary" onClick={() => location.reload()}>
+                    Try again
+                </button>
+            </div>
+        </Frame>
+    );
 }
 
 function Emptied() {
-  return (
-    <Frame title="This browser has forgotten your account" lead="The data of this page was removed, and your keys with it. It may have been cleared in the browser’s settings, or the disk was full. Your sessions are safe.">
-      <p>Add this browser again from another device, or use your recovery words. Then remove the old entry of this browser in the settings.</p>
-      <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Start over</button></div>
-    </Frame>
-  );
+    return (
+        <Frame
+            title="This browser has forgotten your account"
+            lead="The data of this page was removed, and your keys with it. It may have been cleared in the browser’s settings, or the disk was full. Your sessions are safe."
+        >
+            <p>
+                Add this browser again from another device, or use your recovery words. Then remove the old entry of this
+                browser in the settings.
+            </p>
+            <div className="actions">
+                <button type="button" className="button primary" onClick={() => location.reload()}>
+                    Start over
+                </button>
+            </div>
+        </Frame>
+    );
 }
 
 function Nowhere() {
-  useTitle("Nothing here");
-  return (
-    <div className="page">
-      <div className="inner">
-        <div className="empty">
-          <h1>There is nothing at this address</h1>
-          <p>The address may be wrong, or it may need a newer version of Ensemble.</p>
-          <Link href={paths.home} className="button">Home</Link>
+    useTitle("Nothing here");
+    return (
+        <div className="page">
+            <div className="inner">
+                <div className="empty">
+                    <h1>There is nothing at this address</h1>
+                    <p>The address may be wrong, or it may need a newer version of Ensemble.</p>
+                    <Link href={paths.home} className="button">
+                        Home
+                    </Link>
+                </div>
+            </div>
         </div>
-      </div>
-    </div>
-  );
+    );
 }

@@ -6,6 +6,11 @@ import { WhenFailed } from "./base/fault.tsx";
 import { keepPage } from "./data/update.ts";
 
 const root = document.getElementById("root");
-if (root) createRoot(root).render(<WhenFailed><App /></WhenFailed>);
+if (root)
+    createRoot(root).render(
+        <WhenFailed>
+            <App />
+        </WhenFailed>,
+    );
 // Without it the page works as long as there is a connection.
 void keepPage().catch(() => undefined);

@@ -40,19 +40,23 @@ export async function watch(context, origin, server = origin) {
   await context.exposeBinding("__violated", (_source, what) => faults.push(`policy: ${what}`));
   await context.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (event) => {
-      globalThis.__violated(`${event.violatedDirective} ${event.blockedURI} ${event.sample} ${event.sourceFile}:${event.lineNumber}`);
+      globalThis.__violated(
+        `${event.violatedDirective} ${event.blockedURI} ${event.sample} ${event.sourceFile}:${event.lineNumber}`,
+      );
     });
   });
   context.on("console", (message) => {
     // Chromium notes every status of the interface; the app asks for things that may not be there.
-    const isStatus = message.text().startsWith("Failed to load resource: the server responded")
-      && /^\/(v\d|server\.json$)/.test(new URL(message.location().url).pathname);
+    const isStatus =
+      message.text().startsWith("Failed to load resource: the server responded") &&
+      /^\/(v\d|server\.json$)/.test(new URL(message.location().url).pathname);
     if (message.type() === "error" && !isStatus) faults.push(`console: ${message.text()} ${message.location().url}`);
   });
   context.on("weberror", (error) => faults.push(`exception: ${error.error().stack}`));
   context.on("request", (request) => {
     const url = new URL(request.url());
-    if (url.protocol.startsWith("http") && url.origin !== origin && url.origin !== server) faults.push(`request to ${url.origin}`);
+    if (url.protocol.startsWith("http") && url.origin !== origin && url.origin !== server)
+      faults.push(`request to ${url.origin}`);
   });
   const page = await context.newPage();
   return { context, page, faults, checked: () => assert.deepEqual(faults, []) };
@@ -68,54 +72,88 @@ async function byWebDriver(start) {
 export const BROWSERS = {
   Chromium: async (origin) => {
     const browser = await launch();
-    return { ...await person(browser, origin), close: () => browser.close() };
+    return { ...(await person(browser, origin)), close: () => browser.close() };
   },
   Firefox: () => byWebDriver(firefox),
   WebKitGTK: () => byWebDriver(webkit),
 };
 
 /** Waits for two frames, with everything that changes over a moment at its end. */
-const settled = (page) => page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => {
-  for (const one of document.getAnimations()) if (one.effect?.getComputedTiming().iterations !== Infinity) one.finish();
-  requestAnimationFrame(drawn);
-})));
+const settled = (page) =>
+  page.evaluate(
+    () =>
+      new Promise((drawn) =>
+        requestAnimationFrame(() => {
+          for (const one of document.getAnimations()) if (one.effect?.getComputedTiming().iterations !== Infinity) one.finish();
+          requestAnimationFrame(drawn);
+        }),
+      ),
+  );
 
 /** From a small phone to 4k, a phone on its side included, and a phone and a laptop at 200 % zoom, which leaves half of their pixels. */
-const SIZES = [[320, 640], [360, 800], [390, 844], [844, 390], [3_840, 800], [195, 422], [720, 450]];
+const SIZES = [
+  [320, 640],
+  [360, 800],
+  [390, 844],
+  [844, 390],
+  [3_840, 800],
+  [195, 422],
+  [720, 450],
+];
 
 /** The boxes that can be scrolled to the side and should not be. Code, tables, changes and graphs should. */
-const tooWide = (page) => page.evaluate(() => {
-  const scrolls = (box) => /auto|scroll/.test(getComputedStyle(box).overflowX) && !box.matches("pre, .graph, .table, .lines");
-  const boxes = [document.documentElement, ...[...document.querySelectorAll("body *")].filter(scrolls)];
-  // What reaches furthest is named, so that it is found.
-  const furthest = (box) => [...box.querySelectorAll("*")].filter((one) => one.getClientRects().length > 0)
-    .reduce((found, one) => (one.getBoundingClientRect().right > found.getBoundingClientRect().right ? one : found), box);
-  return boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => `${box.localName}.${box.className}: ${box.scrollWidth} px in ${box.clientWidth}, ${furthest(box).outerHTML.slice(0, 120)}`);
-});
+const tooWide = (page) =>
+  page.evaluate(() => {
+    const scrolls = (box) => /auto|scroll/.test(getComputedStyle(box).overflowX) && !box.matches("pre, .graph, .table, .lines");
+    const boxes = [document.documentElement, ...[...document.querySelectorAll("body *")].filter(scrolls)];
+    // What reaches furthest is named, so that it is found.
+    const furthest = (box) =>
+      [...box.querySelectorAll("*")]
+        .filter((one) => one.getClientRects().length > 0)
+        .reduce((found, one) => (one.getBoundingClientRect().right > found.getBoundingClientRect().right ? one : found), box);
+    return boxes
+      .filter((box) => box.scrollWidth > box.clientWidth)
+      .map(
+        (box) =>
+          `${box.localName}.${box.className}: ${box.scrollWidth} px in ${box.clientWidth}, ${furthest(box).outerHTML.slice(0, 120)}`,
+      );
+  });
 
 /** What is tapped and has less than 44 CSS pixels on a side. Links in a sentence are as large as their words, and a box to tick is as large
  * as the label around it. */
-export const tooSmall = (page) => page.evaluate(() => {
-  const all = "button, a[href], summary, select, textarea, [role=option], label.check, label.choice, input:not([type=checkbox], [type=radio])";
-  const isShown = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.matches(".skip");
-  const isWord = (one) => one.localName === "a" && getComputedStyle(one).display === "inline";
-  return [...document.querySelectorAll(all)].filter((one) => isShown(one) && !isWord(one)).flatMap((one) => {
-    const { width, height } = one.getBoundingClientRect();
-    return width < 43.5 || height < 43.5 ? [`${width.toFixed(1)}×${height.toFixed(1)}: ${one.outerHTML.slice(0, 120)}`] : [];
+export const tooSmall = (page) =>
+  page.evaluate(() => {
+    const all =
+      "button, a[href], summary, select, textarea, [role=option], label.check, label.choice, input:not([type=checkbox], [type=radio])";
+    const isShown = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.matches(".skip");
+    const isWord = (one) => one.localName === "a" && getComputedStyle(one).display === "inline";
+    return [...document.querySelectorAll(all)]
+      .filter((one) => isShown(one) && !isWord(one))
+      .flatMap((one) => {
+        const { width, height } = one.getBoundingClientRect();
+        return width < 43.5 || height < 43.5
+          ? [`${width.toFixed(1)}×${height.toFixed(1)}: ${one.outerHTML.slice(0, 120)}`]
+          : [];
+      });
   });
-});
 
 /** Nothing is found by axe on the page as it is, light and dark, and nothing in it is wider than its place. */
 export async function accessible(page, name) {
   // Chromium draws a tab that is behind another one only every two seconds.
   await page.bringToFront();
-  if (!await page.evaluate(() => "axe" in globalThis)) await page.evaluate(AXE);
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
     await settled(page);
     const found = await page.evaluate(async () => {
       const { violations } = await globalThis.axe.run(document, { resultTypes: ["violations"] });
-      return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary}`).join("; ").slice(0, 900)}`);
+      return violations.map(
+        ({ id, nodes }) =>
+          `${id}: ${nodes
+            .map((node) => `${node.html} ${node.failureSummary}`)
+            .join("; ")
+            .slice(0, 900)}`,
+      );
     });
     assert.deepEqual(found, [], `axe, ${name}, ${colorScheme}`);
   }

@@ -31,7 +31,8 @@ export interface CallWatch {
 
 /** The largest answer that is read as a whole, in bytes: a run of 10,000 tasks. A limit against a server that is not ours. */
 const LONGEST = 512 * 1_024 * 1_024;
-const NOT_OURS = "Something else than this service answered, as the sign-in page of a network does, or only half an answer came. Try again.";
+const NOT_OURS =
+  "Something else than this service answered, as the sign-in page of a network does, or only half an answer came. Try again.";
 
 /** Where no page of HTML is an answer. */
 const IN_JSON = /^\/v\d+\//;
@@ -140,13 +141,19 @@ export class Client {
   }
 
   /** A call with its repetitions. */
-  async #repeated(request: Request, url: URL, body: string | undefined, held: number, watch: CallWatch | undefined): Promise<Response> {
+  async #repeated(
+    request: Request,
+    url: URL,
+    body: string | undefined,
+    held: number,
+    watch: CallWatch | undefined,
+  ): Promise<Response> {
     const path = url.pathname.slice(this.#prefix.length);
     const repeatable = isRepeatable(request.method, path, request.headers, body);
     const end = performance.now() + (this.#options.retryFor ?? 60_000) + held;
     const within = (this.#options.answerWithin ?? 10_000) + held;
     let [renewed, mayHaveHappened] = [false, false];
-    for (let failures = 0; ; ) {
+    for (let failures = 0; ;) {
       const token = await this.#bearer(path);
       const left = Math.max(1, end - performance.now());
       try {
@@ -226,7 +233,8 @@ function isUnsent(error: unknown): boolean {
 
 /** How long the server is asked to hold a request, in milliseconds. */
 function waitOf(url: URL, body: string | undefined): number {
-  const asked = url.searchParams.get("waitMs") ?? url.searchParams.get("timeoutMs") ?? /"timeoutMs":(\d+)/.exec(body ?? "")?.[1];
+  const asked =
+    url.searchParams.get("waitMs") ?? url.searchParams.get("timeoutMs") ?? /"timeoutMs":(\d+)/.exec(body ?? "")?.[1];
   if (asked === undefined || asked === null) return /\/pend$/.test(url.pathname) ? 30_000 : 0;
   return Math.min(Number(asked) || 0, 120_000);
 }
@@ -282,7 +290,9 @@ async function refusal(response: Response, origin: string): Promise<Problem | No
   await response.body?.cancel();
   const text = `${origin} answered with status ${status} and is not this service. Check the address.`;
   // A proxy in front of the service answers so while that starts.
-  return status >= 500 ? new NoAnswer("foreign", text, true) : new Problem({ detail: text, code: "FOREIGN" }, status, undefined);
+  return status >= 500
+    ? new NoAnswer("foreign", text, true)
+    : new Problem({ detail: text, code: "FOREIGN" }, status, undefined);
 }
 
 /** A new key for calls that are repeated (`Idempotency-Key`) and for messages (`localId`). */

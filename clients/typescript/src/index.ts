@@ -1,13 +1,7 @@
 // Calls, streams and errors. `./seal`, `./transcript` and `./indexeddb` have the rest.
 
 export { Client, newId, type CallWatch, type ClientOptions } from "./client.js";
-export {
-  BearerCredential,
-  DeviceCredential,
-  type Credential,
-  type Signer,
-  type Token,
-} from "./credential.js";
+export { BearerCredential, DeviceCredential, type Credential, type Signer, type Token } from "./credential.js";
 export * from "./errors.js";
 export { refOf } from "./refs.js";
 export { pause, sleep } from "./retry.js";

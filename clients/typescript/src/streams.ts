@@ -123,8 +123,7 @@ export async function* followHints(client: Client, options: FollowOptions = {}):
 
 const after = (seq: number | undefined): { after?: string } => (seq === undefined ? {} : { after: String(seq) });
 
-const typed = <E extends { event: string }>(event: RawEvent): E =>
-  ({ event: event.name, data: parsed(event) }) as unknown as E;
+const typed = <E extends { event: string }>(event: RawEvent): E => ({ event: event.name, data: parsed(event) }) as unknown as E;
 
 function parsed({ data }: RawEvent): unknown {
   try {

@@ -31,7 +31,10 @@ test("an account is made, opened again, and reads what it has written", async ()
   assert.ok(again);
   assert.deepEqual(await again.sessions.metadata(await again.sessions.read(session.id)), { title: "Plums", path: "/tmp" });
   const page = await (await again.sessions.converse(session.id)).page();
-  assert.deepEqual(page.map(({ seq, text }) => [seq, text]), [[1, "hello"]]);
+  assert.deepEqual(
+    page.map(({ seq, text }) => [seq, text]),
+    [[1, "hello"]],
+  );
   await again.sessions.describe(session.id, (metadata) => ({ ...metadata, title: "Pears" }));
   const listed = [];
   for await (const sessions of again.sessions.pages()) listed.push(...sessions);
@@ -75,7 +78,10 @@ test("a session is shared with the command line, and taken away", async () => {
   assert.match(await server.ensemble("bob", "session", "show", session.id, "--json"), /Shared plums/);
   assert.match(await server.ensemble("bob", "session", "read", session.id), /for Bob/);
   await server.ensemble("bob", "session", "send", session.id, "from Bob");
-  assert.deepEqual((await talk.page()).map(({ text }) => text), ["for Bob", "from Bob"]);
+  assert.deepEqual(
+    (await talk.page()).map(({ text }) => text),
+    ["for Bob", "from Bob"],
+  );
   await ann.sessions.changeShare(session.id, bob.id, "view");
   await assert.rejects(server.ensemble("bob", "session", "send", session.id, "no more"));
   await talk.send("with a new key");
@@ -91,13 +97,18 @@ test("a session is shared with the command line, and taken away", async () => {
 test("the command line shares with this client, and keys that change are noticed", async () => {
   const ann = await create("Ann");
   await server.ensemble("eve", "login");
-  const { session } = JSON.parse(await server.ensemble("eve", "session", "create", "--title", "Eve's", "--json")) as { session: { id: string } };
+  const { session } = JSON.parse(await server.ensemble("eve", "session", "create", "--title", "Eve's", "--json")) as {
+    session: { id: string };
+  };
   await server.ensemble("eve", "session", "send", session.id, "from Eve");
   await server.ensemble("eve", "share", "add", session.id, ann.userId, "--level", "edit");
   const shared = await ann.sessions.read(session.id);
   assert.equal((await ann.sessions.metadata(shared)).title, "Eve's");
   const talk = await ann.sessions.converse(session.id);
-  assert.deepEqual((await talk.page()).map(({ text }) => text), ["from Eve"]);
+  assert.deepEqual(
+    (await talk.page()).map(({ text }) => text),
+    ["from Eve"],
+  );
   await talk.send("from Ann");
   assert.match(await server.ensemble("eve", "session", "read", session.id), /from Ann/);
   // Another account key for the same user: as a server that lies would show it.
@@ -126,18 +137,27 @@ test("an account whose store is full opens, and works from memory", async () => 
   assert.ok(ann);
   const talk = await ann.sessions.converse(session.id);
   await talk.send("from memory");
-  assert.deepEqual((await talk.page()).map(({ text }) => text), ["from memory"]);
+  assert.deepEqual(
+    (await talk.page()).map(({ text }) => text),
+    ["from memory"],
+  );
   const bob = await create("Bob");
   await ann.sessions.share(session.id, bob.userId, "view");
   await ann.sessions.unshare(session.id, bob.userId);
-  assert.deepEqual([await store.get(`pin ${bob.userId}`), await ann.store.get(`pin ${bob.userId}`)], [undefined, bob.keys.publicKey]);
+  assert.deepEqual(
+    [await store.get(`pin ${bob.userId}`), await ann.store.get(`pin ${bob.userId}`)],
+    [undefined, bob.keys.publicKey],
+  );
   // With room again all of it is written, onto what another tab may have written meanwhile.
   await ann.store.update<string[]>("both", (kept) => [...(kept ?? []), "mine"]);
   store.isFull = false;
   await store.update<string[]>("both", () => ["another tab's"]);
   await ann.people.list(bob.userId, 0);
   assert.ok(await store.get(`list ${bob.userId}`));
-  assert.deepEqual([await store.get("both"), await store.get(`pin ${bob.userId}`)], [["another tab's", "mine"], bob.keys.publicKey]);
+  assert.deepEqual(
+    [await store.get("both"), await store.get(`pin ${bob.userId}`)],
+    [["another tab's", "mine"], bob.keys.publicKey],
+  );
   // What an older program has left lacks what was added since.
   await store.update("unfinished", () => ({ rekeys: {}, removed: {}, isRemoval: false }));
   await ann.sessions.tellMachinesAgain();
@@ -166,11 +186,17 @@ test("a browser is linked, and reads what the first device wrote", async () => {
   assert.deepEqual([linked.userId, await linked.isPrimary()], [ann.userId, false]);
   assert.equal(await linked.fingerprint(), await ann.fingerprint());
   const talk = await linked.sessions.converse(session.id);
-  assert.deepEqual((await talk.page()).map(({ text }) => text), ["from the laptop"]);
+  assert.deepEqual(
+    (await talk.page()).map(({ text }) => text),
+    ["from the laptop"],
+  );
   await talk.send("from the phone");
   await assert.rejects(linked.devices.newWords(), Refused);
   const names = (await ann.devices.all()).map(({ name, role }) => [name, role]);
-  assert.deepEqual(names.sort(), [["Ann's laptop", "primary"], ["Ann's phone", "linked"]]);
+  assert.deepEqual(names.sort(), [
+    ["Ann's laptop", "primary"],
+    ["Ann's phone", "linked"],
+  ]);
 
   await ann.devices.remove([linked.keys.publicKey]);
   await assert.rejects(talk.send("after its removal"), (error) => isProblem(error, "DEVICE_REMOVED"));
@@ -194,7 +220,10 @@ test("recovery words bring an account back, and remove what is lost", async () =
   await assert.rejects(recover(words.toReversed().join(" "), options), Refused);
   const found = await recover(words.join(" "), options);
   assert.equal(found.fingerprint, await ann.fingerprint());
-  assert.deepEqual(found.devices.map(({ name, role }) => [name, role]), [["Ann's lost laptop", "primary"]]);
+  assert.deepEqual(
+    found.devices.map(({ name, role }) => [name, role]),
+    [["Ann's lost laptop", "primary"]],
+  );
   const back = await found.finish(found.devices.map(({ key }) => key));
   assert.deepEqual([back.userId, await back.isPrimary()], [ann.userId, true]);
   const talk = await back.sessions.converse(session.id);
@@ -225,7 +254,10 @@ test("a public link is read by anybody, live", async () => {
   const next = follow.next();
   await talk.send("and more");
   await next;
-  assert.deepEqual(open.said.map(({ text }) => text), ["for everybody", "and more"]);
+  assert.deepEqual(
+    open.said.map(({ text }) => text),
+    ["for everybody", "and more"],
+  );
   await ann.sessions.deleteLink(session.id);
   assert.equal(await ann.sessions.link(session.id), undefined);
   await assert.rejects(follow.next());

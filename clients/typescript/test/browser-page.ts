@@ -46,7 +46,12 @@ const steps: Record<string, (base: string, given: string) => Promise<Told>> = {
     );
     const texts = (await talk.page()).map(({ text }) => text);
     const { title } = await account.sessions.metadata(session);
-    return { userId: account.userId, texts, exported: (await Promise.all(exporting)).join(" "), ...(title !== undefined && { title }) };
+    return {
+      userId: account.userId,
+      texts,
+      exported: (await Promise.all(exporting)).join(" "),
+      ...(title !== undefined && { title }),
+    };
   },
 
   /** Two tabs change one record at the same time, and one lock has one holder. */

@@ -33,7 +33,9 @@ const message = { content: "AAAA", localId: "m" };
 
 test("calls that wait share one sign-in, and a refused token is renewed once", async () => {
   const handler = signingIn((request, response) =>
-    bearer(request.headers) === "t1" ? problem(response, 401, "UNAUTHENTICATED") : json(response, 200, { id: bearer(request.headers) }),
+    bearer(request.headers) === "t1"
+      ? problem(response, 401, "UNAUTHENTICATED")
+      : json(response, 200, { id: bearer(request.headers) }),
   );
   await using(handler, async ({ url, requests }) => {
     const client = new Client({ base: url, credential: await device() });
@@ -45,17 +47,25 @@ test("calls that wait share one sign-in, and a refused token is renewed once", a
     const signIn = JSON.parse(requests.find(({ path }) => path === "/v1/auth")?.body ?? "{}");
     assert.deepEqual([signIn.origin, signIn.create], [url, false]);
   });
-  await using(signingIn((_, response) => problem(response, 401, "UNAUTHENTICATED")), async ({ url, requests }) => {
-    const client = new Client({ base: url, credential: await device() });
-    await assert.rejects(client.http.GET("/v1/account"), { code: "UNAUTHENTICATED" });
-    assert.equal(requests.filter(({ path }) => path === "/v1/account").length, 2, "not for ever");
-  });
+  await using(
+    signingIn((_, response) => problem(response, 401, "UNAUTHENTICATED")),
+    async ({ url, requests }) => {
+      const client = new Client({ base: url, credential: await device() });
+      await assert.rejects(client.http.GET("/v1/account"), { code: "UNAUTHENTICATED" });
+      assert.equal(requests.filter(({ path }) => path === "/v1/account").length, 2, "not for ever");
+    },
+  );
 });
 
 test("what is signed carries the server's time, unless the server names another day", async (t) => {
   const noon = Date.parse("2026-03-26T12:00:00Z");
   const minute = 60_000;
-  for (const [ahead, corrected] of [[10 * minute, 10 * minute], [-10 * minute, -10 * minute], [2_000, 0], [25 * 60 * minute, 0]] as const) {
+  for (const [ahead, corrected] of [
+    [10 * minute, 10 * minute],
+    [-10 * minute, -10 * minute],
+    [2_000, 0],
+    [25 * 60 * minute, 0],
+  ] as const) {
     const handler = signingIn((_, response) => json(response, 200, {}));
     // The server makes its tokens by its own clock, and answers when the clock of this device is back.
     const byItsClock: Handler = (request, response) => {
@@ -79,7 +89,9 @@ test("a message is repeated with its id until it arrives, and other writes are n
   const handler: Handler = ({ path }, response) => {
     if (path.includes("messages") && ++failures <= 3) {
       if (failures === 1) return void response.destroy();
-      return failures === 2 ? problem(response, 503, "UNAVAILABLE", { "retry-after": "0" }) : void response.writeHead(502).end("bad gateway");
+      return failures === 2
+        ? problem(response, 503, "UNAVAILABLE", { "retry-after": "0" })
+        : void response.writeHead(502).end("bad gateway");
     }
     if (path.includes("messages")) return json(response, 201, { seq: 7 });
     response.destroy();
@@ -88,15 +100,24 @@ test("a message is repeated with its id until it arrives, and other writes are n
     const client = new Client({ base: url, credential: "t" });
     const sent = await client.data(client.http.POST("/v3/sessions/{id}/messages", { params: path, body: message }));
     assert.equal(sent.seq, 7);
-    assert.deepEqual(requests.map(({ body }) => JSON.parse(body)), [message, message, message, message]);
+    assert.deepEqual(
+      requests.map(({ body }) => JSON.parse(body)),
+      [message, message, message, message],
+    );
     [failures, requests.length] = [0, 0];
     await client.data(client.http.POST("/v3/sessions/{id}/messages/batch", { params: path, body: { messages: [message] } }));
     assert.equal(requests.length, 4);
     requests.length = 0;
     const body = { machineId: "m" };
-    await assert.rejects(client.http.POST("/v1/auth/tokens", { body }), (error) => error instanceof NoAnswer && error.mayHaveHappened);
+    await assert.rejects(
+      client.http.POST("/v1/auth/tokens", { body }),
+      (error) => error instanceof NoAnswer && error.mayHaveHappened,
+    );
     assert.equal(requests.length, 1);
-    await assert.rejects(client.http.PATCH("/v1/sessions/{id}", { params: path, body: { archived: true, expectedVersion: 1 } }), NoAnswer);
+    await assert.rejects(
+      client.http.PATCH("/v1/sessions/{id}", { params: path, body: { archived: true, expectedVersion: 1 } }),
+      NoAnswer,
+    );
     assert.equal(requests.length, 2, "what replaces a version is sent once");
   });
 });
@@ -104,24 +125,38 @@ test("a message is repeated with its id until it arrives, and other writes are n
 test("a call has its body where requests do not show theirs", async (t) => {
   // As in Firefox.
   t.mock.getter(Request.prototype, "body", () => undefined);
-  await using((_, response) => json(response, 200, {}), async ({ url, requests }) => {
-    const client = new Client({ base: url, credential: "t" });
-    await client.http.POST("/v3/sessions/{id}/messages", { params: path, body: message });
-    await client.http.GET("/v1/account");
-    assert.deepEqual(requests.map(({ method, body }) => [method, body]), [["POST", JSON.stringify(message)], ["GET", ""]]);
-  });
+  await using(
+    (_, response) => json(response, 200, {}),
+    async ({ url, requests }) => {
+      const client = new Client({ base: url, credential: "t" });
+      await client.http.POST("/v3/sessions/{id}/messages", { params: path, body: message });
+      await client.http.GET("/v1/account");
+      assert.deepEqual(
+        requests.map(({ method, body }) => [method, body]),
+        [
+          ["POST", JSON.stringify(message)],
+          ["GET", ""],
+        ],
+      );
+    },
+  );
 });
 
 test("a problem has code, text, fields and pause; something else is not the service", async () => {
   const more = { requestId: "r", errors: [{ pointer: "/x", detail: "is wrong" }], current: 3 };
   const handler: Handler = ({ path }, response) =>
-    path === "/v1/account" ? problem(response, 409, "VERSION_MISMATCH", { "retry-after": "9" }, more) : void response.writeHead(404).end("<html>");
+    path === "/v1/account"
+      ? problem(response, 409, "VERSION_MISMATCH", { "retry-after": "9" }, more)
+      : void response.writeHead(404).end("<html>");
   await using(handler, async ({ url }) => {
     const client = new Client({ base: `${url}/`, credential: "t" });
     const error = await client.http.GET("/v1/account").catch((caught: unknown) => caught);
     assert.ok(error instanceof Problem);
     const { message: text, code, status, retryAfter, requestId, fields, extra } = error;
-    assert.deepEqual([text, code, status, retryAfter, requestId], ["What happened and what to do.", "VERSION_MISMATCH", 409, 9, "r"]);
+    assert.deepEqual(
+      [text, code, status, retryAfter, requestId],
+      ["What happened and what to do.", "VERSION_MISMATCH", 409, 9, "r"],
+    );
     assert.deepEqual([fields, extra], [more.errors, { current: 3 }]);
     await assert.rejects(client.http.GET("/v1/machines"), { code: "FOREIGN", status: 404 });
   });
@@ -129,7 +164,8 @@ test("a problem has code, text, fields and pause; something else is not the serv
 
 test("the pause that the server asks for is kept, and the whole call has an end", async () => {
   let count = 0;
-  const handler: Handler = (_, response) => (++count === 1 ? problem(response, 429, "RATE_LIMITED", { "retry-after": "1" }) : json(response, 200, {}));
+  const handler: Handler = (_, response) =>
+    ++count === 1 ? problem(response, 429, "RATE_LIMITED", { "retry-after": "1" }) : json(response, 200, {});
   await using(handler, async ({ url }) => {
     const client = new Client({ base: url, credential: "t" });
     const begun = performance.now();
@@ -142,16 +178,19 @@ test("the pause that the server asks for is kept, and the whole call has an end"
 });
 
 test("an answer that does not come has a deadline, and a call can be given up", async () => {
-  await using(() => undefined, async ({ url, requests }) => {
-    const client = new Client({ base: url, credential: "t", answerWithin: 50, retryFor: 400 });
-    await assert.rejects(client.http.GET("/v1/account"), { name: "NoAnswer", why: "timeout" });
-    assert.ok(requests.length >= 2);
-    const patient = new Client({ base: url, credential: "t" });
-    const stop = new AbortController();
-    const call = patient.http.GET("/v1/account", { signal: stop.signal });
-    stop.abort(new Error("enough"));
-    await assert.rejects(call, /enough/);
-  });
+  await using(
+    () => undefined,
+    async ({ url, requests }) => {
+      const client = new Client({ base: url, credential: "t", answerWithin: 50, retryFor: 400 });
+      await assert.rejects(client.http.GET("/v1/account"), { name: "NoAnswer", why: "timeout" });
+      assert.ok(requests.length >= 2);
+      const patient = new Client({ base: url, credential: "t" });
+      const stop = new AbortController();
+      const call = patient.http.GET("/v1/account", { signal: stop.signal });
+      stop.abort(new Error("enough"));
+      await assert.rejects(call, /enough/);
+    },
+  );
 });
 
 test("nobody listens: it is repeated, and then said", async () => {
@@ -174,49 +213,74 @@ test("what is gone after a lost answer was deleted", async () => {
 test("a server without the call is older, and says nothing about what the call names", async () => {
   let count = 0;
   const absent: Handler = (_, response) =>
-    ++count === 1 ? void response.destroy() : problem(response, 404, "NOT_FOUND", {}, { detail: "There is no such path. /openapi.json lists all there are." });
+    ++count === 1
+      ? void response.destroy()
+      : problem(response, 404, "NOT_FOUND", {}, { detail: "There is no such path. /openapi.json lists all there are." });
   await using(absent, async ({ url }) => {
     const client = new Client({ base: url, credential: "t" });
     const error = await client.http.DELETE("/v1/sessions/{id}", { params: path }).catch((caught: unknown) => caught);
-    assert.ok(error instanceof Problem && error.code === "OLDER_SERVER" && error.message.includes("older than this program"), String(error));
+    assert.ok(
+      error instanceof Problem && error.code === "OLDER_SERVER" && error.message.includes("older than this program"),
+      String(error),
+    );
     assert.ok(!isNotFound(error));
   });
-  await using((_, response) => problem(response, 404, "NOT_FOUND"), async ({ url }) => {
-    const error = await new Client({ base: url, credential: "t" }).http.GET("/v1/account").catch((caught: unknown) => caught);
-    assert.ok(isNotFound(error));
-  });
+  await using(
+    (_, response) => problem(response, 404, "NOT_FOUND"),
+    async ({ url }) => {
+      const error = await new Client({ base: url, credential: "t" }).http.GET("/v1/account").catch((caught: unknown) => caught);
+      assert.ok(isNotFound(error));
+    },
+  );
   // A proxy that forwards nothing.
-  await using((_, response) => void response.writeHead(404).end("<html>"), async ({ url }) => {
-    const error = await new Client({ base: url, credential: "t" }).http.GET("/v1/account").catch((caught: unknown) => caught);
-    assert.ok(error instanceof Problem && !isNotFound(error));
-  });
+  await using(
+    (_, response) => void response.writeHead(404).end("<html>"),
+    async ({ url }) => {
+      const error = await new Client({ base: url, credential: "t" }).http.GET("/v1/account").catch((caught: unknown) => caught);
+      assert.ok(error instanceof Problem && !isNotFound(error));
+    },
+  );
 });
 
 test("a redirect does not get the token, and only http is an address", async () => {
-  await using(({ path }, response) => void response.writeHead(302, { location: `/stolen${path}` }).end(), async ({ url, requests }) => {
-    const client = new Client({ base: url, credential: "t", retryFor: 100 });
-    await assert.rejects(client.http.GET("/v1/account"), NoAnswer);
-    assert.ok(requests.every((request) => !request.path.includes("stolen")));
-  });
-  for (const base of ["ftp://x", "javascript:alert(1)", "localhost:8080"]) assert.throws(() => new Client({ base }), TypeError, base);
+  await using(
+    ({ path }, response) => void response.writeHead(302, { location: `/stolen${path}` }).end(),
+    async ({ url, requests }) => {
+      const client = new Client({ base: url, credential: "t", retryFor: 100 });
+      await assert.rejects(client.http.GET("/v1/account"), NoAnswer);
+      assert.ok(requests.every((request) => !request.path.includes("stolen")));
+    },
+  );
+  for (const base of ["ftp://x", "javascript:alert(1)", "localhost:8080"])
+    assert.throws(() => new Client({ base }), TypeError, base);
 });
 
 test("a page of a network, and half an answer, are no answers", async () => {
   for (const body of ["<h1>Sign in to the hotel's network</h1>", '{"id":"a', ""]) {
-    await using((_, response) => void response.writeHead(200, { "content-type": "application/json" }).end(body), async ({ url }) => {
-      // It asks again for so long, and its last try may not be cut short on a busy machine.
-      const client = new Client({ base: url, credential: "t", retryFor: 5_000 });
-      const call = client.data(client.http.GET("/v1/account"));
-      if (body === "") return assert.equal(await call, undefined);
-      await assert.rejects(call, { name: "NoAnswer", why: "foreign" });
-    });
+    await using(
+      (_, response) => void response.writeHead(200, { "content-type": "application/json" }).end(body),
+      async ({ url }) => {
+        // It asks again for so long, and its last try may not be cut short on a busy machine.
+        const client = new Client({ base: url, credential: "t", retryFor: 5_000 });
+        const call = client.data(client.http.GET("/v1/account"));
+        if (body === "") return assert.equal(await call, undefined);
+        await assert.rejects(call, { name: "NoAnswer", why: "foreign" });
+      },
+    );
   }
 });
 
 test("a page of a network and half an answer are asked for again, and who watches hears of it", async () => {
-  const answers: [string, string][] = [["text/html", "<h1>Sign in</h1>"], ["application/json", '{"id":"a'], ["application/json", '{"id":"a"}']];
+  const answers: [string, string][] = [
+    ["text/html", "<h1>Sign in</h1>"],
+    ["application/json", '{"id":"a'],
+    ["application/json", '{"id":"a"}'],
+  ];
   const said: string[] = [];
-  const onCall = () => ({ failed: (error: unknown) => void said.push((error as NoAnswer).why), over: (isAnswered: boolean) => void said.push(String(isAnswered)) });
+  const onCall = () => ({
+    failed: (error: unknown) => void said.push((error as NoAnswer).why),
+    over: (isAnswered: boolean) => void said.push(String(isAnswered)),
+  });
   const handler: Handler = (_, response) => {
     const [type, body] = answers.shift() ?? [];
     response.writeHead(200, { "content-type": type ?? "" }).end(body);
@@ -233,14 +297,20 @@ test("a ref belongs to its id, wherever it stands in an answer", async () => {
   const machine = { id: "laptop", ref: "yngk6cfg" };
   assert.deepEqual([await refOf(task.id), await refOf(machine.id)], [task.ref, machine.ref]);
   const swapped = { ...machine, ref: task.ref };
-  for (const [answer, isRight] of [[machine, true], [swapped, false]] as const) {
+  for (const [answer, isRight] of [
+    [machine, true],
+    [swapped, false],
+  ] as const) {
     const answers = [answer, { machines: [machine, answer], nextCursor: null }, { ...task, run: { ...task, tasks: [answer] } }];
     for (const body of answers) {
-      await using((_, response) => json(response, 200, body), async (server) => {
-        const client = new Client({ base: server.url });
-        const call = client.data(client.http.GET("/v1/machines"));
-        await (isRight ? call : assert.rejects(call, Distrust));
-      });
+      await using(
+        (_, response) => json(response, 200, body),
+        async (server) => {
+          const client = new Client({ base: server.url });
+          const call = client.data(client.http.GET("/v1/machines"));
+          await (isRight ? call : assert.rejects(call, Distrust));
+        },
+      );
     }
   }
 });

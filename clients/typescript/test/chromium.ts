@@ -49,7 +49,8 @@ export async function openChromium(): Promise<Browser> {
     }
     const path = new URL(request.url ?? "/", "http://x").pathname;
     if (path === "/") return response.setHeader("content-type", "text/html").end(page);
-    if (!/^\/(dist|build|node_modules)\/[\w@/.-]+\.m?js$/.test(path) || path.includes("..")) return response.writeHead(404).end();
+    if (!/^\/(dist|build|node_modules)\/[\w@/.-]+\.m?js$/.test(path) || path.includes(".."))
+      return response.writeHead(404).end();
     const file = await readFile(new URL(`.${path}`, root)).catch(() => undefined);
     if (file) response.setHeader("content-type", "text/javascript").end(file);
     else response.writeHead(404).end();

@@ -37,10 +37,13 @@ test("a list that breaks a rule is refused", async () => {
     ["nothing changes", () => undefined],
     ["a device is added", (next) => next.devices.push(entry("linked"))],
     ["a machine is added", (next) => next.devices.push(entry("machine", { machineId: "m1" }))],
-    ["a device is removed with a new epoch", (next) => {
-      next.devices = next.devices.filter(({ role }) => role !== "linked");
-      Object.assign(next, { contentEpoch: 2, contentPublicKey: other });
-    }],
+    [
+      "a device is removed with a new epoch",
+      (next) => {
+        next.devices = next.devices.filter(({ role }) => role !== "linked");
+        Object.assign(next, { contentEpoch: 2, contentPublicKey: other });
+      },
+    ],
   ];
   for (const [what, change] of good) assert.equal((await attempt(change)).version, 3, what);
   const bad: [string, (next: seal.DeviceList) => void, seal.SigningKey?][] = [
@@ -52,10 +55,13 @@ test("a list that breaks a rule is refused", async () => {
     ["another content key in the same epoch", (next) => (next.contentPublicKey = other)],
     ["the same content key in a new epoch", (next) => next.contentEpoch++],
     ["two epochs", (next) => Object.assign(next, { contentEpoch: 3, contentPublicKey: other })],
-    ["nobody signs the next", (next) => {
-      next.devices = next.devices.filter(({ role }) => role === "linked");
-      Object.assign(next, { contentEpoch: 2, contentPublicKey: other });
-    }],
+    [
+      "nobody signs the next",
+      (next) => {
+        next.devices = next.devices.filter(({ role }) => role === "linked");
+        Object.assign(next, { contentEpoch: 2, contentPublicKey: other });
+      },
+    ],
     ["a key twice", (next) => next.devices.push({ ...entry("linked"), boxKey: box.publicKey })],
     ["a machine without an id", (next) => next.devices.push(entry("machine"))],
     ["two recoveries", (next) => next.devices.push(entry("recovery"))],
@@ -91,7 +97,12 @@ test("a link code makes and checks requests and answers", async () => {
   assert.equal(await code.digits(link.request), link.digits);
   const { boxKey, name, kind } = link.request;
   assert.deepEqual(await code.request({ signer: second, boxKey, name, kind }), link.request);
-  for (const change of [{ name: "x" }, { boxKey: second.publicKey }, { mac: encode(new Uint8Array(32)) }, { kind: kind === "cli" ? "web" : "cli" }]) {
+  for (const change of [
+    { name: "x" },
+    { boxKey: second.publicKey },
+    { mac: encode(new Uint8Array(32)) },
+    { kind: kind === "cli" ? "web" : "cli" },
+  ]) {
     assert.ok(!(await code.isGood({ ...link.request, ...change })), JSON.stringify(change));
   }
   assert.deepEqual(await code.openAnswer(link.sealedAnswer), link.answer);

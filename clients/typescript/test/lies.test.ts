@@ -4,7 +4,16 @@ import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Distrust, newId, Refused } from "@ensemble/client";
 import { Account, join, MemoryStore } from "@ensemble/client/account";
-import { bindings, KeyRing, purposes, sealContent, sealMetadata, SharedRing, sealRing, SigningKey } from "@ensemble/client/seal";
+import {
+  bindings,
+  KeyRing,
+  purposes,
+  sealContent,
+  sealMetadata,
+  SharedRing,
+  sealRing,
+  SigningKey,
+} from "@ensemble/client/seal";
 import { signBody, writeCommand } from "@ensemble/client/transcript";
 import { startServer, type Server } from "./server.js";
 
@@ -45,14 +54,18 @@ async function account(name: string): Promise<{ account: Account; liar: Liar; st
   return { account: await Account.create({ base: server.url, store, name, fetch: liar.fetch }), liar, store };
 }
 
-const ofSession = (change: (session: Json) => Json): Lie => (answer, { pathname }) =>
-  /^\/v1\/sessions\/[^/]+$/.test(pathname) ? { ...answer, ...change(answer) } : answer;
+const ofSession =
+  (change: (session: Json) => Json): Lie =>
+  (answer, { pathname }) =>
+    /^\/v1\/sessions\/[^/]+$/.test(pathname) ? { ...answer, ...change(answer) } : answer;
 
 test("a list that was there is not forgotten, and not another one", async () => {
   const { account: ann, liar } = await account("Ann");
   await bob.devices.newWords().then(({ confirm }) => confirm());
   await ann.people.list(bob.userId);
-  const lists = (await ann.client.data(ann.client.http.GET("/v1/users/{id}/devices", { params: { path: { id: mallory.userId } } }))).lists;
+  const lists = (
+    await ann.client.data(ann.client.http.GET("/v1/users/{id}/devices", { params: { path: { id: mallory.userId } } }))
+  ).lists;
   const lies: [string, (page: Json) => Json][] = [
     ["an older one", (page) => ({ ...page, lists: page.lists.slice(0, -1), nextCursor: null })],
     ["nothing", () => ({ lists: [], nextCursor: null })],
@@ -97,7 +110,10 @@ test("a session keeps its owner, and its keys are by devices of the owner and no
   liar.lie = ofSession(() => ({ encryptionKey: first.encryptionKey, keyEpoch: 1, rekeyNeeded: false }));
   await assert.rejects(talk.send("three"), Distrust, "an older key");
   liar.lie = undefined;
-  assert.deepEqual((await talk.page()).map(({ text }) => text), ["one", "with the second key"]);
+  assert.deepEqual(
+    (await talk.page()).map(({ text }) => text),
+    ["one", "with the second key"],
+  );
 });
 
 test("who was never chosen gets no key, whatever the server says", async () => {
@@ -109,19 +125,38 @@ test("who was never chosen gets no key, whatever the server says", async () => {
   const forged = await SharedRing.seal(
     KeyRing.generate(),
     (await mallory.own()).list.body.contentPublicKey,
-    { session: session.id, recipient: mallory.userId, account: mallory.keys.publicKey, level: "admin", contentEpoch: 1, recipientEpoch: 1 },
+    {
+      session: session.id,
+      recipient: mallory.userId,
+      account: mallory.keys.publicKey,
+      level: "admin",
+      contentEpoch: 1,
+      recipientEpoch: 1,
+    },
     mallory.keys.signer,
   );
   liar.lie = (answer, { pathname }) =>
     pathname.endsWith("/shares") && answer.shares
-      ? { ...answer, shares: [...answer.shares, { ...share, userId: mallory.userId, encryptedKey: forged.toText() }, { ...share, userId: mallory.userId }] }
-      : pathname === `/v1/sessions/${session.id}` ? { ...answer, rekeyNeeded: answer.keyEpoch === 1 } : answer;
+      ? {
+          ...answer,
+          shares: [
+            ...answer.shares,
+            { ...share, userId: mallory.userId, encryptedKey: forged.toText() },
+            { ...share, userId: mallory.userId },
+          ],
+        }
+      : pathname === `/v1/sessions/${session.id}`
+        ? { ...answer, rekeyNeeded: answer.keyEpoch === 1 }
+        : answer;
   liar.sent.length = 0;
   const talk = await ann.sessions.converse(session.id);
   await talk.send("with a new key");
   const given = liar.sent.filter((call) => /PATCH .*\/shares\//.test(call));
   assert.deepEqual(given, [`PATCH /v1/sessions/${session.id}/shares/${bob.userId}`]);
-  assert.deepEqual((await (await bob.sessions.converse(session.id)).page()).map(({ text }) => text), ["with a new key"]);
+  assert.deepEqual(
+    (await (await bob.sessions.converse(session.id)).page()).map(({ text }) => text),
+    ["with a new key"],
+  );
 });
 
 test("a guest does not use a key that no device of the owner has given", async () => {
@@ -130,7 +165,14 @@ test("a guest does not use a key that no device of the owner has given", async (
   await bob.sessions.share(session.id, ann.userId, "edit");
   await ann.sessions.converse(session.id);
   const stranger = await SigningKey.generate();
-  const grant = { session: session.id, recipient: ann.userId, account: ann.keys.publicKey, level: "edit" as const, contentEpoch: 1, recipientEpoch: 1 };
+  const grant = {
+    session: session.id,
+    recipient: ann.userId,
+    account: ann.keys.publicKey,
+    level: "edit" as const,
+    contentEpoch: 1,
+    recipientEpoch: 1,
+  };
   const forged = await SharedRing.seal(KeyRing.generate(), (await ann.own()).list.body.contentPublicKey, grant, stranger);
   liar.lie = ofSession(() => ({ encryptedKey: forged.toText() }));
   await assert.rejects(ann.sessions.converse(session.id), Distrust);
@@ -145,9 +187,21 @@ test("a message of a user whose devices are not known is by nobody, and closes t
   const users = ["x", "../..", "", session.id, mallory.userId];
   for (const user of [...users, bob.userId]) {
     const localId = newId();
-    const body = writeCommand({ type: "prompt", text: `as ${user}`, attachments: [], when: "next" }, { localId, at: new Date().toISOString(), list: { version: 1, digest: "" } });
-    const content = await sealContent(ring, purposes.message(session.id), await signBody(session.id, user, body, bob.keys.signer));
-    await bob.client.data(bob.client.http.POST("/v3/sessions/{id}/messages", { params: { path: { id: session.id } }, body: { content, localId, keyEpoch: ring.epoch } }));
+    const body = writeCommand(
+      { type: "prompt", text: `as ${user}`, attachments: [], when: "next" },
+      { localId, at: new Date().toISOString(), list: { version: 1, digest: "" } },
+    );
+    const content = await sealContent(
+      ring,
+      purposes.message(session.id),
+      await signBody(session.id, user, body, bob.keys.signer),
+    );
+    await bob.client.data(
+      bob.client.http.POST("/v3/sessions/{id}/messages", {
+        params: { path: { id: session.id } },
+        body: { content, localId, keyEpoch: ring.epoch },
+      }),
+    );
   }
   // Only a machine makes a session that is hosted; what messages say is read in the same way.
   const isHosted = ofSession(() => ({ hosted: true, machineId: null }));
@@ -163,10 +217,13 @@ test("a message of a user whose devices are not known is by nobody, and closes t
   // A server that lets guests name others.
   const senders = [...users, bob.userId];
   const namesOthers: Lie = (answer, { pathname }) =>
-    pathname.endsWith("/messages") ? { ...answer, messages: answer.messages.map((message: Json) => ({ ...message, senderId: senders[message.seq - 1] })) } : answer;
+    pathname.endsWith("/messages")
+      ? { ...answer, messages: answer.messages.map((message: Json) => ({ ...message, senderId: senders[message.seq - 1] })) }
+      : answer;
   assert.deepEqual(await authors(namesOthers), [...users.map(() => "nobody"), bob.userId]);
   // The account of the guest is another one than before.
-  const isOther: Lie = (answer, { pathname }) => (pathname === `/v1/users/${bob.userId}` ? { ...answer, publicKey: mallory.keys.publicKey } : answer);
+  const isOther: Lie = (answer, { pathname }) =>
+    pathname === `/v1/users/${bob.userId}` ? { ...answer, publicKey: mallory.keys.publicKey } : answer;
   liar.lie = undefined;
   const fresh = (await Account.open({ base: server.url, store: ann.store, fetch: liar.fetch })) as Account;
   liar.lie = (answer, url, method) => isOther(isHosted(answer, url, method), url, method);
@@ -246,7 +303,9 @@ test("keys that are swapped while a device is linked are found, and another acco
   const again = await ann.devices.link();
   const [phone, store] = [new Liar(), new MemoryStore()];
   const joining = await join(again.address, { store, name: "Phone", fetch: phone.fetch });
-  const theirs = await mallory.client.data(mallory.client.http.GET("/v1/users/{id}/devices", { params: { path: { id: mallory.userId } } }));
+  const theirs = await mallory.client.data(
+    mallory.client.http.GET("/v1/users/{id}/devices", { params: { path: { id: mallory.userId } } }),
+  );
   phone.lie = (answer, { pathname }) => (pathname.endsWith("/devices") ? theirs : answer);
   const asking = await again.asked(AbortSignal.timeout(30_000));
   assert.equal(await asking.approve(joining.digits, "linked"), true);
@@ -261,7 +320,8 @@ test("what devices share is not forgotten with the server, and a restored one ge
   let swapped: string | undefined;
   const behind: typeof fetch = async (input, init) => {
     const { pathname } = new URL(String(input));
-    const answer = async (change: Json) => Response.json({ ...((await (await fetch(input, { ...init, method: "GET", body: null })).json()) as Json), ...change });
+    const answer = async (change: Json) =>
+      Response.json({ ...((await (await fetch(input, { ...init, method: "GET", body: null })).json()) as Json), ...change });
     if (swapped && pathname === `/v1/users/${bob.userId}`) return answer({ publicKey: swapped });
     if (!restored || pathname !== "/v1/account") return fetch(input, init);
     if (init?.method === "PATCH") {

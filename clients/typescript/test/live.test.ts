@@ -30,7 +30,10 @@ after(async () => {
 let failingCalls: RegExp | undefined;
 const failing: typeof fetch = async (input, init) => {
   if (failingCalls?.test(`${init?.method} ${new URL(String(input)).pathname}`)) {
-    return Response.json({ code: "FORBIDDEN", detail: "Not now." }, { status: 403, headers: { "content-type": "application/problem+json" } });
+    return Response.json(
+      { code: "FORBIDDEN", detail: "Not now." },
+      { status: 403, headers: { "content-type": "application/problem+json" } },
+    );
   }
   return fetch(input, init);
 };
@@ -91,7 +94,8 @@ function until(live: LiveSession, isSo: () => boolean): Promise<void> {
 
 const shown = (live: LiveSession): Shown[] => live.view.items.map((item) => item.shown);
 const texts = (live: LiveSession): string[] => shown(live).flatMap((one) => (one.type === "text" ? [one.part.text] : []));
-const ended = (live: LiveSession): number => shown(live).filter((one) => one.type === "turn" && one.turn.state === "ended").length;
+const ended = (live: LiveSession): number =>
+  shown(live).filter((one) => one.type === "turn" && one.turn.state === "ended").length;
 
 async function machine(): Promise<string> {
   const { list } = await owner.own(0);
@@ -103,7 +107,13 @@ async function machine(): Promise<string> {
 test("a session is started, prompted, asked, answered and interrupted", async () => {
   const directory = path(server.home("up"), "work");
   const phone = await linked("linked");
-  const start = { machineId: await machine(), directory, provider: "claude" as const, title: "From a browser", model: "claude-sonnet-4-5" };
+  const start = {
+    machineId: await machine(),
+    directory,
+    provider: "claude" as const,
+    title: "From a browser",
+    model: "claude-sonnet-4-5",
+  };
   const session = await owner.sessions.start(start, AbortSignal.timeout(WITHIN));
   const live = await follow(owner, session.id);
   assert.equal((await live.metadata()).title, "From a browser");
@@ -120,7 +130,11 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   const said = await live.prompt("[[say Plums are ripe]]");
   await until(live, () => ended(live) === 1);
   assert.deepEqual([texts(live), live.taken(said.localId)?.is], [["Plums are ripe"], "done"]);
-  assert.ok(live.view.items.every(({ author }) => author.kind === "host" || (author.kind === "person" && author.key === owner.keys.publicKey)));
+  assert.ok(
+    live.view.items.every(
+      ({ author }) => author.kind === "host" || (author.kind === "person" && author.key === owner.keys.publicKey),
+    ),
+  );
 
   await live.prompt("[[run touch made]]");
   await until(live, () => live.view.open.length === 1);
@@ -129,7 +143,8 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   // The machine says so a moment later. A hint tells when to look again.
   let listed: [string, string | undefined][] = [];
   for await (const _hint of followHints(owner.client, { signal: AbortSignal.timeout(WITHIN) })) {
-    for await (const some of owner.sessions.pages({ attention: true })) listed = some.map(({ id, attention }) => [id, attention?.kind]);
+    for await (const some of owner.sessions.pages({ attention: true }))
+      listed = some.map(({ id, attention }) => [id, attention?.kind]);
     if (listed.length > 0) break;
   }
   assert.deepEqual(listed, [[session.id, "permission"]]);
@@ -159,11 +174,19 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   const log = await server.ensemble("up", "log", session.id);
   assert.match(log, /Plums are ripe/, "the command line shows the same");
   const again = await owner.sessions.open(session.id);
-  assert.deepEqual(again.view.items.map(({ seq, shown: { type } }) => [seq, type]), live.view.items.map(({ seq, shown: { type } }) => [seq, type]));
+  assert.deepEqual(
+    again.view.items.map(({ seq, shown: { type } }) => [seq, type]),
+    live.view.items.map(({ seq, shown: { type } }) => [seq, type]),
+  );
 });
 
 test("a guest reads, and prompts when the owner has said so", async () => {
-  const start = { machineId: await machine(), directory: path(server.home("up"), "work"), provider: "claude" as const, model: "claude-sonnet-4-5" };
+  const start = {
+    machineId: await machine(),
+    directory: path(server.home("up"), "work"),
+    provider: "claude" as const,
+    model: "claude-sonnet-4-5",
+  };
   const session = await owner.sessions.start(start, AbortSignal.timeout(WITHIN));
   const guest = await Account.create({ base: server.url, store: new MemoryStore(), name: "Guest" });
   assert.equal(await owner.sessions.share(session.id, guest.userId, "view"), "nothing");
@@ -180,11 +203,18 @@ test("a guest reads, and prompts when the owner has said so", async () => {
 });
 
 test("a revocation that a machine has not taken is sent again", async () => {
-  const start = { machineId: await machine(), directory: path(server.home("up"), "work"), provider: "claude" as const, model: "claude-sonnet-4-5" };
+  const start = {
+    machineId: await machine(),
+    directory: path(server.home("up"), "work"),
+    provider: "claude" as const,
+    model: "claude-sonnet-4-5",
+  };
   const session = await owner.sessions.start(start, AbortSignal.timeout(WITHIN));
   const live = await follow(owner, session.id);
   const mayCommand = (user: string): string | undefined => live.view.state?.access.find((grant) => grant.user === user)?.may;
-  const guests = await Promise.all(["One", "Two"].map((name) => Account.create({ base: server.url, store: new MemoryStore(), name })));
+  const guests = await Promise.all(
+    ["One", "Two"].map((name) => Account.create({ base: server.url, store: new MemoryStore(), name })),
+  );
   for (const { userId } of guests) {
     await owner.sessions.share(session.id, userId, "edit");
     await until(live, () => mayCommand(userId) === "prompt");
@@ -204,7 +234,9 @@ test("a revocation that a machine has not taken is sent again", async () => {
   failingCalls = /^POST .*\/messages$/;
   await assert.rejects(owner.sessions.unshare(session.id, second), { code: "FORBIDDEN" });
   failingCalls = undefined;
-  const noted = await owner.store.get<{ revoked: Record<string, Record<string, { localId: string; version: number }>> }>("unfinished");
+  const noted = await owner.store.get<{ revoked: Record<string, Record<string, { localId: string; version: number }>> }>(
+    "unfinished",
+  );
   const revocation = noted?.revoked[session.id]?.[second];
   assert.ok(revocation);
   const given = live.view.state?.access.find((grant) => grant.user === second);
@@ -235,8 +267,21 @@ test("a machine says what it is and what it offers", async () => {
 
 test("a machine does the tasks of a run that is signed, and no others", async () => {
   const machineId = (await owner.machines.all())[0]?.id ?? "";
-  const task = { provider: "claude" as const, model: "claude-sonnet-4-5", prompt: "[[say signed]]", workingDirectory: path(server.home("up"), "work"), permission: "plan" as const };
-  const run = { machineId, permission: "plan" as const, tasks: [{ ...task, taskKey: "a", dependsOn: [] }, { ...task, taskKey: "b", dependsOn: ["a"], prompt: "[[say two]] {{tasks.a.output}}" }] };
+  const task = {
+    provider: "claude" as const,
+    model: "claude-sonnet-4-5",
+    prompt: "[[say signed]]",
+    workingDirectory: path(server.home("up"), "work"),
+    permission: "plan" as const,
+  };
+  const run = {
+    machineId,
+    permission: "plan" as const,
+    tasks: [
+      { ...task, taskKey: "a", dependsOn: [] },
+      { ...task, taskKey: "b", dependsOn: ["a"], prompt: "[[say two]] {{tasks.a.output}}" },
+    ],
+  };
   const ended = async (body: Parameters<typeof signRun>[1]): Promise<(string | undefined)[]> => {
     const { client } = owner;
     const { id } = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header: {} }, body }));

@@ -14,7 +14,9 @@ const PROGRAM = process.env["ENSEMBLE"] ?? fileURLToPath(new URL("target/debug/e
 export async function startModel(): Promise<{ url: string; stop(): void }> {
   const running = process.env["MODEL_STAND_IN"];
   if (running !== undefined) return { url: running, stop: () => undefined };
-  const child = spawn(join(dirname(PROGRAM), "ensemble-model-stand-in"), ["127.0.0.1:0"], { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(join(dirname(PROGRAM), "ensemble-model-stand-in"), ["127.0.0.1:0"], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const url = await new Promise<string>((resolve, reject) => {
     child.once("error", reject);
     child.stdout.setEncoding("utf8").on("data", (text: string) => {

@@ -17,13 +17,20 @@ test("the package holds its code, its types, README and licence", async () => {
   const paths = files.map(({ path }) => path);
   const strange = paths.filter((path) => !/^(dist\/[\w/-]+\.(js|d\.ts)|README\.md|LICENSE|package\.json)$/.test(path));
   assert.deepEqual(strange, []);
-  const { exports } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as { exports: Record<string, Record<string, string>> };
+  const { exports } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as {
+    exports: Record<string, Record<string, string>>;
+  };
   const named = Object.values(exports).flatMap((entry) => Object.values(entry).map((path) => path.slice(2)));
-  assert.deepEqual(named.filter((path) => !paths.includes(path)), []);
+  assert.deepEqual(
+    named.filter((path) => !paths.includes(path)),
+    [],
+  );
 });
 
 test("the words are loaded when they are needed, and only the store for browsers uses IndexedDB", () => {
-  const files = readdirSync(new URL("dist", root), { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".js"));
+  const files = readdirSync(new URL("dist", root), { recursive: true, encoding: "utf8" }).filter((path) =>
+    path.endsWith(".js"),
+  );
   const having = (text: RegExp) => files.filter((path) => text.test(readFileSync(new URL(`dist/${path}`, root), "utf8")));
   assert.deepEqual(having(/from ["']@scure/), []);
   assert.deepEqual(having(/import\(["']@scure/), ["seal/recovery.js"]);

@@ -40,7 +40,13 @@ export function json(response: ServerResponse, status: number, body: unknown, he
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
 
-export function problem(response: ServerResponse, status: number, code: string, headers: Record<string, string> = {}, more = {}): void {
+export function problem(
+  response: ServerResponse,
+  status: number,
+  code: string,
+  headers: Record<string, string> = {},
+  more = {},
+): void {
   const body = { type: "urn:x", title: "A title.", status, detail: "What happened and what to do.", code, ...more };
   json(response, status, body, { "content-type": "application/problem+json", ...headers });
 }

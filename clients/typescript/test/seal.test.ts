@@ -132,7 +132,13 @@ test("what is said of a session is signed for its version and key", async () => 
   for (const { version, body, signer, ofMachine, isAdmin, blob } of metadata) {
     const read = await seal.openMetadata(ring, session, version, blob);
     const { admin, ofMachine: part } = read;
-    const made = await seal.sealMetadata(ring, session, version, { body, user: userId, admin, ofMachine: part }, signer === publicKey ? account : other);
+    const made = await seal.sealMetadata(
+      ring,
+      session,
+      version,
+      { body, user: userId, admin, ofMachine: part },
+      signer === publicKey ? account : other,
+    );
     for (const sealed of [blob, made]) {
       const opened = await seal.openMetadata(ring, session, version, sealed);
       assert.deepEqual([opened.body, opened.key, opened.user, opened.epoch], [body, signer, userId, ring.epoch]);
@@ -141,7 +147,11 @@ test("what is said of a session is signed for its version and key", async () => 
       await assert.rejects(seal.openMetadata(ring, session, version + 1, sealed), refuses("signature"));
       await assert.rejects(seal.openMetadata(ring.next(), session, version, sealed), refuses("signature"), "of the key before");
       await assert.rejects(seal.openMetadata(ring, userId, version, sealed), refuses("refused"));
-      assert.equal(await seal.partOf(opened, userId, publicKey), signer === publicKey ? opened.own : undefined, "of another session");
+      assert.equal(
+        await seal.partOf(opened, userId, publicKey),
+        signer === publicKey ? opened.own : undefined,
+        "of another session",
+      );
     }
   }
   const { version, body, blob } = agentState;
@@ -179,7 +189,10 @@ test("tasks for a machine", async () => {
 test("tasks in the clear", async () => {
   const { deviceSeed, machine, clear } = vectors("crates/client/vectors/tasks.json");
   const device = await seal.SigningKey.fromSeed(bytes(deviceSeed));
-  for (const [signed, forMachine] of [[clear.forMachine, machine], [clear.forAny, null]]) {
+  for (const [signed, forMachine] of [
+    [clear.forMachine, machine],
+    [clear.forAny, null],
+  ]) {
     assert.deepEqual(await seal.signTask(clear.body, forMachine, device), signed);
     assert.ok(await seal.isSignedTask(signed, machine));
     assert.ok(!(await seal.isSignedTask({ ...signed, signedBody: `${clear.body} ` }, machine)));
@@ -194,14 +207,21 @@ test("tasks in the clear", async () => {
   assert.equal(await seal.listDigest(clear.list), clear.listDigest);
   assert.equal((await seal.readTask(clear.forAny))?.title, "naïve 🙂");
   assert.equal(await seal.readTask(clear.forMachine), undefined, "its body is for any machine");
-  assert.deepEqual(seal.outputKeys("{{tasks.b.output}} \\{{tasks.x.output}} {{{tasks.a.output}} {{tasks.b.output}} {{tasks.1.output}}"), ["b", "a"]);
+  assert.deepEqual(
+    seal.outputKeys("{{tasks.b.output}} \\{{tasks.x.output}} {{{tasks.a.output}} {{tasks.b.output}} {{tasks.1.output}}"),
+    ["b", "a"],
+  );
   assert.ok(!(await seal.isSignedTask(clear.forMachine, "another")));
   assert.ok(await seal.isSignedTask(clear.forAny, "another"));
 });
 
 test("keys of small order are refused, and signatures with them", async () => {
   const zero = encode(new Uint8Array(32));
-  for (const weak of [zero, encode(Uint8Array.of(1, ...new Uint8Array(31))), encode(Uint8Array.of(...new Uint8Array(31), 0x80))]) {
+  for (const weak of [
+    zero,
+    encode(Uint8Array.of(1, ...new Uint8Array(31))),
+    encode(Uint8Array.of(...new Uint8Array(31), 0x80)),
+  ]) {
     assert.ok(!seal.isSigningKey(weak) && !seal.isBoxKey(weak), weak);
     assert.ok(!(await seal.isSigned(weak, Uint8Array.of(1), encode(new Uint8Array(64)))));
     await assert.rejects(seal.sealTo(weak, Uint8Array.of(1), "x"), refuses("format"));

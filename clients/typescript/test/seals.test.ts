@@ -32,7 +32,9 @@ class Between {
     const method = init?.method ?? "GET";
     const go = () => fetch(input, init);
     this.sent.push(`${method} ${pathname}`);
-    return this.stands ? this.stands({ method, pathname, body: init?.body ? JSON.parse(String(init.body)) : undefined, go }) : go();
+    return this.stands
+      ? this.stands({ method, pathname, body: init?.body ? JSON.parse(String(init.body)) : undefined, go })
+      : go();
   };
 }
 
@@ -59,7 +61,10 @@ async function tabOf({ store }: Person): Promise<{ tab: Account; between: Betwee
 async function linked(first: Account): Promise<Account> {
   const store = new MemoryStore();
   const keys = await (await DeviceKeys.generate()).keep(store, { base: server.url, name: "Phone", userId: first.userId });
-  await first.devices.change((devices) => [...devices, { key: keys.publicKey, boxKey: keys.boxKey, role: "linked" }], [keys.signer]);
+  await first.devices.change(
+    (devices) => [...devices, { key: keys.publicKey, boxKey: keys.boxKey, role: "linked" }],
+    [keys.signer],
+  );
   const list = (await first.own()).list.signed;
   await store.update(`list ${first.userId}`, () => list);
   const account = await Account.open({ base: server.url, store });
@@ -83,18 +88,26 @@ const problem = (status: number, code: string): Response =>
   });
 
 /** Says that this epoch is to be replaced, and refuses the keys of guests. */
-const leavesGuestsOut = (epoch: number) => (call: Call): Promise<Response> => {
-  if (call.method === "PATCH" && call.pathname.includes("/shares/")) return Promise.resolve(problem(500, "INTERNAL"));
-  return isSession(call) ? answer(call, (session) => ({ ...session, rekeyNeeded: session.keyEpoch === epoch })) : call.go();
-};
-const replaces = (epoch: number) => (call: Call): Promise<Response> =>
-  isSession(call) ? answer(call, (session) => ({ ...session, rekeyNeeded: session.keyEpoch === epoch })) : call.go();
+const leavesGuestsOut =
+  (epoch: number) =>
+  (call: Call): Promise<Response> => {
+    if (call.method === "PATCH" && call.pathname.includes("/shares/")) return Promise.resolve(problem(500, "INTERNAL"));
+    return isSession(call) ? answer(call, (session) => ({ ...session, rekeyNeeded: session.keyEpoch === epoch })) : call.go();
+  };
+const replaces =
+  (epoch: number) =>
+  (call: Call): Promise<Response> =>
+    isSession(call) ? answer(call, (session) => ({ ...session, rekeyNeeded: session.keyEpoch === epoch })) : call.go();
 
-const retitle = (account: Account, id: string, title: string) => account.sessions.describe(id, (metadata) => ({ ...metadata, title }));
+const retitle = (account: Account, id: string, title: string) =>
+  account.sessions.describe(id, (metadata) => ({ ...metadata, title }));
 const waiting = async ({ store }: Person, id: string): Promise<Json> => (await store.get<Json>("unfinished"))?.rekeys[id];
 
 /** A session whose guest Bob still waits for its second key. */
-async function withBobWaiting(person: Person, first: (id: string) => Promise<unknown> = () => Promise.resolve()): Promise<string> {
+async function withBobWaiting(
+  person: Person,
+  first: (id: string) => Promise<unknown> = () => Promise.resolve(),
+): Promise<string> {
   const { account: ann, between } = person;
   const { id } = await ann.sessions.create({ title: "Plums" });
   await ann.sessions.share(id, bob.userId, "edit");
@@ -126,7 +139,10 @@ test("who waits for a key still gets the next one", async () => {
 
 test("who waits for a key still waits for it when the next one was not made", async () => {
   const ann = await person("Ann");
-  for (const [what, fails] of [["refused", true], ["interrupted", false]] as const) {
+  for (const [what, fails] of [
+    ["refused", true],
+    ["interrupted", false],
+  ] as const) {
     const id = await withBobWaiting(ann);
     const isChange = ({ method, pathname }: Call): boolean => method === "PATCH" && pathname === `/v1/sessions/${id}`;
     ann.between.stands = (call) => {
@@ -173,7 +189,10 @@ test("an interrupted key is passed on only if a device of the owner made it, and
   const sealed = await sealedTo(ann.account, id, onTop, await SigningKey.generate());
   ann.between.sent.length = 0;
   const passed = () => ann.between.sent.filter((call) => /PATCH .*\/shares\//.test(call));
-  for (const lie of [{ encryptionKey: sealed, keyEpoch: 3 }, { encryptionKey: first.encryptionKey, keyEpoch: 1 }]) {
+  for (const lie of [
+    { encryptionKey: sealed, keyEpoch: 3 },
+    { encryptionKey: first.encryptionKey, keyEpoch: 1 },
+  ]) {
     ann.between.stands = (call) => (isSession(call) ? answer(call, (now) => ({ ...now, ...lie })) : call.go());
     await assert.rejects(ann.account.sessions.finish(), Distrust);
     assert.deepEqual(passed(), []);
@@ -183,7 +202,12 @@ test("an interrupted key is passed on only if a device of the owner made it, and
   assert.deepEqual([passed().length, await epochOfBob(ann.account, id)], [1, 2]);
 });
 
-const sealedTo = async (account: Account, id: string, ring: KeyRing, signer: Person["account"]["keys"]["signer"]): Promise<string> =>
+const sealedTo = async (
+  account: Account,
+  id: string,
+  ring: KeyRing,
+  signer: Person["account"]["keys"]["signer"],
+): Promise<string> =>
   sealRing(ring, await (await account.own()).contents.publicKey(), bindings.session(id, account.userId), signer);
 
 /** A ring of the highest epoch, whose floor is as high. */
@@ -207,7 +231,10 @@ test("what a removed device has made is not remembered as the newest key", async
   const old = await sealedTo(ann.account, id, poison, signer);
   await strike(ann.account, phone);
   const newest = await sealedTo(ann.account, id, poison, signer);
-  for (const [account, stands, encryptionKey] of [[tab, between, old], [ann.account, ann.between, newest]] as const) {
+  for (const [account, stands, encryptionKey] of [
+    [tab, between, old],
+    [ann.account, ann.between, newest],
+  ] as const) {
     stands.stands = (call) => (isSession(call) ? answer(call, (now) => ({ ...now, encryptionKey, keyEpoch: 170 })) : call.go());
     const shown = await account.sessions.read(id);
     assert.equal((await account.sessions.ring(shown)).epoch, 170, "it can be read");
@@ -342,11 +369,17 @@ test("a machine confirms a removal with its signature, and the server cannot", a
     ["the list before", () => say(before, machine)],
     ["signed by another key", () => say(list, phone)],
     ["another list of this version", () => say(list, machine, before.digest)],
-    ["a branch that a removed device has signed", () => say({ ...list, body: list.body, version: list.version + 1 } as typeof list, machine, before.digest)],
-    ["a version that was not signed", async () => {
-      await say(before, machine);
-      seen.version = list.version;
-    }],
+    [
+      "a branch that a removed device has signed",
+      () => say({ ...list, body: list.body, version: list.version + 1 } as typeof list, machine, before.digest),
+    ],
+    [
+      "a version that was not signed",
+      async () => {
+        await say(before, machine);
+        seen.version = list.version;
+      },
+    ],
   ] as [string, () => Promise<void>][]) {
     await lie();
     assert.deepEqual(await open(), ["m-1"], what);

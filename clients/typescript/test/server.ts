@@ -28,7 +28,11 @@ export interface Server {
 export async function startServer({ runner, env: more }: { runner?: object; env?: NodeJS.ProcessEnv } = {}): Promise<Server> {
   assert.ok(existsSync(PROGRAM), `${PROGRAM} is not there: run \`cargo build -p ensemble-cli\`, or name it in ENSEMBLE`);
   const folder = await mkdtemp(join(tmpdir(), "ensemble-client-"));
-  const env = (home: string): NodeJS.ProcessEnv => ({ PATH: process.env["PATH"], HOME: join(folder, home), ENSEMBLE_HOME: join(folder, home) });
+  const env = (home: string): NodeJS.ProcessEnv => ({
+    PATH: process.env["PATH"],
+    HOME: join(folder, home),
+    ENSEMBLE_HOME: join(folder, home),
+  });
   const args = ["up", "--json", "--listen", "127.0.0.1:0", "--data", join(folder, "data")];
   if (runner) {
     await mkdir(join(folder, "up", "work"), { recursive: true });

@@ -3,7 +3,15 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import test from "node:test";
-import { Client, DeviceCredential, followHints, followRun, followSession, type FollowOptions, type StreamState } from "@ensemble/client";
+import {
+  Client,
+  DeviceCredential,
+  followHints,
+  followRun,
+  followSession,
+  type FollowOptions,
+  type StreamState,
+} from "@ensemble/client";
 import { SigningKey } from "@ensemble/client/seal";
 import { json, problem, scripted, token, type Handler } from "./scripted.js";
 
@@ -88,7 +96,13 @@ test("a silent connection is given up, and characters may be cut anywhere", asyn
       if (one.event === "message") texts.push(one.data.content);
       if (texts.length === 2) break;
     }
-    assert.deepEqual([texts, seen], [["x", "grüße 😀"], ["- t1", "1 t1"]]);
+    assert.deepEqual(
+      [texts, seen],
+      [
+        ["x", "grüße 😀"],
+        ["- t1", "1 t1"],
+      ],
+    );
   });
 });
 
@@ -162,7 +176,8 @@ test("a page of HTML is no open stream, and a server's fault is waited for", asy
   ];
   await connections(steps, async (client) => {
     const states: string[] = [];
-    const onState = (one: StreamState) => void states.push(one.state === "open" ? "open" : String((one.error as Error | undefined)?.name));
+    const onState = (one: StreamState) =>
+      void states.push(one.state === "open" ? "open" : String((one.error as Error | undefined)?.name));
     assert.deepEqual(await numbers(client, 1, { after: 0, onState }), [1]);
     assert.deepEqual(states, ["undefined", "NoAnswer", "Problem", "open"]);
   });

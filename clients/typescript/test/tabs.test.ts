@@ -16,7 +16,10 @@ const signal = () => AbortSignal.timeout(30_000);
 test("two tabs that make an account or link at once keep one key", async () => {
   const store = new MemoryStore();
   const made = await Promise.allSettled([create("one tab", store), create("another tab", store)]);
-  assert.deepEqual(made.map(({ status }) => status), ["fulfilled", "rejected"]);
+  assert.deepEqual(
+    made.map(({ status }) => status),
+    ["fulfilled", "rejected"],
+  );
   const [first] = made;
   assert.ok(first?.status === "fulfilled");
   assert.equal((await Account.stored(store))?.publicKey, first.value.keys.publicKey);

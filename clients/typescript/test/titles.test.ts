@@ -40,9 +40,12 @@ async function again(): Promise<Account> {
   return opened;
 }
 
-const title = async (id: string, account = ann): Promise<unknown> => (await account.sessions.metadata(await account.sessions.read(id))).title;
+const title = async (id: string, account = ann): Promise<unknown> =>
+  (await account.sessions.metadata(await account.sessions.read(id))).title;
 const forget = (id: string): Promise<void> => store.update(`seen title ${id}`, () => undefined);
-const called = (name: string) => (metadata: Metadata): Metadata => ({ ...metadata, title: name });
+const called =
+  (name: string) =>
+  (metadata: Metadata): Metadata => ({ ...metadata, title: name });
 
 async function withAdmin(): Promise<Session> {
   const session = await ann.sessions.create({ title: "Plans" });
@@ -63,7 +66,10 @@ test("a title prevents no new key, and one that is too long is not made", async 
   assert.equal(await title(id), "Bob's");
   await ann.sessions.unshare(id, bob.userId);
   assert.deepEqual([(await ann.sessions.read(id)).keyEpoch, await title(id)], [2, "Bob's"]);
-  await assert.rejects(ann.sessions.describe(id, called("x".repeat(17_000))), (error) => error instanceof SealError && error.kind === "bound");
+  await assert.rejects(
+    ann.sessions.describe(id, called("x".repeat(17_000))),
+    (error) => error instanceof SealError && error.kind === "bound",
+  );
   await ann.sessions.describe(id, called("Mine"));
   assert.equal(await title(id), "Mine");
 });
@@ -120,7 +126,8 @@ test("a server that was restored takes no title away", async () => {
   await ann.sessions.share(id, bob.userId, "edit");
   await ann.sessions.describe(id, called("Next"));
   // This device has seen more than the server has.
-  const behind = (versions: number): Promise<void> => store.update<Json>(`seen title ${id}`, (seen) => ({ ...seen, version: seen.version + versions }));
+  const behind = (versions: number): Promise<void> =>
+    store.update<Json>(`seen title ${id}`, (seen) => ({ ...seen, version: seen.version + versions }));
   await behind(3);
   assert.equal(await title(id), undefined);
   await ann.sessions.unshare(id, bob.userId);

@@ -52,17 +52,30 @@ test("commands are written as the Rust client writes them", () => {
 
 test("what is not signed, or not a message, is named", async () => {
   const [{ signed }] = given.messages;
-  const open = (value: unknown) => transcript.openEnvelope(given.sessionId, utf8(typeof value === "string" ? value : JSON.stringify(value)));
+  const open = (value: unknown) =>
+    transcript.openEnvelope(given.sessionId, utf8(typeof value === "string" ? value : JSON.stringify(value)));
   for (const bad of ["", "null", "[]", { text: "hello" }, { ...signed, v: 2 }, { ...signed, body: 7 }]) {
     assert.equal(await open(bad), "it is not signed", JSON.stringify(bad));
   }
-  for (const bad of [{ ...signed, key: "x" }, { ...signed, sig: "" }, { ...signed, user: given.sessionId }]) {
+  for (const bad of [
+    { ...signed, key: "x" },
+    { ...signed, sig: "" },
+    { ...signed, user: given.sessionId },
+  ]) {
     assert.equal(await open(bad), "its signature is not good for this session", JSON.stringify(bad));
   }
   assert.ok(typeof (await open({ ...signed, later: 1 })) !== "string", "a later version may add members");
   assert.match(String(await open(" ".repeat(800_000))), /too long/);
   const unreadable = (body: string) => "unreadable" in transcript.readBody(body);
-  for (const bad of ["", "null", "[1]", "{}", "x".repeat(700_000), signed.body.replace('"m0"', '""'), signed.body.replace('"go"', "7")]) {
+  for (const bad of [
+    "",
+    "null",
+    "[1]",
+    "{}",
+    "x".repeat(700_000),
+    signed.body.replace('"m0"', '""'),
+    signed.body.replace('"go"', "7"),
+  ]) {
     assert.ok(unreadable(bad), bad.slice(0, 80));
   }
   const newer = (body: string) => {

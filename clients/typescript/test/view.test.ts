@@ -45,7 +45,13 @@ function incoming(seq: number, author: Author, localId: string, n: number | unde
   return { seq, author, digest: `digest-${seq}`, message: { localId, at, list: { version: 1, digest: "" }, n, content } };
 }
 
-const turn = (state: "started" | "ended", more = {}): Content => ({ type: "turn", turnId: "t", state, cause: "prompt", ...more });
+const turn = (state: "started" | "ended", more = {}): Content => ({
+  type: "turn",
+  turnId: "t",
+  state,
+  cause: "prompt",
+  ...more,
+});
 const text = (part: number, text: string): Content => ({ type: "text", turnId: "t", part, text, interrupted: false });
 const prompt = (text: string): Content => ({ type: "prompt", text, attachments: [], when: "next" });
 const permission = (requestId: string): Content => ({
@@ -97,7 +103,10 @@ test("a command is not taken until its receipt comes", () => {
 test("a card is open until it is resolved, and opens once", () => {
   const session = new Session();
   session.host(permission("r1"));
-  assert.deepEqual(session.view.open.map(({ digest }) => digest), ["digest-1"]);
+  assert.deepEqual(
+    session.view.open.map(({ digest }) => digest),
+    ["digest-1"],
+  );
   const before = session.view.item(FIRST);
   session.host(permission("r1"));
   assert.equal(session.view.open.length, 1, "an id is never used again");
@@ -174,7 +183,10 @@ test("frames show the end of a text until it is whole", () => {
   assert.ok(session.frame("t", 0, 100, "after a gap"));
   assert.ok(session.frame("t", 1, 5, "end"), "the beginning is missing");
   assert.ok(!session.frame("u", 0, 0, "of another turn"));
-  assert.deepEqual(session.growing(), [[0, "hello wörld…after a gap"], [1, "…end"]]);
+  assert.deepEqual(session.growing(), [
+    [0, "hello wörld…after a gap"],
+    [1, "…end"],
+  ]);
   session.host(text(0, "hello wörld and more"));
   assert.ok(!session.frame("t", 0, 200, "late"), "it never outlives the whole text");
   assert.deepEqual(session.growing(), [[1, "…end"]]);
@@ -208,7 +220,10 @@ test("frames never show what was not written", () => {
     }
     for (const [, shown] of session.growing()) {
       const pieces = shown.split("…");
-      assert.ok(pieces.every((piece) => whole.includes(piece)), shown);
+      assert.ok(
+        pieces.every((piece) => whole.includes(piece)),
+        shown,
+      );
       assert.ok(slice(0, newest).endsWith(pieces.at(-1) ?? "?"), shown);
     }
   }
@@ -217,7 +232,19 @@ test("frames never show what was not written", () => {
 test("a new state and a new plan replace the old ones, and keep what can be chosen", () => {
   const session = new Session();
   const state = (phase: string, modes: { id: string; name: string }[] = []): Content => ({
-    type: "state", phase, agent: "claude", mode: "ask", modes, models: [], commands: [], steers: false, stillRunning: [], directory: "/w", queue: [], access: [], keyEpoch: 1,
+    type: "state",
+    phase,
+    agent: "claude",
+    mode: "ask",
+    modes,
+    models: [],
+    commands: [],
+    steers: false,
+    stillRunning: [],
+    directory: "/w",
+    queue: [],
+    access: [],
+    keyEpoch: 1,
   });
   session.host(state("starting", [{ id: "ask", name: "Ask" }]));
   assert.ok(session.host(state("working")).state);
@@ -249,9 +276,20 @@ test("older messages come in front with what was said of them later", () => {
   view.message(incoming(5, host, "h4", 4, resolved("r1", "selected")));
   view.message(incoming(6, host, "h5", 5, text(0, "new")));
   view.older(older);
-  assert.deepEqual(view.items.map(({ id, seq }) => [id, seq]), [[FIRST - 3, 1], [FIRST - 2, 2], [FIRST - 1, 3], [FIRST, 6]]);
+  assert.deepEqual(
+    view.items.map(({ id, seq }) => [id, seq]),
+    [
+      [FIRST - 3, 1],
+      [FIRST - 2, 2],
+      [FIRST - 1, 3],
+      [FIRST, 6],
+    ],
+  );
   assert.deepEqual(view.taken("k", "c"), { is: "done" });
-  assert.deepEqual(view.open.map(({ requestId }) => requestId), ["r2"]);
+  assert.deepEqual(
+    view.open.map(({ requestId }) => requestId),
+    ["r2"],
+  );
   view.message(incoming(7, host, "h6", 6, text(1, "newer")));
   assert.equal(view.items.length, 5, "what comes next still fits in");
 });

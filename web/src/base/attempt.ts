@@ -18,7 +18,9 @@ export function useAttempt(onBusy: (isBusy: boolean) => void): Attempt {
     onBusy(true);
     setError(undefined);
     setSaid(undefined);
-    action().catch((caught: unknown) => setError(textOf(caught))).finally(() => onBusy(false));
+    action()
+      .catch((caught: unknown) => setError(textOf(caught)))
+      .finally(() => onBusy(false));
   };
   return { error, said, setError, setSaid, run };
 }

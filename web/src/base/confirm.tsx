@@ -3,10 +3,14 @@ import { type ReactNode, useEffect, useRef } from "react";
 
 /** It is brought into sight and gets the focus, so that a person sees and a screen reader says what is asked. */
 export function Confirm({ label, children }: { label: string; children: ReactNode }) {
-  const element = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    element.current?.focus({ preventScroll: true });
-    element.current?.scrollIntoView({ block: "nearest" });
-  }, []);
-  return <div ref={element} className="empty confirm" role="group" aria-label={label} tabIndex={-1}>{children}</div>;
+    const element = useRef<HTMLDivElement>(null);
+    useEffect(() => {
+        element.current?.focus({ preventScroll: true });
+        element.current?.scrollIntoView({ block: "nearest" });
+    }, []);
+    return (
+        <div ref={element} className="empty confirm" role="group" aria-label={label} tabIndex={-1}>
+            {children}
+        </div>
+    );
 }

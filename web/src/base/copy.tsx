@@ -9,32 +9,41 @@ const FAILED = "This browser cannot copy it";
 
 /** Copies it, and gives what to say. `of` is the element that shows the text. */
 export async function copy(text: string, of: HTMLElement | null | undefined): Promise<string> {
-  try {
-    await navigator.clipboard.writeText(text);
-    return COPIED;
-  } catch {
-    if (!of) return FAILED;
-    of.focus();
-    getSelection()?.selectAllChildren(of);
-    return SELECTED;
-  }
+    try {
+        await navigator.clipboard.writeText(text);
+        return COPIED;
+    } catch {
+        if (!of) return FAILED;
+        of.focus();
+        getSelection()?.selectAllChildren(of);
+        return SELECTED;
+    }
 }
 
 interface Props {
-  text: string;
-  /** The element that shows the text. */
-  of: RefObject<HTMLElement | null>;
-  className: string;
-  children: ReactNode;
+    text: string;
+    /** The element that shows the text. */
+    of: RefObject<HTMLElement | null>;
+    className: string;
+    children: ReactNode;
 }
 
 /** A button that says for a while what became of it. */
 export function CopyButton({ text, of, className, children }: Props) {
-  const [said, setSaid] = useState<string>();
-  useEffect(() => {
-    if (said === undefined) return undefined;
-    const timer = setTimeout(() => setSaid(undefined), SAYS_MS);
-    return () => clearTimeout(timer);
-  }, [said]);
-  return <button type="button" className={className} aria-live="polite" onClick={() => void copy(text, of.current).then(setSaid)}>{said ?? children}</button>;
+    const [said, setSaid] = useState<string>();
+    useEffect(() => {
+        if (said === undefined) return undefined;
+        const timer = setTimeout(() => setSaid(undefined), SAYS_MS);
+        return () => clearTimeout(timer);
+    }, [said]);
+    return (
+        <button
+            type="button"
+            className={className}
+            aria-live="polite"
+            onClick={() => void copy(text, of.current).then(setSaid)}
+        >
+            {said ?? children}
+        </button>
+    );
 }

@@ -3,25 +3,32 @@ import { Component, type ReactNode } from "react";
 import { forgetSeen } from "../data/kept.ts";
 
 export class WhenFailed extends Component<{ children: ReactNode }, { hasFailed: boolean }> {
-  override state = { hasFailed: false };
+    override state = { hasFailed: false };
 
-  static getDerivedStateFromError(): { hasFailed: boolean } {
-    return { hasFailed: true };
-  }
+    static getDerivedStateFromError(): { hasFailed: boolean } {
+        return { hasFailed: true };
+    }
 
-  override componentDidCatch(): void {
-    // It may have failed on what an earlier version has kept.
-    void forgetSeen();
-  }
+    override componentDidCatch(): void {
+        // It may have failed on what an earlier version has kept.
+        void forgetSeen();
+    }
 
-  override render(): ReactNode {
-    if (!this.state.hasFailed) return this.props.children;
-    return (
-      <main className="missing">
-        <h1>This page has failed</h1>
-        <p role="alert">What you typed is kept in this browser. Load the page again. If it fails again, the page and the server may be different versions: contact whoever runs the server.</p>
-        <div><button type="button" className="button primary" onClick={() => location.reload()}>Load it again</button></div>
-      </main>
-    );
-  }
+    override render(): ReactNode {
+        if (!this.state.hasFailed) return this.props.children;
+        return (
+            <main className="missing">
+                <h1>This page has failed</h1>
+                <p role="alert">
+                    What you typed is kept in this browser. Load the page again. If it fails again, the page and the server may
+                    be different versions: contact whoever runs the server.
+                </p>
+                <div>
+                    <button type="button" className="button primary" onClick={() => location.reload()}>
+                        Load it again
+                    </button>
+                </div>
+            </main>
+        );
+    }
 }

@@ -17,7 +17,11 @@ const GROUND = { light: "#fafaf9", dark: "#101013" };
 function read(): Look {
   try {
     const { theme, language, changes } = JSON.parse(localStorage.getItem(NAME) ?? "{}") as Partial<Look>;
-    return { theme: theme === "light" || theme === "dark" ? theme : "system", language: isLanguage(language) ? language : "", changes: changes === "beside" ? "beside" : "below" };
+    return {
+      theme: theme === "light" || theme === "dark" ? theme : "system",
+      language: isLanguage(language) ? language : "",
+      changes: changes === "beside" ? "beside" : "below",
+    };
   } catch {
     return { theme: "system", language: "", changes: "below" };
   }

@@ -19,7 +19,10 @@ export function explain(what: string[]): void {
   const ways = element(
     "ul",
     "",
-    element("li", "Give the server https: a reverse proxy such as Caddy with a domain, or a tunnel that brings a certificate. On its machine, ensemble phone shows the ways."),
+    element(
+      "li",
+      "Give the server https: a reverse proxy such as Caddy with a domain, or a tunnel that brings a certificate. On its machine, ensemble phone shows the ways.",
+    ),
     element(
       "li",
       "Or reach it through ssh, then open ",
@@ -32,8 +35,11 @@ export function explain(what: string[]): void {
     "main",
     "",
     element("h1", "Ensemble cannot open here"),
-    element("p", `This page lacks ${what.join(" and ")}. What you do in Ensemble is encrypted in your browser, and browsers `
-      + "allow that only on secure connections."),
+    element(
+      "p",
+      `This page lacks ${what.join(" and ")}. What you do in Ensemble is encrypted in your browser, and browsers ` +
+        "allow that only on secure connections.",
+    ),
     element("p", "This address is ", element("code", location.origin)),
   );
   if (!window.isSecureContext) page.append(element("p", "Three ways out:"), ways);

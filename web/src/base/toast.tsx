@@ -2,9 +2,9 @@
 import { Store, useStore } from "./store.ts";
 
 interface Toast {
-  id: number;
-  text: string;
-  undo: (() => void) | undefined;
+    id: number;
+    text: string;
+    undo: (() => void) | undefined;
 }
 
 const LASTS_MS = 8_000;
@@ -13,27 +13,33 @@ let count = 0;
 
 /** Shows a line for a while. */
 export function say(text: string, undo?: () => void): void {
-  count += 1;
-  const id = count;
-  const end = (): void => toasts.update((all) => all.filter((one) => one.id !== id));
-  const back = undo && ((): void => {
-    end();
-    undo();
-  });
-  toasts.update((all) => [...all.slice(-2), { id, text, undo: back }]);
-  setTimeout(end, LASTS_MS);
+    count += 1;
+    const id = count;
+    const end = (): void => toasts.update((all) => all.filter((one) => one.id !== id));
+    const back =
+        undo &&
+        ((): void => {
+            end();
+            undo();
+        });
+    toasts.update((all) => [...all.slice(-2), { id, text, undo: back }]);
+    setTimeout(end, LASTS_MS);
 }
 
 export function Toasts() {
-  const all = useStore(toasts);
-  return (
-    <div className="toasts" role="status">
-      {all.map((one) => (
-        <div key={one.id} className="toast">
-          <span>{one.text}</span>
-          {one.undo && <button type="button" className="button small" onClick={one.undo}>Undo</button>}
+    const all = useStore(toasts);
+    return (
+        <div className="toasts" role="status">
+            {all.map((one) => (
+                <div key={one.id} className="toast">
+                    <span>{one.text}</span>
+                    {one.undo && (
+                        <button type="button" className="button small" onClick={one.undo}>
+                            Undo
+                        </button>
+                    )}
+                </div>
+            ))}
         </div>
-      ))}
-    </div>
-  );
+    );
 }

@@ -48,5 +48,10 @@ export function tokens(count: number): string {
 
 /** The last part of a path, which says most. */
 export function folder(path: string): string {
-  return path.replace(/[/\\]+$/, "").split(/[/\\]/).pop() || path;
+  return (
+    path
+      .replace(/[/\\]+$/, "")
+      .split(/[/\\]/)
+      .pop() || path
+  );
 }

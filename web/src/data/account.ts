@@ -87,14 +87,18 @@ export async function open(): Promise<void> {
     account.set({ state: "failed", text: textOf(error) });
     over.abort();
   };
-  await keepTrying(async () => {
-    const found = await Account.open({ base: server(), store: await kept(), onCall });
-    if (!found) return account.set({ state: "none" });
-    const made = await unconfirmedWords(found.devices);
-    if (!made) return show(found);
-    opened = found;
-    return account.set({ state: "words", made });
-  }, failed, over.signal);
+  await keepTrying(
+    async () => {
+      const found = await Account.open({ base: server(), store: await kept(), onCall });
+      if (!found) return account.set({ state: "none" });
+      const made = await unconfirmedWords(found.devices);
+      if (!made) return show(found);
+      opened = found;
+      return account.set({ state: "words", made });
+    },
+    failed,
+    over.signal,
+  );
   trying.over(true);
 }
 
@@ -129,7 +133,12 @@ export async function enter(): Promise<void> {
 }
 
 /** Asks to become a device of an account that is used elsewhere. `onDigits` gets what a person types at the other device. */
-export async function joinAccount(address: string, name: string, onDigits: (digits: string) => void, signal: AbortSignal): Promise<void> {
+export async function joinAccount(
+  address: string,
+  name: string,
+  onDigits: (digits: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
   const joining = await join(address, { store: await kept(), name, onCall });
   if (signal.aborted) return;
   onDigits(joining.digits);
@@ -198,11 +207,15 @@ async function show(found: Account): Promise<void> {
     account.set(known.value);
     // Meanwhile it is read anew. Without a server what was known stays.
     const over = new AbortController();
-    void keepTrying(() => readMe(found), (error) => {
-      if (mayHeal(error)) return;
-      if (!removed.get()) account.set({ state: "failed", text: textOf(error) });
-      over.abort();
-    }, over.signal);
+    void keepTrying(
+      () => readMe(found),
+      (error) => {
+        if (mayHeal(error)) return;
+        if (!removed.get()) account.set({ state: "failed", text: textOf(error) });
+        over.abort();
+      },
+      over.signal,
+    );
   } else {
     await readMe(found);
   }

@@ -30,14 +30,21 @@ export function whyOf(error: unknown): Why {
   if (error instanceof NoAnswer) {
     if (error.why === "timeout") return SILENT;
     if (error.why === "unreachable") return { what: "No connection to the server", todo: "Check that this device is online." };
-    return { what: "Something other than the server answers", todo: "If your network needs a sign-in, do that in another tab. Otherwise contact whoever runs the server." };
+    return {
+      what: "Something other than the server answers",
+      todo: "If your network needs a sign-in, do that in another tab. Otherwise contact whoever runs the server.",
+    };
   }
   if (error instanceof Problem) {
     if (error.status === 503 || error.status === 429) return { what: "The server is busy or starting", todo: "Wait a moment." };
-    if (error.status >= 500) return { what: `The server has an error (${error.status})`, todo: "If this lasts, contact whoever runs the server." };
+    if (error.status >= 500)
+      return { what: `The server has an error (${error.status})`, todo: "If this lasts, contact whoever runs the server." };
     return { what: "The server refuses this browser", todo: textOf(error) };
   }
-  return { what: "This page cannot use the server’s answer", todo: "If this lasts, they are different versions: reload the page." };
+  return {
+    what: "This page cannot use the server’s answer",
+    todo: "If this lasts, they are different versions: reload the page.",
+  };
 }
 
 /** Something that the server should answer, and has not yet. */
@@ -71,7 +78,9 @@ function look(): void {
   const why = late.findLast((one) => one.why !== undefined)?.why ?? SILENT;
   connection.update((before) => {
     const next = { isLost: true, since: before.since ?? known, ...why };
-    return before.isLost && before.since === next.since && before.what === next.what && before.todo === next.todo ? before : next;
+    return before.isLost && before.since === next.since && before.what === next.what && before.todo === next.todo
+      ? before
+      : next;
   });
 }
 

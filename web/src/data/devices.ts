@@ -18,7 +18,13 @@ const KINDS: Record<string, string> = { cli: "A terminal", web: "A browser", run
 export async function devices(): Promise<DeviceRow[]> {
   const all = await mine().devices.all();
   return all.map(({ id, publicKey, name, kind, role, current, lastSeenAt }) => ({
-    id, kind, role, current, key: publicKey, name: (kind === "recovery" ? undefined : name?.trim()) || (KINDS[kind] ?? kind), lastSeenAt: lastSeenAt ?? undefined,
+    id,
+    kind,
+    role,
+    current,
+    key: publicKey,
+    name: (kind === "recovery" ? undefined : name?.trim()) || (KINDS[kind] ?? kind),
+    lastSeenAt: lastSeenAt ?? undefined,
   }));
 }
 

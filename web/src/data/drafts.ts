@@ -25,7 +25,9 @@ export async function keptDraft(session: string): Promise<string> {
 /** All that was typed and not sent, of every session. */
 export async function allDrafts(): Promise<string[]> {
   const sessions = (await keptNames(nameOf(""))).map((name) => name.slice(nameOf("").length));
-  const all = await Promise.all([...new Set([...drafts.keys(), ...sessions])].map((session) => drafts.get(session) ?? keptDraft(session)));
+  const all = await Promise.all(
+    [...new Set([...drafts.keys(), ...sessions])].map((session) => drafts.get(session) ?? keptDraft(session)),
+  );
   return all.filter((text) => text !== "");
 }
 
@@ -39,7 +41,11 @@ export function saveDraft(session: string, text: string): void {
   clearTimeout(due.get(session));
   // What was sent is gone at once.
   if (text === "") write(session);
-  else due.set(session, setTimeout(() => write(session), REST_MS));
+  else
+    due.set(
+      session,
+      setTimeout(() => write(session), REST_MS),
+    );
 }
 
 function write(session: string): void {

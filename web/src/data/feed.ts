@@ -55,6 +55,17 @@ export interface SessionFeed {
 
 /** Before anything is known. */
 export const NOTHING: FeedView = {
-  row: undefined, state: undefined, items: [], open: [], plan: [], growing: [], turnId: undefined, hasOlder: false, isOpen: false,
-  error: undefined, isHosted: true, may: { prompt: false, approve: false, own: false }, rejected: undefined,
+  row: undefined,
+  state: undefined,
+  items: [],
+  open: [],
+  plan: [],
+  growing: [],
+  turnId: undefined,
+  hasOlder: false,
+  isOpen: false,
+  error: undefined,
+  isHosted: true,
+  may: { prompt: false, approve: false, own: false },
+  rejected: undefined,
 };

@@ -50,7 +50,14 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
     try {
       const states = (now: StreamState): void => {
         // The first state of a new try has no error. What was the matter before is so still.
-        const why = now.state === "open" ? undefined : now.error === undefined ? (state.state === "open" ? undefined : state.why) : whyOf(now.error);
+        const why =
+          now.state === "open"
+            ? undefined
+            : now.error === undefined
+              ? state.state === "open"
+                ? undefined
+                : state.why
+              : whyOf(now.error);
         state = now.state === "open" ? { state: "open" } : { state: "connecting", why };
         onState(state);
         tell(state);

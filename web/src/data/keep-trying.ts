@@ -12,11 +12,22 @@ export function isFinal(error: unknown): boolean {
 
 /** Whether the fault is the server's or the network's, so that it may heal by itself: no answer, a fault, or what nobody can use. */
 export function mayHeal(error: unknown): boolean {
-  return mayPass(error) || (isProblem(error) && error.status >= 500) || error instanceof TypeError || error instanceof ReferenceError || error instanceof SyntaxError;
+  return (
+    mayPass(error) ||
+    (isProblem(error) && error.status >= 500) ||
+    error instanceof TypeError ||
+    error instanceof ReferenceError ||
+    error instanceof SyntaxError
+  );
 }
 
 /** Runs it until it ends by itself, the signal is aborted, or its error is a final one. `onError` hears each error. */
-export async function keepTrying(run: () => Promise<void>, onError: (error: unknown) => void, signal: AbortSignal, pauses = PAUSES): Promise<void> {
+export async function keepTrying(
+  run: () => Promise<void>,
+  onError: (error: unknown) => void,
+  signal: AbortSignal,
+  pauses = PAUSES,
+): Promise<void> {
   for (let failures = 1; !signal.aborted; failures++) {
     const begun = performance.now();
     try {

@@ -67,7 +67,11 @@ const kept = async (): Promise<{ store: IndexedDbStore; key: CryptoKey }> => {
 };
 
 /** A record is good under its own name only. */
-const bound = (name: string, iv: Uint8Array<ArrayBuffer>): AesGcmParams => ({ name: "AES-GCM", iv, additionalData: encoder.encode(name) });
+const bound = (name: string, iv: Uint8Array<ArrayBuffer>): AesGcmParams => ({
+  name: "AES-GCM",
+  iv,
+  additionalData: encoder.encode(name),
+});
 
 /** Keeps a value that JSON can hold. What cannot be kept is lost without a word: the page works without it. */
 export async function keep(kind: Kind, name: string, value: unknown): Promise<void> {
@@ -116,7 +120,9 @@ export async function forget(name: string): Promise<void> {
 
 /** The names of what is kept that begin so. */
 export async function keptNames(prefix: string): Promise<string[]> {
-  const entries = await kept().then(({ store }) => store.get<Entry[]>(INDEX)).catch(() => undefined);
+  const entries = await kept()
+    .then(({ store }) => store.get<Entry[]>(INDEX))
+    .catch(() => undefined);
   return (entries ?? []).map(({ name }) => name).filter((name) => name.startsWith(prefix));
 }
 
@@ -154,14 +160,17 @@ async function index(store: IndexedDbStore, name: string, entry: Entry | undefin
     if (entry) entries.push(entry);
     dropped.length = 0;
     const left = Object.fromEntries(Object.entries(MOST).map(([kind, most]) => [kind, { ...most }])) as typeof MOST;
-    return entries.toReversed().filter((one) => {
-      const room = left[one.kind];
-      room.count -= 1;
-      room.size -= one.size;
-      if (room.count >= 0 && room.size >= 0) return true;
-      dropped.push(one.name);
-      return false;
-    }).toReversed();
+    return entries
+      .toReversed()
+      .filter((one) => {
+        const room = left[one.kind];
+        room.count -= 1;
+        room.size -= one.size;
+        if (room.count >= 0 && room.size >= 0) return true;
+        dropped.push(one.name);
+        return false;
+      })
+      .toReversed();
   });
   for (const one of dropped) await store.update(one, () => undefined);
 }

@@ -95,10 +95,13 @@ export class LiveFeed implements SessionFeed {
 
   /** Opens it, once for all who wait. */
   #open(): Promise<LiveSession> {
-    this.#opening ??= mine().sessions.open(this.id).then((live) => (this.#live = live)).catch((error: unknown) => {
-      this.#opening = undefined;
-      throw error;
-    });
+    this.#opening ??= mine()
+      .sessions.open(this.id)
+      .then((live) => (this.#live = live))
+      .catch((error: unknown) => {
+        this.#opening = undefined;
+        throw error;
+      });
     return this.#opening;
   }
 
@@ -124,7 +127,14 @@ export class LiveFeed implements SessionFeed {
     if (signal.aborted) return;
     await this.#described(live.session);
     this.#phase = live.view.state?.phase;
-    this.view.update((before) => ({ ...before, isOpen: true, keptAt: undefined, error: undefined, isGone: undefined, hasOlder: isFirst ? this.#mayHaveOlder() : before.hasOlder }));
+    this.view.update((before) => ({
+      ...before,
+      isOpen: true,
+      keptAt: undefined,
+      error: undefined,
+      isGone: undefined,
+      hasOlder: isFirst ? this.#mayHaveOlder() : before.hasOlder,
+    }));
     this.#draw();
     for await (const changed of live.follow({ signal })) {
       if (changed.state) {
@@ -159,7 +169,8 @@ export class LiveFeed implements SessionFeed {
   readonly #listed = (): void => {
     const online = sessions.get().rows.find(({ id }) => id === this.id)?.online;
     const { row } = this.view.get();
-    if (row && online !== undefined && online !== row.online) this.view.update((before) => ({ ...before, row: { ...row, online } }));
+    if (row && online !== undefined && online !== row.online)
+      this.view.update((before) => ({ ...before, row: { ...row, online } }));
   };
 
   /** Draws at most once for each frame of the screen. */
@@ -185,8 +196,15 @@ export class LiveFeed implements SessionFeed {
       if (shown?.type === "turn") turnId = shown.turn.state === "started" ? shown.turn.turnId : "";
     }
     this.view.update((before) => ({
-      ...before, state, turnId: turnId || undefined, items: view.items.slice(), open: view.open, plan: view.plan?.entries ?? [],
-      growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })), may: this.#may(), rejected: this.#rejected() ?? before.rejected,
+      ...before,
+      state,
+      turnId: turnId || undefined,
+      items: view.items.slice(),
+      open: view.open,
+      plan: view.plan?.entries ?? [],
+      growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),
+      may: this.#may(),
+      rejected: this.#rejected() ?? before.rejected,
     }));
     this.#keeping ??= setTimeout(this.#keep, KEPT_AFTER_MS);
   }
@@ -204,7 +222,8 @@ export class LiveFeed implements SessionFeed {
       const taken = this.#live?.taken(localId);
       if (taken === undefined || taken.is === "not_yet" || taken.is === "queued") continue;
       this.#answers.delete(localId);
-      if (taken.is === "rejected") found = { requestId, text: visible(taken.text ?? `The machine did not take it (${taken.code ?? "rejected"}).`) };
+      if (taken.is === "rejected")
+        found = { requestId, text: visible(taken.text ?? `The machine did not take it (${taken.code ?? "rejected"}).`) };
     }
     return found;
   }

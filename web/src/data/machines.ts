@@ -99,10 +99,14 @@ async function read(): Promise<void> {
 
 async function rowOf(machine: Machine): Promise<MachineRow> {
   const { id, ref, online, lastActiveAt } = machine;
-  const metadata = await mine().machines.metadata(machine).catch(() => undefined);
+  const metadata = await mine()
+    .machines.metadata(machine)
+    .catch(() => undefined);
   const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
   return {
-    id, ref, online,
+    id,
+    ref,
+    online,
     name: text(metadata?.host) ?? `Machine ${ref}`,
     system: [text(metadata?.os), text(metadata?.arch)].filter(Boolean).join(" ") || undefined,
     lastActiveAt: lastActiveAt ?? undefined,
@@ -114,9 +118,17 @@ async function rowOf(machine: Machine): Promise<MachineRow> {
 function offersOf(activity: unknown): Offer[] {
   const found = (activity as { runner?: { providers?: unknown } } | null | undefined)?.runner?.providers;
   if (!Array.isArray(found)) return [];
-  return found.slice(0, 50).flatMap((one: { provider?: unknown; offered?: unknown; reason?: unknown } | null) => (
-    typeof one?.provider === "string"
-      ? [{ provider: one.provider, offered: one.offered === true, reason: typeof one.reason === "string" ? one.reason : undefined }]
-      : []
-  ));
+  return found
+    .slice(0, 50)
+    .flatMap((one: { provider?: unknown; offered?: unknown; reason?: unknown } | null) =>
+      typeof one?.provider === "string"
+        ? [
+            {
+              provider: one.provider,
+              offered: one.offered === true,
+              reason: typeof one.reason === "string" ? one.reason : undefined,
+            },
+          ]
+        : [],
+    );
 }

@@ -12,11 +12,16 @@ export function nameOf(user: string): string {
   if (me.state === "ready" && me.userId === user) return "You";
   if (!asked.has(user) && me.state === "ready") {
     asked.add(user);
-    mine().people.name(user).then((name) => {
-      if (name === undefined) return;
-      known.set(user, name);
-      names.update((count) => count + 1);
-    }, () => asked.delete(user));
+    mine()
+      .people.name(user)
+      .then(
+        (name) => {
+          if (name === undefined) return;
+          known.set(user, name);
+          names.update((count) => count + 1);
+        },
+        () => asked.delete(user),
+      );
   }
   return known.get(user) ?? (user === "" ? "Someone" : `User ${user.slice(-6)}`);
 }

@@ -52,7 +52,8 @@ export class PublicFeed implements SessionFeed {
     const shown = (this.#shown ??= await PublicSession.open(this.#address, { viewing: this.#viewing(), onCall }));
     await this.#describe(shown);
     this.#draw(shown);
-    const onState = (now: StreamState): void => connectionIs(now.state, now.state === "open" || now.error === undefined ? undefined : whyOf(now.error));
+    const onState = (now: StreamState): void =>
+      connectionIs(now.state, now.state === "open" || now.error === undefined ? undefined : whyOf(now.error));
     await whileSeen(async (seen) => {
       for await (const changed of shown.follow({ signal: seen, onState })) {
         if (changed.state) await this.#describe(shown);
@@ -79,9 +80,23 @@ export class PublicFeed implements SessionFeed {
     const { session } = shown;
     const text = (value: unknown): string | undefined => (typeof value === "string" && value.trim() !== "" ? value : undefined);
     const row: SessionRow = {
-      id: session.id, ref: "", ownerId: "", title: text(metadata?.title) ?? "A shared session", directory: text(metadata?.path), host: text(metadata?.host),
-      agent: text(metadata?.["agent"]), machineId: undefined, attention: "none", open: 0, online: true, thinking: false, ended: session.status === "ended",
-      archived: false, hosted: session.hosted === true, accessLevel: "view", updatedAt: session.updatedAt,
+      id: session.id,
+      ref: "",
+      ownerId: "",
+      title: text(metadata?.title) ?? "A shared session",
+      directory: text(metadata?.path),
+      host: text(metadata?.host),
+      agent: text(metadata?.["agent"]),
+      machineId: undefined,
+      attention: "none",
+      open: 0,
+      online: true,
+      thinking: false,
+      ended: session.status === "ended",
+      archived: false,
+      hosted: session.hosted === true,
+      accessLevel: "view",
+      updatedAt: session.updatedAt,
     };
     this.view.update((before) => ({ ...before, row, isHosted: row.hosted }));
   }
@@ -90,7 +105,15 @@ export class PublicFeed implements SessionFeed {
     const { items, hasLater } = withoutLater(session.hosted ? view.items : texts.map(itemOf));
     const turn = items.findLast(({ shown }) => shown.type === "turn")?.shown;
     this.view.update((before) => ({
-      ...before, isOpen: true, error: undefined, state: view.state, items, hasLater, plan: view.plan?.entries ?? [], open: view.open, hasOlder,
+      ...before,
+      isOpen: true,
+      error: undefined,
+      state: view.state,
+      items,
+      hasLater,
+      plan: view.plan?.entries ?? [],
+      open: view.open,
+      hasOlder,
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),
       turnId: turn?.type === "turn" && turn.turn.state === "started" ? turn.turn.turnId : undefined,
     }));

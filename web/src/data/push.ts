@@ -19,7 +19,8 @@ export interface Notifications {
   kinds: readonly Kind[];
 }
 
-const isApple = (): boolean => /iPad|iPhone|iPod/.test(navigator.userAgent) || (navigator.platform === "MacIntel" && navigator.maxTouchPoints > 1);
+const isApple = (): boolean =>
+  /iPad|iPhone|iPod/.test(navigator.userAgent) || (navigator.platform === "MacIntel" && navigator.maxTouchPoints > 1);
 
 function missing(): Notifications["missing"] {
   // Apple gives it to what was added to the home screen (iOS 16.4).
@@ -43,7 +44,8 @@ function change(body: Schemas["UpdateDevice"]): Promise<void> {
 
 /** Asks the person for leave, and subscribes. Only after a click: browsers ask for nothing otherwise. */
 export async function switchOn(): Promise<void> {
-  if ((await Notification.requestPermission()) !== "granted") throw new Error("This browser blocks notifications from this page. Allow them next to its address.");
+  if ((await Notification.requestPermission()) !== "granted")
+    throw new Error("This browser blocks notifications from this page. Allow them next to its address.");
   const { pushManager } = await navigator.serviceWorker.ready;
   await subscribe(mine().client, pushManager);
   await keep("typed", WANTED, true);

@@ -27,7 +27,13 @@ export interface SessionRow {
 export type RowState = "ask" | "waits" | "working" | "idle" | "failed" | "away" | "ended";
 
 export const WORDS: Record<RowState, string> = {
-  ask: "Needs you", waits: "Waits for an answer", working: "Working", idle: "Ready", failed: "Failed", away: "Machine away", ended: "Ended",
+  ask: "Needs you",
+  waits: "Waits for an answer",
+  working: "Working",
+  idle: "Ready",
+  failed: "Failed",
+  away: "Machine away",
+  ended: "Ended",
 };
 
 /** Whether this person may answer, as far as a list knows it: who only reads never may. Of those who write, the machine says who may. */

@@ -1,7 +1,17 @@
 /** Runs of tasks: their list, and one of them followed live. */
 import { Distrust, followRun, isProblem, newId } from "@ensemble/client";
 import {
-  doubt, Draws, NOT_CHECKED, NOT_SIGNED, sealTurn, signOrder, signRun, takeSigned, withIds, type CheckedTasks, type Turn,
+  doubt,
+  Draws,
+  NOT_CHECKED,
+  NOT_SIGNED,
+  sealTurn,
+  signOrder,
+  signRun,
+  takeSigned,
+  withIds,
+  type CheckedTasks,
+  type Turn,
 } from "@ensemble/client/account";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
@@ -121,10 +131,13 @@ export class RunFeed {
     };
     // What has changed is kept a moment later, once for all that changes together.
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const unsubscribe = this.view.subscribe(() => (timer ??= setTimeout(() => {
-      timer = undefined;
-      keepIt();
-    }, KEPT_AFTER_MS)));
+    const unsubscribe = this.view.subscribe(
+      () =>
+        (timer ??= setTimeout(() => {
+          timer = undefined;
+          keepIt();
+        }, KEPT_AFTER_MS)),
+    );
     stop.signal.addEventListener("abort", () => {
       unsubscribe();
       if (timer === undefined) return;
@@ -168,13 +181,18 @@ export class RunFeed {
     const { client } = account;
     if (!task.changes) throw new Error("The server does not know what the task changed.");
     // Signed once: the same order again is one order.
-    const body = await signOrder(account, task, { action, seen: await this.#shown.seen(task.id, task.changes, unseen), unseen });
+    const body = await signOrder(account, task, {
+      action,
+      seen: await this.#shown.seen(task.id, task.changes, unseen),
+      unseen,
+    });
     const params = { path: { id: this.id, taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
     const until = Date.now() + LONGEST_WAIT_MS;
     for (;;) {
-      const called = action === "apply"
-        ? client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/apply", { params, body })
-        : client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/discard", { params, body });
+      const called =
+        action === "apply"
+          ? client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/apply", { params, body })
+          : client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/discard", { params, body });
       const { changes } = await client.data(called);
       if (!changes) throw new Error("The server does not know what the task changed.");
       await this.#read(new AbortController().signal);
@@ -202,7 +220,9 @@ export class RunFeed {
   async #read(signal: AbortSignal): Promise<number> {
     const account = mine();
     const { client } = account;
-    const answer = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } }, signal }));
+    const answer = await client.data(
+      client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } }, signal }),
+    );
     // What a person says or brings in next is for this one, as it was signed.
     const { tasks, ...run } = await takeSigned(account, this.id, answer, this.#checked);
     this.view.set({ run, tasks, error: undefined });
@@ -221,7 +241,12 @@ export class RunFeed {
 }
 
 /** The output of a task, its end, as it comes. `onText` gets all that is kept. */
-export async function followOutput(run: string, task: string, onText: (text: string) => void, signal: AbortSignal): Promise<void> {
+export async function followOutput(
+  run: string,
+  task: string,
+  onText: (text: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
   const { client } = mine();
   const path = `/v1/orchestrator/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}/output?follow=true`;
   const response = await client.open(path, {}, signal);

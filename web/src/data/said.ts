@@ -10,5 +10,12 @@ export function itemOf({ seq, localId, senderId, at, text, error }: Said): Item 
   const prompt = { text, attachments: [], when: "next" } as const;
   const author = { kind: "person", user: senderId, key: senderId } as const;
   // Nobody has to take it.
-  return { id: seq, seq, localId, at, author, shown: { type: "prompt", prompt: { ...prompt, attachments: [] }, taken: { is: "done" } } };
+  return {
+    id: seq,
+    seq,
+    localId,
+    at,
+    author,
+    shown: { type: "prompt", prompt: { ...prompt, attachments: [] }, taken: { is: "done" } },
+  };
 }

@@ -64,17 +64,21 @@ async function inPlace(run: (signal: AbortSignal) => Promise<boolean>, signal: A
   const waiting = new AbortController();
   const any = AbortSignal.any([signal, waiting.signal]);
   let result: Promise<boolean> | undefined;
-  const held = PLACES.map((name) => navigator.locks.request(name, { signal: any }, async () => {
-    // Two places can be free at once: the second one is given back.
-    if (result) return;
-    result = inTurn(run, signal);
-    waiting.abort();
-    await result.catch(() => undefined);
-  }).catch((error: unknown) => {
-    if (!(error instanceof DOMException)) throw error;
-    // A browser that lets the page keep nothing has no locks: nothing is shared with other tabs.
-    if (error.name !== "AbortError") result ??= run(signal);
-  }));
+  const held = PLACES.map((name) =>
+    navigator.locks
+      .request(name, { signal: any }, async () => {
+        // Two places can be free at once: the second one is given back.
+        if (result) return;
+        result = inTurn(run, signal);
+        waiting.abort();
+        await result.catch(() => undefined);
+      })
+      .catch((error: unknown) => {
+        if (!(error instanceof DOMException)) throw error;
+        // A browser that lets the page keep nothing has no locks: nothing is shared with other tabs.
+        if (error.name !== "AbortError") result ??= run(signal);
+      }),
+  );
   await Promise.all(held);
   return result ?? false;
 }
@@ -83,10 +87,13 @@ async function inPlace(run: (signal: AbortSignal) => Promise<boolean>, signal: A
 async function inTurn(run: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal): Promise<boolean> {
   const turn = new AbortController();
   const timer = setInterval(() => {
-    navigator.locks.query().then(({ pending }) => {
-      // A tab that waits does so for each place.
-      if (pending?.some(({ name }) => name !== undefined && PLACES.includes(name))) turn.abort();
-    }, () => undefined);
+    navigator.locks.query().then(
+      ({ pending }) => {
+        // A tab that waits does so for each place.
+        if (pending?.some(({ name }) => name !== undefined && PLACES.includes(name))) turn.abort();
+      },
+      () => undefined,
+    );
   }, TURN_MS);
   try {
     return await run(AbortSignal.any([signal, turn.signal]));

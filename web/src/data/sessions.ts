@@ -72,7 +72,10 @@ function follow(signal: AbortSignal): Promise<void> {
     // Whether its machine is there is a part of a session's row.
     if (kind === "machine") machineChanged(id, signal);
     // It may be back, and not know who may not command it any more.
-    if (kind === "machine") void mine().sessions.tellMachinesAgain().catch(() => undefined);
+    if (kind === "machine")
+      void mine()
+        .sessions.tellMachinesAgain()
+        .catch(() => undefined);
     if (kind === "machine" || kind === "all") machinesChanged();
     if (kind === "machine" || kind === "device" || kind === "all") confirmationsChanged();
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
@@ -178,10 +181,18 @@ const text = (value: unknown): string | undefined => (typeof value === "string" 
 
 /** A row of a session, with what is sealed in it opened. */
 export async function rowOf(session: Session): Promise<SessionRow> {
-  const metadata = await mine().sessions.metadata(session).catch((error: unknown) => (error instanceof SealError ? undefined : ({} as Metadata)));
+  const metadata = await mine()
+    .sessions.metadata(session)
+    .catch((error: unknown) => (error instanceof SealError ? undefined : ({} as Metadata)));
   const { id, ref, ownerId, online, archived, accessLevel, updatedAt } = session;
   return {
-    id, ref, ownerId, online, archived, accessLevel, updatedAt,
+    id,
+    ref,
+    ownerId,
+    online,
+    archived,
+    accessLevel,
+    updatedAt,
     // Without its keys nothing of it opens. Anything else may be over with the next hint.
     title: metadata ? (text(metadata.title) ?? `Session ${ref}`) : `Session ${ref} (its key is not for this device)`,
     directory: text(metadata?.path),

@@ -20,11 +20,14 @@ export type { Told };
 
 export async function sharesOf(session: string): Promise<ShareRow[]> {
   const { sessions, people } = mine();
-  return Promise.all((await sessions.shares(session)).map(async ({ userId, accessLevel }) => ({
-    userId, level: accessLevel,
-    fingerprint: await people.fingerprint(userId).catch(() => undefined),
-    name: await people.name(userId).catch(() => undefined),
-  })));
+  return Promise.all(
+    (await sessions.shares(session)).map(async ({ userId, accessLevel }) => ({
+      userId,
+      level: accessLevel,
+      fingerprint: await people.fingerprint(userId).catch(() => undefined),
+      name: await people.name(userId).catch(() => undefined),
+    })),
+  );
 }
 
 /** The fingerprint that both compare before anything is sealed to the other. */
@@ -85,7 +88,13 @@ async function readLink(id: string): Promise<void> {
   const [link, { keyEpoch }] = await Promise.all([sessions.link(id), sessions.read(id)]);
   const address = await knownAddress(id, link?.createdAt);
   const row = link
-    ? { address, expiresAt: link.expiresAt ?? undefined, maxUses: link.maxUses ?? undefined, uses: link.uses, isOld: (link.keyEpoch ?? keyEpoch) < keyEpoch }
+    ? {
+        address,
+        expiresAt: link.expiresAt ?? undefined,
+        maxUses: link.maxUses ?? undefined,
+        uses: link.uses,
+        isOld: (link.keyEpoch ?? keyEpoch) < keyEpoch,
+      }
     : null;
   links.update((before) => new Map(before).set(id, row));
 }

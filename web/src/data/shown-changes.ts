@@ -8,7 +8,8 @@ type TaskChanges = components["schemas"]["TaskChanges"];
 export const hasWholeDiff = ({ unknown, diffTruncated }: TaskChanges): boolean => unknown !== true && !diffTruncated;
 
 /** Whether all files that were changed are in the list. */
-export const hasWholeList = ({ unknown, files, fileCount }: TaskChanges): boolean => unknown !== true && files.length === fileCount;
+export const hasWholeList = ({ unknown, files, fileCount }: TaskChanges): boolean =>
+  unknown !== true && files.length === fileCount;
 
 /** It is another than the one that a person was shown. */
 export class HasChanged extends Error {

@@ -24,7 +24,11 @@ const TITLE = 80;
 let unfinished: { wish: string; starting: Starting; session?: string; promptId: string } | undefined;
 
 /** Sends it, waits until the machine has begun it, and gives its id. The prompt is signed for the session and sent there. */
-export async function start(wanted: Wanted, onWaiting: (reason: string | undefined) => void, signal: AbortSignal): Promise<string> {
+export async function start(
+  wanted: Wanted,
+  onWaiting: (reason: string | undefined) => void,
+  signal: AbortSignal,
+): Promise<string> {
   const { machine, directory, provider, mode, model, prompt, attachments } = wanted;
   const text = prompt.trim();
   const line = text.split("\n")[0] ?? "";
@@ -33,9 +37,15 @@ export async function start(wanted: Wanted, onWaiting: (reason: string | undefin
   const wish = JSON.stringify([mine().userId, machine, directory, provider, mode, model, text, attachments]);
   let one = unfinished?.wish === wish ? unfinished : undefined;
   if (!one) {
-    const starting = await mine().sessions.prepare(
-      { machineId: machine, directory, provider: provider as components["schemas"]["Provider"], mode, onWaiting, ...(model !== undefined && { model }), ...(title && { title }) },
-    );
+    const starting = await mine().sessions.prepare({
+      machineId: machine,
+      directory,
+      provider: provider as components["schemas"]["Provider"],
+      mode,
+      onWaiting,
+      ...(model !== undefined && { model }),
+      ...(title && { title }),
+    });
     one = { wish, starting, promptId: newId() };
     unfinished = one;
   }
@@ -61,6 +71,8 @@ export function recentDirectories(machine: string | undefined): string[] {
 }
 
 /** What the machine's runner offers, and why not. */
-export function offersOf(machine: MachineRow | undefined): { provider: string; offered: boolean; reason: string | undefined }[] {
+export function offersOf(
+  machine: MachineRow | undefined,
+): { provider: string; offered: boolean; reason: string | undefined }[] {
   return machine?.offers ?? [];
 }

@@ -36,6 +36,7 @@ async function serverKey(client: Client): Promise<Schemas["PushKey"]> {
 function subscriptionOf(made: PushSubscription): Schemas["PushSubscription"] {
   const { endpoint, keys } = made.toJSON();
   const { p256dh, auth } = keys ?? {};
-  if (endpoint === undefined || p256dh === undefined || auth === undefined) throw new Error("The browser's push service has given no keys.");
+  if (endpoint === undefined || p256dh === undefined || auth === undefined)
+    throw new Error("The browser's push service has given no keys.");
   return { endpoint, keys: { p256dh, auth } };
 }

@@ -59,10 +59,12 @@ export class TalkFeed implements SessionFeed {
   readonly setModel = nobody;
 
   #open(): Promise<Conversation> {
-    this.#opening ??= mine().sessions.converse(this.id).catch((error: unknown) => {
-      this.#opening = undefined;
-      throw error;
-    });
+    this.#opening ??= mine()
+      .sessions.converse(this.id)
+      .catch((error: unknown) => {
+        this.#opening = undefined;
+        throw error;
+      });
     return this.#opening;
   }
 
@@ -77,7 +79,15 @@ export class TalkFeed implements SessionFeed {
     const me = account.get();
     const own = me.state === "ready" && row.ownerId === me.userId;
     const may = { prompt: row.accessLevel !== "view", approve: false, own };
-    this.view.update((before) => ({ ...before, row, may, isOpen: true, keptAt: undefined, error: undefined, isGone: undefined }));
+    this.view.update((before) => ({
+      ...before,
+      row,
+      may,
+      isOpen: true,
+      keptAt: undefined,
+      error: undefined,
+      isGone: undefined,
+    }));
     for await (const said of talk.follow({ signal, after: this.#said.at(-1)?.seq ?? 0 })) this.#take([said]);
   }
 

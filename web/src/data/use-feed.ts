@@ -43,7 +43,12 @@ export function useMarkSeen(id: string): void {
     const stop = new AbortController();
     const look = (): void => {
       // A server that is busy or away must not leave it unseen until something else happens.
-      if (!document.hidden) void keepTrying(() => markSeen(id), () => undefined, stop.signal);
+      if (!document.hidden)
+        void keepTrying(
+          () => markSeen(id),
+          () => undefined,
+          stop.signal,
+        );
     };
     look();
     document.addEventListener("visibilitychange", look, { signal: stop.signal });
@@ -56,7 +61,13 @@ function useHosted(id: string): boolean {
   const listed = useStore(sessions).rows.find((row) => row.id === id)?.hosted;
   const [read, setRead] = useState<boolean>();
   useEffect(() => {
-    if (listed === undefined) mine().sessions.read(id).then(({ hosted }) => setRead(hosted === true), () => undefined);
+    if (listed === undefined)
+      mine()
+        .sessions.read(id)
+        .then(
+          ({ hosted }) => setRead(hosted === true),
+          () => undefined,
+        );
   }, [id, listed]);
   return listed ?? read ?? true;
 }

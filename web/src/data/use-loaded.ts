@@ -27,15 +27,19 @@ export function useLoaded<T>(load: () => Promise<T>, kept?: string): Loaded<T> {
         setKeptAt(found.at);
       });
     }
-    void keepTrying(async () => {
-      const found = await load();
-      if (stop.signal.aborted) return;
-      isThere.current = true;
-      setKeptAt(undefined);
-      if (kept !== undefined) void keep("seen", kept, found);
-      setValue(() => found);
-      setError(undefined);
-    }, (caught) => setError(textOf(caught)), stop.signal);
+    void keepTrying(
+      async () => {
+        const found = await load();
+        if (stop.signal.aborted) return;
+        isThere.current = true;
+        setKeptAt(undefined);
+        if (kept !== undefined) void keep("seen", kept, found);
+        setValue(() => found);
+        setError(undefined);
+      },
+      (caught) => setError(textOf(caught)),
+      stop.signal,
+    );
     return () => stop.abort();
   }, [load, kept, round]);
   return { value, keptAt, error, reload: useCallback(() => setRound((before) => before + 1), []) };

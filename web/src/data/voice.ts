@@ -44,7 +44,8 @@ const WHY: Record<string, string> = {
   user_daily_seconds: "Your time for talking today is used up. It starts again at midnight (UTC).",
   total_daily_seconds: "The server's time for talking today is used up. It starts again at midnight (UTC).",
   capacity: "The voice service has no room left. Try again later.",
-  agent_unavailable: "No voice agent answers at present. Try again in a minute; if it stays so, tell the operator of the server.",
+  agent_unavailable:
+    "No voice agent answers at present. Try again in a minute; if it stays so, tell the operator of the server.",
 };
 
 /** Opens a conversation about a session. Fails with {@link NotGranted} where the server says no. */
@@ -53,12 +54,17 @@ export async function startTalk(sessionId: string, language: string): Promise<Gr
   const key = voiceKey.get();
   if (me.state !== "ready" || key === undefined) throw new NotGranted("This server has no voice.");
   const { client } = mine();
-  const answer: Start = await client.data(client.http.POST("/v1/voice/session/start", {
-    body: { userId: me.userId, sessionId, language }, headers: headers(key),
-  }));
-  if (!answer.allowed) throw new NotGranted(WHY[answer.reason ?? ""] ?? "The server does not begin a conversation now. Try again later.");
+  const answer: Start = await client.data(
+    client.http.POST("/v1/voice/session/start", {
+      body: { userId: me.userId, sessionId, language },
+      headers: headers(key),
+    }),
+  );
+  if (!answer.allowed)
+    throw new NotGranted(WHY[answer.reason ?? ""] ?? "The server does not begin a conversation now. Try again later.");
   const { gatewaySessionId: id, roomUrl: url, participantToken: token, agentIdentity } = answer;
-  if (!id || !url || !token || !agentIdentity) throw new NotGranted("The server is older than this page, so the two cannot talk. Ask its operator to update it.");
+  if (!id || !url || !token || !agentIdentity)
+    throw new NotGranted("The server is older than this page, so the two cannot talk. Ask its operator to update it.");
   return { id, url, token, agentIdentity };
 }
 
@@ -66,7 +72,8 @@ export async function startTalk(sessionId: string, language: string): Promise<Gr
 export async function stopTalk(gatewaySessionId: string): Promise<void> {
   const key = voiceKey.get();
   const { client } = mine();
-  if (key !== undefined) await client.data(client.http.POST("/v1/voice/session/stop", { body: { gatewaySessionId }, headers: headers(key) }));
+  if (key !== undefined)
+    await client.data(client.http.POST("/v1/voice/session/stop", { body: { gatewaySessionId }, headers: headers(key) }));
 }
 
 /** Tells the voice something in writing, as if the person had said it. */
@@ -88,7 +95,10 @@ export async function say(gatewaySessionId: string, text: string): Promise<void>
 }
 
 /** What happens in a conversation, until it is over. */
-export async function* followTalk(gatewaySessionId: string, signal: AbortSignal): AsyncGenerator<VoiceSessionEvent, void, undefined> {
+export async function* followTalk(
+  gatewaySessionId: string,
+  signal: AbortSignal,
+): AsyncGenerator<VoiceSessionEvent, void, undefined> {
   const key = voiceKey.get();
   if (key !== undefined) yield* followVoice(mine().client, gatewaySessionId, key, { signal });
 }

@@ -32,17 +32,50 @@ export interface Given {
 const LONGEST = 1 << 20;
 const MOST_TASKS = 10_000;
 const KEY = /^[A-Za-z_][\w-]{0,63}$/;
-const OF_ALL = ["provider", "model", "workingDirectory", "machineId", "timeout", "timeoutMs", "retry", "permission", "allowedTools", "failOnDenial", "isolation", "maxCostUsd"];
-const OF_PLAN = ["$schema", "title", "maxConcurrency", "spread", "machineId", "permission", "allowedTools", "failOnDenial", "maxCostUsd", "defaults", "tasks"];
+const OF_ALL = [
+  "provider",
+  "model",
+  "workingDirectory",
+  "machineId",
+  "timeout",
+  "timeoutMs",
+  "retry",
+  "permission",
+  "allowedTools",
+  "failOnDenial",
+  "isolation",
+  "maxCostUsd",
+];
+const OF_PLAN = [
+  "$schema",
+  "title",
+  "maxConcurrency",
+  "spread",
+  "machineId",
+  "permission",
+  "allowedTools",
+  "failOnDenial",
+  "maxCostUsd",
+  "defaults",
+  "tasks",
+];
 const OF_TASK = [...OF_ALL, "key", "taskKey", "title", "prompt", "promptFile", "dependsOn", "base", "session"];
 const WORDS: Record<string, readonly string[]> = {
-  provider: ["claude", "codex", "gemini"], permission: ["plan", "ask", "edit", "bypass"], isolation: ["none", "worktree", "shared"],
+  provider: ["claude", "codex", "gemini"],
+  permission: ["plan", "ask", "edit", "bypass"],
+  isolation: ["none", "worktree", "shared"],
 };
 /** How other members have to be, in words. */
 const SHAPES: Record<string, [is: (value: unknown) => boolean, said: string]> = {
-  retry: [isObject, "has members, as in {maxAttempts: 2}"], failOnDenial: [isFlag, "is true or false"], session: [isFlag, "is true or false"], spread: [isFlag, "is true or false"],
-  allowedTools: [isTexts, "is a list of texts"], dependsOn: [isTexts, "is a list of keys"], maxCostUsd: [isNumber, "is a number"],
-  maxConcurrency: [isNumber, "is a number"], timeoutMs: [isNumber, "is a number"],
+  retry: [isObject, "has members, as in {maxAttempts: 2}"],
+  failOnDenial: [isFlag, "is true or false"],
+  session: [isFlag, "is true or false"],
+  spread: [isFlag, "is true or false"],
+  allowedTools: [isTexts, "is a list of texts"],
+  dependsOn: [isTexts, "is a list of keys"],
+  maxCostUsd: [isNumber, "is a number"],
+  maxConcurrency: [isNumber, "is a number"],
+  timeoutMs: [isNumber, "is a number"],
 };
 
 type Members = Record<string, unknown>;
@@ -64,7 +97,10 @@ class Wrong extends Error {}
 
 export function readPlan(text: string, given: Given): Read {
   const reading: Reading = { ...given, variables: new Variables(given.values), wanted: new Set() };
-  const needed = (): Needed => ({ variables: [...reading.variables.used].slice(0, MOST_NEEDED), files: [...reading.wanted].slice(0, MOST_NEEDED) });
+  const needed = (): Needed => ({
+    variables: [...reading.variables.used].slice(0, MOST_NEEDED),
+    files: [...reading.wanted].slice(0, MOST_NEEDED),
+  });
   if (text.length > LONGEST) return { error: "The plan is too long: at most 1 MB.", ...needed() };
   try {
     const { body, tasks } = read(text, reading);
@@ -111,37 +147,58 @@ function read(text: string, reading: Reading): { body: Planned; tasks: Drawn[] }
     throw new Wrong(`The plan: ${what}`);
   };
   const ofPlan = machineOf(plan["machineId"], reading, wrong);
-  const tasks = given.map((one, at) => taskOf(one, at, { ...common, ...(ofPlan !== undefined && !("machineId" in common) && { machineId: ofPlan }) }, reading));
+  const tasks = given.map((one, at) =>
+    taskOf(one, at, { ...common, ...(ofPlan !== undefined && !("machineId" in common) && { machineId: ofPlan }) }, reading),
+  );
   inOrder(tasks);
   const title = typeof plan["title"] === "string" ? { title: reading.variables.fill(plan["title"], wrong) } : {};
-  const body = { ...pick(plan, ["maxConcurrency", "spread"]), ...title, ...(ofPlan !== undefined && { machineId: ofPlan }), tasks } as Planned;
+  const body = {
+    ...pick(plan, ["maxConcurrency", "spread"]),
+    ...title,
+    ...(ofPlan !== undefined && { machineId: ofPlan }),
+    tasks,
+  } as Planned;
   const drawn = tasks.map(({ taskKey, title: called, prompt, turn, dependsOn }, at) => ({
-    id: taskKey ?? String(at), title: called ?? taskKey ?? (turn?.prompt ?? prompt)?.slice(0, 80) ?? `Task ${at + 1}`, dependsOn: dependsOn ?? [],
+    id: taskKey ?? String(at),
+    title: called ?? taskKey ?? (turn?.prompt ?? prompt)?.slice(0, 80) ?? `Task ${at + 1}`,
+    dependsOn: dependsOn ?? [],
   }));
   return { body, tasks: drawn };
 }
 
 function check(members: Members, known: readonly string[], where: string): void {
   for (const [name, value] of Object.entries(members)) {
-    if (!known.includes(name)) throw new Wrong(`${where} has no member \`${name}\`. It can have ${known.filter((one) => one !== "$schema").join(", ")}.`);
+    if (!known.includes(name))
+      throw new Wrong(
+        `${where} has no member \`${name}\`. It can have ${known.filter((one) => one !== "$schema").join(", ")}.`,
+      );
     const words = WORDS[name];
-    if (words && value !== null && !words.includes(String(value))) throw new Wrong(`${where}: \`${name}\` is one of ${words.join(", ")}.`);
+    if (words && value !== null && !words.includes(String(value)))
+      throw new Wrong(`${where}: \`${name}\` is one of ${words.join(", ")}.`);
     const shape = SHAPES[name];
     if (shape && value !== null && !shape[0](value)) throw new Wrong(`${where}: \`${name}\` ${shape[1]}.`);
-    const isText = ["title", "model", "workingDirectory", "prompt", "base", "key", "taskKey", "machineId", "timeout"].includes(name);
-    if (isText && value !== null && typeof value !== "string") throw new Wrong(`${where}: \`${name}\` is a text. Put it in quotes.`);
+    const isText = ["title", "model", "workingDirectory", "prompt", "base", "key", "taskKey", "machineId", "timeout"].includes(
+      name,
+    );
+    if (isText && value !== null && typeof value !== "string")
+      throw new Wrong(`${where}: \`${name}\` is a text. Put it in quotes.`);
   }
 }
 
 function pick(members: Members, names: readonly string[]): Members {
-  return Object.fromEntries(names.filter((name) => members[name] !== undefined && members[name] !== null).map((name) => [name, members[name]]));
+  return Object.fromEntries(
+    names.filter((name) => members[name] !== undefined && members[name] !== null).map((name) => [name, members[name]]),
+  );
 }
 
 /** The id of a machine that is named by its id, its ref or its name. */
 function machineOf(named: unknown, { machines }: Reading, wrong: (what: string) => never): string | undefined {
   if (named === undefined || named === null) return undefined;
   const found = machines.filter(({ id, ref, name }) => [id, ref, name].includes(String(named)));
-  if (found.length > 1) return wrong(`several machines are called ${String(named)}. Name one by its ref: ${found.map(({ ref }) => ref).join(", ")}.`);
+  if (found.length > 1)
+    return wrong(
+      `several machines are called ${String(named)}. Name one by its ref: ${found.map(({ ref }) => ref).join(", ")}.`,
+    );
   if (found[0]) return found[0].id;
   const all = machines.map(({ name, ref }) => `${name} (${ref})`).join(", ");
   return wrong(`there is no machine ${String(named)}. ${all === "" ? "Your account has none." : `Yours are ${all}.`}`);
@@ -152,24 +209,39 @@ function promptOf({ prompt, promptFile }: Members, { files, wanted }: Reading, w
   if (typeof promptFile === "string" && promptFile !== "") {
     if (prompt !== undefined) return wrong("it has both a prompt and a promptFile.");
     wanted.add(promptFile);
-    return files[promptFile] ?? wrong(`a page cannot open ${promptFile} by its name. Choose the file below the plan, write its text as \`prompt\`, or use \`ensemble run\`.`);
+    return (
+      files[promptFile] ??
+      wrong(
+        `a page cannot open ${promptFile} by its name. Choose the file below the plan, write its text as \`prompt\`, or use \`ensemble run\`.`,
+      )
+    );
   }
   if (promptFile !== undefined) return wrong("its promptFile is the name of a file.");
   return typeof prompt === "string" && prompt.trim() !== "" ? prompt : wrong("it has no prompt.");
 }
 
 /** What a task with `session: true` cannot have, because it is sealed for its machine. */
-function turnOf(all: Members, prompt: string, machineId: string | undefined, machines: Given["machines"], wrong: (what: string) => never): Turn {
+function turnOf(
+  all: Members,
+  prompt: string,
+  machineId: string | undefined,
+  machines: Given["machines"],
+  wrong: (what: string) => never,
+): Turn {
   const refused = ["allowedTools", "isolation", "base"].find((name) => all[name] !== undefined);
   if (refused) return wrong(`a task with \`session: true\` cannot have ${refused}.`);
-  if (/(?<!\\)\{\{\s*tasks\./.test(prompt)) return wrong("its prompt is sealed because of `session: true`, so the server cannot put outputs of other tasks into it.");
+  if (/(?<!\\)\{\{\s*tasks\./.test(prompt))
+    return wrong("its prompt is sealed because of `session: true`, so the server cannot put outputs of other tasks into it.");
   const only = machines.length === 1 ? machines[0]?.id : undefined;
   const machine = machineId ?? only ?? wrong("it has `session: true`, so it is sealed for one machine. Name it: `machineId`.");
   const { permission, title } = all as { permission?: Turn["mode"]; title?: string };
   const named = title ?? prompt.trim().split("\n")[0]?.slice(0, 60);
   return {
     ...(pick(all, ["provider", "model", "workingDirectory", "maxCostUsd"]) as Pick<Turn, "provider" | "workingDirectory">),
-    machineId: machine, prompt: prompt.replaceAll("\\{{", "{{"), ...(named !== undefined && { title: named }), ...(permission && { mode: permission }),
+    machineId: machine,
+    prompt: prompt.replaceAll("\\{{", "{{"),
+    ...(named !== undefined && { title: named }),
+    ...(permission && { mode: permission }),
   };
 }
 
@@ -181,22 +253,35 @@ function taskOf(given: unknown, at: number, common: Members, reading: Reading): 
   const wrong = (what: string): never => {
     throw new Wrong(`${called}: ${what}`);
   };
-  if (key !== undefined && !KEY.test(String(key))) wrong("its key begins with a letter, and has letters, digits, - and _ only.");
+  if (key !== undefined && !KEY.test(String(key)))
+    wrong("its key begins with a letter, and has letters, digits, - and _ only.");
   const { variables, machines } = reading;
   const all: Members = { ...pick(common, OF_ALL), ...pick(given, OF_TASK) };
-  for (const name of ["title", "workingDirectory"]) if (typeof all[name] === "string") all[name] = variables.fill(all[name], wrong);
+  for (const name of ["title", "workingDirectory"])
+    if (typeof all[name] === "string") all[name] = variables.fill(all[name], wrong);
   const prompt = variables.fill(promptOf(given, reading, wrong), wrong);
   if (prompt.length > MOST_PROMPT) wrong(`its prompt is longer than ${MOST_PROMPT.toLocaleString()} characters.`);
   const machineId = machineOf(all["machineId"], reading, wrong);
-  const { provider, workingDirectory, permission } = all as { provider?: string; workingDirectory?: string; permission?: string };
+  const { provider, workingDirectory, permission } = all as {
+    provider?: string;
+    workingDirectory?: string;
+    permission?: string;
+  };
   if (provider === undefined) wrong("it has no provider: claude, codex or gemini. Put it into `defaults` for all tasks.");
-  if (workingDirectory === undefined) wrong("it has no workingDirectory, as in /home/me/project. Put it into `defaults` for all tasks.");
+  if (workingDirectory === undefined)
+    wrong("it has no workingDirectory, as in /home/me/project. Put it into `defaults` for all tasks.");
   if (!workingDirectory?.startsWith("/")) wrong("its workingDirectory begins with /.");
-  const timeoutMs = given["timeout"] === undefined && given["timeoutMs"] === undefined ? milliseconds(common, wrong) : milliseconds(given, wrong);
+  const timeoutMs =
+    given["timeout"] === undefined && given["timeoutMs"] === undefined
+      ? milliseconds(common, wrong)
+      : milliseconds(given, wrong);
   const isSession = given["session"] === true;
-  if (permission === "ask" && !isSession) wrong("it cannot be answered with the permission ask. Use plan, edit or bypass, or `session: true`.");
+  if (permission === "ask" && !isSession)
+    wrong("it cannot be answered with the permission ask. Use plan, edit or bypass, or `session: true`.");
   const ofBoth = {
-    ...(key !== undefined && { taskKey: key }), ...(timeoutMs !== undefined && { timeoutMs }), ...(machineId !== undefined && { machineId }),
+    ...(key !== undefined && { taskKey: key }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(machineId !== undefined && { machineId }),
     ...pick(all, ["title", "provider", "retry", "failOnDenial", "dependsOn"]),
   };
   if (isSession) return { ...ofBoth, turn: turnOf(all, prompt, machineId, machines, wrong) } as unknown as PlannedTask;
@@ -210,7 +295,8 @@ function milliseconds({ timeout, timeoutMs }: Members, wrong: (what: string) => 
   if (typeof timeout !== "string") return undefined;
   const units: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
   const parts = [...timeout.matchAll(/(\d+)\s*(ms|s|m|h)\s*/g)];
-  if (parts.length === 0 || parts.map(([part]) => part).join("") !== timeout) wrong("its timeout is a time such as 90s, 15m or 1h30m.");
+  if (parts.length === 0 || parts.map(([part]) => part).join("") !== timeout)
+    wrong("its timeout is a time such as 90s, 15m or 1h30m.");
   return parts.reduce((sum, [, count, unit]) => sum + Number(count) * (units[unit ?? ""] ?? 0), 0);
 }
 

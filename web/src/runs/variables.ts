@@ -17,7 +17,8 @@ export class Variables {
     return text.replace(/\\?\{\{\s*vars\.((?:(?!\}\}|\{\{).)*)\}\}/gs, (found, given: string) => {
       if (found.startsWith("\\")) return found;
       const name = given.trim();
-      if (!NAME.test(name)) return wrong(`{{vars.${name.slice(0, 40)}}} is not the name of a variable: letters, digits, - and _ after a letter.`);
+      if (!NAME.test(name))
+        return wrong(`{{vars.${name.slice(0, 40)}}} is not the name of a variable: letters, digits, - and _ after a letter.`);
       this.used.add(name);
       return this.#values[name] ?? "";
     });

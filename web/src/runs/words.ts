@@ -2,14 +2,31 @@ import { serverNow } from "../base/server-clock.ts";
 
 /** States of runs and tasks in words, and the colour of their dot. */
 export const RUN_WORDS: Record<string, string> = {
-  queued: "Queued", running: "Running", canceling: "Being cancelled", completed: "Completed", failed: "Failed", cancelled: "Cancelled",
+  queued: "Queued",
+  running: "Running",
+  canceling: "Being cancelled",
+  completed: "Completed",
+  failed: "Failed",
+  cancelled: "Cancelled",
 };
 export const TASK_WORDS: Record<string, string> = {
-  queued: "Queued", dispatching: "Starting", running: "Running", completed: "Completed", failed: "Failed", cancelled: "Cancelled",
+  queued: "Queued",
+  dispatching: "Starting",
+  running: "Running",
+  completed: "Completed",
+  failed: "Failed",
+  cancelled: "Cancelled",
   dependency_failed: "Not started: what it depends on has failed",
 };
 export const DOTS: Record<string, string> = {
-  queued: "", dispatching: "working", running: "working", canceling: "working", completed: "idle", failed: "bad", dependency_failed: "bad", cancelled: "",
+  queued: "",
+  dispatching: "working",
+  running: "working",
+  canceling: "working",
+  completed: "idle",
+  failed: "bad",
+  dependency_failed: "bad",
+  cancelled: "",
 };
 
 /** A duration, as in "2 min 5 s". */

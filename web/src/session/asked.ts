@@ -14,5 +14,8 @@ export function restOf(title: string, detail: string, diffs: readonly Diff[]): s
     const isTool = at === 0 && /^[A-Za-z]+$/.test(line);
     return isTool || value === "" || said.has(line) || said.has(value) || said.has(line.replace(/^[-+]/, ""));
   };
-  return detail.split("\n").filter((line, at) => !isSaid(line, at)).join("\n");
+  return detail
+    .split("\n")
+    .filter((line, at) => !isSaid(line, at))
+    .join("\n");
 }

@@ -12,7 +12,8 @@ const encoder = new TextEncoder();
 /** What a message has beside its prompt, in bytes: its head. */
 const HEAD = 4 << 10;
 
-const roomIn = (attachments: readonly Attachment[]): number => MOST_ATTACHMENTS - attachments.reduce((sum, one) => sum + attachmentSize(one), 0);
+const roomIn = (attachments: readonly Attachment[]): number =>
+  MOST_ATTACHMENTS - attachments.reduce((sum, one) => sum + attachmentSize(one), 0);
 
 /** Whether a prompt fits into one message. */
 export function fits(text: string, attachments: readonly Attachment[]): boolean {
@@ -24,13 +25,17 @@ const kib = (size: number): string => `${Math.ceil(size / 1_024).toLocaleString(
 /** Adds files. Rejects with what is wrong with the first one that cannot be added. */
 export async function withFiles(before: readonly Attachment[], files: readonly File[]): Promise<Attachment[]> {
   let all = [...before];
-  for (const file of files) all = file.type.startsWith("image/") ? await withPicture(all, file) : withText(all, file.name, await textIn(file));
+  for (const file of files)
+    all = file.type.startsWith("image/") ? await withPicture(all, file) : withText(all, file.name, await textIn(file));
   return all;
 }
 
 /** Adds a text as a file. Throws when there is no room for it. */
 export function withText(before: readonly Attachment[], name: string, text: string): Attachment[] {
-  const one: Attachment = { type: "resource", resource: { uri: `attachment:${encodeURI(name)}`, mimeType: "text/plain", text } };
+  const one: Attachment = {
+    type: "resource",
+    resource: { uri: `attachment:${encodeURI(name)}`, mimeType: "text/plain", text },
+  };
   if (before.length >= MOST_FILES) throw new Error(`A prompt can have ${MOST_FILES} files.`);
   if (attachmentSize(one) > roomIn(before)) throw tooLong(name, attachmentSize(one));
   return [...before, one];
@@ -54,7 +59,9 @@ async function withPicture(before: readonly Attachment[], file: File): Promise<A
 }
 
 function tooLong(name: string, size: number): Error {
-  return new Error(`Not added: ${name} has ${kib(size)}, and the files of a prompt have at most ${kib(MOST_ATTACHMENTS)} together. Put it on the machine, and name its path.`);
+  return new Error(
+    `Not added: ${name} has ${kib(size)}, and the files of a prompt have at most ${kib(MOST_ATTACHMENTS)} together. Put it on the machine, and name its path.`,
+  );
 }
 
 async function textIn(file: File): Promise<string> {

@@ -27,8 +27,14 @@ export interface Moment {
 
 /** Whether a digit may count at this moment. It does once no other key has followed for `ALONE_MS`. */
 export function mayCount(at: Moment): boolean {
-  return at.isEmpty && at.isEndSeen && !at.isRepeated && !at.isElsewhere
-    && at.now - Math.max(at.shownAt, at.answeredAt) >= STANDS_MS && at.now - at.typedAt >= QUIET_MS;
+  return (
+    at.isEmpty &&
+    at.isEndSeen &&
+    !at.isRepeated &&
+    !at.isElsewhere &&
+    at.now - Math.max(at.shownAt, at.answeredAt) >= STANDS_MS &&
+    at.now - at.typedAt >= QUIET_MS
+  );
 }
 
 interface Option {
@@ -36,7 +42,9 @@ interface Option {
 }
 
 /** What the digits of a permission choose: to allow once, to deny, to deny and stop, and the options that reach further. */
-export function byDigit<O extends Option>(options: readonly O[]): { allow: O | undefined; deny: O | undefined; stop: O | undefined; further: O[] } {
+export function byDigit<O extends Option>(
+  options: readonly O[],
+): { allow: O | undefined; deny: O | undefined; stop: O | undefined; further: O[] } {
   const allow = options.find(({ kind }) => kind === "allow_once");
   const [deny, stop] = options.filter(({ kind }) => kind === "reject_once");
   return { allow, deny, stop, further: options.filter((one) => one !== allow && one !== deny && one !== stop) };

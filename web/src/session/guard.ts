@@ -37,14 +37,17 @@ function whenMoved(element: HTMLElement, moved: () => void): () => void {
     // The element fills the root exactly, so each pixel that it moves changes the share of it that is inside.
     const sides = [top, clientWidth - right, clientHeight - bottom, left];
     let isFirst = true;
-    observer = new IntersectionObserver(([seen]) => {
-      const isSame = seen?.boundingClientRect.top === top && seen.boundingClientRect.left === left;
-      const isBegin = isFirst && isSame;
-      isFirst = false;
-      if (isBegin) return;
-      moved();
-      observe();
-    }, { rootMargin: sides.map((side) => `${-Math.floor(side)}px`).join(" "), threshold: STEPS });
+    observer = new IntersectionObserver(
+      ([seen]) => {
+        const isSame = seen?.boundingClientRect.top === top && seen.boundingClientRect.left === left;
+        const isBegin = isFirst && isSame;
+        isFirst = false;
+        if (isBegin) return;
+        moved();
+        observe();
+      },
+      { rootMargin: sides.map((side) => `${-Math.floor(side)}px`).join(" "), threshold: STEPS },
+    );
     observer.observe(element);
   };
   observe();

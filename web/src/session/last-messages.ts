@@ -8,7 +8,9 @@ const MOST_OF_ONE = 2_048;
 
 /** Whether the agent has said that it lost the conversation, and nobody has written since. */
 export function hasLost(items: readonly Item[]): boolean {
-  const last = items.findLast(({ shown }) => shown.type === "prompt" || (shown.type === "error" && shown.failure.code === "context"));
+  const last = items.findLast(
+    ({ shown }) => shown.type === "prompt" || (shown.type === "error" && shown.failure.code === "context"),
+  );
   return last?.shown.type === "error";
 }
 
@@ -17,10 +19,17 @@ export function lastMessages(items: readonly Item[]): string {
   const said: string[] = [];
   let size = 0;
   for (const { shown } of [...items].reverse()) {
-    const found = shown.type === "prompt" ? { who: "A person", text: shown.prompt.text }
-      : shown.type === "text" && shown.part.parentToolCallId === undefined ? { who: "You", text: shown.part.text } : undefined;
+    const found =
+      shown.type === "prompt"
+        ? { who: "A person", text: shown.prompt.text }
+        : shown.type === "text" && shown.part.parentToolCallId === undefined
+          ? { who: "You", text: shown.part.text }
+          : undefined;
     if (!found) continue;
-    const quoted = visible(found.text.trim().slice(-MOST_OF_ONE)).split("\n").map((line) => `> ${line}\n`).join("");
+    const quoted = visible(found.text.trim().slice(-MOST_OF_ONE))
+      .split("\n")
+      .map((line) => `> ${line}\n`)
+      .join("");
     size += quoted.length;
     if (size > MOST) break;
     said.unshift(`${found.who}:\n${quoted}`);

@@ -4,9 +4,12 @@ import type { Card, Item } from "./types.ts";
 /** Prompts stand where their turn begins: one that waited was written while another turn was at work. */
 export function inOrder(items: readonly Item[]): readonly Item[] {
   const begun = new Set<string>();
-  for (const { shown } of items) if (shown.type === "turn" && shown.turn.state === "started" && shown.turn.promptId) begun.add(shown.turn.promptId);
+  for (const { shown } of items)
+    if (shown.type === "turn" && shown.turn.state === "started" && shown.turn.promptId) begun.add(shown.turn.promptId);
   const prompts = new Map<string, Item>();
-  for (const item of items) if (item.shown.type === "prompt" && item.author.kind === "person" && begun.has(item.localId)) prompts.set(item.localId, item);
+  for (const item of items)
+    if (item.shown.type === "prompt" && item.author.kind === "person" && begun.has(item.localId))
+      prompts.set(item.localId, item);
   if (prompts.size === 0) return items;
   const moved = new Set(prompts.values());
   return items.flatMap((item) => {
@@ -22,7 +25,9 @@ type Answered = Extract<Item["shown"], { type: "answer" }>["answer"];
 /** The answers of people, by the request and who has signed them. */
 export function answersIn(items: readonly Item[]): ReadonlyMap<string, Answered> {
   const found = new Map<string, Answered>();
-  for (const { shown, author } of items) if (shown.type === "answer" && author.kind === "person") found.set(`${shown.answer.requestId} ${author.user}`, shown.answer);
+  for (const { shown, author } of items)
+    if (shown.type === "answer" && author.kind === "person")
+      found.set(`${shown.answer.requestId} ${author.user}`, shown.answer);
   return found;
 }
 

@@ -37,142 +37,248 @@ import { useTyping } from "./use-digits.ts";
 const Talk = lazy(() => import("../voice/talk.tsx"));
 
 export function SessionPage({ id, isTalking = false }: { id: string; isTalking?: boolean }) {
-  const feed = useFeed(id);
-  useMarkSeen(id);
-  useEffect(askForVoice, []);
-  return <Session key={feed.id} feed={feed} isTalking={isTalking} />;
+    const feed = useFeed(id);
+    useMarkSeen(id);
+    useEffect(askForVoice, []);
+    return <Session key={feed.id} feed={feed} isTalking={isTalking} />;
 }
 
 interface SessionProps {
-  feed: SessionFeed;
-  isPublic?: boolean;
-  isTalking?: boolean;
+    feed: SessionFeed;
+    isPublic?: boolean;
+    isTalking?: boolean;
 }
 
 export function Session({ feed, isPublic = false, isTalking = false }: SessionProps) {
-  const view = useStore(feed.view);
-  const { row, state } = view;
-  const title = row ? oneLine(row.title, 200) : "Session";
-  useTitle(title);
-  const [shown, setShown] = useState<"details" | "share">();
-  const close = () => setShown(undefined);
-  const hasLink = Boolean(useLink(feed.id, view.may.own && !isPublic));
-  const hasVoice = useStore(voiceKey) !== undefined;
-  const [wanted, setWanted] = useState<string>();
-  const [machine, agent, models] = [row?.machineId, state?.agent, state?.models];
-  useEffect(() => {
-    if (view.may.own && machine && agent && models) void noteModels(machine, agent, models);
-  }, [view.may.own, machine, agent, models]);
-  const loadOlder = useCallback(() => feed.loadOlder(), [feed]);
-  const about = [state?.agent, state ? folder(state.directory) : row?.directory && folder(row.directory), state?.branch, row?.host]
-    .filter((text) => text !== undefined && text !== "");
-  return (
-    <Directory value={state?.directory}><div className="session">
-      <header className="session-head">
-        {!isPublic && <Link href={paths.home} className="icon-button back" aria-label="Back to all sessions"><Icon name="back" /></Link>}
-        <div className="what">
-          <h1><bdi>{title}</bdi></h1>
-          <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
-        </div>
-        <span className="how">
-          {hasLink && (
-            <button type="button" className="as-tag" title="A public link opens this session" onClick={() => setShown("share")}><span className="tag accent">Public</span></button>
-          )}
-          {view.keptAt === undefined && view.isHosted && view.isGone !== true && <Phase row={row} state={state} mayAnswer={view.may.approve} />}
-        </span>
-        {row && !isPublic && !isTalking && hasVoice && view.isHosted && (
-          <Link href={paths.talk(feed.id)} className="icon-button" aria-label="Talk" title="Talk"><Icon name="voice" /></Link>
-        )}
-        {row && view.may.own && (
-          <button type="button" className="icon-button" aria-label="Share" title="Share" onClick={() => setShown("share")}><Icon name="share" /></button>
-        )}
-        {row && !isPublic && <button type="button" className="icon-button" aria-label="Details" title="Details" onClick={() => setShown("details")}><Icon name="more" /></button>}
-      </header>
-      {view.error !== undefined && (
-        <div className="banner bad" role="alert">
-          <span>{view.error}</span>
-          {!isPublic && !view.isOpen && <Link href={paths.home} className="button small">Home</Link>}
-        </div>
-      )}
-      {view.error === undefined && !view.isOpen && <div className="transcript"><p className="older" role="status">Opening…</p></div>}
-      {view.keptAt !== undefined && <KeptNote at={view.keptAt} />}
-      {view.isOpen && (
-        <Transcript items={view.items} growing={view.growing} turnId={view.turnId} hasOlder={view.hasOlder} loadOlder={loadOlder}
-          isWorking={state?.phase === "working"} nameOf={nameOf} isAway={row?.online === false && view.isHosted} />
-      )}
-      {isTalking && <Suspense fallback={<p className="older" role="status">Opening…</p>}><Talk feed={feed} show={setWanted} /></Suspense>}
-      {view.hasLater && (
-        <p className="reader-note" role="status">
-          This link cannot show what was written after the session got a new key. Ask the person who sent it for a new link.
-        </p>
-      )}
-      {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
-      {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
-      {row && shown === "share" && <ShareDialog row={row} access={state?.access ?? []} onClose={close} />}
-    </div></Directory>
-  );
+    const view = useStore(feed.view);
+    const { row, state } = view;
+    const title = row ? oneLine(row.title, 200) : "Session";
+    useTitle(title);
+    const [shown, setShown] = useState<"details" | "share">();
+    const close = () => setShown(undefined);
+    const hasLink = Boolean(useLink(feed.id, view.may.own && !isPublic));
+    const hasVoice = useStore(voiceKey) !== undefined;
+    const [wanted, setWanted] = useState<string>();
+    const [machine, agent, models] = [row?.machineId, state?.agent, state?.models];
+    useEffect(() => {
+        if (view.may.own && machine && agent && models) void noteModels(machine, agent, models);
+    }, [view.may.own, machine, agent, models]);
+    const loadOlder = useCallback(() => feed.loadOlder(), [feed]);
+    const about = [
+        state?.agent,
+        state ? folder(state.directory) : row?.directory && folder(row.directory),
+        state?.branch,
+        row?.host,
+    ].filter((text) => text !== undefined && text !== "");
+    return (
+        <Directory value={state?.directory}>
+            <div className="session">
+                <header className="session-head">
+                    {!isPublic && (
+                        <Link href={paths.home} className="icon-button back" aria-label="Back to all sessions">
+                            <Icon name="back" />
+                        </Link>
+                    )}
+                    <div className="what">
+                        <h1>
+                            <bdi>{title}</bdi>
+                        </h1>
+                        <span className="about" title={visible(state?.directory ?? "")}>
+                            <bdi>{oneLine(about.join(" · "), 200)}</bdi>
+                        </span>
+                    </div>
+                    <span className="how">
+                        {hasLink && (
+                            <button
+                                type="button"
+                                className="as-tag"
+                                title="A public link opens this session"
+                                onClick={() => setShown("share")}
+                            >
+                                <span className="tag accent">Public</span>
+                            </button>
+                        )}
+                        {view.keptAt === undefined && view.isHosted && view.isGone !== true && (
+                            <Phase row={row} state={state} mayAnswer={view.may.approve} />
+                        )}
+                    </span>
+                    {row && !isPublic && !isTalking && hasVoice && view.isHosted && (
+                        <Link href={paths.talk(feed.id)} className="icon-button" aria-label="Talk" title="Talk">
+                            <Icon name="voice" />
+                        </Link>
+                    )}
+                    {row && view.may.own && (
+                        <button
+                            type="button"
+                            className="icon-button"
+                            aria-label="Share"
+                            title="Share"
+                            onClick={() => setShown("share")}
+                        >
+                            <Icon name="share" />
+                        </button>
+                    )}
+                    {row && !isPublic && (
+                        <button
+                            type="button"
+                            className="icon-button"
+                            aria-label="Details"
+                            title="Details"
+                            onClick={() => setShown("details")}
+                        >
+                            <Icon name="more" />
+                        </button>
+                    )}
+                </header>
+                {view.error !== undefined && (
+                    <div className="banner bad" role="alert">
+                        <span>{view.error}</span>
+                        {!isPublic && !view.isOpen && (
+                            <Link href={paths.home} className="button small">
+                                Home
+                            </Link>
+                        )}
+                    </div>
+                )}
+                {view.error === undefined && !view.isOpen && (
+                    <div className="transcript">
+                        <p className="older" role="status">
+                            Opening…
+                        </p>
+                    </div>
+                )}
+                {view.keptAt !== undefined && <KeptNote at={view.keptAt} />}
+                {view.isOpen && (
+                    <Transcript
+                        items={view.items}
+                        growing={view.growing}
+                        turnId={view.turnId}
+                        hasOlder={view.hasOlder}
+                        loadOlder={loadOlder}
+                        isWorking={state?.phase === "working"}
+                        nameOf={nameOf}
+                        isAway={row?.online === false && view.isHosted}
+                    />
+                )}
+                {isTalking && (
+                    <Suspense
+                        fallback={
+                            <p className="older" role="status">
+                                Opening…
+                            </p>
+                        }
+                    >
+                        <Talk feed={feed} show={setWanted} />
+                    </Suspense>
+                )}
+                {view.hasLater && (
+                    <p className="reader-note" role="status">
+                        This link cannot show what was written after the session got a new key. Ask the person who sent it for a
+                        new link.
+                    </p>
+                )}
+                {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
+                {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
+                {row && shown === "share" && <ShareDialog row={row} access={state?.access ?? []} onClose={close} />}
+            </div>
+        </Directory>
+    );
 }
 
 function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined }) {
-  const { plan, state, may, isHosted, items, row, keptAt } = useStore(feed.view);
-  const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
-  const me = useStore(account);
-  const [draft, setDraft] = useState(() => draftOf(feed.id) ?? "");
-  useEffect(() => {
-    if (draftOf(feed.id) === undefined) void keptDraft(feed.id).then((kept) => setDraft((typed) => typed || kept));
-  }, [feed.id]);
-  const [error, setError] = useState<string>();
-  const isNotKept = useStore(notKept);
-  useTyping();
-  const write = (text: string) => {
-    setDraft(text);
-    saveDraft(feed.id, text);
-  };
-  const attempt = (sending: Promise<void>) => {
-    setError(undefined);
-    sending.catch((caught: unknown) => setError(textOf(caught)));
-  };
-  const prompt = (when: "now" | "next") => {
-    setError(undefined);
-    sendPrompt(feed, { text: draft, when, localId: crypto.randomUUID(), attachments: [...attachments] });
-    write("");
-    setAttachments([]);
-  };
-  return (
-    <div className="dock">
-      <div className="inner">
-        <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && attachments.length === 0} />
-        {plan.length > 0 && (state?.phase === "working" || state?.phase === "waiting") && <Plan entries={plan} />}
-        {/* A machine that is away may have ended them. */}
-        {state && keptAt === undefined && row?.online !== false && (
-          <StillRunning commands={state.stillRunning} onEnd={may.prompt && (state.phase === "idle" || state.phase === "parked") ? () => attempt(feed.interrupt()) : undefined} />
-        )}
-        {error !== undefined && <p className="banner bad" role="alert">{error}</p>}
-        {isNotKept && <p className="banner" role="status">This browser has no storage left for what you type. Send it before you leave the page.</p>}
-        <Unsent feed={feed} onEdit={({ text, attachments: earlier = [] }) => {
-          write(draft === "" ? text : `${text}\n${draft}`);
-          setAttachments((before) => [...earlier, ...before].slice(0, MOST_FILES));
-        }} />
-        {may.prompt && isHosted && draft === "" && hasLost(items) && (
-          <p className="banner">
-            <span>The agent does not remember what was said above.</span>
-            <button type="button" className="button small" onClick={() => write(lastMessages(items))}>Insert the last messages</button>
-          </p>
-        )}
-        {may.own && state?.phase === "ended" && (
-          <p className="banner">
-            <span>The agent has ended.</span>
-            <button type="button" className="button small" onClick={() => attempt(feed.resume())}>Resume it</button>
-          </p>
-        )}
-        {may.prompt && state?.phase === "ended" ? null : may.prompt
-          ? (
-            <Composer state={state} draft={draft} isHosted={isHosted} attachments={attachments} onAttachments={setAttachments} onDraft={write} onPrompt={prompt} onInterrupt={() => attempt(feed.interrupt())}
-              onMode={(mode) => attempt(feed.setMode(mode))} onModel={(model) => attempt(feed.setModel(model))}
-              isOwner={may.own} mayChangeModel={may.approve} mayBypass={may.own && me.state === "ready" && me.role === "primary"} />
-          )
-          : <p className="reader-note">You can read this session, but you cannot write in it.</p>}
-      </div>
-    </div>
-  );
+    const { plan, state, may, isHosted, items, row, keptAt } = useStore(feed.view);
+    const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
+    const me = useStore(account);
+    const [draft, setDraft] = useState(() => draftOf(feed.id) ?? "");
+    useEffect(() => {
+        if (draftOf(feed.id) === undefined) void keptDraft(feed.id).then((kept) => setDraft((typed) => typed || kept));
+    }, [feed.id]);
+    const [error, setError] = useState<string>();
+    const isNotKept = useStore(notKept);
+    useTyping();
+    const write = (text: string) => {
+        setDraft(text);
+        saveDraft(feed.id, text);
+    };
+    const attempt = (sending: Promise<void>) => {
+        setError(undefined);
+        sending.catch((caught: unknown) => setError(textOf(caught)));
+    };
+    const prompt = (when: "now" | "next") => {
+        setError(undefined);
+        sendPrompt(feed, { text: draft, when, localId: crypto.randomUUID(), attachments: [...attachments] });
+        write("");
+        setAttachments([]);
+    };
+    return (
+        <div className="dock">
+            <div className="inner">
+                <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && attachments.length === 0} />
+                {plan.length > 0 && (state?.phase === "working" || state?.phase === "waiting") && <Plan entries={plan} />}
+                {/* A machine that is away may have ended them. */}
+                {state && keptAt === undefined && row?.online !== false && (
+                    <StillRunning
+                        commands={state.stillRunning}
+                        onEnd={
+                            may.prompt && (state.phase === "idle" || state.phase === "parked")
+                                ? () => attempt(feed.interrupt())
+                                : undefined
+                        }
+                    />
+                )}
+                {error !== undefined && (
+                    <p className="banner bad" role="alert">
+                        {error}
+                    </p>
+                )}
+                {isNotKept && (
+                    <p className="banner" role="status">
+                        This browser has no storage left for what you type. Send it before you leave the page.
+                    </p>
+                )}
+                <Unsent
+                    feed={feed}
+                    onEdit={({ text, attachments: earlier = [] }) => {
+                        write(draft === "" ? text : `${text}\n${draft}`);
+                        setAttachments((before) => [...earlier, ...before].slice(0, MOST_FILES));
+                    }}
+                />
+                {may.prompt && isHosted && draft === "" && hasLost(items) && (
+                    <p className="banner">
+                        <span>The agent does not remember what was said above.</span>
+                        <button type="button" className="button small" onClick={() => write(lastMessages(items))}>
+                            Insert the last messages
+                        </button>
+                    </p>
+                )}
+                {may.own && state?.phase === "ended" && (
+                    <p className="banner">
+                        <span>The agent has ended.</span>
+                        <button type="button" className="button small" onClick={() => attempt(feed.resume())}>
+                            Resume it
+                        </button>
+                    </p>
+                )}
+                {may.prompt && state?.phase === "ended" ? null : may.prompt ? (
+                    <Composer
+                        state={state}
+                        draft={draft}
+                        isHosted={isHosted}
+                        attachments={attachments}
+                        onAttachments={setAttachments}
+                        onDraft={write}
+                        onPrompt={prompt}
+                        onInterrupt={() => attempt(feed.interrupt())}
+                        onMode={(mode) => attempt(feed.setMode(mode))}
+                        onModel={(model) => attempt(feed.setModel(model))}
+                        isOwner={may.own}
+                        mayChangeModel={may.approve}
+                        mayBypass={may.own && me.state === "ready" && me.role === "primary"}
+                    />
+                ) : (
+                    <p className="reader-note">You can read this session, but you cannot write in it.</p>
+                )}
+            </div>
+        </div>
+    );
 }

@@ -20,7 +20,10 @@ export async function toPicture(file: File, room: number): Promise<Picture> {
     for (let edge = LONGEST_EDGE; edge >= 200; edge = Math.floor(edge * 0.7)) {
       const scale = Math.min(1, edge / Math.max(image.width, image.height));
       const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [Math.max(1, Math.round(image.width * scale)), Math.max(1, Math.round(image.height * scale))];
+      [canvas.width, canvas.height] = [
+        Math.max(1, Math.round(image.width * scale)),
+        Math.max(1, Math.round(image.height * scale)),
+      ];
       canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
       // Letters stay sharp in PNG, where they fit.
       for (const [type, quality] of [["image/png", 1] as const, ...QUALITIES.map((one) => ["image/jpeg", one] as const)]) {

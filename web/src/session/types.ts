@@ -1,7 +1,19 @@
 /** The parts of a transcript, as the client library gives them. */
 import type { Permission as PermissionBody, Plan, Question as QuestionBody } from "@ensemble/client/transcript";
 
-export type { Author, Card, Item, Note, Shown, State, Taken, TextPart, ToolCall, ToolContent, Turn } from "@ensemble/client/transcript";
+export type {
+  Author,
+  Card,
+  Item,
+  Note,
+  Shown,
+  State,
+  Taken,
+  TextPart,
+  ToolCall,
+  ToolContent,
+  Turn,
+} from "@ensemble/client/transcript";
 export type Permission = PermissionBody;
 export type PermissionOption = PermissionBody["options"][number];
 export type Question = QuestionBody;

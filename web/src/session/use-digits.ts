@@ -10,16 +10,23 @@ export function hasAnswered(): void {
   answeredAt = performance.now();
 }
 
-addEventListener("input", () => {
-  typedAt = performance.now();
-}, { capture: true });
+addEventListener(
+  "input",
+  () => {
+    typedAt = performance.now();
+  },
+  { capture: true },
+);
 
 const isText = (event: KeyboardEvent): boolean => event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey;
 
 /** Whether a field, a menu or a dialog has the focus, or is open over the card. */
 function isElsewhere(): boolean {
   const { activeElement } = document;
-  return activeElement?.matches("input, textarea, select, [contenteditable], [role=menu] *, [role=listbox] *") === true || document.querySelector("dialog[open]") !== null;
+  return (
+    activeElement?.matches("input, textarea, select, [contenteditable], [role=menu] *, [role=listbox] *") === true ||
+    document.querySelector("dialog[open]") !== null
+  );
 }
 
 /** Whether the end of the card, where its buttons are, is on the screen now. */
@@ -61,8 +68,20 @@ export function useDigits(now: Digits): void {
       const isMine = isAlone || card.current?.contains(document.activeElement) === true;
       const at = performance.now();
       const isDigit = isText(event) && /^[1-9]$/.test(event.key);
-      const counts = isDigit && isMine && isEndShown(card.current)
-        && mayCount({ now: at, shownAt, answeredAt, typedAt, isEmpty, isEndSeen, isRepeated: event.repeat, isElsewhere: isElsewhere() });
+      const counts =
+        isDigit &&
+        isMine &&
+        isEndShown(card.current) &&
+        mayCount({
+          now: at,
+          shownAt,
+          answeredAt,
+          typedAt,
+          isEmpty,
+          isEndSeen,
+          isRepeated: event.repeat,
+          isElsewhere: isElsewhere(),
+        });
       if (!counts) {
         if (isText(event) && !event.isComposing) typedAt = at;
         return;

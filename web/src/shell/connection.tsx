@@ -4,15 +4,20 @@ import { clock } from "../base/words.ts";
 import { connection } from "../data/connection.ts";
 
 export function Connection() {
-  const { isLost, since, what, todo } = useStore(connection);
-  // The region is there before it says something: screen readers read what changes in it.
-  return (
-    <div role="status">
-      {isLost && (
-        <p className="offline">
-          <span>{what}{since === undefined ? "" : ` since ${clock(since)}`}. {todo} <span className="optional">{since === undefined ? "" : "You see what was known then. "}</span>It is tried again by itself.</span>
-        </p>
-      )}
-    </div>
-  );
+    const { isLost, since, what, todo } = useStore(connection);
+    // The region is there before it says something: screen readers read what changes in it.
+    return (
+        <div role="status">
+            {isLost && (
+                <p className="offline">
+                    <span>
+                        {what}
+                        {since === undefined ? "" : ` since ${clock(since)}`}. {todo}{" "}
+                        <span className="optional">{since === undefined ? "" : "You see what was known then. "}</span>It is
+                        tried again by itself.
+                    </span>
+                </p>
+            )}
+        </div>
+    );
 }

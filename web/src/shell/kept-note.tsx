@@ -2,5 +2,9 @@
 import { clock } from "../base/words.ts";
 
 export function KeptNote({ at }: { at: string }) {
-  return <p className="kept-note" role="status">Offline copy from {clock(at)}.</p>;
+    return (
+        <p className="kept-note" role="status">
+            Offline copy from {clock(at)}.
+        </p>
+    );
 }

@@ -15,81 +15,111 @@ import { Room } from "./room.tsx";
 import { paths } from "./route.ts";
 
 const PLACES: { href: string; name: string; icon: IconName }[] = [
-  { href: paths.home, name: "Home", icon: "home" },
-  { href: paths.runs, name: "Runs", icon: "runs" },
-  { href: paths.machines, name: "Machines", icon: "machine" },
-  { href: paths.settings, name: "Settings", icon: "settings" },
+    { href: paths.home, name: "Home", icon: "home" },
+    { href: paths.runs, name: "Runs", icon: "runs" },
+    { href: paths.machines, name: "Machines", icon: "machine" },
+    { href: paths.settings, name: "Settings", icon: "settings" },
 ];
 const MOST_BESIDE = 40;
 
 export function Shell({ children }: { children: ReactNode }) {
-  const [isSession] = useRoute("/sessions/:id");
-  useFocusOnScreen();
-  return (
-    <div className={isSession ? "shell in-session" : "shell"}>
-      <a className="skip" href="#main">To the content</a>
-      <aside className="side">
-        <Link href={paths.home} className="brand"><img src="/icon.svg" alt="" />Ensemble</Link>
-        <nav aria-label="Places">
-          {PLACES.map((place) => <Place key={place.href} {...place} size={16} className="row" />)}
-        </nav>
-        <div className="beside">
-          <h2 id="beside">Sessions</h2>
-          <Link href={paths.start} className="icon-button" aria-label="New session" title="New session"><Icon name="plus" size={14} /></Link>
+    const [isSession] = useRoute("/sessions/:id");
+    useFocusOnScreen();
+    return (
+        <div className={isSession ? "shell in-session" : "shell"}>
+            <a className="skip" href="#main">
+                To the content
+            </a>
+            <aside className="side">
+                <Link href={paths.home} className="brand">
+                    <img src="/icon.svg" alt="" />
+                    Ensemble
+                </Link>
+                <nav aria-label="Places">
+                    {PLACES.map((place) => (
+                        <Place key={place.href} {...place} size={16} className="row" />
+                    ))}
+                </nav>
+                <div className="beside">
+                    <h2 id="beside">Sessions</h2>
+                    <Link href={paths.start} className="icon-button" aria-label="New session" title="New session">
+                        <Icon name="plus" size={14} />
+                    </Link>
+                </div>
+                <Beside />
+            </aside>
+            <div className="main">
+                <Connection />
+                <Clock />
+                <Room />
+                <main id="main" className="main" tabIndex={-1}>
+                    {children}
+                </main>
+            </div>
+            <nav className="tabs" aria-label="Places">
+                {PLACES.map((place) => (
+                    <Place key={place.href} {...place} size={20} />
+                ))}
+            </nav>
+            <Toasts />
+            <Palette />
         </div>
-        <Beside />
-      </aside>
-      <div className="main">
-        <Connection />
-        <Clock />
-        <Room />
-        <main id="main" className="main" tabIndex={-1}>{children}</main>
-      </div>
-      <nav className="tabs" aria-label="Places">
-        {PLACES.map((place) => <Place key={place.href} {...place} size={20} />)}
-      </nav>
-      <Toasts />
-      <Palette />
-    </div>
-  );
+    );
 }
 
 /** A new screen takes the focus to its heading: what had it may be gone, and a screen reader hears where it is. */
 function useFocusOnScreen(): void {
-  const [here] = useLocation();
-  const before = useRef(here);
-  useEffect(() => {
-    if (before.current === here) return;
-    before.current = here;
-    const heading = document.querySelector<HTMLElement>("main h1");
-    if (!heading) return;
-    heading.tabIndex = -1;
-    heading.focus();
-  }, [here]);
+    const [here] = useLocation();
+    const before = useRef(here);
+    useEffect(() => {
+        if (before.current === here) return;
+        before.current = here;
+        const heading = document.querySelector<HTMLElement>("main h1");
+        if (!heading) return;
+        heading.tabIndex = -1;
+        heading.focus();
+    }, [here]);
 }
 
-function Place({ href, name, icon, size, className }: { href: string; name: string; icon: IconName; size: number; className?: string }) {
-  const [isHere] = useRoute(href);
-  return (
-    <Link href={href} {...(className && { className })} {...(isHere && { "aria-current": "page" as const })}>
-      <Icon name={icon} size={size} />
-      <span className={className ? "title" : ""}>{name}</span>
-    </Link>
-  );
+function Place({
+    href,
+    name,
+    icon,
+    size,
+    className,
+}: {
+    href: string;
+    name: string;
+    icon: IconName;
+    size: number;
+    className?: string;
+}) {
+    const [isHere] = useRoute(href);
+    return (
+        <Link href={href} {...(className && { className })} {...(isHere && { "aria-current": "page" as const })}>
+            <Icon name={icon} size={size} />
+            <span className={className ? "title" : ""}>{name}</span>
+        </Link>
+    );
 }
 
 function Beside() {
-  const { rows } = useStore(sessions);
-  const [, here] = useRoute("/sessions/:id");
-  const shown = rows.filter((row) => !row.archived).slice(0, MOST_BESIDE);
-  return (
-    <nav className="sessions" aria-labelledby="beside">
-      {shown.map((row) => (
-        <Link key={row.id} href={paths.session(row.id)} className={isNew(row) ? "row new" : "row"} {...(here?.id === row.id && { "aria-current": "page" as const })}>
-          <Dot row={row} />
-          <bdi className="title">{oneLine(row.title, 120)}</bdi>
-        </Link>
-      ))}
-    </nav>
-  );
+    const { rows } = useStore(sessions);
+    const [, here] = useRoute("/sessions/:id");
+    const shown = rows.filter((row) => !row.archived).slice(0, MOST_BESIDE);
+    return (
+        <nav className="sessions" aria-labelledby="beside">
+            {shown.map((row) => (
+                <Link
+                    key={row.id}
+                    href={paths.session(row.id)}
+                    className={isNew(row) ? "row new" : "row"}
+                    {...(here?.id === row.id && { "aria-current": "page" as const })}
+                >
+                    <Dot row={row} />
+                    <bdi className="title">{oneLine(row.title, 120)}</bdi>
+                </Link>
+            ))}
+        </nav>
+    );
 }

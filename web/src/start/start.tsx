@@ -20,131 +20,216 @@ const MODES: Choice[] = ["ask", "edit", "plan", "bypass"].map((id) => ({ id, nam
 
 /** What the composer lets a person choose before there is a session. */
 function choices(agent: string | undefined, mode: Wanted["mode"], model: string, models: readonly Choice[]): State {
-  return {
-    phase: "idle", agent: agent ?? "the agent", mode, modes: MODES, commands: [], steers: false, directory: "", stillRunning: [], queue: [], access: [], keyEpoch: 1,
-    ...(models.length > 0 ? { model, models: [{ id: "", name: "Its own model" }, ...models] } : { models: [] }),
-  };
+    return {
+        phase: "idle",
+        agent: agent ?? "the agent",
+        mode,
+        modes: MODES,
+        commands: [],
+        steers: false,
+        directory: "",
+        stillRunning: [],
+        queue: [],
+        access: [],
+        keyEpoch: 1,
+        ...(models.length > 0 ? { model, models: [{ id: "", name: "Its own model" }, ...models] } : { models: [] }),
+    };
 }
 
 /** The first prompt is kept as that of a session that does not exist. */
 const DRAFT = "start";
 
 export function Start() {
-  const { rows, isLoaded, error: listError } = useStore(machines);
-  const me = useStore(account);
-  const [, go] = useLocation();
-  useTitle("New session");
-  useEffect(showMachines, []);
-  const usable = useMemo(() => rows.filter((row) => row.online), [rows]);
-  const [chosen, setChosen] = useState<string>();
-  const machine = usable.find((row) => row.id === chosen) ?? usable[0];
-  const offers = offersOf(machine);
-  const offered = offers.filter((one) => one.offered);
-  const [provider, setProvider] = useState<string>();
-  const agent = offered.find((one) => one.provider === provider)?.provider ?? offered[0]?.provider;
-  const recent = useMemo(() => recentDirectories(machine?.id), [machine?.id]);
-  const [directory, setDirectory] = useState<string>();
-  const where = directory ?? recent[0] ?? "";
-  const [mode, setMode] = useState<Wanted["mode"]>("ask");
-  const [prompt, setPrompt] = useState(() => draftOf(DRAFT) ?? "");
-  useEffect(() => {
-    if (draftOf(DRAFT) === undefined) void keptDraft(DRAFT).then((kept) => setPrompt((typed) => typed || kept));
-  }, []);
-  const write = (text: string) => {
-    setPrompt(text);
-    saveDraft(DRAFT, text);
-  };
-  const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
-  const [models, setModels] = useState<readonly Choice[]>([]);
-  const [model, setModel] = useState("");
-  const machineId = machine?.id;
-  useEffect(() => {
-    let isGone = false;
-    setModels([]);
-    setModel("");
-    if (machineId !== undefined && agent !== undefined) void modelsOf(machineId, agent).then((known) => isGone || setModels(known));
-    return () => {
-      isGone = true;
+    const { rows, isLoaded, error: listError } = useStore(machines);
+    const me = useStore(account);
+    const [, go] = useLocation();
+    useTitle("New session");
+    useEffect(showMachines, []);
+    const usable = useMemo(() => rows.filter((row) => row.online), [rows]);
+    const [chosen, setChosen] = useState<string>();
+    const machine = usable.find((row) => row.id === chosen) ?? usable[0];
+    const offers = offersOf(machine);
+    const offered = offers.filter((one) => one.offered);
+    const [provider, setProvider] = useState<string>();
+    const agent = offered.find((one) => one.provider === provider)?.provider ?? offered[0]?.provider;
+    const recent = useMemo(() => recentDirectories(machine?.id), [machine?.id]);
+    const [directory, setDirectory] = useState<string>();
+    const where = directory ?? recent[0] ?? "";
+    const [mode, setMode] = useState<Wanted["mode"]>("ask");
+    const [prompt, setPrompt] = useState(() => draftOf(DRAFT) ?? "");
+    useEffect(() => {
+        if (draftOf(DRAFT) === undefined) void keptDraft(DRAFT).then((kept) => setPrompt((typed) => typed || kept));
+    }, []);
+    const write = (text: string) => {
+        setPrompt(text);
+        saveDraft(DRAFT, text);
     };
-  }, [machineId, agent]);
-  const fields = useRef<HTMLFormElement>(null);
-  const [said, setSaid] = useState<string>();
-  const [error, setError] = useState<string>();
-  const stop = useRef<AbortController>(undefined);
-  useEffect(() => () => stop.current?.abort(), []);
+    const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
+    const [models, setModels] = useState<readonly Choice[]>([]);
+    const [model, setModel] = useState("");
+    const machineId = machine?.id;
+    useEffect(() => {
+        let isGone = false;
+        setModels([]);
+        setModel("");
+        if (machineId !== undefined && agent !== undefined)
+            void modelsOf(machineId, agent).then((known) => isGone || setModels(known));
+        return () => {
+            isGone = true;
+        };
+    }, [machineId, agent]);
+    const fields = useRef<HTMLFormElement>(null);
+    const [said, setSaid] = useState<string>();
+    const [error, setError] = useState<string>();
+    const stop = useRef<AbortController>(undefined);
+    useEffect(() => () => stop.current?.abort(), []);
 
-  const begin = () => {
-    if (!machine || !agent || said !== undefined || fields.current?.reportValidity() !== true) return;
-    const controller = new AbortController();
-    stop.current = controller;
-    setError(undefined);
-    setSaid("Asking the machine…");
-    const waiting = (reason: string | undefined) => setSaid(reason ? `Waiting: ${oneLine(reason, 120)}` : "The machine has not started it yet…");
-    start({ machine: machine.id, directory: where.trim(), provider: agent, mode, model: model || undefined, prompt, attachments }, waiting, controller.signal).then(
-      (id) => {
-        saveDraft(DRAFT, "");
-        go(paths.session(id));
-      },
-      (caught: unknown) => {
-        if (!controller.signal.aborted) setError(textOf(caught));
-        setSaid(undefined);
-      },
+    const begin = () => {
+        if (!machine || !agent || said !== undefined || fields.current?.reportValidity() !== true) return;
+        const controller = new AbortController();
+        stop.current = controller;
+        setError(undefined);
+        setSaid("Asking the machine…");
+        const waiting = (reason: string | undefined) =>
+            setSaid(reason ? `Waiting: ${oneLine(reason, 120)}` : "The machine has not started it yet…");
+        start(
+            {
+                machine: machine.id,
+                directory: where.trim(),
+                provider: agent,
+                mode,
+                model: model || undefined,
+                prompt,
+                attachments,
+            },
+            waiting,
+            controller.signal,
+        ).then(
+            (id) => {
+                saveDraft(DRAFT, "");
+                go(paths.session(id));
+            },
+            (caught: unknown) => {
+                if (!controller.signal.aborted) setError(textOf(caught));
+                setSaid(undefined);
+            },
+        );
+    };
+
+    return (
+        <div className="page">
+            <div className="inner narrow">
+                <h1>New session</h1>
+                {listError !== undefined && (
+                    <p className="banner bad" role="alert">
+                        {listError}
+                    </p>
+                )}
+                {isLoaded && usable.length === 0 && (
+                    <div className="empty">
+                        <h2>No machine is ready to start one</h2>
+                        <p>A machine starts sessions for you while its runner is online. On the machine:</p>
+                        <pre>ensemble runner install</pre>
+                        <p>Or start an agent in a terminal there: it appears here, too.</p>
+                    </div>
+                )}
+                {machine && (
+                    <form
+                        ref={fields}
+                        className="stack"
+                        onSubmit={(event) => {
+                            event.preventDefault();
+                            begin();
+                        }}
+                    >
+                        <label className="field">
+                            <span>Machine</span>
+                            <select className="select" value={machine.id} onChange={(event) => setChosen(event.target.value)}>
+                                {usable.map((row) => (
+                                    <option key={row.id} value={row.id}>
+                                        {oneLine(row.name, 60)}
+                                    </option>
+                                ))}
+                            </select>
+                        </label>
+                        <Field name="Directory" hint="A folder on that machine; ~ is its user's home.">
+                            {(named) => (
+                                <input
+                                    {...named}
+                                    className="input mono"
+                                    value={where}
+                                    required
+                                    pattern="(/|~/|~$).*"
+                                    title="The path of a folder on that machine, from / or from ~/ on"
+                                    placeholder="~/project"
+                                    list="recent"
+                                    autoComplete="off"
+                                    spellCheck={false}
+                                    onChange={(event) => setDirectory(event.target.value)}
+                                />
+                            )}
+                        </Field>
+                        <datalist id="recent">
+                            {recent.map((path) => (
+                                <option key={path} value={path} />
+                            ))}
+                        </datalist>
+                        <label className="field">
+                            <span>Agent</span>
+                            <select
+                                className="select"
+                                value={agent ?? ""}
+                                onChange={(event) => setProvider(event.target.value)}
+                            >
+                                {offers.map((one) => (
+                                    <option key={one.provider} value={one.provider} disabled={!one.offered}>
+                                        {oneLine(one.provider, 40)}
+                                        {one.offered ? "" : ` (${oneLine(one.reason ?? "not there", 60)})`}
+                                    </option>
+                                ))}
+                            </select>
+                        </label>
+                        {!agent && (
+                            <p className="muted" role="status">
+                                {offers.length > 0
+                                    ? "No agent can start on this machine. The list of agents says why."
+                                    : "The machine has not reported its agents yet."}
+                            </p>
+                        )}
+                    </form>
+                )}
+                {machine && (
+                    <div className="first-prompt">
+                        <Composer
+                            state={choices(agent, mode, model, models)}
+                            draft={prompt}
+                            onDraft={write}
+                            onPrompt={begin}
+                            onInterrupt={() => undefined}
+                            onMode={(picked) => setMode(picked as Wanted["mode"])}
+                            onModel={setModel}
+                            isOwner
+                            mayChangeModel
+                            isHosted
+                            mayBypass={me.state === "ready" && me.role === "primary"}
+                            attachments={attachments}
+                            onAttachments={setAttachments}
+                            label="First prompt"
+                            button={{ text: "Start", disabled: said !== undefined || !agent }}
+                        />
+                        {error !== undefined && (
+                            <p className="error-text" role="alert">
+                                {error}
+                            </p>
+                        )}
+                        {said !== undefined && (
+                            <p className="soft" role="status">
+                                {said}
+                            </p>
+                        )}
+                    </div>
+                )}
+            </div>
+        </div>
     );
-  };
-
-  return (
-    <div className="page">
-      <div className="inner narrow">
-        <h1>New session</h1>
-        {listError !== undefined && <p className="banner bad" role="alert">{listError}</p>}
-        {isLoaded && usable.length === 0 && (
-          <div className="empty">
-            <h2>No machine is ready to start one</h2>
-            <p>A machine starts sessions for you while its runner is online. On the machine:</p>
-            <pre>ensemble runner install</pre>
-            <p>Or start an agent in a terminal there: it appears here, too.</p>
-          </div>
-        )}
-        {machine && (
-          <form ref={fields} className="stack" onSubmit={(event) => {
-            event.preventDefault();
-            begin();
-          }}>
-            <label className="field">
-              <span>Machine</span>
-              <select className="select" value={machine.id} onChange={(event) => setChosen(event.target.value)}>
-                {usable.map((row) => <option key={row.id} value={row.id}>{oneLine(row.name, 60)}</option>)}
-              </select>
-            </label>
-            <Field name="Directory" hint="A folder on that machine; ~ is its user's home.">{(named) => (
-              <input {...named} className="input mono" value={where} required pattern="(/|~/|~$).*" title="The path of a folder on that machine, from / or from ~/ on" placeholder="~/project" list="recent" autoComplete="off" spellCheck={false}
-                onChange={(event) => setDirectory(event.target.value)} />
-            )}</Field>
-            <datalist id="recent">{recent.map((path) => <option key={path} value={path} />)}</datalist>
-            <label className="field">
-              <span>Agent</span>
-              <select className="select" value={agent ?? ""} onChange={(event) => setProvider(event.target.value)}>
-                {offers.map((one) => (
-                  <option key={one.provider} value={one.provider} disabled={!one.offered}>
-                    {oneLine(one.provider, 40)}{one.offered ? "" : ` (${oneLine(one.reason ?? "not there", 60)})`}
-                  </option>
-                ))}
-              </select>
-            </label>
-            {!agent && <p className="muted" role="status">{offers.length > 0 ? "No agent can start on this machine. The list of agents says why." : "The machine has not reported its agents yet."}</p>}
-          </form>
-        )}
-        {machine && (
-          <div className="first-prompt">
-            <Composer state={choices(agent, mode, model, models)} draft={prompt} onDraft={write} onPrompt={begin} onInterrupt={() => undefined}
-              onMode={(picked) => setMode(picked as Wanted["mode"])} onModel={setModel} isOwner mayChangeModel isHosted
-              mayBypass={me.state === "ready" && me.role === "primary"} attachments={attachments} onAttachments={setAttachments}
-              label="First prompt" button={{ text: "Start", disabled: said !== undefined || !agent }} />
-            {error !== undefined && <p className="error-text" role="alert">{error}</p>}
-            {said !== undefined && <p className="soft" role="status">{said}</p>}
-          </div>
-        )}
-      </div>
-    </div>
-  );
 }

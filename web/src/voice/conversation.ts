@@ -38,8 +38,19 @@ export interface TalkView {
 }
 
 const BEGIN: TalkView = {
-  phase: "asking", trouble: undefined, notice: undefined, hasMicrophone: true, isMuted: false, mayPlay: true, agent: undefined,
-  speaking: { me: false, agent: false }, lines: [], calls: [], held: undefined, tellsNews: true, kept: "no",
+  phase: "asking",
+  trouble: undefined,
+  notice: undefined,
+  hasMicrophone: true,
+  isMuted: false,
+  mayPlay: true,
+  agent: undefined,
+  speaking: { me: false, agent: false },
+  lines: [],
+  calls: [],
+  held: undefined,
+  tellsNews: true,
+  kept: "no",
 };
 
 const LEFT: Record<LeftWhy, string> = {
@@ -97,8 +108,12 @@ export class Conversation {
       this.#id = granted.id;
       const set = (change: Partial<TalkView>) => isNow() && this.#set(change);
       const tools = new PersonTools({
-        feed: this.#feed, agentIdentity: granted.agentIdentity, hasAgreed: isNow, show: this.#show,
-        hold: (held) => set({ held }), called: (call) => begun === this.#begun && this.#called(call),
+        feed: this.#feed,
+        agentIdentity: granted.agentIdentity,
+        hasAgreed: isNow,
+        show: this.#show,
+        hold: (held) => set({ held }),
+        called: (call) => begun === this.#begun && this.#called(call),
       });
       this.#tools = tools;
       const room = new Room(granted, tools, {
@@ -112,7 +127,10 @@ export class Conversation {
         },
       });
       this.#room = room;
-      this.#waiting = setTimeout(() => set({ notice: "No voice agent has come yet. Wait a little, or end and begin again." }), AGENT_WITHIN_MS);
+      this.#waiting = setTimeout(
+        () => set({ notice: "No voice agent has come yet. Wait a little, or end and begin again." }),
+        AGENT_WITHIN_MS,
+      );
       await room.join(microphone);
       if (isNow()) microphone = undefined;
       set({ phase: "talking" });
@@ -196,13 +214,24 @@ export class Conversation {
   #agent(agent: string | undefined): void {
     if (agent !== undefined) clearTimeout(this.#waiting);
     this.view.update((before) => ({
-      ...before, agent, notice: agent !== undefined ? undefined : before.agent !== undefined ? "The voice agent has left. Another one may come; or end and begin again." : before.notice,
+      ...before,
+      agent,
+      notice:
+        agent !== undefined
+          ? undefined
+          : before.agent !== undefined
+            ? "The voice agent has left. Another one may come; or end and begin again."
+            : before.notice,
     }));
   }
 
   #said(said: Said): void {
     if (said.text.trim() === "") return;
-    this.view.update((before) => ({ ...before, lines: withLine(before.lines, said), kept: before.kept === "kept" ? "no" : before.kept }));
+    this.view.update((before) => ({
+      ...before,
+      lines: withLine(before.lines, said),
+      kept: before.kept === "kept" ? "no" : before.kept,
+    }));
   }
 
   #called(call: Call): void {
@@ -213,15 +242,18 @@ export class Conversation {
   #follow(id: string): void {
     const stop = new AbortController();
     this.#followed = stop;
-    const failed = (what: string) => (error: unknown): void => {
-      if (!stop.signal.aborted) this.#set({ notice: `${what}: ${textOf(error)}` });
-    };
+    const failed =
+      (what: string) =>
+      (error: unknown): void => {
+        if (!stop.signal.aborted) this.#set({ notice: `${what}: ${textOf(error)}` });
+      };
     let before = this.#feed.view.get();
     const end = this.#feed.view.subscribe(() => {
       const now = this.#feed.view.get();
       const text = news(before, now);
       before = now;
-      if (text !== undefined && this.view.get().tellsNews) say(id, text).catch(failed("The voice did not hear what the coding agent does"));
+      if (text !== undefined && this.view.get().tellsNews)
+        say(id, text).catch(failed("The voice did not hear what the coding agent does"));
     });
     stop.signal.addEventListener("abort", end, { once: true });
     this.#read(id, stop.signal).catch(failed("What the voice reads on the server cannot be shown"));
@@ -238,7 +270,9 @@ export class Conversation {
         const { code, message, at } = event.data.lastError;
         if (told === at) continue;
         told = at;
-        this.#set({ notice: `The voice agent has a problem: ${message ?? code}. If it stays so, tell the operator of the server.` });
+        this.#set({
+          notice: `The voice agent has a problem: ${message ?? code}. If it stays so, tell the operator of the server.`,
+        });
       }
     }
   }
@@ -275,6 +309,7 @@ function isOfMicrophone(error: unknown): error is NoMicrophone {
 function troubleOf(error: unknown): string {
   if (error instanceof NotGranted) return error.message;
   if (isOfMicrophone(error)) return MICROPHONE[error.why];
-  if (error instanceof Error && error.name === "ConnectionError") return "The voice service cannot be reached. Check your network, then begin again; if it stays so, tell the operator of the server.";
+  if (error instanceof Error && error.name === "ConnectionError")
+    return "The voice service cannot be reached. Check your network, then begin again; if it stays so, tell the operator of the server.";
   return textOf(error);
 }

@@ -40,7 +40,13 @@ export function read(sessionId: string, view: FeedView, last: number): Reading {
     const title = asks.type === "permission" ? asks.title : (asks.questions[0]?.text ?? "");
     return { requestId, kind: asks.type, title: shortened(title, MOST_TITLE) };
   });
-  const reading: Reading = { sessionId, phase: view.state?.phase ?? "unknown", messages, open, cut: cut || view.open.length > MOST_OPEN };
+  const reading: Reading = {
+    sessionId,
+    phase: view.state?.phase ?? "unknown",
+    messages,
+    open,
+    cut: cut || view.open.length > MOST_OPEN,
+  };
   while (reading.messages.length > 0 && inBytes(JSON.stringify(reading)) > MOST_ANSWER_BYTES) {
     reading.messages.shift();
     reading.cut = true;

@@ -1,5 +1,19 @@
 /** The room of one conversation on LiveKit. The only file that knows livekit-client, and it is loaded when somebody talks. */
-import { ConnectionState, createLocalAudioTrack, DisconnectReason, type LocalAudioTrack, type LocalTrack, MediaDeviceFailure, ParticipantKind, Room, RoomEvent, RpcError, setLogLevel, Track, type TextStreamReader } from "livekit-client";
+import {
+  ConnectionState,
+  createLocalAudioTrack,
+  DisconnectReason,
+  type LocalAudioTrack,
+  type LocalTrack,
+  MediaDeviceFailure,
+  ParticipantKind,
+  Room,
+  RoomEvent,
+  RpcError,
+  setLogLevel,
+  Track,
+  type TextStreamReader,
+} from "livekit-client";
 import { METHODS, type PersonTools, Refusal } from "./tools.ts";
 
 // It writes errors about connections that the server has ended in good order. What goes wrong is said on the screen.
@@ -48,7 +62,9 @@ export class NoMicrophone extends Error {
 export type Microphone = LocalAudioTrack;
 
 const FAILURES: Partial<Record<MediaDeviceFailure, NoMicrophone["why"]>> = {
-  [MediaDeviceFailure.PermissionDenied]: "refused", [MediaDeviceFailure.NotFound]: "missing", [MediaDeviceFailure.DeviceInUse]: "in use",
+  [MediaDeviceFailure.PermissionDenied]: "refused",
+  [MediaDeviceFailure.NotFound]: "missing",
+  [MediaDeviceFailure.DeviceInUse]: "in use",
 };
 
 /** The microphone, which the browser may ask the person about. Fails with {@link NoMicrophone}. */
@@ -78,9 +94,16 @@ export class VoiceRoom {
     this.#events = events;
     const room = this.#room;
     const who = () => this.#tellAgent();
-    room.on(RoomEvent.ParticipantConnected, who).on(RoomEvent.ParticipantDisconnected, who).on(RoomEvent.ParticipantAttributesChanged, who).on(RoomEvent.Reconnected, who);
+    room
+      .on(RoomEvent.ParticipantConnected, who)
+      .on(RoomEvent.ParticipantDisconnected, who)
+      .on(RoomEvent.ParticipantAttributesChanged, who)
+      .on(RoomEvent.Reconnected, who);
     room.on(RoomEvent.ActiveSpeakersChanged, (speakers) => {
-      events.speaking({ me: speakers.some((one) => one.isLocal), agent: speakers.some((one) => one.identity === place.agentIdentity) });
+      events.speaking({
+        me: speakers.some((one) => one.isLocal),
+        agent: speakers.some((one) => one.identity === place.agentIdentity),
+      });
     });
     room.on(RoomEvent.TrackSubscribed, (track, _publication, participant) => {
       // Nobody else has anything to say here.
@@ -92,11 +115,17 @@ export class VoiceRoom {
     room.on(RoomEvent.Disconnected, (reason) => {
       if (!this.#isLeaving) events.left(whyOf(reason));
     });
-    room.registerTextStreamHandler(TRANSCRIPTION, (reader, { identity }) => void this.#read(reader, identity).catch(() => undefined));
+    room.registerTextStreamHandler(
+      TRANSCRIPTION,
+      (reader, { identity }) => void this.#read(reader, identity).catch(() => undefined),
+    );
     for (const method of METHODS) {
       room.registerRpcMethod(method, async ({ callerIdentity, payload }) => {
         const isAgent = room.remoteParticipants.get(callerIdentity)?.kind === ParticipantKind.AGENT;
-        const [answer, error] = await tools.call(method, { identity: callerIdentity, isAgent }, payload).then((text) => [text, undefined] as const, (caught: unknown) => ["", caught] as const);
+        const [answer, error] = await tools.call(method, { identity: callerIdentity, isAgent }, payload).then(
+          (text) => [text, undefined] as const,
+          (caught: unknown) => ["", caught] as const,
+        );
         // The library fails where nobody can catch it when it answers into a room that is closed.
         if (this.#isLeaving || room.state === ConnectionState.Disconnected) return new Promise<never>(() => undefined);
         if (error !== undefined) throw error instanceof Refusal ? new RpcError(error.code, error.message) : error;

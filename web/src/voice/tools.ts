@@ -97,7 +97,8 @@ export class PersonTools {
   /** Answers one call. Fails with a {@link Refusal}. */
   async call(method: Method, caller: Caller, payload: string): Promise<string> {
     if (this.#isOver) throw new Refusal(403, "The conversation is over.");
-    if (!caller.isAgent || caller.identity !== this.#options.agentIdentity) throw new Refusal(403, "Only the agent of this conversation may call.");
+    if (!caller.isAgent || caller.identity !== this.#options.agentIdentity)
+      throw new Refusal(403, "Only the agent of this conversation may call.");
     if (!this.#options.hasAgreed()) throw new Refusal(403, "The person has not agreed.");
     this.#count += 1;
     const call: Call = { id: this.#count, method, about: "", outcome: "under way" };
@@ -149,7 +150,8 @@ export class PersonTools {
     switch (method) {
       case "session.read": {
         const { last = 5 } = this.#body(payload, ["last"]);
-        if (!Number.isInteger(last) || (last as number) < 1 || (last as number) > MOST_MESSAGES) throw new Refusal(400, "`last` is 1 to 20.");
+        if (!Number.isInteger(last) || (last as number) < 1 || (last as number) > MOST_MESSAGES)
+          throw new Refusal(400, "`last` is 1 to 20.");
         if (!view.isOpen) throw new Refusal(502, "The session is not open yet.");
         const answer = read(this.#options.feed.id, view, last as number);
         tell(`${answer.messages.length} messages`, "read");
@@ -196,7 +198,8 @@ export class PersonTools {
     }
     if (typeof body !== "object" || body === null || Array.isArray(body)) throw new Refusal(400, "The request is no object.");
     const { sessionId, ...rest } = body as Body;
-    for (const name of Object.keys(rest)) if (!members.includes(name)) throw new Refusal(400, `\`${name.slice(0, 40)}\` is not known.`);
+    for (const name of Object.keys(rest))
+      if (!members.includes(name)) throw new Refusal(400, `\`${name.slice(0, 40)}\` is not known.`);
     if (sessionId !== this.#options.feed.id) throw new Refusal(409, "Another session is open.");
     return rest;
   }
@@ -244,7 +247,8 @@ async function within(done: Promise<void>): Promise<void> {
 }
 
 function idOf(requestId: unknown): string {
-  if (typeof requestId !== "string" || requestId === "" || requestId.length > MOST_ID) throw new Refusal(400, "`requestId` is missing.");
+  if (typeof requestId !== "string" || requestId === "" || requestId.length > MOST_ID)
+    throw new Refusal(400, "`requestId` is missing.");
   return requestId;
 }
 

@@ -14,86 +14,125 @@ import { Words } from "./words.tsx";
 type Step = { at: "begin" } | { at: "words"; words: NewWords } | { at: "restore" } | { at: "link" };
 
 export function Welcome() {
-  const [step, setStep] = useState<Step>(() => (location.pathname === "/link" ? { at: "link" } : { at: "begin" }));
-  const back = () => setStep({ at: "begin" });
-  useTitle("Welcome");
-  switch (step.at) {
-    case "words":
-      return <Words made={step.words} onDone={enter} />;
-    case "restore":
-      return <Restore onBack={back} onDone={enter} />;
-    case "link":
-      return <Link onBack={back} onDone={enter} />;
-    default:
-      return (
-        <Frame title="Your coding agents, from anywhere" lead="Watch, answer and steer the agents on your own machines. What you and they write is encrypted on your devices: the server cannot read it.">
-          <section className="have" aria-labelledby="have">
-            <h2 id="have">Already using Ensemble?</h2>
-            <dl>
-              <dt>On this computer</dt>
-              <dd>Run <code>ensemble open</code> in a terminal.</dd>
-              <dt>On any other device</dt>
-              <dd>Run <code>ensemble link</code> on a device that you use, then <button type="button" className="inline" onClick={() => setStep({ at: "link" })}>add this browser</button>.</dd>
-            </dl>
-          </section>
-          <section className="have" aria-labelledby="new">
-            <h2 id="new">New here?</h2>
-            <Begin onMade={(words) => setStep({ at: "words", words })} />
-          </section>
-          <div className="ways">
-            <button type="button" className="button plain" onClick={() => setStep({ at: "restore" })}>Bring my account back with its recovery words</button>
-          </div>
-        </Frame>
-      );
-  }
+    const [step, setStep] = useState<Step>(() => (location.pathname === "/link" ? { at: "link" } : { at: "begin" }));
+    const back = () => setStep({ at: "begin" });
+    useTitle("Welcome");
+    switch (step.at) {
+        case "words":
+            return <Words made={step.words} onDone={enter} />;
+        case "restore":
+            return <Restore onBack={back} onDone={enter} />;
+        case "link":
+            return <Link onBack={back} onDone={enter} />;
+        default:
+            return (
+                <Frame
+                    title="Your coding agents, from anywhere"
+                    lead="Watch, answer and steer the agents on your own machines. What you and they write is encrypted on your devices: the server cannot read it."
+                >
+                    <section className="have" aria-labelledby="have">
+                        <h2 id="have">Already using Ensemble?</h2>
+                        <dl>
+                            <dt>On this computer</dt>
+                            <dd>
+                                Run <code>ensemble open</code> in a terminal.
+                            </dd>
+                            <dt>On any other device</dt>
+                            <dd>
+                                Run <code>ensemble link</code> on a device that you use, then{" "}
+                                <button type="button" className="inline" onClick={() => setStep({ at: "link" })}>
+                                    add this browser
+                                </button>
+                                .
+                            </dd>
+                        </dl>
+                    </section>
+                    <section className="have" aria-labelledby="new">
+                        <h2 id="new">New here?</h2>
+                        <Begin onMade={(words) => setStep({ at: "words", words })} />
+                    </section>
+                    <div className="ways">
+                        <button type="button" className="button plain" onClick={() => setStep({ at: "restore" })}>
+                            Bring my account back with its recovery words
+                        </button>
+                    </div>
+                </Frame>
+            );
+    }
 }
 
 export function Frame({ title, lead, wide, children }: { title: string; lead?: string; wide?: boolean; children: ReactNode }) {
-  return (
-    <main className="welcome" id="main">
-      <Connection />
-      <div className={wide ? "card wide" : "card"}>
-        <img className="mark" src="/icon.svg" alt="" />
-        <h1>{title}</h1>
-        {lead && <p className="lead">{lead}</p>}
-        {children}
-      </div>
-    </main>
-  );
+    return (
+        <main className="welcome" id="main">
+            <Connection />
+            <div className={wide ? "card wide" : "card"}>
+                <img className="mark" src="/icon.svg" alt="" />
+                <h1>{title}</h1>
+                {lead && <p className="lead">{lead}</p>}
+                {children}
+            </div>
+        </main>
+    );
 }
 
 function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
-  const [name, setName] = useState(suggestedName);
-  const [person, setPerson] = useState("");
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState<string>();
-  const submitted = (event: FormEvent) => {
-    event.preventDefault();
-    setBusy(true);
-    setError(undefined);
-    create(name.trim(), person.trim()).then(onMade, (caught: unknown) => {
-      setBusy(false);
-      setError(textOf(caught));
-    });
-  };
-  return (
-    <form onSubmit={submitted}>
-      <Field name="Your name" hint="Optional. People you share with can see it.">{(named) => (
-        <input {...named} className="input" value={person} maxLength={100} autoComplete="name" onChange={(event) => setPerson(event.target.value)} />
-      )}</Field>
-      <DeviceName value={name} onChange={setName} />
-      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
-      <button type="submit" className="button primary" disabled={isBusy || name.trim() === ""}>
-        {isBusy ? "Making your keys…" : "Make an account"}
-      </button>
-    </form>
-  );
+    const [name, setName] = useState(suggestedName);
+    const [person, setPerson] = useState("");
+    const [isBusy, setBusy] = useState(false);
+    const [error, setError] = useState<string>();
+    const submitted = (event: FormEvent) => {
+        event.preventDefault();
+        setBusy(true);
+        setError(undefined);
+        create(name.trim(), person.trim()).then(onMade, (caught: unknown) => {
+            setBusy(false);
+            setError(textOf(caught));
+        });
+    };
+    return (
+        <form onSubmit={submitted}>
+            <Field name="Your name" hint="Optional. People you share with can see it.">
+                {(named) => (
+                    <input
+                        {...named}
+                        className="input"
+                        value={person}
+                        maxLength={100}
+                        autoComplete="name"
+                        onChange={(event) => setPerson(event.target.value)}
+                    />
+                )}
+            </Field>
+            <DeviceName value={name} onChange={setName} />
+            {error !== undefined && (
+                <p className="error-text" role="alert">
+                    {error}
+                </p>
+            )}
+            <button type="submit" className="button primary" disabled={isBusy || name.trim() === ""}>
+                {isBusy ? "Making your keys…" : "Make an account"}
+            </button>
+        </form>
+    );
 }
 
 export function DeviceName({ value, onChange }: { value: string; onChange: (name: string) => void }) {
-  return (
-    <Field name="Name of this device" hint="You will see it in your list of devices. There is no password: the key stays in this browser.">{(named) => (
-      <input {...named} className="input" value={value} maxLength={60} required autoComplete="off" onChange={(event) => onChange(event.target.value)} />
-    )}</Field>
-  );
+    return (
+        <Field
+            name="Name of this device"
+            hint="You will see it in your list of devices. There is no password: the key stays in this browser."
+        >
+            {(named) => (
+                <input
+                    {...named}
+                    className="input"
+                    value={value}
+                    maxLength={60}
+                    required
+                    autoComplete="off"
+                    onChange={(event) => onChange(event.target.value)}
+                />
+            )}
+        </Field>
+    );
 }

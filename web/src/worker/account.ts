@@ -9,7 +9,12 @@ const WITHIN_MS = 8_000;
 export async function account(): Promise<Account> {
   await findServer();
   const base = server();
-  const found = await Account.open({ base, store: await IndexedDbStore.open(base), retryFor: WITHIN_MS, answerWithin: WITHIN_MS });
+  const found = await Account.open({
+    base,
+    store: await IndexedDbStore.open(base),
+    retryFor: WITHIN_MS,
+    answerWithin: WITHIN_MS,
+  });
   if (!found) throw new Error("There is no account in this browser.");
   return found;
 }

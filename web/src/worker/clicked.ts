@@ -12,7 +12,11 @@ export async function clicked(notification: Notification, action: string): Promi
   try {
     await soon(deny(kept));
   } catch (error) {
-    await self.registration.showNotification("Not denied", { body: `${textOf(error)} Open it, and answer there.`, tag: notification.tag, data: { ...kept, asked: undefined } });
+    await self.registration.showNotification("Not denied", {
+      body: `${textOf(error)} Open it, and answer there.`,
+      tag: notification.tag,
+      data: { ...kept, asked: undefined },
+    });
   }
 }
 

@@ -22,12 +22,14 @@ const name = async (): Promise<string> => PREFIX + (await digest());
 /** Fetches all files. One that is not what the build made ends it, as while servers of two versions answer. */
 export async function install(): Promise<void> {
   const cache = await caches.open(await name());
-  await Promise.all(ALL.map(async ([path, hash]) => {
-    if (await cache.match(path)) return;
-    const response = await fetch(path, { cache: "no-cache", credentials: "omit", integrity: `sha256-${hash}` });
-    if (!response.ok) throw new Error(`${path}: ${response.status}`);
-    await cache.put(path, response);
-  }));
+  await Promise.all(
+    ALL.map(async ([path, hash]) => {
+      if (await cache.match(path)) return;
+      const response = await fetch(path, { cache: "no-cache", credentials: "omit", integrity: `sha256-${hash}` });
+      if (!response.ok) throw new Error(`${path}: ${response.status}`);
+      await cache.put(path, response);
+    }),
+  );
 }
 
 /** Forgets versions before the last one. That one stays, for tabs that still run it and load what they need later. */

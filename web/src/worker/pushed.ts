@@ -29,7 +29,10 @@ interface Notice {
 const MOST_SHOWN = 400;
 const ID = /^[\w-]{1,128}$/;
 const SAID: Record<Kind, string> = {
-  permission: "Permission needed.", question: "The agent asks a question.", finished: "It is done.", failed: "It has failed.",
+  permission: "Permission needed.",
+  question: "The agent asks a question.",
+  finished: "It is done.",
+  failed: "It has failed.",
   away: "Its machine went away in the middle of a turn.",
 };
 const UNKNOWN: Notice = { title: "A session needs you", body: "Open Ensemble to see what it is." };
@@ -39,9 +42,25 @@ export async function pushed(data: PushMessageData | null): Promise<void> {
   const what = read(data);
   const notice = what ? await soon(noticeOf(what)).catch(() => UNKNOWN) : UNKNOWN;
   const path = what?.sessionId ? paths.session(what.sessionId) : what?.runId ? paths.run(what.runId) : paths.home;
-  const kept: NoticeData = { path, sessionId: what?.sessionId, attention: what?.attention ?? "", at: Date.now(), asked: notice.asked };
-  const actions = [{ action: "open", title: "Open" }, ...(notice.asked && what?.kind === "permission" ? [{ action: "deny", title: "Deny" }] : [])];
-  const options = { body: notice.body, tag: what?.attention ?? "ensemble", icon: "/icon-192.png", badge: "/icon-192.png", data: kept, actions };
+  const kept: NoticeData = {
+    path,
+    sessionId: what?.sessionId,
+    attention: what?.attention ?? "",
+    at: Date.now(),
+    asked: notice.asked,
+  };
+  const actions = [
+    { action: "open", title: "Open" },
+    ...(notice.asked && what?.kind === "permission" ? [{ action: "deny", title: "Deny" }] : []),
+  ];
+  const options = {
+    body: notice.body,
+    tag: what?.attention ?? "ensemble",
+    icon: "/icon-192.png",
+    badge: "/icon-192.png",
+    data: kept,
+    actions,
+  };
   await self.registration.showNotification(notice.title, options);
   if (notice.isOver || (what && (await isSeen(path)))) await close(options.tag);
 }
@@ -67,7 +86,9 @@ function read(data: PushMessageData | null): Pushed | undefined {
   const id = (value: unknown): string | undefined => (typeof value === "string" && ID.test(value) ? value : undefined);
   const kind = KINDS.find((one) => one === given?.["kind"]);
   const [sessionId, runId, attention] = [id(given?.["sessionId"]), id(given?.["runId"]), id(given?.["attention"])];
-  return kind && attention !== undefined && (sessionId ?? runId) !== undefined ? { kind, sessionId, runId, attention } : undefined;
+  return kind && attention !== undefined && (sessionId ?? runId) !== undefined
+    ? { kind, sessionId, runId, attention }
+    : undefined;
 }
 
 async function noticeOf({ kind, sessionId, runId }: Pushed): Promise<Notice> {
@@ -95,6 +116,9 @@ function asked({ view }: LiveSession, kind: "permission" | "question"): Omit<Not
   const card = view.open.find(({ asks }) => asks.type === kind) ?? view.open[0];
   if (!card) return { body: "It was answered already.", isOver: true };
   const { asks, requestId, digest } = card;
-  const text = asks.type === "permission" ? `${strictLine(asks.title)}\n${strict(asks.detail)}` : asks.questions.map((one) => strict(one.text)).join("\n");
+  const text =
+    asks.type === "permission"
+      ? `${strictLine(asks.title)}\n${strict(asks.detail)}`
+      : asks.questions.map((one) => strict(one.text)).join("\n");
   return { body: text.slice(0, MOST_SHOWN), asked: { requestId, digest } };
 }

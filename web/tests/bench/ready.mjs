@@ -17,14 +17,21 @@ async function makeHome(name) {
   return home(name);
 }
 
-const up = spawn(process.env.ENSEMBLE, ["up", "--json", "--no-runner", "--listen", "127.0.0.1:0"], { env: await makeHome("server"), cwd: folder, stdio: ["ignore", "pipe", "ignore"] });
+const up = spawn(process.env.ENSEMBLE, ["up", "--json", "--no-runner", "--listen", "127.0.0.1:0"], {
+  env: await makeHome("server"),
+  cwd: folder,
+  stdio: ["ignore", "pipe", "ignore"],
+});
 const { value: line } = await createInterface({ input: up.stdout })[Symbol.asyncIterator]().next();
 const origin = new URL(JSON.parse(line).url).origin;
 
 const terminal = await makeHome("terminal");
 Object.assign(process.env, terminal);
 const claude = { program: process.env.ENSEMBLE_BENCH, env: { ENSEMBLE_BENCH_CLAUDE: "1" } };
-await writeFile(join(terminal.ENSEMBLE_HOME, "runner.yaml"), JSON.stringify({ providers: { claude, codex: { enabled: false }, gemini: { enabled: false } } }));
+await writeFile(
+  join(terminal.ENSEMBLE_HOME, "runner.yaml"),
+  JSON.stringify({ providers: { claude, codex: { enabled: false }, gemini: { enabled: false } } }),
+);
 // They read the environment when they are loaded.
 const { launch, person } = await import("../browser.mjs");
 const { signUp } = await import("../story/people.mjs");
@@ -36,7 +43,9 @@ function row(name, all, target) {
   const found = median(all);
   const isMet = found <= target;
   if (!isMet) missed += 1;
-  console.log(`${name.padEnd(66)} ${found.toFixed(0).padStart(6)} ms  (${Math.min(...all).toFixed(0)} to ${Math.max(...all).toFixed(0)})  at most ${target}: ${isMet ? "met" : "missed"}`);
+  console.log(
+    `${name.padEnd(66)} ${found.toFixed(0).padStart(6)} ms  (${Math.min(...all).toFixed(0)} to ${Math.max(...all).toFixed(0)})  at most ${target}: ${isMet ? "met" : "missed"}`,
+  );
 }
 
 /** Opens the address in a new page of the same person, and gives the milliseconds from there until it shows this. */
@@ -82,7 +91,8 @@ try {
   if (session) await ensemble(["stop", session]).catch(() => undefined);
   // `ensemble claude` has begun a host in the background, which outlives it.
   const hosts = join(terminal.ENSEMBLE_HOME, "hosts");
-  for (const host of await readdir(hosts).catch(() => [])) process.kill(Number(await readFile(join(hosts, host, "pid"), "utf8")), "SIGTERM");
+  for (const host of await readdir(hosts).catch(() => []))
+    process.kill(Number(await readFile(join(hosts, host, "pid"), "utf8")), "SIGTERM");
   await browser.close();
   up.kill("SIGTERM");
   await new Promise((ended) => up.once("exit", ended));

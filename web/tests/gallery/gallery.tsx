@@ -21,21 +21,21 @@ import * as made from "./bodies.ts";
 await findServer();
 const COMMANDS = ["prompt", "answer", "control"];
 interface Given {
-  bodies?: object[];
-  frames?: typeof made.frames;
-  title?: string;
-  online?: boolean;
-  isGuest?: boolean;
-  refusal?: string;
-  isPublic?: boolean;
-  /** Over what is shown otherwise. */
-  view?: Partial<FeedView>;
-  /** The public link of the session. */
-  link?: LinkRow;
-  /** The recovery words of an account that was made here: "begun", when the page was left before there were any. */
-  words?: "begun" | "made";
-  /** The screen Home with these in place of a session. */
-  home?: { rows?: SessionRow[]; machines?: MachineRow[]; role?: Role };
+    bodies?: object[];
+    frames?: typeof made.frames;
+    title?: string;
+    online?: boolean;
+    isGuest?: boolean;
+    refusal?: string;
+    isPublic?: boolean;
+    /** Over what is shown otherwise. */
+    view?: Partial<FeedView>;
+    /** The public link of the session. */
+    link?: LinkRow;
+    /** The recovery words of an account that was made here: "begun", when the page was left before there were any. */
+    words?: "begun" | "made";
+    /** The screen Home with these in place of a session. */
+    home?: { rows?: SessionRow[]; machines?: MachineRow[]; role?: Role };
 }
 const given = (globalThis as { gallery?: Given }).gallery ?? {};
 const show = new URLSearchParams(location.search).get("show") ?? "none";
@@ -44,33 +44,73 @@ const bodies = given.bodies ?? [...made.session, ...(made.requests[show] ?? [])]
 const view = new View({ items: 20_000, size: 1 << 28 });
 let n = 0;
 for (const [at, body] of bodies.entries()) {
-  const isCommand = COMMANDS.includes((body as { type: string }).type);
-  const whole = { v: 1, localId: `m${at}`, at: "2026-11-23T17:02:00Z", list: { version: 1, digest: "" }, ...(!isCommand && { n: ++n }), ...body };
-  view.message({
-    seq: at + 1, author: isCommand ? { kind: "person", user: "me", key: "k" } : { kind: "host" }, digest: "", message: readBody(JSON.stringify(whole)),
-  });
+    const isCommand = COMMANDS.includes((body as { type: string }).type);
+    const whole = {
+        v: 1,
+        localId: `m${at}`,
+        at: "2026-11-23T17:02:00Z",
+        list: { version: 1, digest: "" },
+        ...(!isCommand && { n: ++n }),
+        ...body,
+    };
+    view.message({
+        seq: at + 1,
+        author: isCommand ? { kind: "person", user: "me", key: "k" } : { kind: "host" },
+        digest: "",
+        message: readBody(JSON.stringify(whole)),
+    });
 }
-view.message({ seq: bodies.length + 1, author: { kind: "nobody", why: "a text that the session's machine has not signed" }, digest: "", message: { unreadable: "" } });
+view.message({
+    seq: bodies.length + 1,
+    author: { kind: "nobody", why: "a text that the session's machine has not signed" },
+    digest: "",
+    message: { unreadable: "" },
+});
 for (const frame of given.frames ?? made.frames) view.frame(frame);
 
 const row = {
-  id: "s", ref: "s", ownerId: "me", title: given.title ?? "Limiter refuses the first request", directory: undefined, host: "laptop", agent: "claude", machineId: "m",
-  attention: "none", open: 0, online: given.online ?? true, thinking: true, ended: false, archived: false, hosted: true, accessLevel: "owner", updatedAt: "2026-11-23T17:02:00Z",
+    id: "s",
+    ref: "s",
+    ownerId: "me",
+    title: given.title ?? "Limiter refuses the first request",
+    directory: undefined,
+    host: "laptop",
+    agent: "claude",
+    machineId: "m",
+    attention: "none",
+    open: 0,
+    online: given.online ?? true,
+    thinking: true,
+    ended: false,
+    archived: false,
+    hosted: true,
+    accessLevel: "owner",
+    updatedAt: "2026-11-23T17:02:00Z",
 } as const;
 const store = new Store<FeedView>({
-  row, state: view.state, items: view.items, open: view.open, plan: view.plan?.entries ?? [], turnId: "u",
-  growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })), hasOlder: false, isOpen: true, error: undefined, isHosted: true,
-  may: { prompt: true, approve: true, own: given.isGuest !== true }, rejected: undefined,
-  ...given.view,
+    row,
+    state: view.state,
+    items: view.items,
+    open: view.open,
+    plan: view.plan?.entries ?? [],
+    turnId: "u",
+    growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),
+    hasOlder: false,
+    isOpen: true,
+    error: undefined,
+    isHosted: true,
+    may: { prompt: true, approve: true, own: given.isGuest !== true },
+    rejected: undefined,
+    ...given.view,
 });
 const nothing = () => Promise.resolve();
 /** What was answered, for tests. The machine takes each answer at once. */
 const answered: string[] = [];
 Object.assign(globalThis, { answered });
 const answer: SessionFeed["answer"] = ({ requestId }, { optionId }) => {
-  answered.push(`${requestId} ${optionId ?? ""}`);
-  store.update((before) => ({ ...before, open: before.open.filter((card) => card.requestId !== requestId) }));
-  return Promise.resolve();
+    answered.push(`${requestId} ${optionId ?? ""}`);
+    store.update((before) => ({ ...before, open: before.open.filter((card) => card.requestId !== requestId) }));
+    return Promise.resolve();
 };
 /** What was prompted, with its id. The first time the connection breaks. */
 const prompted: string[] = [];
@@ -78,9 +118,11 @@ const prompted: string[] = [];
 const attached: unknown[] = [];
 Object.assign(globalThis, { prompted, attached });
 const prompt: SessionFeed["prompt"] = (text, _when, localId, attachments) => {
-  attached.push(...(attachments ?? []));
-  prompted.push(`${localId} ${text}`);
-  return prompted.length > 1 || "worksAtOnce" in globalThis ? Promise.resolve() : Promise.reject(new Error("The connection broke."));
+    attached.push(...(attachments ?? []));
+    prompted.push(`${localId} ${text}`);
+    return prompted.length > 1 || "worksAtOnce" in globalThis
+        ? Promise.resolve()
+        : Promise.reject(new Error("The connection broke."));
 };
 /** Each interruption. */
 const interrupted: number[] = [];
@@ -88,38 +130,59 @@ const interrupted: number[] = [];
 Object.assign(globalThis, { interrupted, sessions, row });
 /** The machine ends what still runs, or the server refuses with the text that is given. */
 const interrupt: SessionFeed["interrupt"] = () => {
-  interrupted.push(interrupted.length);
-  if (given.refusal !== undefined) return Promise.reject(new Error(given.refusal));
-  store.update((before) => ({ ...before, state: before.state && { ...before.state, stillRunning: [] } }));
-  return Promise.resolve();
+    interrupted.push(interrupted.length);
+    if (given.refusal !== undefined) return Promise.reject(new Error(given.refusal));
+    store.update((before) => ({ ...before, state: before.state && { ...before.state, stillRunning: [] } }));
+    return Promise.resolve();
 };
 const feed: SessionFeed = {
-  id: "s", view: store, prompt, answer, interrupt, resume: nothing, setMode: nothing, setModel: nothing, loadOlder: nothing,
+    id: "s",
+    view: store,
+    prompt,
+    answer,
+    interrupt,
+    resume: nothing,
+    setMode: nothing,
+    setModel: nothing,
+    loadOlder: nothing,
 };
 if (given.home) {
-  const { rows = [], role = "primary" } = given.home;
-  sessions.set({ rows, isLoaded: true, error: undefined });
-  machines.set({ rows: given.home.machines ?? [], isLoaded: true, error: undefined });
-  account.set({ state: "ready", userId: "me", fingerprint: "", role });
+    const { rows = [], role = "primary" } = given.home;
+    sessions.set({ rows, isLoaded: true, error: undefined });
+    machines.set({ rows: given.home.machines ?? [], isLoaded: true, error: undefined });
+    account.set({ state: "ready", userId: "me", fingerprint: "", role });
 }
 if (given.link) links.set(new Map([["s", given.link]]));
 Object.assign(globalThis, { keepAddress, knownAddress });
 /** Words that an account would give; the server takes them. */
-const newWords = async () => ({ words: Array.from({ length: 24 }, () => `w${crypto.randomUUID().slice(0, 6)}`), confirm: nothing });
+const newWords = async () => ({
+    words: Array.from({ length: 24 }, () => `w${crypto.randomUUID().slice(0, 6)}`),
+    confirm: nothing,
+});
 const devices = { newWords, sameWords: async (words: readonly string[]) => ({ words: [...words], confirm: nothing }) };
 async function words() {
-  if (given.words === "begun") await willNeedWords();
-  const unconfirmed = await unconfirmedWords(devices);
-  return unconfirmed ? <Words made={unconfirmed} isAgain onDone={done} /> : <Words made={await makeWords(devices)} onDone={done} />;
+    if (given.words === "begun") await willNeedWords();
+    const unconfirmed = await unconfirmedWords(devices);
+    return unconfirmed ? (
+        <Words made={unconfirmed} isAgain onDone={done} />
+    ) : (
+        <Words made={await makeWords(devices)} onDone={done} />
+    );
 }
 const done = () => Promise.resolve(void Object.assign(globalThis, { isDone: true }));
-const screen = given.words && await words();
+const screen = given.words && (await words());
 const root = document.getElementById("root");
 if (root) {
-  createRoot(root).render(
-    screen || <div className={given.home ? "shell" : "shell in-session"}>
-      <aside className="side" />
-      <div className="main"><main className="main">{given.home ? <Home /> : <Session feed={feed} isPublic={given.isPublic ?? false} />}</main></div>
-    </div>,
-  );
+    createRoot(root).render(
+        screen || (
+            <div className={given.home ? "shell" : "shell in-session"}>
+                <aside className="side" />
+                <div className="main">
+                    <main className="main">
+                        {given.home ? <Home /> : <Session feed={feed} isPublic={given.isPublic ?? false} />}
+                    </main>
+                </div>
+            </div>
+        ),
+    );
 }

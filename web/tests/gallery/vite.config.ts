@@ -8,6 +8,9 @@ export default defineConfig({
   plugins: [react()],
   build: {
     outDir: process.env.GALLERY ?? join(import.meta.dirname, "../../node_modules/.gallery"),
-    emptyOutDir: true, assetsInlineLimit: 0, modulePreload: { polyfill: false }, reportCompressedSize: false,
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
   },
 });

@@ -10,34 +10,44 @@ import { ensemble } from "./terminal.mjs";
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
 /** What the page has kept in the browser, as it lies in its database. */
-const kept = (page) => page.evaluate(async () => {
-  const done = (request) => new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
+const kept = (page) =>
+  page.evaluate(async () => {
+    const done = (request) =>
+      new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+      });
+    const db = await done(indexedDB.open(`ensemble ${location.origin} kept`));
+    const records = db.objectStoreNames.contains("records") ? db.transaction("records").objectStore("records") : undefined;
+    if (!records) return { names: [], text: "", isKeySecret: false };
+    const [names, values, key] = [
+      await done(records.getAllKeys()),
+      await done(records.getAll()),
+      await done(records.get("key")),
+    ];
+    db.close();
+    const text = values.map((value) => (value?.data ? new TextDecoder("latin1").decode(value.data) : "")).join("");
+    return { names, text, isKeySecret: key?.extractable === false };
   });
-  const db = await done(indexedDB.open(`ensemble ${location.origin} kept`));
-  const records = db.objectStoreNames.contains("records") ? db.transaction("records").objectStore("records") : undefined;
-  if (!records) return { names: [], text: "", isKeySecret: false };
-  const [names, values, key] = [await done(records.getAllKeys()), await done(records.getAll()), await done(records.get("key"))];
-  db.close();
-  const text = values.map((value) => (value?.data ? new TextDecoder("latin1").decode(value.data) : "")).join("");
-  return { names, text, isKeySecret: key?.extractable === false };
-});
 
 /** Waits until the page has kept a record whose name begins so, after a time. */
 async function isKept(page, name, after = "") {
-  await page.waitForFunction(async ([wanted, since]) => {
-    const db = await new Promise((resolve) => {
-      const request = indexedDB.open(`ensemble ${location.origin} kept`);
-      request.onsuccess = () => resolve(request.result);
-    });
-    const index = await new Promise((resolve) => {
-      const request = db.transaction("records").objectStore("records").get("index");
-      request.onsuccess = () => resolve(request.result ?? []);
-    });
-    db.close();
-    return index.some(({ name: found, at }) => found.startsWith(wanted) && at > since);
-  }, [name, after], { polling: 500 });
+  await page.waitForFunction(
+    async ([wanted, since]) => {
+      const db = await new Promise((resolve) => {
+        const request = indexedDB.open(`ensemble ${location.origin} kept`);
+        request.onsuccess = () => resolve(request.result);
+      });
+      const index = await new Promise((resolve) => {
+        const request = db.transaction("records").objectStore("records").get("index");
+        request.onsuccess = () => resolve(request.result ?? []);
+      });
+      db.close();
+      return index.some(({ name: found, at }) => found.startsWith(wanted) && at > since);
+    },
+    [name, after],
+    { polling: 500 },
+  );
 }
 
 describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
@@ -62,7 +72,10 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     const { page, checked } = me;
     await signUp(page, origin);
     session = await ensemble(["claude", "--title", "Far away", "--dir", "work", "--detach", "[[say the first words]]"]);
-    await page.getByRole("main").getByRole("link", { name: /Far away/ }).click();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /Far away/ })
+      .click();
     await page.getByRole("log").getByText("the first words", { exact: true }).waitFor();
     await phase(page, "Ready").waitFor();
     // What is kept from now on has the words.
@@ -75,7 +88,8 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
     const { text, isKeySecret } = await kept(page);
     assert.ok(isKeySecret && text.length > 0);
-    for (const word of ["half a thought", "the first words", "Far away"]) assert.ok(!text.includes(word), `${word} is in the clear`);
+    for (const word of ["half a thought", "the first words", "Far away"])
+      assert.ok(!text.includes(word), `${word} is in the clear`);
     checked();
   });
 
@@ -125,10 +139,12 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
   async function worker() {
     const [found] = me.context.serviceWorkers();
     const cdp = await me.context.newCDPSession(me.page);
-    const updated = new Promise((resolve) => cdp.on("ServiceWorker.workerRegistrationUpdated", ({ registrations }) => {
-      const one = registrations.find(({ scopeURL, isDeleted }) => scopeURL.startsWith(origin) && !isDeleted);
-      if (one) resolve(one.registrationId);
-    }));
+    const updated = new Promise((resolve) =>
+      cdp.on("ServiceWorker.workerRegistrationUpdated", ({ registrations }) => {
+        const one = registrations.find(({ scopeURL, isDeleted }) => scopeURL.startsWith(origin) && !isDeleted);
+        if (one) resolve(one.registrationId);
+      }),
+    );
     await cdp.send("ServiceWorker.enable");
     const registrationId = await updated;
     await found.evaluate(() => {
@@ -142,12 +158,26 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     return {
       /** All that were shown. */
       tags: () => found.evaluate(() => globalThis.tags),
-      push: (data) => cdp.send("ServiceWorker.deliverPushMessage", { origin, registrationId, data: typeof data === "string" ? data : JSON.stringify(data) }),
-      shown: () => found.evaluate(async () => (await registration.getNotifications()).map(({ title, body, actions, tag }) => ({ title, body, tag, actions: actions.map(({ action }) => action) }))),
-      click: (action) => found.evaluate(async (which) => {
-        const [notification] = await registration.getNotifications();
-        dispatchEvent(new NotificationEvent("notificationclick", { notification, action: which }));
-      }, action),
+      push: (data) =>
+        cdp.send("ServiceWorker.deliverPushMessage", {
+          origin,
+          registrationId,
+          data: typeof data === "string" ? data : JSON.stringify(data),
+        }),
+      shown: () =>
+        found.evaluate(async () =>
+          (await registration.getNotifications()).map(({ title, body, actions, tag }) => ({
+            title,
+            body,
+            tag,
+            actions: actions.map(({ action }) => action),
+          })),
+        ),
+      click: (action) =>
+        found.evaluate(async (which) => {
+          const [notification] = await registration.getNotifications();
+          dispatchEvent(new NotificationEvent("notificationclick", { notification, action: which }));
+        }, action),
     };
   }
 
@@ -176,7 +206,16 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     const card = page.getByRole("region", { name: /The agent asks/ });
     await card.waitFor();
     let attention = await until(wants, (one) => one?.kind === "permission");
-    const sessionId = new URL(await page.getByRole("main").getByRole("link", { name: /Far away/ }).first().getAttribute("href"), origin).pathname.split("/").pop();
+    const sessionId = new URL(
+      await page
+        .getByRole("main")
+        .getByRole("link", { name: /Far away/ })
+        .first()
+        .getAttribute("href"),
+      origin,
+    ).pathname
+      .split("/")
+      .pop();
     await pushes.push({ kind: "permission", sessionId, attention: attention.id });
     const [shown] = await until(pushes.shown, (all) => all.length === 1);
     assert.equal(shown.title, "Far away");
@@ -197,9 +236,18 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await until(pushes.shown, (all) => all.length === 0);
 
     // Who looks at the session needs no notification, and what has finished is marked as seen, for all devices.
-    const marked = page.waitForResponse((one) => one.ok() && one.request().method() === "PATCH" && /"attention"/.test(one.request().postData() ?? ""));
-    await page.getByRole("main").getByRole("link", { name: /Far away/ }).first().click();
-    await page.getByRole("log").getByText(/denied by you/).waitFor();
+    const marked = page.waitForResponse(
+      (one) => one.ok() && one.request().method() === "PATCH" && /"attention"/.test(one.request().postData() ?? ""),
+    );
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /Far away/ })
+      .first()
+      .click();
+    await page
+      .getByRole("log")
+      .getByText(/denied by you/)
+      .waitFor();
     await marked;
     assert.equal((await wants())?.kind ?? "none", "none");
     attention = { kind: "finished", id: "AAAAAAAAAAA" };
@@ -234,10 +282,17 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     const other = await me.context.newPage();
     // Home says what has ended since somebody looked.
     await other.goto(origin);
-    await other.getByRole("region", { name: "Finished" }).getByRole("link", { name: /Far away/ }).waitFor();
+    await other
+      .getByRole("region", { name: "Finished" })
+      .getByRole("link", { name: /Far away/ })
+      .waitFor();
     await accessible(other, "home with what has finished");
     await other.goto(`${origin}/sessions/${sessionId}`);
-    await me.context.serviceWorkers()[0].evaluate(() => dispatchEvent(new NotificationEvent("notificationclick", { notification: globalThis.taken, action: "" })));
+    await me.context
+      .serviceWorkers()[0]
+      .evaluate(() =>
+        dispatchEvent(new NotificationEvent("notificationclick", { notification: globalThis.taken, action: "" })),
+      );
     assert.deepEqual((await until(opened, (all) => all.length === 2))[1], ["there", `/sessions/${sessionId}`]);
     await other.close();
     // What cannot be read is shown all the same.
@@ -252,9 +307,16 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     const [found] = me.context.serviceWorkers();
     // No push service is reached from a test, so the browser's part is made up.
     await found.evaluate(async () => {
-      const encode = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+      const encode = (bytes) =>
+        btoa(String.fromCharCode(...new Uint8Array(bytes)))
+          .replaceAll("+", "-")
+          .replaceAll("/", "_")
+          .replaceAll("=", "");
       const { publicKey } = await crypto.subtle.generateKey({ name: "ECDH", namedCurve: "P-256" }, true, ["deriveBits"]);
-      const keys = { p256dh: encode(await crypto.subtle.exportKey("raw", publicKey)), auth: encode(crypto.getRandomValues(new Uint8Array(16))) };
+      const keys = {
+        p256dh: encode(await crypto.subtle.exportKey("raw", publicKey)),
+        auth: encode(crypto.getRandomValues(new Uint8Array(16))),
+      };
       PushManager.prototype.getSubscription = async () => null;
       PushManager.prototype.subscribe = async (options) => {
         globalThis.subscribed = options;
@@ -302,7 +364,10 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await finished.waitFor();
     assert.equal(await finished.isChecked(), false);
     await finished.check();
-    await until(() => page.evaluate(() => globalThis.asked.length), (count) => count === 2);
+    await until(
+      () => page.evaluate(() => globalThis.asked.length),
+      (count) => count === 2,
+    );
     await accessible(page, "settings with notifications");
     await pictures(page, "settings-notifications");
     const subscribed = { pushSubscription: { endpoint: "https://push.example/1", keys: { p256dh: "key", auth: "secret" } } };
@@ -352,7 +417,10 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
       await tab.evaluate(() => globalThis.hide(true));
       tabs.push(tab);
     }
-    await until(() => open.size, (count) => count === 1);
+    await until(
+      () => open.size,
+      (count) => count === 1,
+    );
     assert.ok(most <= 4, `${most} streams at once`);
     await ensemble(["prompt", session, "[[say for all tabs]]"]);
     for (const tab of [tabs[0], tabs[9]]) {
@@ -366,7 +434,10 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await tabs[5].bringToFront();
     await tabs[5].evaluate(() => globalThis.hide(false));
     await ensemble(["prompt", session, "[[run touch tabs]]"]);
-    await tabs[5].getByRole("region", { name: /The agent asks/ }).getByRole("button", { name: "Allow once" }).click();
+    await tabs[5]
+      .getByRole("region", { name: /The agent asks/ })
+      .getByRole("button", { name: "Allow once" })
+      .click();
     // Others were allowed before it, so the log does not say that this one was.
     await until(() => exists("tabs"), Boolean);
     checked();

@@ -17,7 +17,9 @@ export async function fill(base, sessionId, count, n) {
   const home = process.env.ENSEMBLE_HOME;
   // The terminal has checked the list of devices that the server has now.
   const store = new MemoryStore();
-  const { list } = await (await fetch(`${base}/v1/devices`, { headers: { authorization: `Bearer ${await ensemble(["token"])}` } })).json();
+  const { list } = await (
+    await fetch(`${base}/v1/devices`, { headers: { authorization: `Bearer ${await ensemble(["token"])}` } })
+  ).json();
   await store.update(`list ${JSON.parse(await ensemble(["whoami", "--json"])).id}`, () => list);
   const account = await Account.create({ base, store, name: "", keys: await keysIn(join(home, "account.key")) });
   const machines = join(home, "machines");
@@ -30,7 +32,17 @@ export async function fill(base, sessionId, count, n) {
   const message = async (line) => {
     const number = n + line;
     const localId = `h${number}`;
-    const body = JSON.stringify({ v: 1, type: "text", localId, at, list: { version, digest }, n: number, turnId: "filled", part: line, text: `line ${line}` });
+    const body = JSON.stringify({
+      v: 1,
+      type: "text",
+      localId,
+      at,
+      list: { version, digest },
+      n: number,
+      turnId: "filled",
+      part: line,
+      text: `line ${line}`,
+    });
     const signed = await signBody(session.id, account.userId, body, signer);
     return { content: await sealContent(ring, purposes.message(session.id), signed), localId, keyEpoch: ring.epoch };
   };

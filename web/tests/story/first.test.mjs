@@ -54,7 +54,15 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
 
   step("a session that a terminal starts appears at once, with what its agent says", async () => {
     const { page, checked } = me;
-    session = await ensemble(["claude", "--title", "Say it", "--dir", "work", "--detach", "Say it. [[say Grüße **aus** der Sitzung]]"]);
+    session = await ensemble([
+      "claude",
+      "--title",
+      "Say it",
+      "--dir",
+      "work",
+      "--detach",
+      "Say it. [[say Grüße **aus** der Sitzung]]",
+    ]);
     const entry = page.getByRole("main").getByRole("link", { name: /Say it/ });
     await entry.waitFor();
     await entry.click();
@@ -77,12 +85,18 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     assert.equal(await exists("allowed"), false);
     await accessible(page, "session with a request");
     await pictures(page, "session-request");
-    await card.getByRole("button", { name: /^(Yes|Allow)/ }).first().click();
+    await card
+      .getByRole("button", { name: /^(Yes|Allow)/ })
+      .first()
+      .click();
     await card.waitFor({ state: "detached" });
     await phase(page, "Ready").waitFor();
     assert.ok(await exists("allowed"));
     assert.equal(await page.evaluate(() => document.activeElement.localName), "textarea", "the focus is lost");
-    await page.getByRole("log").getByText(/allowed by you/).waitFor();
+    await page
+      .getByRole("log")
+      .getByText(/allowed by you/)
+      .waitFor();
     await accessible(page, "session");
     await pictures(page, "session");
     checked();
@@ -104,7 +118,10 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     assert.equal(await prompt.inputValue(), "still being typed");
     await prompt.fill("");
     const said = await page.getByRole("log").innerText();
-    assert.ok(said.indexOf("Interrupted") < said.indexOf("[[say after it]]"), "a prompt that waited stands before the turn that it waited for");
+    assert.ok(
+      said.indexOf("Interrupted") < said.indexOf("[[say after it]]"),
+      "a prompt that waited stands before the turn that it waited for",
+    );
     checked();
   });
 
@@ -120,9 +137,15 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await accessible(phone, "home with a request");
     await pictures(phone, "home-needs");
     // As long as a finger or a hand presses: the button gets the focus meanwhile, and must not move.
-    await card.getByRole("button", { name: /^(No|Deny|Reject)/ }).first().click({ delay: 200 });
+    await card
+      .getByRole("button", { name: /^(No|Deny|Reject)/ })
+      .first()
+      .click({ delay: 200 });
     await card.waitFor({ state: "detached" });
-    await me.page.getByRole("log").getByText(/denied by you/).waitFor();
+    await me.page
+      .getByRole("log")
+      .getByText(/denied by you/)
+      .waitFor();
     assert.equal(await exists("denied"), false);
     await phone.close();
     me.checked();
@@ -143,7 +166,11 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
 
   step("what people write does nothing but show", async () => {
     const { page, checked } = me;
-    await ensemble(["prompt", session, "<img src=x onerror=alert(1)> \u202Eexe.gpj [[say <b>bold</b> [x](javascript:alert(1)) ![y](https://evil.example/z.png)]]"]);
+    await ensemble([
+      "prompt",
+      session,
+      "<img src=x onerror=alert(1)> \u202Eexe.gpj [[say <b>bold</b> [x](javascript:alert(1)) ![y](https://evil.example/z.png)]]",
+    ]);
     await page.getByRole("log").getByText("<b>bold</b>").first().waitFor();
     assert.equal(await page.locator("a[href^=javascript], img[src*=evil], b").count(), 0);
     checked();
@@ -191,15 +218,24 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await dialog.getByText("The machine has confirmed it.").waitFor();
 
     await guest.page.goto(origin);
-    await guest.page.getByRole("main").getByText(/from Ada/).waitFor();
-    await guest.page.getByRole("main").getByRole("link", { name: /Another title/ }).click();
+    await guest.page
+      .getByRole("main")
+      .getByText(/from Ada/)
+      .waitFor();
+    await guest.page
+      .getByRole("main")
+      .getByRole("link", { name: /Another title/ })
+      .click();
     await guest.page.getByRole("log").getByText("after it", { exact: true }).waitFor();
     await guest.page.getByLabel("Prompt").fill("[[run touch guest]]");
     await guest.page.getByRole("button", { name: "Send" }).click();
     const theirs = guest.page.getByRole("region", { name: /The agent asks/ });
     await theirs.getByText(/Only the owner/).waitFor();
     await dialog.getByRole("button", { name: "Close" }).click();
-    await page.getByRole("region", { name: /The agent asks/ }).getByRole("button", { name: "Allow once" }).click();
+    await page
+      .getByRole("region", { name: /The agent asks/ })
+      .getByRole("button", { name: "Allow once" })
+      .click();
     await theirs.waitFor({ state: "detached" });
     await phase(page, "Ready").waitFor();
     assert.ok(await exists("guest"));
@@ -280,7 +316,11 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     const card = second.page.getByRole("region", { name: /The agent asks/ });
     await card.getByRole("button", { name: "Allow once" }).click();
     await card.waitFor({ state: "detached" });
-    await second.page.getByRole("main").getByRole("link", { name: /Another title/ }).first().click();
+    await second.page
+      .getByRole("main")
+      .getByRole("link", { name: /Another title/ })
+      .first()
+      .click();
     await second.page.getByLabel("Prompt").fill("never sent");
     await page.getByRole("button", { name: "Remove The second browser" }).click();
     await page.getByRole("button", { name: "Remove", exact: true }).click();
@@ -292,7 +332,11 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await accessible(second.page, "removed");
     await pictures(second.page, "removed");
     const left = (await second.page.evaluate(kept)).filter((one) => one.includes(" kept: "));
-    assert.deepEqual(left.map((one) => one.split(" kept: ")[1].split(" ")[0]), ["draft", "index"], "lists and transcripts are wiped");
+    assert.deepEqual(
+      left.map((one) => one.split(" kept: ")[1].split(" ")[0]),
+      ["draft", "index"],
+      "lists and transcripts are wiped",
+    );
     // It does not ask again and again.
     await second.page.clock.install();
     await second.page.reload();
@@ -339,7 +383,10 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await accessible(third.page, "is this your account");
     await pictures(third.page, "restore");
     await third.page.getByRole("button", { name: "It is mine: bring it back" }).click();
-    await third.page.getByRole("main").getByRole("link", { name: /Another title/ }).click();
+    await third.page
+      .getByRole("main")
+      .getByRole("link", { name: /Another title/ })
+      .click();
     await third.page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
     third.checked();
     await third.context.close();
@@ -382,7 +429,8 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.goto(`${origin}/runs`);
     await page.getByRole("heading", { name: "Runs", exact: true }).waitFor();
     const plan = {
-      title: "Two steps", defaults: { provider: "claude", workingDirectory: join(homedir(), "work") },
+      title: "Two steps",
+      defaults: { provider: "claude", workingDirectory: join(homedir(), "work") },
       tasks: [
         { key: "first", title: "First", prompt: "[[say the first is done]]" },
         { key: "second", title: "Second", dependsOn: ["first"], prompt: "[[say the second is done]]" },
@@ -393,15 +441,25 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.goto(`${origin}/runs/${run.split(/\s/)[0]}`);
     await page.getByRole("heading", { name: "Two steps" }).waitFor();
     await page.getByText("Failed ·").waitFor();
-    await page.getByRole("group", { name: /The tasks/ }).getByRole("button", { name: /Second/ }).click();
+    await page
+      .getByRole("group", { name: /The tasks/ })
+      .getByRole("button", { name: /Second/ })
+      .click();
     await page.getByText("the second is done").first().waitFor();
     await accessible(page, "run");
     await pictures(page, "run");
-    await page.getByRole("group", { name: /The tasks/ }).getByRole("button", { name: /Broken/ }).click();
+    await page
+      .getByRole("group", { name: /The tasks/ })
+      .getByRole("button", { name: /Broken/ })
+      .click();
     const panel = page.locator(".task-panel");
     await panel.locator(".failure").waitFor();
     await panel.getByText("Waiting for output…").waitFor({ state: "detached" });
-    assert.equal((await panel.innerText()).split("asked to fail").length - 1, 1, `the error stands there more than once: ${await panel.innerText()}`);
+    assert.equal(
+      (await panel.innerText()).split("asked to fail").length - 1,
+      1,
+      `the error stands there more than once: ${await panel.innerText()}`,
+    );
     await page.getByRole("link", { name: "All runs" }).click();
     await page.getByRole("link", { name: /Two steps/ }).waitFor();
     await accessible(page, "runs");
@@ -412,7 +470,10 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
   step("after a reload everything is there, and each address has its screen", async () => {
     const { page, checked } = me;
     await page.goto(`${origin}/`);
-    await page.getByRole("main").getByRole("link", { name: /Another title/ }).click();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /Another title/ })
+      .click();
     await page.reload();
     await page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
     await page.goto(`${origin}/settings`);
@@ -457,7 +518,10 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await page.getByRole("heading", { name: "Home" }).waitFor();
     // The browser notes the status.
     faults.splice(0, faults.length, ...faults.filter((fault) => !fault.endsWith("/settngs")));
-    for (const [path, said, back] of [["sessions", "There is no session at this address", "Home"], ["runs", "There is no run at this address", "All runs"]]) {
+    for (const [path, said, back] of [
+      ["sessions", "There is no session at this address", "Home"],
+      ["runs", "There is no run at this address", "All runs"],
+    ]) {
       await page.goto(`${origin}/${path}/01890a5d-ac96-774b-bcce-b302099a8059`);
       await page.getByRole("alert").filter({ hasText: said }).waitFor();
       await page.getByRole("main").getByRole("link", { name: back }).first().waitFor();

@@ -52,6 +52,9 @@ export async function jump(page, words) {
   await page.keyboard.press("Control+k");
   await page.getByRole("combobox", { name: "Go to" }).waitFor();
   await page.keyboard.type(words);
-  await page.getByRole("option", { name: new RegExp(words, "i") }).first().waitFor();
+  await page
+    .getByRole("option", { name: new RegExp(words, "i") })
+    .first()
+    .waitFor();
   await page.keyboard.press("Enter");
 }

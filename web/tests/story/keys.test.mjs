@@ -20,7 +20,8 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     me = await person(browser, origin);
   });
   after(async () => {
-    for (const { id } of JSON.parse(await ensemble(["sessions", "--json"]).catch(() => "{}")).sessions ?? []) await ensemble(["stop", id]).catch(() => undefined);
+    for (const { id } of JSON.parse(await ensemble(["sessions", "--json"]).catch(() => "{}")).sessions ?? [])
+      await ensemble(["stop", id]).catch(() => undefined);
     runner?.kill();
     await browser?.close();
   });
@@ -72,7 +73,11 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await page.keyboard.press("Enter");
     await page.getByRole("region", { name: /The agent asks/ }).waitFor();
     await press(page, "button", /^(Yes|Allow)/);
-    await page.getByRole("log").getByText(/allowed by you/).first().waitFor();
+    await page
+      .getByRole("log")
+      .getByText(/allowed by you/)
+      .first()
+      .waitFor();
     await phase(page, "Ready").waitFor();
     assert.ok(await exists("keys"));
     // A screen reader goes by headings from what a person said to what the agent did.
@@ -100,7 +105,12 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     address = await dialog.getByLabel("Address", { exact: true }).innerText();
     for (let count = 0; count < 20; count++) {
       await page.keyboard.press("Tab");
-      assert.ok(await dialog.evaluate((element) => element.contains(document.activeElement) || document.activeElement === document.body), "the focus left the dialog");
+      assert.ok(
+        await dialog.evaluate(
+          (element) => element.contains(document.activeElement) || document.activeElement === document.body,
+        ),
+        "the focus left the dialog",
+      );
     }
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
@@ -129,10 +139,16 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await press(page, "button", /Fingerprints match/);
     await dialog.getByRole("button", { name: "Remove" }).waitFor();
     await guest.page.goto(origin);
-    await guest.page.getByRole("main").getByRole("link", { name: /By keys/ }).waitFor();
+    await guest.page
+      .getByRole("main")
+      .getByRole("link", { name: /By keys/ })
+      .waitFor();
     await press(page, "button", /^Remove/);
     await dialog.getByRole("button", { name: "Remove" }).waitFor({ state: "detached" });
-    await guest.page.getByRole("main").getByRole("link", { name: /By keys/ }).waitFor({ state: "detached" });
+    await guest.page
+      .getByRole("main")
+      .getByRole("link", { name: /By keys/ })
+      .waitFor({ state: "detached" });
     await page.keyboard.press("Escape");
     guest.checked();
     await guest.context.close();
@@ -143,7 +159,10 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     const { page, checked } = me;
     await jump(page, "Machines");
     await page.getByRole("heading", { name: "Machines" }).waitFor();
-    await page.getByRole("button", { name: /^Delete/ }).first().waitFor();
+    await page
+      .getByRole("button", { name: /^Delete/ })
+      .first()
+      .waitFor();
     await press(page, "button", /^Delete/);
     await page.getByText("You can still read its sessions.").waitFor();
     await accessible(page, "deleting a machine");

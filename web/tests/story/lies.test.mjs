@@ -15,8 +15,10 @@ const origin = new URL(process.env.BETWEEN).origin;
 
 /** What the line over the page says of each, and what the page says that has not begun. */
 const SAID = {
-  500: [/^Something other than the server answers/, /error \(status 500\)/], fault: [/^The server has an error \(500\)/, /error \(status 500\)/],
-  html: [/^Something other than the server answers/, /Something other/], half: [/^Something other than the server answers/, /Something other/],
+  500: [/^Something other than the server answers/, /error \(status 500\)/],
+  fault: [/^The server has an error \(500\)/, /error \(status 500\)/],
+  html: [/^Something other than the server answers/, /Something other/],
+  half: [/^Something other than the server answers/, /Something other/],
   never: [/^The server does not answer/, /does not answer/],
 };
 /** Ten times the 2 s after which it shows. */
@@ -62,10 +64,15 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("button", { name: "Make an account" }).waitFor();
     between.lie("never");
     await page.getByRole("button", { name: "Make an account" }).click();
-    await heals(page, "never", () => page.getByRole("list", { name: "Recovery words" }).waitFor(), async () => {
-      await accessible(page, "welcome without a server");
-      await pictures(page, "lies-welcome");
-    });
+    await heals(
+      page,
+      "never",
+      () => page.getByRole("list", { name: "Recovery words" }).waitFor(),
+      async () => {
+        await accessible(page, "welcome without a server");
+        await pictures(page, "lies-welcome");
+      },
+    );
     checked();
   });
 
@@ -76,35 +83,49 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
     await signUp(page, origin, server);
     session = JSON.parse(await ensemble(["session", "create", "--title", "Told truly", "--json"])).session.id;
     await ensemble(["session", "send", session, "the first words"]);
-    await page.getByRole("main").getByRole("link", { name: /Told truly/ }).click();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /Told truly/ })
+      .click();
     await page.getByRole("log").getByText("the first words", { exact: true }).waitFor();
     await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
     checked();
   });
 
   for (const [at, kind] of LIES.entries()) {
-    step(`${kind}: an open session says so after 2 s and goes on by itself; loaded anew, the page shows what it knew`, async () => {
-      const { page } = me;
-      const log = page.getByRole("log");
-      between.lie(kind);
-      await heals(page, kind, async () => {
-        await ensemble(["session", "send", session, `after ${kind}`]);
-        await log.getByText(`after ${kind}`, { exact: true }).waitFor();
-      });
-      // What was shown is kept a moment after it has come.
-      await page.goto(origin);
-      await page.getByRole("main").getByRole("link", { name: /Told truly/ }).waitFor();
-      await lost(page).waitFor({ state: "detached" });
-      between.lie(kind);
-      await page.goto(`${origin}/sessions/${session}`);
-      await log.getByText("the first words", { exact: true }).waitFor();
-      await heals(page, kind, () => page.getByText(/^Offline copy from/).waitFor({ state: "detached" }), async () => {
-        if (at > 0) return;
-        await accessible(page, "a session whose server has a fault");
-        await pictures(page, "lies-session");
-      });
-      checked();
-    });
+    step(
+      `${kind}: an open session says so after 2 s and goes on by itself; loaded anew, the page shows what it knew`,
+      async () => {
+        const { page } = me;
+        const log = page.getByRole("log");
+        between.lie(kind);
+        await heals(page, kind, async () => {
+          await ensemble(["session", "send", session, `after ${kind}`]);
+          await log.getByText(`after ${kind}`, { exact: true }).waitFor();
+        });
+        // What was shown is kept a moment after it has come.
+        await page.goto(origin);
+        await page
+          .getByRole("main")
+          .getByRole("link", { name: /Told truly/ })
+          .waitFor();
+        await lost(page).waitFor({ state: "detached" });
+        between.lie(kind);
+        await page.goto(`${origin}/sessions/${session}`);
+        await log.getByText("the first words", { exact: true }).waitFor();
+        await heals(
+          page,
+          kind,
+          () => page.getByText(/^Offline copy from/).waitFor({ state: "detached" }),
+          async () => {
+            if (at > 0) return;
+            await accessible(page, "a session whose server has a fault");
+            await pictures(page, "lies-session");
+          },
+        );
+        checked();
+      },
+    );
   }
 
   step("a browser that has only its keys says that its account is not open yet, and opens it", async () => {
@@ -116,18 +137,31 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
       between.lie(kind);
       await page.goto(origin, { waitUntil: "commit" });
       // What was shown is gone, and the keys are not.
-      await page.evaluate((name) => new Promise((resolve, reject) => {
-        const request = indexedDB.deleteDatabase(name);
-        request.onsuccess = resolve;
-        request.onerror = reject;
-      }), `ensemble ${origin} kept`);
+      await page.evaluate(
+        (name) =>
+          new Promise((resolve, reject) => {
+            const request = indexedDB.deleteDatabase(name);
+            request.onsuccess = resolve;
+            request.onerror = reject;
+          }),
+        `ensemble ${origin} kept`,
+      );
       await page.reload();
       await page.getByRole("heading", { name: "Your account is not open yet" }).waitFor({ timeout: SHOWN });
-      await heals(page, kind, () => page.getByRole("main").getByRole("link", { name: /Told truly/ }).waitFor(), async () => {
-        if (kind === "never") return;
-        await accessible(page, "an account that is not open yet");
-        await pictures(page, "lies-opening");
-      });
+      await heals(
+        page,
+        kind,
+        () =>
+          page
+            .getByRole("main")
+            .getByRole("link", { name: /Told truly/ })
+            .waitFor(),
+        async () => {
+          if (kind === "never") return;
+          await accessible(page, "an account that is not open yet");
+          await pictures(page, "lies-opening");
+        },
+      );
     }
     checked();
   });
@@ -146,7 +180,10 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
       }
       await mark(page);
       between.tellTheTruth();
-      await page.getByRole("main").getByRole("link", { name: /Told truly/ }).waitFor();
+      await page
+        .getByRole("main")
+        .getByRole("link", { name: /Told truly/ })
+        .waitFor();
       await stays(page);
     }
     checked();
@@ -173,11 +210,15 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
     const reader = await person(browser, origin);
     between.lie("html");
     await reader.page.goto(address);
-    await heals(reader.page, "html", () => reader.page.getByRole("log").getByText("the first words", { exact: true }).waitFor());
+    await heals(reader.page, "html", () =>
+      reader.page.getByRole("log").getByText("the first words", { exact: true }).waitFor(),
+    );
     checked(reader);
     await reader.context.close();
     for (const [path, isThere] of [
-      ["/settings", () => page.getByText("this browser").first()], ["/machines", () => page.getByText("No machines yet")], ["/runs", () => page.getByText("No runs yet")],
+      ["/settings", () => page.getByText("this browser").first()],
+      ["/machines", () => page.getByText("No machines yet")],
+      ["/runs", () => page.getByText("No runs yet")],
     ]) {
       between.lie("half");
       await page.goto(origin + path);
@@ -211,9 +252,13 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
     const user = await ensemble(["whoami", "--json"]).then((text) => JSON.parse(text).id);
     await next.evaluate((name) => {
       const channel = new BroadcastChannel(name);
-      for (const said of [null, "hello", { state: "dozing" }, { state: { is: "open" } }, { hint: { kind: "planet", id: 7 } }]) channel.postMessage(said);
+      for (const said of [null, "hello", { state: "dozing" }, { state: { is: "open" } }, { hint: { kind: "planet", id: 7 } }])
+        channel.postMessage(said);
     }, `ensemble events ${user}`);
-    for (const [from, to, words] of [[page, next, "from the old one"], [next, page, "from the new one"]]) {
+    for (const [from, to, words] of [
+      [page, next, "from the old one"],
+      [next, page, "from the new one"],
+    ]) {
       await from.getByLabel("Prompt").fill(words);
       await from.getByRole("button", { name: "Send" }).click();
       await to.getByRole("log").getByText(words, { exact: true }).waitFor();
@@ -222,7 +267,10 @@ describe("the page and a server that fails", { timeout: 10 * 60_000 }, () => {
     await page.close();
     await ensemble(["session", "create", "--title", "Begun later"]);
     await next.goto(origin);
-    await next.getByRole("main").getByRole("link", { name: /Begun later/ }).waitFor();
+    await next
+      .getByRole("main")
+      .getByRole("link", { name: /Begun later/ })
+      .waitFor();
     checked();
   });
 });

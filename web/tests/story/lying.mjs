@@ -16,7 +16,8 @@ export async function lying(target, port) {
     const kind = lie?.(request.url);
     if (kind === "never") return;
     if (kind === "500") return void response.writeHead(500, { "content-type": "text/plain" }).end("oops");
-    if (kind === "fault") return void response.writeHead(500, { "content-type": "application/problem+json" }).end(JSON.stringify(FAULT));
+    if (kind === "fault")
+      return void response.writeHead(500, { "content-type": "application/problem+json" }).end(JSON.stringify(FAULT));
     if (kind === "html") return void response.writeHead(200, { "content-type": "text/html" }).end(HTML);
     // As it is, and not as it was: what is changed on the way is read.
     const { "accept-encoding": _coding, "if-none-match": _known, ...headers } = request.headers;
@@ -24,10 +25,12 @@ export async function lying(target, port) {
     const passed = ask({ hostname, port: behind, method: request.method, path: request.url, headers }, (answer) => {
       const whole = (edit) => {
         const pieces = [];
-        answer.on("data", (piece) => pieces.push(piece)).on("end", () => {
-          const bytes = edit(Buffer.concat(pieces));
-          response.writeHead(answer.statusCode, { ...answer.headers, "content-length": bytes.length }).end(bytes);
-        });
+        answer
+          .on("data", (piece) => pieces.push(piece))
+          .on("end", () => {
+            const bytes = edit(Buffer.concat(pieces));
+            response.writeHead(answer.statusCode, { ...answer.headers, "content-length": bytes.length }).end(bytes);
+          });
       };
       const isStream = answer.headers["content-type"]?.startsWith("text/event-stream");
       // A stream has no half: it ends.

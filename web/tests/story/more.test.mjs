@@ -14,13 +14,16 @@ import { ensemble } from "./terminal.mjs";
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
 /** Whether a process has this word among its arguments. One that ends meanwhile has none. */
-const runs = (word) => readdirSync("/proc").filter((name) => /^\d+$/.test(name)).some((name) => {
-  try {
-    return readFileSync(`/proc/${name}/cmdline`, "utf8").split("\0").includes(word);
-  } catch {
-    return false;
-  }
-});
+const runs = (word) =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .some((name) => {
+      try {
+        return readFileSync(`/proc/${name}/cmdline`, "utf8").split("\0").includes(word);
+      } catch {
+        return false;
+      }
+    });
 
 describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
   let browser, me, session, runner;
@@ -39,7 +42,10 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     const { page, checked } = me;
     await signUp(page, origin);
     session = await ensemble(["claude", "--title", "The rest", "--dir", "work", "--detach", "[[say ready]]"]);
-    await page.getByRole("main").getByRole("link", { name: /The rest/ }).click();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /The rest/ })
+      .click();
     await phase(page, "Ready").waitFor();
     checked();
   });
@@ -62,7 +68,10 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
       document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
     });
     await page.getByRole("img", { name: "Picture 1" }).waitFor();
-    await page.getByLabel("Files", { exact: true }).and(page.locator("input")).setInputFiles({ name: "no.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+    await page
+      .getByLabel("Files", { exact: true })
+      .and(page.locator("input"))
+      .setInputFiles({ name: "no.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
     await page.getByText("no.png is no picture that this browser can read.").waitFor();
     await prompt.fill("[[say seen]]");
     await accessible(page, "a prompt with a picture");
@@ -91,11 +100,20 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
       ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /, dependsOn: [a]}]", /waits for itself/],
       ["tasks: [{prompt: x, provider: claude}]", /workingDirectory/],
       ["tasks: [{prompt: x, colour: red}]", /no member `colour`/],
-      ["tasks: [{prompt: x, provider: claude, workingDirectory: /, permission: ask}]", /cannot be answered with the permission ask/],
+      [
+        "tasks: [{prompt: x, provider: claude, workingDirectory: /, permission: ask}]",
+        /cannot be answered with the permission ask/,
+      ],
       ["tasks: [{prompt: x, provider: claude, workingDirectory: /, machineId: nowhere}]", /there is no machine nowhere/],
       ["tasks: [{session: yes please, prompt: x, provider: claude, workingDirectory: /}]", /`session` is true or false/],
-      ["tasks: [{session: true, prompt: x, provider: claude, workingDirectory: /, isolation: worktree}]", /cannot have isolation/],
-      ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /}, {session: true, dependsOn: [a], prompt: '{{tasks.a.output}}', provider: claude, workingDirectory: /}]", /is sealed because of `session: true`/],
+      [
+        "tasks: [{session: true, prompt: x, provider: claude, workingDirectory: /, isolation: worktree}]",
+        /cannot have isolation/,
+      ],
+      [
+        "tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /}, {session: true, dependsOn: [a], prompt: '{{tasks.a.output}}', provider: claude, workingDirectory: /}]",
+        /is sealed because of `session: true`/,
+      ],
       ["tasks: [{prompt: '{{vars.a b}}', provider: claude, workingDirectory: /}]", /not the name of a variable/],
       ["tasks: [{prompt: 'do {{ vars.what }}', provider: claude, workingDirectory: /}]", /\{\{vars\.what\}\} has no value/],
       ["tasks: [{prompt: x, promptFile: a.md, provider: claude, workingDirectory: /}]", /both a prompt and a promptFile/],
@@ -106,22 +124,40 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
       assert.ok(await begin.isDisabled());
     }
     const work = join(homedir(), "work");
-    await plan.fill(`title: From the {{vars.place}}\ndefaults: {provider: claude, workingDirectory: ${work}}\ntasks:\n  - {key: one, title: One, prompt: "[[say {{vars.place}} is done]]"}\n  - {key: two, title: Two, dependsOn: [one], promptFile: two.md}\n  - {key: three, title: Three, dependsOn: [two], session: true, prompt: "[[say three is a session]]"}\n`);
+    await plan.fill(
+      `title: From the {{vars.place}}\ndefaults: {provider: claude, workingDirectory: ${work}}\ntasks:\n  - {key: one, title: One, prompt: "[[say {{vars.place}} is done]]"}\n  - {key: two, title: Two, dependsOn: [one], promptFile: two.md}\n  - {key: three, title: Three, dependsOn: [two], session: true, prompt: "[[say three is a session]]"}\n`,
+    );
     await asked.getByLabel("{{vars.place}}").fill("page");
-    await asked.getByLabel("two.md").setInputFiles({ name: "two.md", mimeType: "text/markdown", buffer: Buffer.from("[[say two is done]]") });
-    await page.getByRole("group", { name: /The tasks/ }).getByRole("button", { name: /Two/ }).waitFor();
+    await asked
+      .getByLabel("two.md")
+      .setInputFiles({ name: "two.md", mimeType: "text/markdown", buffer: Buffer.from("[[say two is done]]") });
+    await page
+      .getByRole("group", { name: /The tasks/ })
+      .getByRole("button", { name: /Two/ })
+      .waitFor();
     await accessible(page, "a plan");
     await pictures(page, "plan");
     await page.reload();
     // What was typed is still there.
     await page.waitForFunction(() => document.querySelector("textarea")?.value.includes("From the {{vars.place}}"));
     await asked.getByLabel("{{vars.place}}").fill("page");
-    await asked.getByLabel("two.md").setInputFiles({ name: "two.md", mimeType: "text/markdown", buffer: Buffer.from("[[say two is done]]") });
-    const sent = page.waitForRequest((request) => request.url().endsWith("/v1/orchestrator/runs") && request.method() === "POST");
+    await asked
+      .getByLabel("two.md")
+      .setInputFiles({ name: "two.md", mimeType: "text/markdown", buffer: Buffer.from("[[say two is done]]") });
+    const sent = page.waitForRequest(
+      (request) => request.url().endsWith("/v1/orchestrator/runs") && request.method() === "POST",
+    );
     await begin.click();
     const { title, tasks } = (await sent).postDataJSON();
     assert.equal(title, "From the page");
-    assert.deepEqual(tasks.map(({ prompt, session: is }) => [prompt, is]), [["[[say page is done]]", undefined], ["[[say two is done]]", undefined], [undefined, true]]);
+    assert.deepEqual(
+      tasks.map(({ prompt, session: is }) => [prompt, is]),
+      [
+        ["[[say page is done]]", undefined],
+        ["[[say two is done]]", undefined],
+        [undefined, true],
+      ],
+    );
     await page.getByRole("heading", { name: "From the page" }).waitFor();
     await page.getByText("Completed ·").waitFor();
     await page.getByRole("button", { name: /Three/ }).last().click();
@@ -135,16 +171,24 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     const { page, checked } = me;
     const project = join(homedir(), "project");
     mkdirSync(project);
-    const git = (...words) => execFileSync("git", ["-c", "user.name=p", "-c", "user.email=p@example.com", ...words], { cwd: project });
+    const git = (...words) =>
+      execFileSync("git", ["-c", "user.name=p", "-c", "user.email=p@example.com", ...words], { cwd: project });
     git("init", "--quiet", ".");
     writeFileSync(join(project, "note"), "one\n");
     git("add", "--all");
     git("commit", "--quiet", "-m", "first");
     const tasks = [{ title: "Add", prompt: "[[run cp note one.txt]]", permission: "edit" }];
-    const plan = { title: "In a worktree", defaults: { provider: "claude", workingDirectory: project, isolation: "worktree" }, tasks };
+    const plan = {
+      title: "In a worktree",
+      defaults: { provider: "claude", workingDirectory: project, isolation: "worktree" },
+      tasks,
+    };
     const run = (await ensemble(["run", "-", "--detach"], JSON.stringify(plan))).split(/\s/)[0];
     await page.goto(`${origin}/runs`);
-    await page.getByRole("main").getByRole("link", { name: /In a worktree/ }).click();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /In a worktree/ })
+      .click();
     await page.getByText("Completed ·").waitFor();
     await page.getByRole("button", { name: /Add/ }).click();
     const changes = page.getByRole("region", { name: "Changes" });
@@ -237,7 +281,10 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     const tool = `[[tool Bash {"command":"sleep ${length}","run_in_background":true,"description":"wait"}]]`;
     const outlived = await ensemble(["claude", "--title", "Outlived", "--dir", "work", "--mode", "bypass", "--detach", tool]);
     await page.goto(origin);
-    await page.getByRole("main").getByRole("link", { name: /Outlived/ }).click();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /Outlived/ })
+      .click();
     const left = page.locator(".still-running");
     await left.getByText(/^1 command still runs: /).waitFor();
     assert.ok(runs(length));
@@ -271,7 +318,10 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     runner.kill();
     await page.goto(`${origin}/machines`);
     const machine = page.getByRole("main").getByRole("listitem");
-    await machine.getByRole("button", { name: /^Delete/ }).first().click();
+    await machine
+      .getByRole("button", { name: /^Delete/ })
+      .first()
+      .click();
     await machine.getByRole("button", { name: "Delete it" }).click();
     await page.getByText(/^Deleted: /).waitFor({ timeout: SOON });
     await page.getByText("No machines yet").waitFor();

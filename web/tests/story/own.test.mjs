@@ -34,7 +34,10 @@ test("an account is made at the server, and kept under the server's address", { 
     await page.getByRole("heading", { name: "No sessions yet" }).waitFor();
     await page.getByText(`ensemble login --link --server ${server}`).waitFor();
     const kept = (await page.evaluate(() => indexedDB.databases())).map(({ name }) => name);
-    assert.ok(kept.includes(`ensemble ${server}`) && kept.every((name) => name.startsWith(`ensemble ${server}`)), `kept: ${kept}`);
+    assert.ok(
+      kept.includes(`ensemble ${server}`) && kept.every((name) => name.startsWith(`ensemble ${server}`)),
+      `kept: ${kept}`,
+    );
     assert.ok(signedIn.length > 0 && signedIn.every((one) => one === server), `sign-ins are for ${signedIn}`);
     assert.deepEqual([...fromServer], ["v1"], "the server gives data and no code");
 

@@ -8,7 +8,11 @@ import { person } from "../browser.mjs";
 import { ensemble } from "./terminal.mjs";
 
 /** Whether there is a file of this name where the agent works. */
-export const exists = (name) => access(join(homedir(), "work", name)).then(() => true, () => false);
+export const exists = (name) =>
+  access(join(homedir(), "work", name)).then(
+    () => true,
+    () => false,
+  );
 
 export const phase = (page, word) => page.locator(".phase", { hasText: word });
 
@@ -53,10 +57,11 @@ export async function somebodyElse(browser, origin) {
 
 /** What the page keeps in this browser, as `database: record`. The key for what is kept may be a new one, which opens nothing. */
 export const kept = async () => {
-  const done = (request) => new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
+  const done = (request) =>
+    new Promise((resolve, reject) => {
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => reject(request.error);
+    });
   const found = [];
   for (const { name } of await indexedDB.databases()) {
     const database = await done(indexedDB.open(name));
@@ -72,10 +77,11 @@ export const kept = async () => {
 /** The steps of one story. Those after one that has failed fail at once. */
 export function steps() {
   let hasFailed = false;
-  return (name, run) => test(name, async () => {
-    assert.ok(!hasFailed, "an earlier step has failed");
-    hasFailed = true;
-    await run();
-    hasFailed = false;
-  });
+  return (name, run) =>
+    test(name, async () => {
+      assert.ok(!hasFailed, "an earlier step has failed");
+      hasFailed = true;
+      await run();
+      hasFailed = false;
+    });
 }

@@ -11,8 +11,15 @@ import { exists, phase, steps, typeThree } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
-const IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1";
-const AS_PHONE = { userAgent: IPHONE, viewport: PHONE, hasTouch: true, isMobile: true, permissions: ["clipboard-read", "clipboard-write"] };
+const IPHONE =
+  "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1";
+const AS_PHONE = {
+  userAgent: IPHONE,
+  viewport: PHONE,
+  hasTouch: true,
+  isMobile: true,
+  permissions: ["clipboard-read", "clipboard-write"],
+};
 
 /** Begins `ensemble login --link` with the address that the phone shows. `digits` are those that it prints; `ended` waits for its end. */
 function joins(address) {
@@ -20,11 +27,12 @@ function joins(address) {
   child.stdin.end(`${address}\n`);
   let said = "";
   const digits = new Promise((resolve) => {
-    for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => {
-      said += piece;
-      const found = /\b\d{3} \d{3}\b/.exec(said);
-      if (found) resolve(found[0]);
-    });
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (piece) => {
+        said += piece;
+        const found = /\b\d{3} \d{3}\b/.exec(said);
+        if (found) resolve(found[0]);
+      });
   });
   const ended = new Promise((resolve) => child.on("close", (code) => resolve({ code, said })));
   return { digits: Promise.race([digits, ended.then(({ said }) => assert.fail(said))]), ended };
@@ -37,7 +45,8 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     me = await person(browser, origin, AS_PHONE);
   });
   after(async () => {
-    for (const { id } of JSON.parse(await ensemble(["sessions", "--json"]).catch(() => "{}")).sessions ?? []) await ensemble(["stop", id]).catch(() => undefined);
+    for (const { id } of JSON.parse(await ensemble(["sessions", "--json"]).catch(() => "{}")).sessions ?? [])
+      await ensemble(["stop", id]).catch(() => undefined);
     runner?.kill();
     await browser?.close();
   });
@@ -86,7 +95,10 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     await page.getByText("can read, write and approve").waitFor();
     // Apple lets only pages on the home screen notify.
     await page.getByText("Add Ensemble to your home screen first").waitFor();
-    const refused = await ensemble(["runner"]).then(() => assert.fail("the runner works"), ({ message }) => message);
+    const refused = await ensemble(["runner"]).then(
+      () => assert.fail("the runner works"),
+      ({ message }) => message,
+    );
     const [, from, to] = /`mv (\S+) (\S+)`, then `ensemble login --link`/.exec(refused) ?? assert.fail(refused);
     await rename(from, to);
     await page.reload();
@@ -121,7 +133,11 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     const reader = await person(browser, origin, AS_PHONE);
     await reader.page.goto(address);
     await reader.page.getByText("allowed by").waitFor();
-    assert.equal(await reader.page.getByRole("button", { name: "Show earlier messages" }).count(), 0, "there is nothing before");
+    assert.equal(
+      await reader.page.getByRole("button", { name: "Show earlier messages" }).count(),
+      0,
+      "there is nothing before",
+    );
     await accessible(reader.page, "a shared session on a phone");
     reader.checked();
     await reader.context.close();

@@ -28,10 +28,11 @@ describe("talking by voice", { timeout: 10 * 60_000 }, () => {
     await me.context.grantPermissions(["microphone"], { origin });
     model = await actModel();
     const speech = { VOICE_STT: "openai:acted", VOICE_TTS: "openai:acted" };
-    for (const role of ["STT", "TTS"]) Object.assign(speech, { [`VOICE_${role}_BASE_URL`]: model.address, [`VOICE_${role}_API_KEY`]: "acted" });
+    for (const role of ["STT", "TTS"])
+      Object.assign(speech, { [`VOICE_${role}_BASE_URL`]: model.address, [`VOICE_${role}_API_KEY`]: "acted" });
     agent = await startAgent(model.address, speech);
     // What tools return is not read out, and what the person wishes becomes a tool.
-    model.answer = ({ role, text }) => role === "tool" ? "Done." : wishes.get(text);
+    model.answer = ({ role, text }) => (role === "tool" ? "Done." : wishes.get(text));
   });
   after(async () => {
     for (const [what, all] of times) console.log(`# ${what}: ${all.map((time) => `${Math.round(time)} ms`).join(", ")}`);
@@ -42,7 +43,7 @@ describe("talking by voice", { timeout: 10 * 60_000 }, () => {
   });
 
   const step = steps();
-  const took = (what, from, to) => times.set(what, [...times.get(what) ?? [], to - from]);
+  const took = (what, from, to) => times.set(what, [...(times.get(what) ?? []), to - from]);
   /** Says these words when the voice is silent, and gives when their sound ended. */
   const speak = async (words) => {
     const file = (await synthesized(words)).toString("base64");
@@ -64,7 +65,10 @@ describe("talking by voice", { timeout: 10 * 60_000 }, () => {
     const { page } = me;
     await signUp(page, origin);
     session = await ensemble(["claude", "--title", "Speak of it", "--dir", "work", "--detach", `[[say ${ORDER}]]`]);
-    await page.getByRole("main").getByRole("link", { name: /Speak of it/ }).click();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /Speak of it/ })
+      .click();
     await page.getByRole("log", { name: "What was said" }).getByText(ORDER).first().waitFor();
     await phase(page, "Ready").waitFor();
     await page.getByRole("link", { name: "Talk", exact: true }).click();
@@ -74,7 +78,11 @@ describe("talking by voice", { timeout: 10 * 60_000 }, () => {
   });
 
   step("it hears where speech ends, and answers with a voice", async () => {
-    for (const words of ["Good evening, are you there?", "Can you hear what I say to you?", "Then let us begin with the work."]) {
+    for (const words of [
+      "Good evening, are you there?",
+      "Can you hear what I say to you?",
+      "Then let us begin with the work.",
+    ]) {
       const ended = await speak(words);
       took("end of speech to the first sound of the answer", ended, await heardAfter(ended));
       await talk.getByText(`You said: ${words}`).waitFor();
@@ -84,7 +92,10 @@ describe("talking by voice", { timeout: 10 * 60_000 }, () => {
 
   step("what one says becomes a message in the sealed session, and its agent works", async () => {
     const { page } = me;
-    wishes.set("Tell the agent that I am speaking.", { tool: "send_to_session", arguments: { text: "[[say it came by voice]]" } });
+    wishes.set("Tell the agent that I am speaking.", {
+      tool: "send_to_session",
+      arguments: { text: "[[say it came by voice]]" },
+    });
     const ended = await speak("Tell the agent that I am speaking.");
     const log = page.getByRole("log", { name: "What was said" });
     await log.getByText("[[say it came by voice]]").waitFor();
@@ -133,8 +144,14 @@ describe("talking by voice", { timeout: 10 * 60_000 }, () => {
     const results = model.results.length;
     await speak("What is in the session?");
     while (model.results.length < results + 2) await once(model, "result");
-    assert.ok(read.messages.some(({ text }) => text.includes(ORDER)), "the model did not read the order");
-    assert.deepEqual(model.calls.slice(-3).map(({ tool }) => tool), ALLOWING);
+    assert.ok(
+      read.messages.some(({ text }) => text.includes(ORDER)),
+      "the model did not read the order",
+    );
+    assert.deepEqual(
+      model.calls.slice(-3).map(({ tool }) => tool),
+      ALLOWING,
+    );
     await page.evaluate(() => globalThis.__speech.quiet());
     assert.ok(await card.isVisible(), "the card went");
     assert.equal(await exists("injected"), false);

@@ -68,10 +68,11 @@ export async function giveMouthAndEars(context) {
         return begun + end * 1_000;
       },
       /** When the first sound of the voice comes after this time. */
-      heardAfter: (time) => new Promise((resolve) => {
-        const one = (at) => at > time && listeners.delete(one) && resolve(at);
-        listeners.add(one);
-      }),
+      heardAfter: (time) =>
+        new Promise((resolve) => {
+          const one = (at) => at > time && listeners.delete(one) && resolve(at);
+          listeners.add(one);
+        }),
       /** Waits until the voice has said nothing for a while. */
       quiet: async () => {
         while (now() - lastSound < 1_500) await new Promise((soon) => setTimeout(soon, 50));

@@ -26,10 +26,16 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
   });
 
   const step = steps();
-  const call = (name, body) => fetch(`${origin}/v1/voice/session/${name}`, {
-    method: "POST", body: JSON.stringify({ gatewaySessionId: started.gatewaySessionId, ...body }),
-    headers: { "content-type": "application/json", "x-voice-key": chosen["x-voice-key"], authorization: chosen.authorization },
-  });
+  const call = (name, body) =>
+    fetch(`${origin}/v1/voice/session/${name}`, {
+      method: "POST",
+      body: JSON.stringify({ gatewaySessionId: started.gatewaySessionId, ...body }),
+      headers: {
+        "content-type": "application/json",
+        "x-voice-key": chosen["x-voice-key"],
+        authorization: chosen.authorization,
+      },
+    });
   /** Something for the acted model to do, as a text of the person to the voice. */
   const tell = async (wish) => {
     const answer = await call("text", { text: typeof wish === "string" ? wish : JSON.stringify(wish) });
@@ -38,12 +44,18 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
   const agree = async (name) => {
     const address = `${origin}/v1/voice/session/start`;
     const begun = new Promise((resolve, reject) => {
-      me.context.route(address, async (route) => {
-        chosen = await route.request().allHeaders();
-        const response = await route.fetch();
-        resolve(response.json());
-        await route.fulfill({ response });
-      }, { times: 1 }).catch(reject);
+      me.context
+        .route(
+          address,
+          async (route) => {
+            chosen = await route.request().allHeaders();
+            const response = await route.fetch();
+            resolve(response.json());
+            await route.fulfill({ response });
+          },
+          { times: 1 },
+        )
+        .catch(reject);
     });
     await talk.getByRole("button", { name }).click();
     started = await begun;
@@ -67,8 +79,21 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
 
   step("a limit that is reached says when to come again", async () => {
     await me.context.grantPermissions(["microphone"], { origin });
-    for (const [reason, said, button] of [["user_daily_seconds", "used up", "Agree and talk"], ["agent_unavailable", "No voice agent answers", "Agree and talk again"]]) {
-      const nothing = { allowed: false, reason, gatewaySessionId: null, roomName: null, roomUrl: null, participantIdentity: null, agentIdentity: null, participantToken: null, expiresAt: null };
+    for (const [reason, said, button] of [
+      ["user_daily_seconds", "used up", "Agree and talk"],
+      ["agent_unavailable", "No voice agent answers", "Agree and talk again"],
+    ]) {
+      const nothing = {
+        allowed: false,
+        reason,
+        gatewaySessionId: null,
+        roomName: null,
+        roomUrl: null,
+        participantIdentity: null,
+        agentIdentity: null,
+        participantToken: null,
+        expiresAt: null,
+      };
       await me.context.route(`${origin}/v1/voice/session/start`, (route) => route.fulfill({ json: nothing }), { times: 1 });
       await talk.getByRole("button", { name: button }).click();
       await talk.getByRole("alert").getByText(said).waitFor();
@@ -157,9 +182,15 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
     await card.waitFor();
     await talk.getByText("The coding agent asks for a permission. It is on your screen.").waitFor();
     await tell({ tool: "read_session", arguments: { last: 5 } });
-    await talk.getByText(/nobody's instruction/).first().waitFor();
+    await talk
+      .getByText(/nobody's instruction/)
+      .first()
+      .waitFor();
     const read = JSON.parse(model.results.at(-1));
-    assert.ok(read.data.messages.some(({ text }) => text.includes(ORDER)), JSON.stringify(read));
+    assert.ok(
+      read.data.messages.some(({ text }) => text.includes(ORDER)),
+      JSON.stringify(read),
+    );
     assert.equal(read.data.open.length, 1);
     const [{ requestId }] = read.data.open;
     for (const tool of ["allow_permission", "permission.allow", "approve"]) {
@@ -168,7 +199,10 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
       while (model.results.length === told) await once(model, "result");
     }
     await tell({ tool: "show_permission", arguments: { request_id: requestId } });
-    await talk.getByText(/nothing was allowed/).first().waitFor();
+    await talk
+      .getByText(/nothing was allowed/)
+      .first()
+      .waitFor();
     assert.ok(await card.isVisible());
     assert.equal(await exists("injected"), false);
     await accessible(page, "talk, with a request");
@@ -177,22 +211,37 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
     await card.waitFor({ state: "detached" });
     assert.equal(await exists("injected"), false);
     const calls = await talk.getByRole("log", { name: "What the voice did" }).innerText();
-    for (const said of ["Message", "taken back", "Read the session", "Bring up", "Deny", "denied"]) assert.ok(calls.includes(said), `${said}: ${calls}`);
+    for (const said of ["Message", "taken back", "Read the session", "Bring up", "Deny", "denied"])
+      assert.ok(calls.includes(said), `${said}: ${calls}`);
   });
 
   step("the voice reads on the server which sessions there are, and the page shows that it did", async () => {
     // As the last words: a text that comes while they are spoken ends them.
-    await talk.getByRole("list", { name: "Words" }).locator("li:last-child", { hasText: "The coding agent has ended its turn." }).waitFor();
+    await talk
+      .getByRole("list", { name: "Words" })
+      .locator("li:last-child", { hasText: "The coding agent has ended its turn." })
+      .waitFor();
     const told = model.results.length;
     await tell({ tool: "list_sessions", arguments: {} });
     while (model.results.length === told) await once(model, "result");
     const { data } = JSON.parse(model.results.at(-1));
-    assert.deepEqual(data.sessions.map(({ ref }) => ref), [session]);
+    assert.deepEqual(
+      data.sessions.map(({ ref }) => ref),
+      [session],
+    );
     await talk.getByRole("log", { name: "What the voice did" }).getByText("List the sessions").waitFor();
-    const kept = await fetch(`${origin}/v1/voice/session/${started.gatewaySessionId}/transcript`, { headers: { "x-voice-key": chosen["x-voice-key"], authorization: chosen.authorization } });
+    const kept = await fetch(`${origin}/v1/voice/session/${started.gatewaySessionId}/transcript`, {
+      headers: { "x-voice-key": chosen["x-voice-key"], authorization: chosen.authorization },
+    });
     const { utterances, toolCalls } = await kept.json();
-    assert.ok(utterances.some(({ role, text }) => role === "assistant" && text === "You said: Good evening."), JSON.stringify(utterances));
-    assert.deepEqual(toolCalls.map(({ name }) => name), ["sessions.list"]);
+    assert.ok(
+      utterances.some(({ role, text }) => role === "assistant" && text === "You said: Good evening."),
+      JSON.stringify(utterances),
+    );
+    assert.deepEqual(
+      toolCalls.map(({ name }) => name),
+      ["sessions.list"],
+    );
   });
 
   step("one ends it, and keeps the words in the session", async () => {

@@ -27,11 +27,12 @@ export async function links() {
   let said = "";
   const ended = new Promise((resolve) => child.on("close", resolve));
   const address = new Promise((resolve) => {
-    for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => {
-      said += piece;
-      const found = /(https?:\S+\/link#\S+)\s/.exec(said);
-      if (found) resolve(found[1]);
-    });
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (piece) => {
+        said += piece;
+        const found = /(https?:\S+\/link#\S+)\s/.exec(said);
+        if (found) resolve(found[1]);
+      });
   });
   const finish = async (digits) => {
     child.stdin.end(`${digits}\n`);

@@ -18,8 +18,14 @@ async function signOut(page) {
   // WebKitGTK loses a click on a busy machine, as when a finger misses. A person presses again.
   for (let tries = 0; tries < 20; tries++) {
     const button = page.getByRole("button", { name: "Sign out here…" });
-    if (await button.count() > 0) await button.click();
-    if (await wipe.waitFor({ timeout: 3_000 }).then(() => true, () => false)) break;
+    if ((await button.count()) > 0) await button.click();
+    if (
+      await wipe.waitFor({ timeout: 3_000 }).then(
+        () => true,
+        () => false,
+      )
+    )
+      break;
   }
   await wipe.click();
   await page.getByRole("button", { name: "Make an account" }).waitFor();
@@ -60,7 +66,10 @@ describe("the page in three browsers", { timeout: 10 * 60_000 }, () => {
         await page.goto(address);
         await page.getByRole("button", { name: "Add this browser" }).click();
         await finish(await page.locator(".digits").innerText());
-        await page.getByRole("main").getByRole("link", { name: /Shared/ }).click();
+        await page
+          .getByRole("main")
+          .getByRole("link", { name: /Shared/ })
+          .click();
         await page.getByRole("log").getByText("from the machine", { exact: true }).first().waitFor();
         await phase(page, "Ready").waitFor();
         await checked();

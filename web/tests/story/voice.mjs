@@ -14,7 +14,14 @@ import { synthesized } from "./speech.mjs";
  */
 export async function actModel() {
   const model = Object.assign(new EventEmitter(), {
-    calls: [], results: [], hears: [], heard: [], spoken: [], answer: undefined, address: "", close: () => server.closeAllConnections() || server.close(),
+    calls: [],
+    results: [],
+    hears: [],
+    heard: [],
+    spoken: [],
+    answer: undefined,
+    address: "",
+    close: () => server.closeAllConnections() || server.close(),
   });
   const server = createServer(async (request, response) => {
     const pieces = [];
@@ -24,7 +31,9 @@ export async function actModel() {
     const body = Buffer.concat(pieces);
     if (request.url.endsWith("/audio/transcriptions")) {
       model.heard.push({ seconds: secondsOf(body), at: Date.now() });
-      return void response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ text: model.hears.shift() ?? "" }));
+      return void response
+        .writeHead(200, { "content-type": "application/json" })
+        .end(JSON.stringify({ text: model.hears.shift() ?? "" }));
     }
     if (request.url.endsWith("/audio/speech")) {
       const { input } = JSON.parse(body.toString());
@@ -33,23 +42,36 @@ export async function actModel() {
     }
     const { messages } = JSON.parse(body.toString());
     const last = messages.at(-1);
-    const text = Array.isArray(last.content) ? last.content.map((part) => part.text ?? part).join("") : String(last.content ?? "");
-    let delta, reason = "stop";
+    const text = Array.isArray(last.content)
+      ? last.content.map((part) => part.text ?? part).join("")
+      : String(last.content ?? "");
+    let delta,
+      reason = "stop";
     if (last.role === "tool") model.results.push(text);
-    const answer = model.answer?.({ role: last.role, text }) ?? (text.startsWith("{") && last.role !== "tool" ? JSON.parse(text) : undefined);
-    if (typeof answer === "string" || last.role === "tool" && !answer) {
+    const answer =
+      model.answer?.({ role: last.role, text }) ??
+      (text.startsWith("{") && last.role !== "tool" ? JSON.parse(text) : undefined);
+    if (typeof answer === "string" || (last.role === "tool" && !answer)) {
       delta = { role: "assistant", content: answer ?? text };
     } else if (answer) {
       const all = [answer].flat();
       reason = "tool_calls";
       for (const { tool } of all) model.calls.push({ tool, at: Date.now() });
-      const called = ({ tool: name, arguments: given }, index) => ({ index, id: `call_${Date.now()}_${index}`, type: "function", function: { name, arguments: JSON.stringify(given) } });
+      const called = ({ tool: name, arguments: given }, index) => ({
+        index,
+        id: `call_${Date.now()}_${index}`,
+        type: "function",
+        function: { name, arguments: JSON.stringify(given) },
+      });
       delta = { role: "assistant", tool_calls: all.map(called) };
     } else {
       delta = { role: "assistant", content: `You said: ${text}` };
     }
     response.writeHead(200, { "content-type": "text/event-stream" });
-    const send = (choice) => response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "acted", choices: [choice] })}\n\n`);
+    const send = (choice) =>
+      response.write(
+        `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "acted", choices: [choice] })}\n\n`,
+      );
     send({ index: 0, delta, finish_reason: null });
     send({ index: 0, delta: {}, finish_reason: reason });
     response.end("data: [DONE]\n\n");
@@ -69,14 +91,25 @@ function secondsOf(form) {
 
 /** Starts the agent, and waits until it takes conversations. `more` is for its environment. */
 export async function startAgent(model, more = {}) {
-  const child = spawn(process.env.VOICE_AGENT_PYTHON, [join(import.meta.dirname, "../../../deploy/voice-agent/agent.py"), "start"], {
-    // However busy the machine is, it takes each conversation.
-    env: {
-      ...process.env, LIVEKIT_AGENT_NAME: process.env.AGENT_NAME, VOICE_AGENT_MODE: "models", VOICE_LLM: "openai:acted", VOICE_LLM_BASE_URL: model,
-      VOICE_LLM_API_KEY: "acted", VOICE_AGENT_PORT: "0", VOICE_AGENT_LOAD_MAX: "1", ...more,
+  const child = spawn(
+    process.env.VOICE_AGENT_PYTHON,
+    [join(import.meta.dirname, "../../../deploy/voice-agent/agent.py"), "start"],
+    {
+      // However busy the machine is, it takes each conversation.
+      env: {
+        ...process.env,
+        LIVEKIT_AGENT_NAME: process.env.AGENT_NAME,
+        VOICE_AGENT_MODE: "models",
+        VOICE_LLM: "openai:acted",
+        VOICE_LLM_BASE_URL: model,
+        VOICE_LLM_API_KEY: "acted",
+        VOICE_AGENT_PORT: "0",
+        VOICE_AGENT_LOAD_MAX: "1",
+        ...more,
+      },
+      stdio: ["ignore", "pipe", "pipe"],
     },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  );
   let said = "";
   await new Promise((resolve, reject) => {
     const read = (piece) => {

@@ -26,19 +26,33 @@ async function known(session) {
 }
 
 /** Puts a record in place of what the page has kept under a name, sealed as the page does. */
-const overwrite = (page, name, value, form) => page.evaluate(async ([at, plain, version]) => {
-  const done = (request) => new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
-  const db = await done(indexedDB.open(`ensemble ${location.origin} kept`));
-  const key = await done(db.transaction("records").objectStore("records").get("key"));
-  const iv = crypto.getRandomValues(new Uint8Array(12));
-  const bytes = new TextEncoder().encode(JSON.stringify(plain));
-  const data = await crypto.subtle.encrypt({ name: "AES-GCM", iv, additionalData: new TextEncoder().encode(at) }, key, bytes);
-  await done(db.transaction("records", "readwrite").objectStore("records").put({ form: version, iv, data, at: new Date().toISOString() }, at));
-  db.close();
-}, [name, value, form]);
+const overwrite = (page, name, value, form) =>
+  page.evaluate(
+    async ([at, plain, version]) => {
+      const done = (request) =>
+        new Promise((resolve, reject) => {
+          request.onsuccess = () => resolve(request.result);
+          request.onerror = () => reject(request.error);
+        });
+      const db = await done(indexedDB.open(`ensemble ${location.origin} kept`));
+      const key = await done(db.transaction("records").objectStore("records").get("key"));
+      const iv = crypto.getRandomValues(new Uint8Array(12));
+      const bytes = new TextEncoder().encode(JSON.stringify(plain));
+      const data = await crypto.subtle.encrypt(
+        { name: "AES-GCM", iv, additionalData: new TextEncoder().encode(at) },
+        key,
+        bytes,
+      );
+      await done(
+        db
+          .transaction("records", "readwrite")
+          .objectStore("records")
+          .put({ form: version, iv, data, at: new Date().toISOString() }, at),
+      );
+      db.close();
+    },
+    [name, value, form],
+  );
 
 describe("a browser that is out of order, and what is very long", { timeout: 15 * 60_000 }, () => {
   let browser, me, session, runner, long, filling;
@@ -76,9 +90,16 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await page.getByRole("main").getByRole("link", { name: /Wide/ }).click();
     await phase(page, "Ready").waitFor();
     await ensemble(["prompt", session, `[[repeat 1024 ${"w".repeat(1_024)}]]`]);
-    await page.getByRole("log").getByText(/w{1000}/).first().waitFor();
+    await page
+      .getByRole("log")
+      .getByText(/w{1000}/)
+      .first()
+      .waitFor();
     await phase(page, "Ready").waitFor();
-    const texts = (await ensemble(["log", session, "--json"])).split("\n").map((line) => JSON.parse(line).body).filter(({ type }) => type === "text");
+    const texts = (await ensemble(["log", session, "--json"]))
+      .split("\n")
+      .map((line) => JSON.parse(line).body)
+      .filter(({ type }) => type === "text");
     assert.equal(texts.map(({ text }) => text.replaceAll(/[^w]/g, "")).join("").length, 1 << 20);
     await page.getByLabel("Prompt").fill("[[say after it]]");
     await page.getByRole("button", { name: "Send" }).click();
@@ -91,10 +112,21 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
 
   step("titles of any length fit every screen, with what is asked", async () => {
     const { page, checked } = me;
-    const spaces = "Look at the flaky test that waits for a limiter that refuses the first request of a minute and then lets everything pass";
+    const spaces =
+      "Look at the flaky test that waits for a limiter that refuses the first request of a minute and then lets everything pass";
     const asking = [];
     for (const title of ["W".repeat(400), spaces]) {
-      asking.push(await ensemble(["claude", "--title", title, "--dir", "work", "--detach", `[[run touch ${String(asking.length).repeat(200)}]]`]));
+      asking.push(
+        await ensemble([
+          "claude",
+          "--title",
+          title,
+          "--dir",
+          "work",
+          "--detach",
+          `[[run touch ${String(asking.length).repeat(200)}]]`,
+        ]),
+      );
     }
     const request = page.getByRole("region", { name: /The agent asks/ });
     for (const session of asking) {
@@ -125,7 +157,11 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     // What fits into a message of 1 MiB when it is sealed.
     await ensemble(["session", "send", talk.id, "-"], "p".repeat(780_000));
     await page.goto(`${origin}/sessions/${talk.id}`);
-    await page.getByRole("log").getByText(/p{1000}/).first().waitFor();
+    await page
+      .getByRole("log")
+      .getByText(/p{1000}/)
+      .first()
+      .waitFor();
     const more = page.getByRole("log").getByRole("button", { name: /^Show more/ });
     const before = await page.getByRole("log").evaluate((log) => log.innerText.length);
     await more.click();
@@ -139,12 +175,23 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     const token = await ensemble(["token"]);
     const bytes = (length) => Buffer.alloc(length, 7).toString("base64url");
     const body = { metadata: bytes(80), encryptionKey: bytes(200), contentEpoch: 1 };
-    const answer = await fetch(`${origin}/v1/sessions`, { method: "POST", headers: { authorization: `Bearer ${token}`, "content-type": "application/json" }, body: JSON.stringify(body) });
+    const answer = await fetch(`${origin}/v1/sessions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
     const made = await answer.json();
     assert.equal(answer.status, 201, JSON.stringify(made));
     await page.goto(origin);
-    await page.getByRole("main").getByRole("link", { name: /its key is not for this device/ }).click();
-    await page.getByRole("alert").filter({ hasText: /\w+ .*\./ }).first().waitFor();
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /its key is not for this device/ })
+      .click();
+    await page
+      .getByRole("alert")
+      .filter({ hasText: /\w+ .*\./ })
+      .first()
+      .waitFor();
     await accessible(page, "a session that does not open");
     await pictures(page, "worn-keys");
     // A live one, of which the server gives another key than its own.
@@ -154,59 +201,69 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
       await route.fulfill({ response, json: { ...(await response.json()), encryptionKey: body.encryptionKey } });
     });
     await page.goto(`${origin}/sessions/${id}`);
-    await page.getByRole("alert").filter({ hasText: /\w+ .*\./ }).first().waitFor();
+    await page
+      .getByRole("alert")
+      .filter({ hasText: /\w+ .*\./ })
+      .first()
+      .waitFor();
     await page.unrouteAll({ behavior: "ignoreErrors" });
     checked();
   });
 
-  step("a clock that is wrong by hours is said: all is read, prompts are taken, and links last as long as was chosen", async () => {
-    const { context, checked } = me;
-    runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
-    for (const [wrong, said] of [[HOURS, /23 h 0 min ahead of the server/], [-HOURS, /23 h 0 min behind the server/]]) {
-      const page = await context.newPage();
-      await page.addInitScript((by) => {
-        const Real = Date;
-        globalThis.Date = class extends Real {
-          constructor(...given) {
-            super(...(given.length === 0 ? [Real.now() + by] : given));
-          }
+  step(
+    "a clock that is wrong by hours is said: all is read, prompts are taken, and links last as long as was chosen",
+    async () => {
+      const { context, checked } = me;
+      runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
+      for (const [wrong, said] of [
+        [HOURS, /23 h 0 min ahead of the server/],
+        [-HOURS, /23 h 0 min behind the server/],
+      ]) {
+        const page = await context.newPage();
+        await page.addInitScript((by) => {
+          const Real = Date;
+          globalThis.Date = class extends Real {
+            constructor(...given) {
+              super(...(given.length === 0 ? [Real.now() + by] : given));
+            }
 
-          static now() {
-            return Real.now() + by;
-          }
-        };
-      }, wrong);
-      await page.goto(`${origin}/sessions/${(await known(session)).id}`);
-      await page.getByText(said).waitFor();
-      const words = wrong > 0 ? "from tomorrow" : "from yesterday";
-      await page.getByLabel("Prompt").fill(`[[say ${words}]]`);
-      await page.getByRole("button", { name: "Send" }).click();
-      const log = page.getByRole("log");
-      // It is signed with the time of the server, which is followed within a day.
-      await log.getByText(words, { exact: true }).waitFor();
-      // A link lasts as long as was chosen, by the clock of the server that ends it.
-      await page.getByRole("button", { name: "Share" }).click();
-      const dialog = page.getByRole("dialog", { name: "Share this session" });
-      await dialog.getByLabel("Ends").selectOption({ label: "in an hour" });
-      const made = page.waitForRequest((request) => request.url().endsWith("/public-share") && request.method() === "POST");
-      await dialog.getByRole("button", { name: /^Make a (new )?link$/ }).click();
-      const { expiresAt } = (await made).postDataJSON();
-      const left = Date.parse(expiresAt) - Date.now();
-      assert.ok(left > 50 * 60_000 && left < 70 * 60_000, `${left} ms are left`);
-      if (wrong > 0) await pictures(page, "worn-clock");
-      // A session that is begun here is signed with the time of the server, too.
-      await page.goto(`${origin}/start`);
-      await page.getByRole("button", { name: "Start", exact: true }).and(page.locator(":enabled")).waitFor();
-      await page.getByLabel("Directory").fill(join(homedir(), "work"));
-      await page.getByLabel("Agent").selectOption("claude");
-      await page.getByLabel("First prompt").fill(`[[say begun ${words}]]`);
-      await page.getByRole("button", { name: "Start", exact: true }).click();
-      await page.getByRole("log").getByText(`begun ${words}`, { exact: true }).waitFor();
-      await page.getByText(said).waitFor();
-      await page.close();
-    }
-    checked();
-  });
+            static now() {
+              return Real.now() + by;
+            }
+          };
+        }, wrong);
+        await page.goto(`${origin}/sessions/${(await known(session)).id}`);
+        await page.getByText(said).waitFor();
+        const words = wrong > 0 ? "from tomorrow" : "from yesterday";
+        await page.getByLabel("Prompt").fill(`[[say ${words}]]`);
+        await page.getByRole("button", { name: "Send" }).click();
+        const log = page.getByRole("log");
+        // It is signed with the time of the server, which is followed within a day.
+        await log.getByText(words, { exact: true }).waitFor();
+        // A link lasts as long as was chosen, by the clock of the server that ends it.
+        await page.getByRole("button", { name: "Share" }).click();
+        const dialog = page.getByRole("dialog", { name: "Share this session" });
+        await dialog.getByLabel("Ends").selectOption({ label: "in an hour" });
+        const made = page.waitForRequest((request) => request.url().endsWith("/public-share") && request.method() === "POST");
+        await dialog.getByRole("button", { name: /^Make a (new )?link$/ }).click();
+        const { expiresAt } = (await made).postDataJSON();
+        const left = Date.parse(expiresAt) - Date.now();
+        assert.ok(left > 50 * 60_000 && left < 70 * 60_000, `${left} ms are left`);
+        if (wrong > 0) await pictures(page, "worn-clock");
+        // A session that is begun here is signed with the time of the server, too.
+        await page.goto(`${origin}/start`);
+        await page.getByRole("button", { name: "Start", exact: true }).and(page.locator(":enabled")).waitFor();
+        await page.getByLabel("Directory").fill(join(homedir(), "work"));
+        await page.getByLabel("Agent").selectOption("claude");
+        await page.getByLabel("First prompt").fill(`[[say begun ${words}]]`);
+        await page.getByRole("button", { name: "Start", exact: true }).click();
+        await page.getByRole("log").getByText(`begun ${words}`, { exact: true }).waitFor();
+        await page.getByText(said).waitFor();
+        await page.close();
+      }
+      checked();
+    },
+  );
 
   step("what another version of the page has kept does not keep this one from opening", async () => {
     const { page, checked } = me;
@@ -321,19 +378,26 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     const folder = await mkdtemp(join(tmpdir(), "ensemble-forbidden-"));
     await mkdir(join(folder, "Default"));
     // As a person chooses it in the settings of Chromium.
-    await writeFile(join(folder, "Default", "Preferences"), JSON.stringify({ profile: { default_content_setting_values: { cookies: 2 } } }));
+    await writeFile(
+      join(folder, "Default", "Preferences"),
+      JSON.stringify({ profile: { default_content_setting_values: { cookies: 2 } } }),
+    );
     const context = await chromium.launchPersistentContext(folder, OPTIONS);
     try {
       const { page, checked } = await watch(context, origin);
       await page.goto(origin);
       await page.getByText("This browser does not let the page keep anything.").waitFor();
-      assert.equal(await page.evaluate(() => {
-        try {
-          return localStorage.length >= 0;
-        } catch {
-          return false;
-        }
-      }), false, "the browser keeps something all the same");
+      assert.equal(
+        await page.evaluate(() => {
+          try {
+            return localStorage.length >= 0;
+          } catch {
+            return false;
+          }
+        }),
+        false,
+        "the browser keeps something all the same",
+      );
       await accessible(page, "a browser that forbids");
       await pictures(page, "worn-forbidden");
       await page.goto(address);
@@ -364,7 +428,8 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     assert.deepEqual(asked, ["?limit=300"], "more is read than is shown");
     // They are read in pages of 300 and drawn as somebody scrolls up: at first by the wheel, then by the key that goes to the beginning, or
     // ten thousand would take minutes.
-    const first = () => log.evaluate((shown) => Math.min(...[...shown.innerText.matchAll(/^line (\d+)$/gm)].map(([, line]) => Number(line))));
+    const first = () =>
+      log.evaluate((shown) => Math.min(...[...shown.innerText.matchAll(/^line (\d+)$/gm)].map(([, line]) => Number(line))));
     const upTo = async (number, up) => {
       for (let turns = 0; (await first()) > number; turns++) {
         assert.ok(turns < 400, `${lineOf(number)} does not come`);
@@ -379,7 +444,9 @@ describe("a browser that is out of order, and what is very long", { timeout: 15 
     await log.focus();
     await upTo(1, () => page.keyboard.press("Home"));
     await log.getByText(lineOf(1), { exact: true }).waitFor();
-    console.log(`the first of ${MANY} messages was reached after ${Math.round(performance.now() - climbing)} ms, ${asked.length} pages`);
+    console.log(
+      `the first of ${MANY} messages was reached after ${Math.round(performance.now() - climbing)} ms, ${asked.length} pages`,
+    );
     assert.equal(new Set(asked).size, asked.length, "nothing is read twice");
     assert.equal(await page.getByRole("button", { name: "Show earlier messages" }).count(), 0, "nothing is before the first");
     await page.getByRole("button", { name: "To the end" }).click();

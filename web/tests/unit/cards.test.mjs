@@ -3,20 +3,37 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { shown } from "./shared.mjs";
 
-const OPTIONS = [{ optionId: "yes", name: "Allow once", kind: "allow_once" }, { optionId: "no", name: "Deny", kind: "reject_once" }];
-const asks = (more, requestId = "r1") => ({ type: "permission", requestId, title: "Edit a file", detail: "touch a", options: OPTIONS, ...more });
+const OPTIONS = [
+  { optionId: "yes", name: "Allow once", kind: "allow_once" },
+  { optionId: "no", name: "Deny", kind: "reject_once" },
+];
+const asks = (more, requestId = "r1") => ({
+  type: "permission",
+  requestId,
+  title: "Edit a file",
+  detail: "touch a",
+  options: OPTIONS,
+  ...more,
+});
 
 /** The card, and what of it a test uses. */
 function cardOf(page) {
   const card = page.getByRole("region", { name: /The agent asks/ });
   const button = (name) => card.getByRole("button", { name });
-  return { card, allow: button("Allow once"), deny: button("Deny"), detail: card.getByRole("group", { name: "What the agent wants to do" }), button };
+  return {
+    card,
+    allow: button("Allow once"),
+    deny: button("Deny"),
+    detail: card.getByRole("group", { name: "What the agent wants to do" }),
+    button,
+  };
 }
 const toEnd = (card) => card.locator(".all").evaluate((one) => one.scrollIntoView({ block: "end" }));
 /** Waits until it is noticed that a card has moved. */
-const drawn = (page) => page.evaluate(async () => {
-  for (let frames = 5; frames > 0; frames--) await new Promise((drawn) => requestAnimationFrame(drawn));
-});
+const drawn = (page) =>
+  page.evaluate(async () => {
+    for (let frames = 5; frames > 0; frames--) await new Promise((drawn) => requestAnimationFrame(drawn));
+  });
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
 describe("cards", { timeout: 300_000 }, () => {
@@ -33,8 +50,14 @@ describe("cards", { timeout: 300_000 }, () => {
   });
 
   test("a prompt that was not taken says what it waits for", async () => {
-    for (const [online, said] of [[true, "Waiting for the machine"], [false, "The machine is away and gets this when it is back"]]) {
-      const { page, context, checked } = await shown({ online, bodies: [{ type: "prompt", text: "Go on", attachments: [], when: "next" }] });
+    for (const [online, said] of [
+      [true, "Waiting for the machine"],
+      [false, "The machine is away and gets this when it is back"],
+    ]) {
+      const { page, context, checked } = await shown({
+        online,
+        bodies: [{ type: "prompt", text: "Go on", attachments: [], when: "next" }],
+      });
       await page.getByRole("log").getByText(said).waitFor();
       checked();
       await context.close();
@@ -43,14 +66,20 @@ describe("cards", { timeout: 300_000 }, () => {
 
   test("with little height a request has the screen to itself, and its buttons are reached", async () => {
     const detail = Array.from({ length: 12 }, (_, at) => `line ${at}`).join("\n");
-    for (const viewport of [{ width: 844, height: 390 }, { width: 360, height: 225 }]) {
+    for (const viewport of [
+      { width: 844, height: 390 },
+      { width: 360, height: 225 },
+    ]) {
       const { page, context, checked } = await shown({ bodies: [asks({ detail })] }, { viewport });
       const { card, allow } = cardOf(page);
       await toEnd(card);
       await allow.scrollIntoViewIfNeeded();
       await drawn(page);
       const { x, y, width, height } = await allow.boundingBox();
-      assert.ok(x >= 0 && y >= 0 && x + width <= viewport.width && y + height <= viewport.height, `${viewport.width}×${viewport.height}: ${y + height}`);
+      assert.ok(
+        x >= 0 && y >= 0 && x + width <= viewport.width && y + height <= viewport.height,
+        `${viewport.width}×${viewport.height}: ${y + height}`,
+      );
       assert.equal(await page.getByLabel("Prompt").isVisible(), false);
       await allow.click();
       await page.getByLabel("Prompt").waitFor();
@@ -73,23 +102,35 @@ describe("cards", { timeout: 300_000 }, () => {
     // Where there is no room for it, it is said.
     await prompt.fill(`kept${"y".repeat(500_000)}`);
     await page.getByRole("button", { name: "Add it as a file" }).click();
-    await page.getByRole("alert").getByText("pasted.txt has 489 KiB, and the files of a prompt have at most 512 KiB together").waitFor();
+    await page
+      .getByRole("alert")
+      .getByText("pasted.txt has 489 KiB, and the files of a prompt have at most 512 KiB together")
+      .waitFor();
     await page.evaluate(() => (globalThis.worksAtOnce = true));
     await page.getByRole("button", { name: "Send" }).click();
     const attached = await page.evaluate(() => globalThis.attached);
-    assert.deepEqual(attached, [{ type: "resource", resource: { uri: "attachment:pasted.txt", mimeType: "text/plain", text: "x".repeat(100_000) } }]);
+    assert.deepEqual(attached, [
+      { type: "resource", resource: { uri: "attachment:pasted.txt", mimeType: "text/plain", text: "x".repeat(100_000) } },
+    ]);
     checked();
     await context.close();
   });
 
   test("a file of text that is pasted goes with the prompt, and one of bytes is refused", async () => {
     const { page, context, checked } = await shown({ bodies: [] });
-    const paste = (name, bytes) => page.getByLabel("Prompt").evaluate((field, [name, bytes]) => {
-      const clipboardData = new DataTransfer();
-      clipboardData.items.add(new File([new Uint8Array(bytes)], name, { type: "" }));
-      field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
-    }, [name, [...bytes]]);
-    for (const bytes of [[0xff, 0xd8], [0x61, 0x00]]) {
+    const paste = (name, bytes) =>
+      page.getByLabel("Prompt").evaluate(
+        (field, [name, bytes]) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.items.add(new File([new Uint8Array(bytes)], name, { type: "" }));
+          field.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+        },
+        [name, [...bytes]],
+      );
+    for (const bytes of [
+      [0xff, 0xd8],
+      [0x61, 0x00],
+    ]) {
       await paste("program", bytes);
       await page.getByRole("alert").getByText("Not added: program is neither a picture nor a text.").waitFor();
     }
@@ -101,7 +142,9 @@ describe("cards", { timeout: 300_000 }, () => {
     await page.evaluate(() => (globalThis.worksAtOnce = true));
     await page.getByRole("button", { name: "Send" }).click();
     const attached = await page.evaluate(() => globalThis.attached);
-    assert.deepEqual(attached, [{ type: "resource", resource: { uri: "attachment:notes%20f%C3%BCr.txt", mimeType: "text/plain", text: "a text" } }]);
+    assert.deepEqual(attached, [
+      { type: "resource", resource: { uri: "attachment:notes%20f%C3%BCr.txt", mimeType: "text/plain", text: "a text" } },
+    ]);
     checked();
     await context.close();
   });
@@ -111,8 +154,13 @@ describe("cards", { timeout: 300_000 }, () => {
     const diff = { type: "diff", path, oldText: "a\n30\nb\n", newText: "a\n31\nb\n" };
     const state = { type: "state", phase: "waiting", agent: "claude", mode: "ask", directory: "/home/ann/work", keyEpoch: 1 };
     const input = `Edit\nfile_path: ${path}\nnew_string:\na\n31\nb\nold_string:\na\n30\nb\nreplace_all: `;
-    for (const [all, left] of [["false", undefined], ["true", "replace_all: true"]]) {
-      const { page, context, checked } = await shown({ bodies: [state, asks({ title: `Edit ${path}`, detail: input + all, content: [diff] })] });
+    for (const [all, left] of [
+      ["false", undefined],
+      ["true", "replace_all: true"],
+    ]) {
+      const { page, context, checked } = await shown({
+        bodies: [state, asks({ title: `Edit ${path}`, detail: input + all, content: [diff] })],
+      });
       const { card, detail, allow } = cardOf(page);
       await card.getByText("Edit at", { exact: true }).waitFor();
       assert.equal((await card.innerText()).includes("/home/ann"), false, "the whole path is in the way");
@@ -132,7 +180,9 @@ describe("cards", { timeout: 300_000 }, () => {
   test("a path that leads out of the directory is shown as it is, and commands are left alone", async () => {
     const state = { type: "state", phase: "waiting", agent: "claude", mode: "ask", directory: "/home/ann/work", keyEpoch: 1 };
     const path = "/home/ann/work/../.ssh/config";
-    const { page, context } = await shown({ bodies: [state, asks({ title: `Edit ${path}`, detail: path, content: [{ type: "diff", path, newText: "a" }] })] });
+    const { page, context } = await shown({
+      bodies: [state, asks({ title: `Edit ${path}`, detail: path, content: [{ type: "diff", path, newText: "a" }] })],
+    });
     await cardOf(page).card.getByText(`Edit ${path}`).waitFor();
     await context.close();
     const command = "rm -rf /home/ann/work/";
@@ -175,7 +225,10 @@ describe("cards", { timeout: 300_000 }, () => {
   test("what is folded is refused only, until all of it is drawn", async () => {
     const numbers = (count) => Array.from({ length: count }, (_, at) => `line ${at}\n`).join("");
     const long = `${"x".repeat(2_500)} its last words`;
-    const cases = [[numbers(1_000), /^Show more/, "line 999"], [long, "Show the whole of a long line", "its last words"]];
+    const cases = [
+      [numbers(1_000), /^Show more/, "line 999"],
+      [long, "Show the whole of a long line", "its last words"],
+    ];
     for (const [newText, more, last] of cases) {
       const { page, context } = await shown({ bodies: [asks({ content: [{ type: "diff", path: "a", newText }] })] });
       const { card, allow, deny, button } = cardOf(page);
@@ -206,7 +259,8 @@ describe("cards", { timeout: 300_000 }, () => {
       const dock = document.querySelector(".dock");
       dock.style.paddingBottom = "90px";
       const button = dock.querySelector(".request footer .primary");
-      for (let frames = 10; frames > 0 && button.ariaDisabled !== "true"; frames--) await new Promise((drawn) => requestAnimationFrame(drawn));
+      for (let frames = 10; frames > 0 && button.ariaDisabled !== "true"; frames--)
+        await new Promise((drawn) => requestAnimationFrame(drawn));
       button.click();
       return button.getAttribute("aria-disabled");
     });
@@ -219,7 +273,10 @@ describe("cards", { timeout: 300_000 }, () => {
 
   test("a long request is allowed only at its end, and says how much follows", async () => {
     const detail = Array.from({ length: 120 }, (_, at) => `echo ${at}`).join("\n");
-    for (const size of [{ width: 390, height: 844 }, { width: 1_440, height: 900 }]) {
+    for (const size of [
+      { width: 390, height: 844 },
+      { width: 1_440, height: 900 },
+    ]) {
       const { page, context, checked } = await shown({ bodies: [asks({ detail })] }, { viewport: size });
       const { allow, deny, button } = cardOf(page);
       const further = button(/^\d+ more lines?$/);
@@ -230,7 +287,10 @@ describe("cards", { timeout: 300_000 }, () => {
       const isOff = (button) => button.evaluate(({ disabled }) => disabled);
       assert.deepEqual([await isOff(allow), await isOff(deny)], [true, false]);
       await further.click();
-      await page.waitForFunction((before) => Number.parseInt(document.querySelector(".unseen button")?.innerText, 10) < before, first);
+      await page.waitForFunction(
+        (before) => Number.parseInt(document.querySelector(".unseen button")?.innerText, 10) < before,
+        first,
+      );
       assert.ok(await isOff(allow));
       for (let pages = 30; pages > 0 && (await further.count()) > 0; pages--) {
         await further.click();
@@ -262,12 +322,17 @@ describe("cards", { timeout: 300_000 }, () => {
     const hidden = ["\u200b", "\u00ad", "\u3164", "\u00a0", "\u{e0041}", "\u202e", "\ufe0f"];
     const text = hidden.join("x");
     const content = [{ type: "diff", path: `a${text}`, newText: text }];
-    const { page, context, checked } = await shown({ bodies: [asks({ title: text, detail: text, content, options: [{ ...OPTIONS[0], name: `Yes${text}` }] })] });
+    const { page, context, checked } = await shown({
+      bodies: [asks({ title: text, detail: text, content, options: [{ ...OPTIONS[0], name: `Yes${text}` }] })],
+    });
     const { card } = cardOf(page);
     await card.waitFor();
-    const parts = await card.evaluate((one) => ["header .title", ".detail", ".path", "td.line", "footer .primary"].map((name) => one.querySelector(name).textContent));
+    const parts = await card.evaluate((one) =>
+      ["header .title", ".detail", ".path", "td.line", "footer .primary"].map((name) => one.querySelector(name).textContent),
+    );
     for (const part of parts) {
-      for (const one of hidden) assert.ok(part.includes(`\\u{${one.codePointAt(0).toString(16)}}`) && !part.includes(one), part);
+      for (const one of hidden)
+        assert.ok(part.includes(`\\u{${one.codePointAt(0).toString(16)}}`) && !part.includes(one), part);
     }
     checked();
     await context.close();

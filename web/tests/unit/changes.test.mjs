@@ -4,7 +4,17 @@ import { test } from "node:test";
 import { module } from "./shared.mjs";
 
 const file = { path: "a", kind: "modified", added: 1, removed: 0 };
-const changes = (more) => ({ state: "kept", files: [file], fileCount: 1, added: 1, removed: 0, uncommitted: 0, conflicted: [], diffTruncated: false, ...more });
+const changes = (more) => ({
+  state: "kept",
+  files: [file],
+  fileCount: 1,
+  added: 1,
+  removed: 0,
+  uncommitted: 0,
+  conflicted: [],
+  diffTruncated: false,
+  ...more,
+});
 const bytes = (text) => Uint8Array.from(new TextEncoder().encode(text)).buffer;
 const diff = bytes("diff --git a/a b/a\n");
 
@@ -16,7 +26,11 @@ test("an order names the diff that was read, also of more files than are listed"
     assert.equal(await shown.seen("other", one, false), await listDigest(one), "only the list is on the screen");
     await shown.saw("t", one, diff);
     assert.equal(await shown.seen("t", one, false), await diffDigest(diff));
-    assert.equal(await shown.seen("t", { ...one, diffTruncated: true }, true), await listDigest(one), "a part of the diff is missing");
+    assert.equal(
+      await shown.seen("t", { ...one, diffTruncated: true }, true),
+      await listDigest(one),
+      "a part of the diff is missing",
+    );
   }
 });
 

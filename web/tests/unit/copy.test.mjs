@@ -7,12 +7,21 @@ const said = { type: "text", turnId: "t", part: 0, text: "Run **this**:\n\n```sh
 const CODE = "cargo test \\u{202e}limits";
 const MESSAGE = `Run **this**:\n\n\`\`\`sh\n${CODE}\n\`\`\``;
 const permissions = ["clipboard-read", "clipboard-write"];
-const link = { address: "https://ensemble.example/share/token#v1.secret", expiresAt: undefined, maxUses: 10, uses: 1, isOld: false };
+const link = {
+  address: "https://ensemble.example/share/token#v1.secret",
+  expiresAt: undefined,
+  maxUses: 10,
+  uses: 1,
+  isOld: false,
+};
 
 describe("copies", { timeout: 300_000 }, () => {
   test("code and a message are copied with the keyboard as they are shown", async () => {
     const { page, context, checked } = await shown({ bodies: [said] }, { permissions });
-    for (const [name, wanted] of [["Copy code", CODE], ["Copy message", MESSAGE]]) {
+    for (const [name, wanted] of [
+      ["Copy code", CODE],
+      ["Copy message", MESSAGE],
+    ]) {
       const button = page.getByRole("button", { name, exact: true });
       await button.focus();
       await page.keyboard.press("Enter");
@@ -87,7 +96,10 @@ describe("copies", { timeout: 300_000 }, () => {
       const records = (await done(indexedDB.open(base))).transaction("records").objectStore("records");
       return new TextDecoder().decode((await done(records.get(name))).data);
     }, "recovery words");
-    assert.ok(first.every((word) => !kept.includes(word)), "a word can be read where it is kept");
+    assert.ok(
+      first.every((word) => !kept.includes(word)),
+      "a word can be read where it is kept",
+    );
     await page.getByRole("button", { name: "I have written them down" }).click();
     for (const label of await page.getByText(/^Word \d+$/).allInnerTexts()) {
       await page.getByLabel(label, { exact: true }).fill(first[Number(label.slice(5)) - 1]);
@@ -126,7 +138,9 @@ describe("copies", { timeout: 300_000 }, () => {
     const { page, context, checked } = await shown({ bodies: [said] });
     await page.getByRole("button", { name: "Share" }).click();
     const levels = page.getByRole("group", { name: "What they can do" }).getByRole("radio");
-    const hints = await levels.evaluateAll((all) => all.map((radio) => document.getElementById(radio.getAttribute("aria-describedby")).innerText));
+    const hints = await levels.evaluateAll((all) =>
+      all.map((radio) => document.getElementById(radio.getAttribute("aria-describedby")).innerText),
+    );
     assert.equal(hints.length, 3);
     for (const hint of hints) assert.match(hint, /requests/);
     checked();

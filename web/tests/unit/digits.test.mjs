@@ -9,12 +9,19 @@ const OPTIONS = [
   { optionId: "no", name: "Reject", kind: "reject_once" },
   { optionId: "stop", name: "Reject and stop the turn", kind: "reject_once" },
 ];
-const asks = (requestId, options = OPTIONS) => ({ type: "permission", requestId, title: "Run a command", detail: "touch a", options });
+const asks = (requestId, options = OPTIONS) => ({
+  type: "permission",
+  requestId,
+  title: "Run a command",
+  detail: "touch a",
+  options,
+});
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
 /** Lets time pass until buttons that have moved may be pressed. */
 async function still(page) {
-  do await page.clock.runFor(1_000); while (await page.locator(".request [aria-disabled=true]").count() > 0);
+  do await page.clock.runFor(1_000);
+  while ((await page.locator(".request [aria-disabled=true]").count()) > 0);
 }
 
 /** The page with time that a test moves. */
@@ -29,9 +36,26 @@ async function standing(bodies) {
 describe("digits", { timeout: 120_000 }, () => {
   test("each condition has to hold", async () => {
     const { mayCount } = await module("/src/session/digits.ts");
-    const good = { now: 10_000, shownAt: 9_000, answeredAt: 9_000, typedAt: 8_500, isEmpty: true, isEndSeen: true, isRepeated: false, isElsewhere: false };
+    const good = {
+      now: 10_000,
+      shownAt: 9_000,
+      answeredAt: 9_000,
+      typedAt: 8_500,
+      isEmpty: true,
+      isEndSeen: true,
+      isRepeated: false,
+      isElsewhere: false,
+    };
     assert.equal(mayCount(good), true);
-    for (const bad of [{ shownAt: 9_001 }, { answeredAt: 9_001 }, { typedAt: 8_501 }, { isEmpty: false }, { isEndSeen: false }, { isRepeated: true }, { isElsewhere: true }]) {
+    for (const bad of [
+      { shownAt: 9_001 },
+      { answeredAt: 9_001 },
+      { typedAt: 8_501 },
+      { isEmpty: false },
+      { isEndSeen: false },
+      { isRepeated: true },
+      { isElsewhere: true },
+    ]) {
       assert.equal(mayCount({ ...good, ...bad }), false, JSON.stringify(bad));
     }
   });
@@ -39,7 +63,10 @@ describe("digits", { timeout: 120_000 }, () => {
   test("a digit has the same meaning for every request", async () => {
     const { byDigit } = await module("/src/session/digits.ts");
     const { allow, deny, stop, further } = byDigit(OPTIONS);
-    assert.deepEqual([allow, deny, stop, ...further].map(({ optionId }) => optionId), ["yes", "no", "stop", "always"]);
+    assert.deepEqual(
+      [allow, deny, stop, ...further].map(({ optionId }) => optionId),
+      ["yes", "no", "stop", "always"],
+    );
     const few = byDigit([OPTIONS[1], OPTIONS[2]]);
     assert.deepEqual([few.allow, few.deny.optionId, few.stop, few.further.length], [undefined, "no", undefined, 1]);
   });
@@ -60,7 +87,11 @@ describe("digits", { timeout: 120_000 }, () => {
     assert.equal(await prompt.inputValue(), "y");
     await prompt.fill("");
     assert.deepEqual(await answered(page), []);
-    for (const [digit, said] of [["2", "r1 no"], ["3", "r2 stop"], ["1", "r3 yes"]]) {
+    for (const [digit, said] of [
+      ["2", "r1 no"],
+      ["3", "r2 stop"],
+      ["1", "r3 yes"],
+    ]) {
       await page.evaluate(() => document.activeElement.blur());
       await page.clock.runFor(2_000);
       await page.keyboard.press(digit);

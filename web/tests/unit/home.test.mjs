@@ -6,13 +6,27 @@ import { shown } from "./shared.mjs";
 
 const machine = { id: "m", ref: "m", name: "laptop", system: undefined, lastActiveAt: undefined, offers: [] };
 const row = {
-  id: "s", ref: "s", ownerId: "other", title: "Tidy up", attention: "permission", open: 1, online: true, thinking: true, ended: false, archived: false, hosted: true,
+  id: "s",
+  ref: "s",
+  ownerId: "other",
+  title: "Tidy up",
+  attention: "permission",
+  open: 1,
+  online: true,
+  thinking: true,
+  ended: false,
+  archived: false,
+  hosted: true,
   updatedAt: "2026-11-23T17:02:00Z",
 };
 
 describe("home", { timeout: 300_000 }, () => {
   test("a request is for those who may answer it", async () => {
-    for (const [accessLevel, isMine] of [["view", false], ["edit", true], ["owner", true]]) {
+    for (const [accessLevel, isMine] of [
+      ["view", false],
+      ["edit", true],
+      ["owner", true],
+    ]) {
       const { page, context } = await shown({ home: { rows: [{ ...row, accessLevel }] } });
       const entry = page.getByRole("list").getByRole("link", { name: /Tidy up/ });
       await entry.getByText(isMine ? "Needs approval" : "Waits for an answer", { exact: true }).waitFor();
@@ -32,7 +46,10 @@ describe("home", { timeout: 300_000 }, () => {
   });
 
   test("only a primary device is sent to Add a device", async () => {
-    for (const [role, count] of [["primary", 1], ["linked", 0]]) {
+    for (const [role, count] of [
+      ["primary", 1],
+      ["linked", 0],
+    ]) {
       const { page, context } = await shown({ home: { machines: [{ ...machine, online: false }], role } });
       await page.getByText("ensemble login --link").waitFor();
       assert.equal(await page.getByRole("link", { name: "Settings, Add a device" }).count(), count);

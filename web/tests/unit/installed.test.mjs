@@ -26,15 +26,20 @@ async function another() {
   await writeFile(join(folder, "index.html"), changed);
   const worker = await readFile(join(folder, "sw.js"), "utf8");
   assert.ok(worker.includes(hashOf(html)), "the worker knows the hash of the page");
-  await writeFile(join(folder, "sw.js"), worker.replace(hashOf(html), hashOf(changed)).replaceAll(`/assets/${lazy}`, `/assets/${other}`));
+  await writeFile(
+    join(folder, "sw.js"),
+    worker.replace(hashOf(html), hashOf(changed)).replaceAll(`/assets/${lazy}`, `/assets/${other}`),
+  );
   return { folder, lazy };
 }
 
 const version = (page) => page.evaluate(() => document.querySelector("meta[name=version]")?.content ?? "first");
-const ready = (page) => page.evaluate(async () => {
-  await navigator.serviceWorker.ready;
-  if (!navigator.serviceWorker.controller) await new Promise((changed) => navigator.serviceWorker.addEventListener("controllerchange", changed, { once: true }));
-});
+const ready = (page) =>
+  page.evaluate(async () => {
+    await navigator.serviceWorker.ready;
+    if (!navigator.serviceWorker.controller)
+      await new Promise((changed) => navigator.serviceWorker.addEventListener("controllerchange", changed, { once: true }));
+  });
 
 test("it is installed, opens without a server, and takes a new version when somebody wants it", async (test) => {
   const next = await another();
@@ -47,7 +52,10 @@ test("it is installed, opens without a server, and takes a new version when some
   await page.getByRole("heading", { name: "Your coding agents, from anywhere" }).waitFor();
   await ready(page);
   const cdp = await context.newCDPSession(page);
-  assert.deepEqual((await cdp.send("Page.getInstallabilityErrors")).installabilityErrors.filter(({ errorId }) => errorId !== "in-incognito"), []);
+  assert.deepEqual(
+    (await cdp.send("Page.getInstallabilityErrors")).installabilityErrors.filter(({ errorId }) => errorId !== "in-incognito"),
+    [],
+  );
   const manifest = await cdp.send("Page.getAppManifest");
   assert.deepEqual(manifest.errors, []);
   assert.equal(JSON.parse(manifest.data).id, "/");
@@ -95,7 +103,11 @@ test("it is installed, opens without a server, and takes a new version when some
   await old.getByRole("button", { name: "Reload" }).click();
   await old.waitForFunction(() => document.querySelector("meta[name=version]") !== null);
   // Nobody is asked to leave a page for a failure of the connection.
-  one.faults.splice(0, one.faults.length, ...one.faults.filter((fault) => !fault.includes("ERR_CONNECTION_REFUSED") && !fault.includes("/v1/")));
+  one.faults.splice(
+    0,
+    one.faults.length,
+    ...one.faults.filter((fault) => !fault.includes("ERR_CONNECTION_REFUSED") && !fault.includes("/v1/")),
+  );
   one.checked();
   await context.close();
 });

@@ -18,15 +18,27 @@ test("without a secure connection there is one page that says what is missing, a
     await page.getByRole("heading", { name: "Ensemble cannot open here" }).waitFor();
     assert.equal(await page.evaluate(() => isSecureContext), false);
     const text = await page.locator("main").innerText();
-    for (const said of ["a secure connection (https)", origin, `ssh -L ${port}:127.0.0.1:${port} ensemble.example`, `http://localhost:${port}`]) {
+    for (const said of [
+      "a secure connection (https)",
+      origin,
+      `ssh -L ${port}:127.0.0.1:${port} ensemble.example`,
+      `http://localhost:${port}`,
+    ]) {
       assert.ok(text.includes(said), `${said}: ${text}`);
     }
     assert.equal(await page.locator("form, input, button").count(), 0);
-    assert.deepEqual(loaded.filter((path) => path.includes("start-")), [], "the app is not loaded");
+    assert.deepEqual(
+      loaded.filter((path) => path.includes("start-")),
+      [],
+      "the app is not loaded",
+    );
     await accessible(page, "missing");
     await pictures(page, "missing");
     // Chromium says that it ignores what needs a secure context.
-    assert.deepEqual(faults.filter((fault) => !fault.includes("Cross-Origin-Opener-Policy")), []);
+    assert.deepEqual(
+      faults.filter((fault) => !fault.includes("Cross-Origin-Opener-Policy")),
+      [],
+    );
     await context.close();
   } finally {
     site.stop();

@@ -10,9 +10,16 @@ describe("parts", { timeout: 120_000 }, () => {
   test("a model of which only the id is known has the name that people use", async () => {
     const { modelName } = await part("session/model-name.ts");
     for (const [id, name] of [
-      ["claude-opus-4-8[1m]", "Opus 4.8 (1M)"], ["claude-sonnet-4-5", "Sonnet 4.5"], ["claude-haiku-4-5-20251001", "Haiku 4.5"],
-      ["claude-sonnet-5", "Sonnet 5"], ["claude-opus-4-20250514", "Opus 4"], ["gpt-5.2-codex", "gpt-5.2-codex"], ["claude", "claude"], ["", ""],
-    ]) assert.equal(modelName(id), name);
+      ["claude-opus-4-8[1m]", "Opus 4.8 (1M)"],
+      ["claude-sonnet-4-5", "Sonnet 4.5"],
+      ["claude-haiku-4-5-20251001", "Haiku 4.5"],
+      ["claude-sonnet-5", "Sonnet 5"],
+      ["claude-opus-4-20250514", "Opus 4"],
+      ["gpt-5.2-codex", "gpt-5.2-codex"],
+      ["claude", "claude"],
+      ["", ""],
+    ])
+      assert.equal(modelName(id), name);
   });
 
   test("Markdown is split in a time that does not run away", async () => {
@@ -42,7 +49,10 @@ describe("parts", { timeout: 120_000 }, () => {
       found = next;
     }
     found = more(text, found);
-    assert.deepEqual(found.tokens.map(({ raw, type }) => [type, raw]), [...blocksOf(text).tokens].map(({ raw, type }) => [type, raw]));
+    assert.deepEqual(
+      found.tokens.map(({ raw, type }) => [type, raw]),
+      [...blocksOf(text).tokens].map(({ raw, type }) => [type, raw]),
+    );
   });
 
   test("nothing in the text of an error is hidden", async () => {
@@ -77,7 +87,14 @@ describe("parts", { timeout: 120_000 }, () => {
     assert.equal(new Set(places).size, 3);
     assert.ok(places.every((place) => place >= 0 && place < 24));
     const typed = places.map((place) => words[place]);
-    assert.equal(areRight(words, places, typed.map((word) => ` ${word.toUpperCase()} `)), true);
+    assert.equal(
+      areRight(
+        words,
+        places,
+        typed.map((word) => ` ${word.toUpperCase()} `),
+      ),
+      true,
+    );
     assert.equal(areRight(words, places, ["", "", ""]), false);
     assert.equal(areRight(words, places, [typed[0], typed[1], "word"]), false);
     const { readFile } = await import("node:fs/promises");
@@ -92,14 +109,29 @@ describe("parts", { timeout: 120_000 }, () => {
     for (const final of [new Distrust("lies"), problem(403), problem(404)]) {
       const errors = [new Error("a broken message"), problem(500), final];
       const heard = [];
-      await keepTrying(() => Promise.reject(errors[heard.length]), (error) => heard.push(error), new AbortController().signal, pauses);
+      await keepTrying(
+        () => Promise.reject(errors[heard.length]),
+        (error) => heard.push(error),
+        new AbortController().signal,
+        pauses,
+      );
       assert.deepEqual(heard, errors);
     }
     const stop = new AbortController();
     let tries = 0;
-    await keepTrying(() => Promise.reject(new Error("again")), () => (++tries === 3 ? stop.abort() : undefined), stop.signal, pauses);
+    await keepTrying(
+      () => Promise.reject(new Error("again")),
+      () => (++tries === 3 ? stop.abort() : undefined),
+      stop.signal,
+      pauses,
+    );
     assert.equal(tries, 3);
-    await keepTrying(() => Promise.resolve(), () => assert.fail("it went well"), new AbortController().signal, pauses);
+    await keepTrying(
+      () => Promise.resolve(),
+      () => assert.fail("it went well"),
+      new AbortController().signal,
+      pauses,
+    );
   });
 
   test("what only its owner can answer does not need who reads it", async () => {
@@ -121,7 +153,10 @@ describe("parts", { timeout: 120_000 }, () => {
     const note = (kind, why) => ({ shown: { type: "note", note: { kind, why } } });
     const text = { shown: { type: "text" } };
     const other = note("not_signed", "not signed by the session's machine");
-    assert.deepEqual(withoutLater([text, note("not_signed", why), other, note("unreadable", why)]), { items: [text, other], hasLater: true });
+    assert.deepEqual(withoutLater([text, note("not_signed", why), other, note("unreadable", why)]), {
+      items: [text, other],
+      hasLater: true,
+    });
     assert.deepEqual(withoutLater([text, other]), { items: [text, other], hasLater: false });
   });
 
@@ -130,7 +165,10 @@ describe("parts", { timeout: 120_000 }, () => {
     const link = { expiresAt: undefined, maxUses: 10, uses: 1, isOld: false };
     const stands = "There is a link: opened 1 of 10 times, with no end date.";
     assert.equal(aboutLink(link), stands);
-    assert.equal(aboutLink({ ...link, isOld: true }), `${stands} It does not show what is written from now on. Make a new link.`);
+    assert.equal(
+      aboutLink({ ...link, isOld: true }),
+      `${stands} It does not show what is written from now on. Make a new link.`,
+    );
   });
 
   test("who lost a session that was open reads so, and what may heal stays as it is", async () => {
@@ -140,7 +178,9 @@ describe("parts", { timeout: 120_000 }, () => {
     const view = { isOpen: true, row: {}, may: { own: false } };
     assert.deepEqual(failedOf(gone, view), { error: "You no longer have access to this session.", isGone: true });
     assert.deepEqual(failedOf(gone, { ...view, may: { own: true } }), { error: "This session was deleted.", isGone: true });
-    assert.deepEqual(failedOf(gone, { ...view, isOpen: false }), { error: "There is no session at this address, or it is not shared with you." });
+    assert.deepEqual(failedOf(gone, { ...view, isOpen: false }), {
+      error: "There is no session at this address, or it is not shared with you.",
+    });
     assert.equal(failedOf(new NoAnswer("unreachable", "No connection", false), view), undefined);
   });
 
@@ -169,11 +209,20 @@ describe("parts", { timeout: 120_000 }, () => {
     const turn = (id, promptId, state = "started") => item(id, { type: "turn", turn: { turnId: `t${id}`, state, promptId } });
     const text = (id) => item(id, { type: "text" });
     const items = [prompt(1, "a"), turn(2, "a"), prompt(3, "b"), text(4), turn(5, "a", "ended"), turn(6, "b"), text(7)];
-    assert.deepEqual(inOrder(items).map(({ id }) => id), [1, 2, 4, 5, 3, 6, 7]);
+    assert.deepEqual(
+      inOrder(items).map(({ id }) => id),
+      [1, 2, 4, 5, 3, 6, 7],
+    );
     // One that still waits, and one whose turn is not loaded, stay.
-    assert.deepEqual(inOrder(items.slice(0, 5)).map(({ id }) => id), [1, 2, 3, 4, 5]);
+    assert.deepEqual(
+      inOrder(items.slice(0, 5)).map(({ id }) => id),
+      [1, 2, 3, 4, 5],
+    );
 
-    const card = item(8, { type: "card", card: { requestId: "q", resolved: { requestId: "q", outcome: "answered", by: "me" } } });
+    const card = item(8, {
+      type: "card",
+      card: { requestId: "q", resolved: { requestId: "q", outcome: "answered", by: "me" } },
+    });
     const answer = { requestId: "q", answers: { one: ["yes"] } };
     const by = (author) => answerOf(card, answersIn([item(9, { type: "answer", answer }, "c", author)]));
     assert.deepEqual([by(person), by({ ...person, user: "other" })], [answer, undefined]);

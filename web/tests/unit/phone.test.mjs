@@ -5,10 +5,18 @@ import { PHONE } from "../browser.mjs";
 import { shown } from "./shared.mjs";
 
 const OPTIONS = [
-  { optionId: "yes", name: "Allow once", kind: "allow_once" }, { optionId: "always", name: "Always allow touch", kind: "allow_always" },
+  { optionId: "yes", name: "Allow once", kind: "allow_once" },
+  { optionId: "always", name: "Always allow touch", kind: "allow_always" },
   { optionId: "no", name: "Reject", kind: "reject_once" },
 ];
-const asks = (more) => ({ type: "permission", requestId: "r1", title: "Run a command", detail: "touch a", options: OPTIONS, ...more });
+const asks = (more) => ({
+  type: "permission",
+  requestId: "r1",
+  title: "Run a command",
+  detail: "touch a",
+  options: OPTIONS,
+  ...more,
+});
 const state = (phase, more) => ({ type: "state", phase, agent: "claude", mode: "ask", directory: "/w", keyEpoch: 1, ...more });
 
 /** Fails where a part of the element is outside of the window. */
@@ -19,16 +27,21 @@ async function inside(locator, { width, height }) {
 }
 
 /** Taps one element, and another one as soon as it is there. Says whether the other one was guarded. */
-const twice = (page, first, second) => page.evaluate(async ([first, second]) => {
-  const tap = (selector) => {
-    const element = document.querySelector(selector);
-    element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, detail: 1 }));
-    return element.getAttribute("aria-disabled");
-  };
-  tap(first);
-  for (let left = 10_000; left > 0 && !document.querySelector(second); left--) await new Promise((next) => queueMicrotask(next));
-  return tap(second);
-}, [first, second]);
+const twice = (page, first, second) =>
+  page.evaluate(
+    async ([first, second]) => {
+      const tap = (selector) => {
+        const element = document.querySelector(selector);
+        element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, detail: 1 }));
+        return element.getAttribute("aria-disabled");
+      };
+      tap(first);
+      for (let left = 10_000; left > 0 && !document.querySelector(second); left--)
+        await new Promise((next) => queueMicrotask(next));
+      return tap(second);
+    },
+    [first, second],
+  );
 
 describe("a phone", { timeout: 300_000 }, () => {
   test("the options that More brings take no tap at once", async () => {
@@ -60,7 +73,10 @@ describe("a phone", { timeout: 300_000 }, () => {
   });
 
   test("with text of twice the size the buttons of the composer are inside of the screen", async () => {
-    const models = [{ id: "sonnet", name: "Sonnet 4.5" }, { id: "opus", name: "Opus 4.1 with a long name" }];
+    const models = [
+      { id: "sonnet", name: "Sonnet 4.5" },
+      { id: "opus", name: "Opus 4.1 with a long name" },
+    ];
     const modes = ["ask", "edit", "plan"].map((id) => ({ id, name: id }));
     const now = state("working", { steers: true, modes, models, model: "opus", context: { used: 48_000, size: 200_000 } });
     const { page, context, checked } = await shown({ bodies: [now] }, { viewport: PHONE });
@@ -110,9 +126,10 @@ describe("a phone", { timeout: 300_000 }, () => {
     const { page, context, checked } = await shown({ bodies: [state("idle")] });
     await page.getByRole("button", { name: "Details" }).click();
     await page.getByRole("button", { name: "Archive", exact: true }).waitFor();
-    const list = (archived) => page.evaluate((archived) => {
-      globalThis.sessions.set({ rows: [{ ...globalThis.row, archived }], isLoaded: true, error: undefined });
-    }, archived);
+    const list = (archived) =>
+      page.evaluate((archived) => {
+        globalThis.sessions.set({ rows: [{ ...globalThis.row, archived }], isLoaded: true, error: undefined });
+      }, archived);
     await list(true);
     await page.getByRole("button", { name: "Put back into the list" }).waitFor();
     await list(false);
@@ -123,7 +140,12 @@ describe("a phone", { timeout: 300_000 }, () => {
 
   test("the long name of a file stays inside of its prompt, and the language of code has a line of its own", async () => {
     const uri = `attachment:${"a".repeat(70)}.txt`;
-    const prompt = { type: "prompt", text: "See", when: "next", attachments: [{ type: "resource", resource: { uri, mimeType: "text/plain", text: "a" } }] };
+    const prompt = {
+      type: "prompt",
+      text: "See",
+      when: "next",
+      attachments: [{ type: "resource", resource: { uri, mimeType: "text/plain", text: "a" } }],
+    };
     const code = { type: "text", turnId: "t", part: 0, text: `\`\`\`rust\n${"let long = 1; ".repeat(20)}\n\`\`\`` };
     const { page, context, checked } = await shown({ bodies: [prompt, code] }, { viewport: PHONE });
     const [bubble, name] = [page.locator(".bubble"), page.locator(".bubble .tag")];

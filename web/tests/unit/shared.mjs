@@ -45,9 +45,14 @@ export async function visitor(options) {
     ...one,
     async show(contents, query = "") {
       await given?.dispose();
-      given = contents && await one.context.addInitScript((value) => {
-        globalThis.gallery = value;
-      }, { frames: [], ...contents });
+      given =
+        contents &&
+        (await one.context.addInitScript(
+          (value) => {
+            globalThis.gallery = value;
+          },
+          { frames: [], ...contents },
+        ));
       await one.page.goto(`${origin}/${query}`);
       // A request can take all of a small screen.
       await one.page.locator("[role=log], h1").first().waitFor({ state: "attached" });
@@ -64,7 +69,13 @@ export async function shown(contents, options) {
 
 const modules = once(async () => {
   const root = join(import.meta.dirname, "../..");
-  const server = await createServer({ root, configFile: false, logLevel: "error", appType: "custom", server: { middlewareMode: true, hmr: false, ws: false, watch: null } });
+  const server = await createServer({
+    root,
+    configFile: false,
+    logLevel: "error",
+    appType: "custom",
+    server: { middlewareMode: true, hmr: false, ws: false, watch: null },
+  });
   open.push(() => server.close());
   return server;
 });

@@ -26,7 +26,10 @@ async function first() {
 
 test("the first screen needs at most 200 kB of compressed scripts", async () => {
   const paths = await first();
-  assert.ok(paths.some((path) => path.includes("start-")), paths.join(", "));
+  assert.ok(
+    paths.some((path) => path.includes("start-")),
+    paths.join(", "),
+  );
   for (const ending of ["br", "gz"]) {
     let sum = 0;
     for (const path of paths) {

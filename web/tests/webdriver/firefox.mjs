@@ -8,8 +8,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const NAMES = {
-  navigate: "WebDriver:Navigate", refresh: "WebDriver:Refresh", run: "WebDriver:ExecuteScript", wait: "WebDriver:ExecuteAsyncScript",
-  click: "WebDriver:ElementClick", type: "WebDriver:ElementSendKeys", act: "WebDriver:PerformActions", size: "WebDriver:SetWindowRect", picture: "WebDriver:TakeScreenshot",
+  navigate: "WebDriver:Navigate",
+  refresh: "WebDriver:Refresh",
+  run: "WebDriver:ExecuteScript",
+  wait: "WebDriver:ExecuteAsyncScript",
+  click: "WebDriver:ElementClick",
+  type: "WebDriver:ElementSendKeys",
+  act: "WebDriver:PerformActions",
+  size: "WebDriver:SetWindowRect",
+  picture: "WebDriver:TakeScreenshot",
 };
 const PREFERENCES = {
   "marionette.port": 0,
@@ -67,18 +74,35 @@ class Marionette {
 /** Starts Firefox with a profile of its own. `soon`: so long a script may take, in milliseconds. */
 export async function firefox(soon) {
   const profile = await mkdtemp(join(tmpdir(), "ensemble-firefox-"));
-  await writeFile(join(profile, "user.js"), Object.entries(PREFERENCES).map(([name, value]) => `user_pref("${name}", ${JSON.stringify(value)});\n`).join(""));
-  const child = spawn(process.env.FIREFOX ?? "firefox-esr", ["--headless", "--no-remote", "--remote-allow-system-access", "--marionette", "--profile", profile], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, HOME: profile } });
+  await writeFile(
+    join(profile, "user.js"),
+    Object.entries(PREFERENCES)
+      .map(([name, value]) => `user_pref("${name}", ${JSON.stringify(value)});\n`)
+      .join(""),
+  );
+  const child = spawn(
+    process.env.FIREFOX ?? "firefox-esr",
+    ["--headless", "--no-remote", "--remote-allow-system-access", "--marionette", "--profile", profile],
+    { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, HOME: profile } },
+  );
   const faults = [];
   for (const stream of [child.stdout, child.stderr]) {
-    stream.on("data", (piece) => faults.push(...String(piece).split("\n").filter((line) => FAULT.test(line))));
+    stream.on("data", (piece) =>
+      faults.push(
+        ...String(piece)
+          .split("\n")
+          .filter((line) => FAULT.test(line)),
+      ),
+    );
   }
   const ended = once(child, "exit");
   const port = await portOf(profile, ended);
   const socket = connect(port, "127.0.0.1");
   await once(socket, "connect");
   const marionette = new Marionette(socket);
-  await marionette.send("WebDriver:NewSession", { capabilities: { alwaysMatch: { timeouts: { script: soon, pageLoad: soon } } } });
+  await marionette.send("WebDriver:NewSession", {
+    capabilities: { alwaysMatch: { timeouts: { script: soon, pageLoad: soon } } },
+  });
   return {
     faults,
     call: async (command, parameters) => {
@@ -87,7 +111,10 @@ export async function firefox(soon) {
     },
     setDark: async (isDark) => {
       await marionette.send("Marionette:SetContext", { value: "chrome" });
-      await marionette.send("WebDriver:ExecuteScript", { script: `Services.prefs.setIntPref("${SCHEME}", ${isDark ? 0 : 1});`, args: [] });
+      await marionette.send("WebDriver:ExecuteScript", {
+        script: `Services.prefs.setIntPref("${SCHEME}", ${isDark ? 0 : 1});`,
+        args: [],
+      });
       await marionette.send("Marionette:SetContext", { value: "content" });
     },
     close: async () => {

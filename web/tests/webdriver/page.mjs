@@ -4,16 +4,29 @@ import { writeFile } from "node:fs/promises";
 import { find, wait } from "./find.mjs";
 
 const ELEMENT = "element-6066-11e4-a52e-4f735466cecf";
-const KEYS = { Backspace: "\uE003", Tab: "\uE004", Enter: "\uE007", Escape: "\uE00C", Control: "\uE009", End: "\uE010", Home: "\uE011" };
+const KEYS = {
+  Backspace: "\uE003",
+  Tab: "\uE004",
+  Enter: "\uE007",
+  Escape: "\uE00C",
+  Control: "\uE009",
+  End: "\uE010",
+  Home: "\uE011",
+};
 /** So long the page itself waits before this end looks whether time is over, in milliseconds. */
 /** An element that has the same place for so long stands still. */
 const STILL_MS = 100;
 const TURN_MS = 2_000;
 /** The page was drawn again, or something lay over the element: it is looked for again. */
-const AGAIN = /before the unload|no such frame|stale element|no such element|intercepted|not interactable|javascript error|detached|unknown error|invalid element state/;
+const AGAIN =
+  /before the unload|no such frame|stale element|no such element|intercepted|not interactable|javascript error|detached|unknown error|invalid element state/;
 
 const pattern = (wanted, isExact = false) =>
-  wanted === undefined ? undefined : wanted instanceof RegExp ? { source: wanted.source, flags: wanted.flags } : { text: wanted, isExact };
+  wanted === undefined
+    ? undefined
+    : wanted instanceof RegExp
+      ? { source: wanted.source, flags: wanted.flags }
+      : { text: wanted, isExact };
 
 class Finder {
   constructor(page, steps) {
@@ -141,7 +154,7 @@ export class Page extends Finder {
   }
 
   async #collect() {
-    this.session.faults.push(...await this.run("return (window.__faults ?? []).splice(0);"));
+    this.session.faults.push(...(await this.run("return (window.__faults ?? []).splice(0);")));
   }
 
   /** Fails when the page did what it must not. */
@@ -188,7 +201,10 @@ export class Page extends Finder {
 
   async #press(keys) {
     const all = keys.split("+").map((key) => KEYS[key] ?? key);
-    const actions = [...all.map((value) => ({ type: "keyDown", value })), ...all.reverse().map((value) => ({ type: "keyUp", value }))];
+    const actions = [
+      ...all.map((value) => ({ type: "keyDown", value })),
+      ...all.reverse().map((value) => ({ type: "keyUp", value })),
+    ];
     await this.session.call("act", { actions: [{ type: "key", id: "keys", actions }] });
   }
 
@@ -196,13 +212,18 @@ export class Page extends Finder {
     const script = `const find = ${find}; (${wait})(...arguments);`;
     for (const end = performance.now() + timeout; performance.now() < end;) {
       try {
-        const got = await this.session.call("wait", { script, args: [steps, state, Math.min(TURN_MS, end - performance.now())] });
+        const got = await this.session.call("wait", {
+          script,
+          args: [steps, state, Math.min(TURN_MS, end - performance.now())],
+        });
         if (got) return got.found;
       } catch (error) {
         if (!AGAIN.test(error.message)) throw error;
       }
     }
-    throw new Error(`not ${state} within ${timeout} ms: ${JSON.stringify(steps)}\n${await this.run("return document.body.innerText.slice(0, 3000);").catch(() => "")}`);
+    throw new Error(
+      `not ${state} within ${timeout} ms: ${JSON.stringify(steps)}\n${await this.run("return document.body.innerText.slice(0, 3000);").catch(() => "")}`,
+    );
   }
 
   /** Waits until an element does not move any more: a click goes to a place. */
@@ -218,7 +239,7 @@ export class Page extends Finder {
 
   /** Does something with the one element that the steps lead to. */
   async act(steps, run) {
-    for (const end = performance.now() + this.soon;;) {
+    for (const end = performance.now() + this.soon; ;) {
       const found = await this.waitFor(steps, "visible", Math.max(1, end - performance.now()));
       if (found.length > 1) throw new Error(`${found.length} elements in place of one: ${JSON.stringify(steps)}`);
       try {

@@ -8,14 +8,22 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const COMMANDS = {
-  navigate: () => "url", refresh: () => "refresh", run: () => "execute/sync", wait: () => "execute/async",
-  click: ({ id }) => `element/${id}/click`, type: ({ id }) => `element/${id}/value`, act: () => "actions", size: () => "window/rect",
+  navigate: () => "url",
+  refresh: () => "refresh",
+  run: () => "execute/sync",
+  wait: () => "execute/async",
+  click: ({ id }) => `element/${id}/click`,
+  type: ({ id }) => `element/${id}/value`,
+  act: () => "actions",
+  size: () => "window/rect",
 };
 
 /** Debian keeps the browser beside the library. */
 function miniBrowser() {
   const [folder] = readdirSync("/usr/lib", { recursive: false }).filter((name) => name.endsWith("-linux-gnu"));
-  const [library] = readdirSync(join("/usr/lib", folder)).filter((name) => /^webkit2gtk-4/.test(name)).sort();
+  const [library] = readdirSync(join("/usr/lib", folder))
+    .filter((name) => /^webkit2gtk-4/.test(name))
+    .sort();
   return join("/usr/lib", folder, library, "MiniBrowser");
 }
 
@@ -30,10 +38,19 @@ async function freePort() {
 /** Starts a screen, the driver and the browser. `soon`: so long a script may take, in milliseconds. */
 export async function webkit(soon) {
   const home = await mkdtemp(join(tmpdir(), "ensemble-webkit-"));
-  const screen = spawn("Xvfb", ["-displayfd", "3", "-screen", "0", "1600x1200x24", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
+  const screen = spawn("Xvfb", ["-displayfd", "3", "-screen", "0", "1600x1200x24", "-nolisten", "tcp"], {
+    stdio: ["ignore", "ignore", "ignore", "pipe"],
+  });
   const [number] = await once(screen.stdio[3], "data");
   const port = await freePort();
-  const env = { ...process.env, HOME: home, XDG_RUNTIME_DIR: home, DISPLAY: `:${String(number).trim()}`, NO_AT_BRIDGE: "1", LIBGL_ALWAYS_SOFTWARE: "1" };
+  const env = {
+    ...process.env,
+    HOME: home,
+    XDG_RUNTIME_DIR: home,
+    DISPLAY: `:${String(number).trim()}`,
+    NO_AT_BRIDGE: "1",
+    LIBGL_ALWAYS_SOFTWARE: "1",
+  };
   const driver = spawn("WebKitWebDriver", [`--port=${port}`], { env, stdio: "ignore", detached: true });
   const http = async (method, path, body) => {
     const answer = await fetch(`http://127.0.0.1:${port}${path}`, { method, ...(body && { body: JSON.stringify(body) }) });
@@ -41,13 +58,24 @@ export async function webkit(soon) {
     if (value?.error) throw new Error(`${value.error}: ${value.message}`);
     return value;
   };
-  for (let isUp = false; !isUp && driver.exitCode === null;) isUp = await http("GET", "/status").then(() => true, () => false);
+  for (let isUp = false; !isUp && driver.exitCode === null;)
+    isUp = await http("GET", "/status").then(
+      () => true,
+      () => false,
+    );
   // Dark by the browser's own setting; the others are light and dark.
   const args = ["--automation", "--dark-mode"];
-  const { sessionId } = await http("POST", "/session", { capabilities: { alwaysMatch: { timeouts: { script: soon, pageLoad: soon }, "webkitgtk:browserOptions": { binary: miniBrowser(), args } } } });
+  const { sessionId } = await http("POST", "/session", {
+    capabilities: {
+      alwaysMatch: { timeouts: { script: soon, pageLoad: soon }, "webkitgtk:browserOptions": { binary: miniBrowser(), args } },
+    },
+  });
   return {
     faults: [],
-    call: (command, parameters) => command === "picture" ? http("GET", `/session/${sessionId}/screenshot`) : http("POST", `/session/${sessionId}/${COMMANDS[command](parameters)}`, parameters),
+    call: (command, parameters) =>
+      command === "picture"
+        ? http("GET", `/session/${sessionId}/screenshot`)
+        : http("POST", `/session/${sessionId}/${COMMANDS[command](parameters)}`, parameters),
     close: async () => {
       await http("DELETE", `/session/${sessionId}`).catch(() => undefined);
       const over = [once(driver, "exit"), once(screen, "exit")];

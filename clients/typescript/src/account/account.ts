@@ -68,7 +68,12 @@ export class Account {
     return account;
   }
 
-  static async #create({ store, name, keys, ...options }: AccountOptions & { name: string; keys?: DeviceKeys }): Promise<Account> {
+  static async #create({
+    store,
+    name,
+    keys,
+    ...options
+  }: AccountOptions & { name: string; keys?: DeviceKeys }): Promise<Account> {
     const kept = await store.get<StoredDevice>(DEVICE);
     if (kept?.userId !== undefined) throw new Refused("There is an account here already. Sign out first.");
     const { base } = new Client(options);

@@ -34,7 +34,9 @@ export class Devices {
       return entry?.role === device.role && entry.boxKey === device.boxKey;
     };
     if (devices.length !== list.body.devices.length || !devices.every(isListed)) {
-      throw new Distrust("The server shows other devices than the list that you signed. If it stays so, do not trust this server.");
+      throw new Distrust(
+        "The server shows other devices than the list that you signed. If it stays so, do not trust this server.",
+      );
     }
     return devices;
   }
@@ -83,7 +85,8 @@ export class Devices {
    * machines that have not confirmed it: until they do, a removed device and the server can still command them. */
   async remove(keys: readonly string[], onProgress?: (done: number, of: number) => void): Promise<Unconfirmed[]> {
     await this.#checkPrimary();
-    if (keys.includes(this.account.keys.publicKey)) throw new Refused("This is the device that you use. Sign out here instead.");
+    if (keys.includes(this.account.keys.publicKey))
+      throw new Refused("This is the device that you use. Sign out here instead.");
     // What a removed device has written last is read before it is removed: nobody relies on its signature afterwards.
     const shared = await this.account.people.shared().catch(() => ({ state: {} }));
     await this.account.sessions.seeTitles();
@@ -145,7 +148,10 @@ export class Devices {
   }
 
   /** Adds the device of a linking. */
-  async add(entry: ListedDevice & { role: Role }, link: (list: List) => Promise<NonNullable<ChangeDevices["link"]>>): Promise<void> {
+  async add(
+    entry: ListedDevice & { role: Role },
+    link: (list: List) => Promise<NonNullable<ChangeDevices["link"]>>,
+  ): Promise<void> {
     await this.change(
       (devices) => [...devices, entry],
       [],

@@ -35,7 +35,9 @@ export async function sharesOf(account: Account, session: string): Promise<Share
 }
 
 const stranger = (session: Session): Distrust =>
-  new Distrust(`The key of session ${session.ref} was not given to you by a device of its owner, so it was not used. Do not trust this server.`);
+  new Distrust(
+    `The key of session ${session.ref} was not given to you by a device of its owner, so it was not used. Do not trust this server.`,
+  );
 
 /** Checks who gave this user the key of somebody else's session. True: their devices are listed now. */
 export async function checkGrant(account: Account, session: Session, why: "read" | "write"): Promise<boolean> {
@@ -68,7 +70,9 @@ export async function checkGrant(account: Account, session: Session, why: "read"
   // A machine that was removed keeps the key that it had.
   const host = hostOf(session);
   if (session.hosted && (host === undefined || owner.machine(host) === undefined)) {
-    throw new Refused(`The machine of session ${session.ref} is not one of its owner's any more, so nobody there reads what you write. Nothing was written.`);
+    throw new Refused(
+      `The machine of session ${session.ref} is not one of its owner's any more, so nobody there reads what you write. Nothing was written.`,
+    );
   }
   // Who granted it knew an older list of the owner than there is: a device that was removed since may have the key.
   if (!isCurrent || !isNewest || shared.contentEpoch < owner.body.contentEpoch) {
@@ -109,7 +113,8 @@ export async function grantedRecipients(
   }
   if (members.level) {
     const { user, level } = members.level;
-    if (!recipients[user]) throw new Refused(`No device of yours has shared this session with user ${user}. Share it with them.`);
+    if (!recipients[user])
+      throw new Refused(`No device of yours has shared this session with user ${user}. Share it with them.`);
     recipients[user] = level;
   }
   return recipients;
@@ -120,13 +125,19 @@ async function orNobody<T>(found: Promise<T>): Promise<T | undefined> {
   try {
     return await found;
   } catch (error) {
-    const isAboutThem = error instanceof Distrust || error instanceof Refused || error instanceof SealError || isNotFound(error);
+    const isAboutThem =
+      error instanceof Distrust || error instanceof Refused || error instanceof SealError || isNotFound(error);
     if (!isAboutThem) throw error;
     return undefined;
   }
 }
 
-async function granting(account: Account, share: Share, floor: number, epoch: number): Promise<{ level: ShareLevel; admin?: Admin } | undefined> {
+async function granting(
+  account: Account,
+  share: Share,
+  floor: number,
+  epoch: number,
+): Promise<{ level: ShareLevel; admin?: Admin } | undefined> {
   const shared = SharedRing.fromText(share.encryptedKey);
   const signer = await shared.signer(share.sessionId, share.userId, await account.people.accountKey(share.userId));
   // A share that was removed was granted before a person's device made a new key.
@@ -173,10 +184,19 @@ export async function sealedFor(
   const { list: own } = await account.own();
   const list = await account.people.list(user, FRESH);
   const isOwner = session.accessLevel === "owner";
-  const admin = isOwner ? undefined : await SharedRing.fromText(session.encryptedKey ?? "").asAdmin(account.userId, own.body.account);
+  const admin = isOwner
+    ? undefined
+    : await SharedRing.fromText(session.encryptedKey ?? "").asAdmin(account.userId, own.body.account);
   const owner = isOwner ? own : await account.people.list(session.ownerId, FRESH);
   const epochs = { contentEpoch: owner.body.contentEpoch, recipientEpoch: list.body.contentEpoch };
-  const grant = { session: session.id, recipient: user, machine: hostOf(session), account: list.body.account, level, ...epochs };
+  const grant = {
+    session: session.id,
+    recipient: user,
+    machine: hostOf(session),
+    account: list.body.account,
+    level,
+    ...epochs,
+  };
   const shared = await SharedRing.seal(ring, list.body.contentPublicKey, grant, account.keys.signer, admin);
   return { encryptedKey: shared.toText(), contentEpoch: list.body.contentEpoch };
 }

@@ -113,7 +113,10 @@ export class DeviceKeys {
     } catch (error) {
       await store.update(DEVICE, () => undefined).catch(() => undefined);
       if (error instanceof Refused) throw error;
-      throw new Refused("This browser cannot keep keys. Leave the private window or the lockdown mode, or use another browser.", { cause: error });
+      throw new Refused(
+        "This browser cannot keep keys. Leave the private window or the lockdown mode, or use another browser.",
+        { cause: error },
+      );
     }
   }
 }

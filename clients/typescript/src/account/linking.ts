@@ -39,7 +39,9 @@ export class Linking {
       if (link.state === "asked" && link.request) {
         if (await this.code.isGood(link.request)) return new Asking(this.account, this.code, link.request);
         await this.refuse();
-        throw new Distrust("Somebody answered who had not seen the code, or changed what the new device sent. Nothing was added.");
+        throw new Distrust(
+          "Somebody answered who had not seen the code, or changed what the new device sent. Nothing was added.",
+        );
       }
       if (link.state !== "waiting") throw new Refused("Nobody used the code in time. Begin again.");
     }
@@ -168,8 +170,16 @@ async function joined(
   const { account, version, digest } = answer;
   const list = await newestList(client, answer.userId, { account, version, digest });
   const entry = list?.device(keys.publicKey);
-  if (!list || userId !== answer.userId || list.version < version || entry?.boxKey !== keys.boxKey || entry.role === "machine") {
-    throw new Distrust("The server shows other devices than the device that added this one. Nothing was kept. Do not trust it.");
+  if (
+    !list ||
+    userId !== answer.userId ||
+    list.version < version ||
+    entry?.boxKey !== keys.boxKey ||
+    entry.role === "machine"
+  ) {
+    throw new Distrust(
+      "The server shows other devices than the device that added this one. Nothing was kept. Do not trust it.",
+    );
   }
   await rememberList(store, userId, list);
   await store.lock(DEVICE, () => keepUser(store, keys.publicKey, userId));

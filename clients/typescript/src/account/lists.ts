@@ -59,7 +59,8 @@ export async function newestList(
     for (const signed of page.lists) {
       if (newest && !isMet) {
         const is = newest.signed;
-        if (signed.body !== is.body || signed.signer !== is.signer || signed.signature !== is.signature) throw new Distrust(OLD_LIST);
+        if (signed.body !== is.body || signed.signer !== is.signer || signed.signature !== is.signature)
+          throw new Distrust(OLD_LIST);
         isMet = true;
       } else if (newest) {
         newest = await newest.next(signed);
@@ -67,7 +68,8 @@ export async function newestList(
         newest = await List.first(signed, known.account);
       }
       if (newest) each(newest);
-      if ("digest" in known && newest?.version === known.version && newest?.digest !== known.digest) throw new Distrust(OLD_LIST);
+      if ("digest" in known && newest?.version === known.version && newest?.digest !== known.digest)
+        throw new Distrust(OLD_LIST);
     }
     if (!isMet) throw new Distrust(OLD_LIST);
     if (page.nextCursor === null || page.nextCursor === undefined || !newest || newest.version <= after) return newest;

@@ -5,7 +5,15 @@ import { newId } from "../client.js";
 import { isProblem, Refused, SealError } from "../errors.js";
 import { openContent, purposes, sealContent, type KeyRing } from "../seal/ring.js";
 import { followSession, type FollowOptions, type SessionEvent } from "../streams.js";
-import { MOST_ATTACHMENTS, readBody, writeCommand, type Answer, type Attachment, type Command, type Control } from "../transcript/body.js";
+import {
+  MOST_ATTACHMENTS,
+  readBody,
+  writeCommand,
+  type Answer,
+  type Attachment,
+  type Command,
+  type Control,
+} from "../transcript/body.js";
 import { bodyDigest, openEnvelope, signBody } from "../transcript/envelope.js";
 import { readFrame } from "../transcript/frame.js";
 import { attachmentSize, type Card, type Taken } from "../transcript/item.js";
@@ -98,7 +106,9 @@ export class LiveSession {
     if (event.event === "message") {
       changed = this.view.message(await this.#opened(event.data));
     } else if (event.event === "live") {
-      const opened = await openContent(this.ring, purposes.liveFrame(this.session.id), event.data.content).catch(() => undefined);
+      const opened = await openContent(this.ring, purposes.liveFrame(this.session.id), event.data.content).catch(
+        () => undefined,
+      );
       const frame = opened && readFrame(opened);
       if (frame) changed = this.view.frame(frame);
     } else {
@@ -114,7 +124,8 @@ export class LiveSession {
   prompt(text: string, options: { attachments?: Attachment[]; when?: "now" | "next"; localId?: string } = {}): Promise<Sent> {
     const { attachments = [], when = "next", localId } = options;
     const size = attachments.reduce((sum, one) => sum + attachmentSize(one), 0);
-    if (size > MOST_ATTACHMENTS) throw new Refused("The attachments are too large. Together they may have 512 KiB. Make images smaller.");
+    if (size > MOST_ATTACHMENTS)
+      throw new Refused("The attachments are too large. Together they may have 512 KiB. Make images smaller.");
     return this.#directory().then((where) => this.send({ type: "prompt", text, attachments, when, ...where }, localId));
   }
 
@@ -126,7 +137,10 @@ export class LiveSession {
   async control(control: Exclude<Control, { action: "newer" }>, localId?: string): Promise<Sent> {
     const isResumed = control.action === "resume" && control.value === undefined;
     const where = isResumed ? await this.#directory() : {};
-    return this.send({ type: "control", ...control, ...(where.directory !== undefined && { value: where }) } as Command, localId);
+    return this.send(
+      { type: "control", ...control, ...(where.directory !== undefined && { value: where }) } as Command,
+      localId,
+    );
   }
 
   /** Signs and sends a command. What became of it is in the view, once the machine has answered. */
@@ -191,7 +205,12 @@ export class LiveSession {
   /** Opens a message and finds out who has signed it. */
   async #opened(message: Sealed): Promise<Incoming> {
     const { seq } = message;
-    const unsigned = (why: string): Incoming => ({ seq, author: { kind: "nobody", why }, digest: "", message: { unreadable: why } });
+    const unsigned = (why: string): Incoming => ({
+      seq,
+      author: { kind: "nobody", why },
+      digest: "",
+      message: { unreadable: why },
+    });
     let opened;
     try {
       opened = await this.#unseal(message.content);

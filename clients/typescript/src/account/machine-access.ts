@@ -34,13 +34,7 @@ async function grant(live: LiveSession, user: string, may: May, version: number,
 }
 
 /** Tells the session's machine what this person may do. `isFirst`: they have had no share of it. */
-export async function tellMachine(
-  account: Account,
-  session: Session,
-  user: string,
-  may: May,
-  isFirst: boolean,
-): Promise<Told> {
+export async function tellMachine(account: Account, session: Session, user: string, may: May, isFirst: boolean): Promise<Told> {
   if (!session.hosted || session.accessLevel !== "owner") return "nothing";
   const live = await LiveSession.open(account, session.id);
   const { state } = live.view;
@@ -91,7 +85,12 @@ export async function tellAgain(account: Account): Promise<void> {
   if (failed) throw failed;
 }
 
-async function tellOneAgain(account: Account, id: string, user: string, { localId, version: noted }: Revocation): Promise<void> {
+async function tellOneAgain(
+  account: Account,
+  id: string,
+  user: string,
+  { localId, version: noted }: Revocation,
+): Promise<void> {
   const end = (): Promise<void> => endRevocation(account.store, id, user);
   const session = await readSession(account, id).catch((error: unknown) => {
     if (isNotFound(error)) return undefined;

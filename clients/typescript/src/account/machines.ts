@@ -40,7 +40,8 @@ export class Machines {
   async all(): Promise<Machine[]> {
     const { client } = this.account;
     const all: Machine[] = [];
-    const page = (cursor?: string) => client.data(client.http.GET("/v1/machines", { params: { query: { ...(cursor !== undefined && { cursor }) } } }));
+    const page = (cursor?: string) =>
+      client.data(client.http.GET("/v1/machines", { params: { query: { ...(cursor !== undefined && { cursor }) } } }));
     for await (const { machines } of client.pages(page)) all.push(...machines);
     return all;
   }
@@ -50,7 +51,9 @@ export class Machines {
   async metadata(machine: Machine): Promise<MachineMetadata> {
     const { client, userId } = this.account;
     const { contents, list } = await this.account.own();
-    const { ring, signer } = await contents.openWith((pair) => openRing(machine.encryptionKey, pair, bindings.machine(machine.id)));
+    const { ring, signer } = await contents.openWith((pair) =>
+      openRing(machine.encryptionKey, pair, bindings.machine(machine.id)),
+    );
     const counts = makesKeys(machine.id);
     const entry = list.device(signer);
     // A device that was removed since may have made it.
@@ -77,7 +80,9 @@ export class Machines {
         expectedMetadataVersion: machine.metadataVersion,
       };
       // Another device may be faster.
-      await client.data(client.http.PATCH("/v1/machines/{id}", { params: { path: { id: machine.id } }, body })).catch(() => undefined);
+      await client
+        .data(client.http.PATCH("/v1/machines/{id}", { params: { path: { id: machine.id } }, body }))
+        .catch(() => undefined);
     }
   }
 
@@ -86,7 +91,9 @@ export class Machines {
     const runner = (machine.activity as { runner?: Partial<RunnerState> } | null | undefined)?.runner;
     if (runner === null || typeof runner !== "object") return undefined;
     const count = (value: unknown): number => (typeof value === "number" ? value : 0);
-    const providers = Array.isArray(runner.providers) ? runner.providers.filter(({ provider }) => typeof provider === "string") : [];
+    const providers = Array.isArray(runner.providers)
+      ? runner.providers.filter(({ provider }) => typeof provider === "string")
+      : [];
     return { capacity: count(runner.capacity), running: count(runner.running), draining: runner.draining === true, providers };
   }
 

@@ -55,7 +55,8 @@ export class PublicSession {
     const headers = { "idempotency-key": viewing };
     const params = { path: { token }, query: { limit: PAGE } };
     const page = await client.data(client.http.GET("/v1/public-sessions/{token}", { params, headers }));
-    if (!page.encryptedKey) throw new Refused("This link was made without a key, so the session cannot be opened. Ask for a new link.");
+    if (!page.encryptedKey)
+      throw new Refused("This link was made without a key, so the session cannot be opened. Ask for a new link.");
     const ring = await secret.open(page.encryptedKey, page.session.id);
     checkHosted(secret.host, page.session);
     const opened = new PublicSession(client, token, page.viewToken, page.session, ring, secret.host);
@@ -105,7 +106,9 @@ export class PublicSession {
         this.session = event.data;
         yield { ...NOTHING, state: true };
       } else {
-        const opened = await openContent(this.ring, purposes.liveFrame(this.session.id), event.data.content).catch(() => undefined);
+        const opened = await openContent(this.ring, purposes.liveFrame(this.session.id), event.data.content).catch(
+          () => undefined,
+        );
         const frame = opened && readFrame(opened);
         if (frame) yield this.view.frame(frame);
       }
@@ -119,9 +122,17 @@ export class PublicSession {
   }
 
   async #incoming({ seq, content }: Sealed): Promise<Incoming> {
-    const unsigned = (why: string): Incoming => ({ seq, author: { kind: "nobody", why }, digest: "", message: { unreadable: why } });
+    const unsigned = (why: string): Incoming => ({
+      seq,
+      author: { kind: "nobody", why },
+      digest: "",
+      message: { unreadable: why },
+    });
     try {
-      const envelope = await openEnvelope(this.session.id, await openContent(this.ring, purposes.message(this.session.id), content));
+      const envelope = await openEnvelope(
+        this.session.id,
+        await openContent(this.ring, purposes.message(this.session.id), content),
+      );
       if (typeof envelope === "string") return unsigned(envelope);
       const message = readBody(envelope.body);
       const isHost = "content" in message && writerOf(message.content) === "host";

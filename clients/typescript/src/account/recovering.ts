@@ -22,7 +22,10 @@ export interface Recovering {
 }
 
 /** Finds the account of the words. A wrong word is named before anything is sent. */
-export async function recover(typed: string, { store, name, ...options }: AccountOptions & { name: string }): Promise<Recovering> {
+export async function recover(
+  typed: string,
+  { store, name, ...options }: AccountOptions & { name: string },
+): Promise<Recovering> {
   const kept = await store.get<StoredDevice>(DEVICE);
   if (kept?.userId !== undefined) throw new Refused("There is an account here already. Sign out first.");
   const words = await RecoveryWords.parse(typed);
@@ -55,13 +58,18 @@ export async function recover(typed: string, { store, name, ...options }: Accoun
     if (before?.userId !== undefined) throw new Refused("There is an account here already. Sign out first.");
     // The key of a try that was interrupted, unless it is listed already: then there is nothing more to be signed.
     const isResumed = before !== undefined && before.linking === undefined && before.base === client.base;
-    const keys = isResumed ? await DeviceKeys.read(before.keys) : await (await DeviceKeys.generate()).keep(store, { base: client.base, name });
+    const keys = isResumed
+      ? await DeviceKeys.read(before.keys)
+      : await (await DeviceKeys.generate()).keep(store, { base: client.base, name });
     let newest = list;
     const isLost = (device: ListedDevice): boolean => lost.includes(device.key) && device.key !== key.publicKey;
     const isOneGone = list.openers().some(isLost);
     if (!list.device(keys.publicKey)) {
       const body = list.successor();
-      body.devices = [...body.devices.filter((device) => !isLost(device)), { key: keys.publicKey, boxKey: keys.boxKey, role: "primary" }];
+      body.devices = [
+        ...body.devices.filter((device) => !isLost(device)),
+        { key: keys.publicKey, boxKey: keys.boxKey, role: "primary" },
+      ];
       let ring = contents;
       if (isOneGone) {
         ring = ring.next();

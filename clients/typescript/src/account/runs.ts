@@ -34,7 +34,9 @@ export async function signRun(account: Account, given: CreateRun): Promise<Creat
   const run = withIds(account, given);
   const isBypass = [run, ...run.tasks].some(({ permission }) => permission === "bypass");
   if (isBypass && !(await account.isPrimary())) {
-    throw new Refused("This device is a linked one, and only a primary one lets an agent work without permission checks. Take another permission.");
+    throw new Refused(
+      "This device is a linked one, and only a primary one lets an agent work without permission checks. Take another permission.",
+    );
   }
   const ids = new Map(run.tasks.flatMap(({ taskKey, id }) => (taskKey == null ? [] : [[taskKey, id] as const])));
   const now = account.credential.now();
@@ -118,9 +120,21 @@ export interface Turn extends Pick<SessionTask, "provider" | "workingDirectory" 
 }
 
 /** The members of a run's task that say so, for the ids that were chosen. */
-export async function sealTurn(account: Account, ids: Pick<SessionTask, "runId" | "taskId">, { machineId, mode = "ask", ...turn }: Turn): Promise<Pick<CreateTask, "machineId" | "provider" | "sealed" | "session">> {
+export async function sealTurn(
+  account: Account,
+  ids: Pick<SessionTask, "runId" | "taskId">,
+  { machineId, mode = "ask", ...turn }: Turn,
+): Promise<Pick<CreateTask, "machineId" | "provider" | "sealed" | "session">> {
   const now = account.credential.now();
   const times = { at: new Date(now).toISOString(), expires: new Date(now + GOOD_FOR).toISOString() };
-  const sealed = await sealedFor(account, machineId, { ...ids, session: true, sessionId: uuidV7(now), mode, ...turn, nonce: newNonce(), ...times });
+  const sealed = await sealedFor(account, machineId, {
+    ...ids,
+    session: true,
+    sessionId: uuidV7(now),
+    mode,
+    ...turn,
+    nonce: newNonce(),
+    ...times,
+  });
   return { machineId, provider: turn.provider as CreateTask["provider"], sealed, session: true };
 }

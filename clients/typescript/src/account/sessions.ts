@@ -19,7 +19,19 @@ import { beginTaking, tellAgain, tellMachine, type Told } from "./machine-access
 import { Starting, type Start } from "./start.js";
 import { lasting, shownOf, titled, titledForWriting, writeTitle, type Metadata } from "./titles.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
-import { FRESH, finish, isStale, mayItsHostRead, readable, readSession, rekey, rememberSession, titleRing, writable, type Session } from "./vault.js";
+import {
+  FRESH,
+  finish,
+  isStale,
+  mayItsHostRead,
+  readable,
+  readSession,
+  rekey,
+  rememberSession,
+  titleRing,
+  writable,
+  type Session,
+} from "./vault.js";
 import type { components } from "../openapi.js";
 
 export type { Metadata } from "./titles.js";
@@ -91,7 +103,8 @@ export class Sessions {
     const params = { header: { "Idempotency-Key": newId() } };
     const session = await client.data(client.http.POST("/v1/sessions", { body, params }));
     if (session.id === id) await rememberSession(this.account, session, ring);
-    else if (tag === undefined) throw new Distrust("The server made another session than the one that was asked for. Do not trust it.");
+    else if (tag === undefined)
+      throw new Distrust("The server made another session than the one that was asked for. Do not trust it.");
     return session;
   }
 
@@ -213,7 +226,8 @@ export class Sessions {
   ): Promise<{ address: string; link: components["schemas"]["Link"] }> {
     const { client } = this.account;
     const { session, ring } = await writable(this.account, id);
-    const host = session.hosted && session.machineId ? (await this.account.own(FRESH)).list.machine(session.machineId) : undefined;
+    const host =
+      session.hosted && session.machineId ? (await this.account.own(FRESH)).list.machine(session.machineId) : undefined;
     const secret = LinkSecret.generate(host?.key);
     const body = {
       encryptedKey: await secret.seal(ring, session.id),
@@ -299,7 +313,9 @@ export class Sessions {
     due.splice(MOST_AT_ONCE);
     for (const [at, { id }] of due.entries()) {
       // Others must get theirs. One that fails is tried again before its next message.
-      await readSession(this.account, id).then((session) => rekey(this.account, session)).catch(() => undefined);
+      await readSession(this.account, id)
+        .then((session) => rekey(this.account, session))
+        .catch(() => undefined);
       onProgress(at + 1, due.length);
     }
     // One that fails is tried again with the next removal.

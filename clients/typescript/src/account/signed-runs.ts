@@ -23,7 +23,12 @@ export type CheckedTasks = Map<string, { signed: Signed; task: ClearTask | undef
 
 /** Puts what was signed in the place of what the server says of a run. Afterwards a task has `signed` only when that is good. `known`: what was
  * found out before. */
-export async function takeSigned<R extends Run>(account: Account, id: string, run: R, known: CheckedTasks = new Map()): Promise<R> {
+export async function takeSigned<R extends Run>(
+  account: Account,
+  id: string,
+  run: R,
+  known: CheckedTasks = new Map(),
+): Promise<R> {
   if (run.id !== id && run.ref !== id) {
     throw new Distrust("The server answered with another run than the one that was asked for. Do not trust it.");
   }
@@ -59,7 +64,12 @@ export function doubt({ signed, session }: Pick<Schemas["Task"], "signed" | "ses
   return session === undefined || session === null ? NOT_SIGNED : NOT_CHECKED;
 }
 
-async function checked(id: string, signed: Signed, known: CheckedTasks, counts: (key: string) => Promise<boolean>): Promise<ClearTask | undefined> {
+async function checked(
+  id: string,
+  signed: Signed,
+  known: CheckedTasks,
+  counts: (key: string) => Promise<boolean>,
+): Promise<ClearTask | undefined> {
   const before = known.get(id);
   const isSame = before?.signed.signedBody === signed.signedBody && before.signed.signature.sig === signed.signature.sig;
   if (before && isSame && before.signed.signature.key === signed.signature.key) return before.task;

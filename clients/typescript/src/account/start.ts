@@ -40,7 +40,9 @@ export async function sealedFor(account: Account, machineId: string, task: Sessi
   // A machine that has only just joined is not in a list that was read before.
   const machine = (await account.own(10_000)).list.machine(machineId) ?? (await account.own(0)).list.machine(machineId);
   if (!machine) {
-    throw new Refused("This machine has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or link it in the settings.");
+    throw new Refused(
+      "This machine has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or link it in the settings.",
+    );
   }
   return sealTask(JSON.stringify(task), machine.boxKey, userId, machineId, keys.signer);
 }
@@ -71,7 +73,8 @@ export class Starting {
   ) {}
 
   static async prepare(account: Account, start: Start): Promise<Starting> {
-    if (!/^(\/|~(\/|$))/.test(start.directory)) throw new Refused("The directory must be a path on the machine that begins with / or with ~/.");
+    if (!/^(\/|~(\/|$))/.test(start.directory))
+      throw new Refused("The directory must be a path on the machine that begins with / or with ~/.");
     const sessionId = uuidV7(account.credential.now());
     const { sealed, ids } = await Starting.#drawn(account, start, sessionId);
     return new Starting(account, start, sessionId, sealed, ids);
@@ -122,7 +125,8 @@ export class Starting {
     const { ids } = this;
     const done = await begun(account, ids, this.start, signal);
     // Another session is not the one that was asked for, whatever the server says.
-    if (done.sessionId !== sessionId) throw new Distrust("The server names another session than the one that was asked for. Do not trust it.");
+    if (done.sessionId !== sessionId)
+      throw new Distrust("The server names another session than the one that was asked for. Do not trust it.");
     const session = await readSession(account, sessionId);
     if (session.ownerId !== userId || session.machineId !== machineId) {
       throw new Distrust("The session is not on the machine that was asked for. Nothing was sent to it.");
@@ -131,9 +135,17 @@ export class Starting {
   }
 
   async #send(): Promise<void> {
-    const { account: { client }, sealed, ids } = this;
+    const {
+      account: { client },
+      sealed,
+      ids,
+    } = this;
     const { provider, machineId } = this.start;
-    const body = { id: ids.runId, title: "Start of a session", tasks: [{ id: ids.taskId, provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
+    const body = {
+      id: ids.runId,
+      title: "Start of a session",
+      tasks: [{ id: ids.taskId, provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }],
+    };
     const header = { "Idempotency-Key": this.#key };
     const run = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header }, body }));
     if (run.id !== ids.runId) throw new Distrust(OTHER_RUN);
@@ -144,15 +156,25 @@ type Starts = Pick<SessionTask, "runId" | "taskId">;
 const OTHER_RUN = "The server answered with another run than the one that was asked for. Do not trust it.";
 
 /** Waits until the machine has begun it. When the signal is aborted it is taken back. */
-async function begun(account: Account, { runId, taskId }: Starts, { onWaiting }: Start, signal?: AbortSignal): Promise<Schemas["Task"]> {
+async function begun(
+  account: Account,
+  { runId, taskId }: Starts,
+  { onWaiting }: Start,
+  signal?: AbortSignal,
+): Promise<Schemas["Task"]> {
   const { client } = account;
   const path = { id: runId };
   for (let isFirst = true; ; isFirst = false) {
     try {
       const body = { waitFor: "terminal" as const, timeoutMs: isFirst ? 3_000 : 30_000 };
-      await client.data(client.http.POST("/v1/orchestrator/runs/{id}/pend", { params: { path }, body, ...(signal && { signal }) }));
+      await client.data(
+        client.http.POST("/v1/orchestrator/runs/{id}/pend", { params: { path }, body, ...(signal && { signal }) }),
+      );
     } catch (error) {
-      if (signal?.aborted) await client.data(client.http.POST("/v1/orchestrator/runs/{id}/cancel", { params: { path }, body: { reason: "interrupted" } }));
+      if (signal?.aborted)
+        await client.data(
+          client.http.POST("/v1/orchestrator/runs/{id}/cancel", { params: { path }, body: { reason: "interrupted" } }),
+        );
       throw error;
     }
     const { tasks } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path } }));
@@ -161,7 +183,8 @@ async function begun(account: Account, { runId, taskId }: Starts, { onWaiting }:
     if (task.id !== taskId) throw new Distrust(OTHER_RUN);
     if (task.error) throw new Refused(`The machine did not begin the session: ${task.error.message} (${task.error.code})`);
     if (task.status === "completed") return task;
-    if (task.status === "cancelled" || task.status === "failed") throw new Refused("It was ended before the machine had begun the session.");
+    if (task.status === "cancelled" || task.status === "failed")
+      throw new Refused("It was ended before the machine had begun the session.");
     onWaiting?.(task.waitingReason ?? undefined);
   }
 }

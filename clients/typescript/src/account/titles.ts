@@ -50,7 +50,8 @@ const SHORT_TITLE = 200;
 const JUST_READ = 1_000;
 
 const record = (session: string): string => `seen title ${session}`;
-const isBefore = (one: Seen, other: Seen): boolean => one.epoch < other.epoch || (one.epoch === other.epoch && one.version < other.version);
+const isBefore = (one: Seen, other: Seen): boolean =>
+  one.epoch < other.epoch || (one.epoch === other.epoch && one.version < other.version);
 
 /** What counts of the metadata of a session, with its keys, to show it. Where it cannot be found out now there is no title now. */
 export async function titled(account: Account, session: Session, ring: KeyRing, by?: List): Promise<Titled> {
@@ -86,7 +87,9 @@ async function judged(account: Account, session: Session, ring: KeyRing, by?: Li
   const isNew = !known || !isBefore(seen, known);
   // It was judged before. Whose key it is may have been removed since.
   const isSeen = known !== undefined && isNew && !isBefore(known, seen) && known.body === signed.body;
-  const owners: { list?: List; failed?: unknown } = by ? { list: by } : await ownersList(account, session, isSeen ? undefined : signed);
+  const owners: { list?: List; failed?: unknown } = by
+    ? { list: by }
+    : await ownersList(account, session, isSeen ? undefined : signed);
   const { list } = owners;
   let [counts, failed] = [isSeen, owners.failed];
   if (!isSeen && isNew && list) {
@@ -116,7 +119,14 @@ export function shownOf({ card, ofMachine }: Titled): Metadata {
 }
 
 /** Signs metadata for the version that it gets. What the machine has signed stays in it. */
-async function sealTitle(account: Account, session: Session, ring: KeyRing, version: number, body: string, ofMachine?: OfMachine): Promise<string> {
+async function sealTitle(
+  account: Account,
+  session: Session,
+  ring: KeyRing,
+  version: number,
+  body: string,
+  ofMachine?: OfMachine,
+): Promise<string> {
   const { keys, userId } = account;
   const isOwner = session.accessLevel === "owner";
   const { list } = await account.own();
@@ -126,16 +136,29 @@ async function sealTitle(account: Account, session: Session, ring: KeyRing, vers
 
 /** The metadata for a new key, under which what was signed for the one before counts no more. Undefined: none counted, or it cannot be
  * signed again. A title prevents no new key: one that does not fit is shortened or left out. */
-export async function titleForNewKey(account: Account, session: Session, old: KeyRing, ring: KeyRing): Promise<{ metadata: string; seen: Seen } | undefined> {
+export async function titleForNewKey(
+  account: Account,
+  session: Session,
+  old: KeyRing,
+  ring: KeyRing,
+): Promise<{ metadata: string; seen: Seen } | undefined> {
   const before = await titledForWriting(account, session, old);
   const [whole, part] = [lasting(before), before.signed];
   const version = session.metadataVersion + 1;
   if ((!whole && !part) || !Number.isSafeInteger(version)) return undefined;
   const short = shortened(whole?.title);
-  for (const [card, ofMachine] of [[whole ?? {}, part], [short, part], [{}, part], [short, undefined]] as const) {
+  for (const [card, ofMachine] of [
+    [whole ?? {}, part],
+    [short, part],
+    [{}, part],
+    [short, undefined],
+  ] as const) {
     const body = JSON.stringify(card);
     try {
-      return { metadata: await sealTitle(account, session, ring, version, body, ofMachine), seen: { epoch: ring.epoch, version, body } };
+      return {
+        metadata: await sealTitle(account, session, ring, version, body, ofMachine),
+        seen: { epoch: ring.epoch, version, body },
+      };
     } catch (error) {
       if (!(error instanceof SealError)) throw error;
     }
@@ -145,20 +168,30 @@ export async function titleForNewKey(account: Account, session: Session, old: Ke
 
 /** Replaces the metadata. A server that was restored gets it once for each version that it lacks, so that no device takes it for an old
  * one. */
-export async function writeTitle(account: Account, session: Session, ring: KeyRing, card: Metadata, before: Titled): Promise<Session> {
+export async function writeTitle(
+  account: Account,
+  session: Session,
+  ring: KeyRing,
+  card: Metadata,
+  before: Titled,
+): Promise<Session> {
   const { client, store } = account;
   const shown = session.metadataVersion;
   const known = await store.get<Seen>(record(session.id));
   // Versions of an earlier key are below every one of this key.
   const newest = Math.max(shown, known && known.epoch >= ring.epoch ? known.version : 0);
   if (newest - shown > MOST_AHEAD || !Number.isSafeInteger(newest + 1)) {
-    throw new Refused("The server has a much older state of this session than this device has seen. With a new key of the session titles count again.");
+    throw new Refused(
+      "The server has a much older state of this session than this device has seen. With a new key of the session titles count again.",
+    );
   }
   const body = JSON.stringify(card);
   for (let version = shown; ; version++) {
     const metadata = await sealTitle(account, session, ring, version + 1, body, before.signed);
     const change: components["schemas"]["UpdateSession"] = { metadata, expectedMetadataVersion: version };
-    const changed = await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body: change }));
+    const changed = await client.data(
+      client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body: change }),
+    );
     if (version < newest) continue;
     await noteTitle(account, session.id, { epoch: ring.epoch, version: version + 1, body });
     return changed;
@@ -170,7 +203,10 @@ export async function noteTitle(account: Account, session: string, seen: Seen): 
   const isNext = (known: Seen | undefined): boolean =>
     known ? isBefore(known, seen) && seen.version - known.version <= MOST_AHEAD : seen.version <= MOST_AT_FIRST;
   if (!isNext(await account.store.get<Seen>(record(session)))) return;
-  const short: Seen = { ...seen, body: seen.body === undefined || utf8Length(seen.body) <= LONGEST_KEPT ? seen.body : titleOf(seen.body) };
+  const short: Seen = {
+    ...seen,
+    body: seen.body === undefined || utf8Length(seen.body) <= LONGEST_KEPT ? seen.body : titleOf(seen.body),
+  };
   await account.store.update<Seen>(record(session), (known) => (isNext(known) ? short : known));
 }
 
@@ -203,7 +239,11 @@ function cardOf(body: string, session: Session): Metadata | undefined {
 
 /** The owner's device list, and why there may be a newer one. The one that is known here does, where it says who has signed and what the
  * session's machine is: a device or a machine may have been added a moment ago. */
-async function ownersList(account: Account, session: Session, signed: SignedMetadata | undefined): Promise<{ list?: List; failed?: unknown }> {
+async function ownersList(
+  account: Account,
+  session: Session,
+  signed: SignedMetadata | undefined,
+): Promise<{ list?: List; failed?: unknown }> {
   const { ownerId, id } = session;
   const isOwn = ownerId === account.userId;
   const host = hostOf(session);

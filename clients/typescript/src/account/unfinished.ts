@@ -76,9 +76,11 @@ export const removedShares = async (store: Store, session: string): Promise<stri
 export const beginShareRemoval = (store: Store, session: string, user: string): Promise<void> =>
   change(store, ({ removed }) => (removed[session] = [...new Set([...(removed[session] ?? []), user])]));
 
-export const endShareRemoval = (store: Store, session: string): Promise<void> => change(store, ({ removed }) => delete removed[session]);
+export const endShareRemoval = (store: Store, session: string): Promise<void> =>
+  change(store, ({ removed }) => delete removed[session]);
 
-export const setRemoval = (store: Store, isRemoval: boolean): Promise<void> => change(store, (now) => (now.isRemoval = isRemoval));
+export const setRemoval = (store: Store, isRemoval: boolean): Promise<void> =>
+  change(store, (now) => (now.isRemoval = isRemoval));
 
 export const beginRevocation = (store: Store, session: string, user: string, revocation: Revocation): Promise<void> =>
   change(store, ({ revoked }) => ((revoked[session] ??= {})[user] = revocation));

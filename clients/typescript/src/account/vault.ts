@@ -50,7 +50,9 @@ export async function readSession(account: Account, id: string): Promise<Session
   const known = await store.get<KnownSession>(record(session.id));
   const isOther = known?.owner !== undefined && (known.owner !== session.ownerId || known.host !== hostOf(session));
   if (isOther || (session.ownerId === userId) !== isOwner(session)) {
-    throw new Distrust(`The server says that session ${session.ref} belongs to somebody else than before. Do not trust this server.`);
+    throw new Distrust(
+      `The server says that session ${session.ref} belongs to somebody else than before. Do not trust this server.`,
+    );
   }
   return session;
 }
@@ -60,7 +62,12 @@ export const knownFloor = async (account: Account, session: string): Promise<num
   (await account.store.get<KnownSession>(record(session)))?.floor ?? 1;
 
 /** Remembers whose a session is, and the epochs of a ring that was made here or by a device that is listed now. */
-export async function rememberSession(account: Account, session: Session, ring: KeyRing | undefined, isHostless?: boolean): Promise<void> {
+export async function rememberSession(
+  account: Account,
+  session: Session,
+  ring: KeyRing | undefined,
+  isHostless?: boolean,
+): Promise<void> {
   await account.store.update<KnownSession>(record(session.id), (known) => ({
     epoch: Math.max(ring?.epoch ?? 1, known?.epoch ?? 1),
     floor: Math.max(ring?.floor ?? 1, known?.floor ?? 1),
@@ -105,7 +112,9 @@ export async function titleRing(account: Account, session: Session): Promise<Sig
   const isNow = entry !== undefined && counts(entry);
   // A device that was removed since made the rings of its time.
   if (!isNow && !(await everHadOnce(account.client, account.userId, list, signed.signer, [hostOf(session) ?? "", counts]))) {
-    throw new Distrust(`The key of session ${session.ref} was not made by one of your devices, so it was not used. Do not trust this server.`);
+    throw new Distrust(
+      `The key of session ${session.ref} was not made by one of your devices, so it was not used. Do not trust this server.`,
+    );
   }
   return signed;
 }
@@ -190,7 +199,9 @@ export async function writable(account: Account, id: string): Promise<Opened> {
     await checkGrant(account, session, "write");
   }
   if (ring.epoch < session.keyEpoch) {
-    throw new Refused("The key of this session was changed, and you have not been given the new one yet. Ask its owner to open the session.");
+    throw new Refused(
+      "The key of this session was changed, and you have not been given the new one yet. Ask its owner to open the session.",
+    );
   }
   return opened;
 }
@@ -208,7 +219,9 @@ async function rekeyed(account: Account, given: Session, members: Members): Prom
     const opened = await readable(account, read);
     const { session, ring: before } = opened;
     if (before.epoch !== session.keyEpoch) {
-      throw new Distrust(`The server gave you another key of session ${session.ref} than the one of epoch ${session.keyEpoch}.`);
+      throw new Distrust(
+        `The server gave you another key of session ${session.ref} than the one of epoch ${session.keyEpoch}.`,
+      );
     }
     // Another program of the owner may have been faster. It may not have known of the removal.
     const isNobodyGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
@@ -249,7 +262,10 @@ async function update(account: Account, session: Session, ring: KeyRing): Promis
   const entry = machine === undefined ? undefined : list.machine(machine);
   return {
     encryptionKey: await sealRing(ring, await contents.publicKey(), binding(account, session), signer),
-    ...(entry && machine !== undefined && { hostKey: await sealRing(ring, entry.boxKey, bindings.host(session.id, machine, contents.epoch), signer) }),
+    ...(entry &&
+      machine !== undefined && {
+        hostKey: await sealRing(ring, entry.boxKey, bindings.host(session.id, machine, contents.epoch), signer),
+      }),
     expectedKeyEpoch: session.keyEpoch,
     contentEpoch: contents.epoch,
   };

@@ -40,7 +40,10 @@ export class LinkCode {
     const [, base, id, text] = /^(.+)\/link\/?#v1\.([^.]+)\.([^.]+)$/.exec(address.trim()) ?? [];
     const secret = decodeExact(text, 32);
     if (base === undefined || !decodeExact(id, 16) || id === undefined || !secret) {
-      throw new SealError("format", "This is not the address that `ensemble link` shows: https://…/link#v1.… with 22 and 43 characters.");
+      throw new SealError(
+        "format",
+        "This is not the address that `ensemble link` shows: https://…/link#v1.… with 22 and 43 characters.",
+      );
     }
     return new LinkCode(base, id, secret);
   }
@@ -51,9 +54,12 @@ export class LinkCode {
   }
 
   /** The request of a new device. */
-  async request(
-    device: { signer: Signer; boxKey: string; name: string; kind: DeviceLinkRequest["kind"] },
-  ): Promise<DeviceLinkRequest> {
+  async request(device: {
+    signer: Signer;
+    boxKey: string;
+    name: string;
+    kind: DeviceLinkRequest["kind"];
+  }): Promise<DeviceLinkRequest> {
     const { signer, boxKey, name, kind } = device;
     const about = { publicKey: signer.publicKey, boxKey, name, kind };
     const text = await this.#text(about);
@@ -88,7 +94,12 @@ export class LinkCode {
     return { userId, account, version: version as number, digest };
   }
 
-  async #text({ publicKey, boxKey, kind, name }: Pick<DeviceLinkRequest, "publicKey" | "boxKey" | "name" | "kind">): Promise<Bytes> {
+  async #text({
+    publicKey,
+    boxKey,
+    kind,
+    name,
+  }: Pick<DeviceLinkRequest, "publicKey" | "boxKey" | "name" | "kind">): Promise<Bytes> {
     const lines = ["ensemble-link-v1", this.base, this.id, publicKey, boxKey, kind, await digestText(name)];
     return utf8(lines.join("\n"));
   }

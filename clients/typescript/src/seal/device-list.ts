@@ -105,7 +105,8 @@ export class List {
   /** A list that was checked before and kept in a safe place: its form and signature only. */
   static async remembered(signed: SignedList, removal?: Removal): Promise<List> {
     const body = read(signed);
-    if (!(await isSigned(signed.signer, listText(signed.body), signed.signature))) bad("is not signed by the key that it names");
+    if (!(await isSigned(signed.signer, listText(signed.body), signed.signature)))
+      bad("is not signed by the key that it names");
     if (!body.devices.some(({ role }) => signsLists(role))) bad("leaves no device that can sign the next one");
     const { body: text, signer, signature } = signed;
     return new List({ body: text, signer, signature }, body, await digestText(text), removal);

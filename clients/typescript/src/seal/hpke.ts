@@ -89,7 +89,8 @@ export async function openWith(pair: BoxPair, sealed: string, aad: string, info 
   return openRaw(pair, blob.subarray(1), aad, info);
 }
 
-export const unknownForm = (): SealError => new SealError("format", "What is sealed has a form that is not known to this version.");
+export const unknownForm = (): SealError =>
+  new SealError("format", "What is sealed has a form that is not known to this version.");
 
 /** Opens what `sealRaw` has sealed. */
 export async function openRaw(pair: BoxPair, sealed: Uint8Array, aad: string, info = KEYS): Promise<Bytes> {

@@ -20,7 +20,10 @@ export class RecoveryWords {
   /** Reads words as somebody typed them. A wrong one is named before anything is sent. */
   static async parse(typed: string): Promise<RecoveryWords> {
     const { bip39, list } = await load();
-    const words = typed.toLowerCase().split(/\s+/).filter((word) => word !== "");
+    const words = typed
+      .toLowerCase()
+      .split(/\s+/)
+      .filter((word) => word !== "");
     const unknown = words.findIndex((word) => !list.includes(word));
     if (unknown >= 0) throw new Refused(`Word ${unknown + 1} is not in the list of recovery words.`);
     if (words.length !== 24) throw new Refused(`There are ${words.length} words. Recovery words are 24.`);

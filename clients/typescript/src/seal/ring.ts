@@ -111,7 +111,8 @@ export class KeyRing {
   }
 }
 
-export const importAes = (key: Bytes): Promise<CryptoKey> => subtle.importKey("raw", key, "AES-GCM", false, ["encrypt", "decrypt"]);
+export const importAes = (key: Bytes): Promise<CryptoKey> =>
+  subtle.importKey("raw", key, "AES-GCM", false, ["encrypt", "decrypt"]);
 
 /** AES-256-GCM (NIST SP 800-38D) with a new random nonce in front. */
 export async function encrypt(key: CryptoKey, plaintext: Bytes, aad: string): Promise<Bytes> {

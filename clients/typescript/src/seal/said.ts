@@ -54,7 +54,13 @@ const signedText = (first: string, session: string, version: number, epoch: numb
 
 /** Signs the metadata of a session for the version that it gets, and seals it with the newest key. Rejects with a `SealError` of the kind
  * `bound` what is so long that it would not count. */
-export async function sealMetadata(ring: KeyRing, session: string, version: number, metadata: NewMetadata, signer: Signer): Promise<string> {
+export async function sealMetadata(
+  ring: KeyRing,
+  session: string,
+  version: number,
+  metadata: NewMetadata,
+  signer: Signer,
+): Promise<string> {
   const { body, user, admin, ofMachine } = metadata;
   if (utf8Length(body) > LONGEST_METADATA) throw tooLong();
   const sig = encode(await signer.sign(signedText(METADATA, session, version, ring.epoch, body)));
@@ -67,11 +73,21 @@ export async function sealMetadata(ring: KeyRing, session: string, version: numb
 export async function openMetadata(ring: KeyRing, session: string, version: number, sealed: string): Promise<SignedMetadata> {
   const { v, body, user, key, sig, admin, machine } = await openJson(ring, purposes.sessionMetadata(session), sealed);
   const epoch = epochOf(sealed);
-  if (v !== FORM || typeof body !== "string" || typeof user !== "string" || typeof key !== "string" || typeof sig !== "string") throw unsigned();
-  if (epoch !== ring.epoch || !(await isSigned(key, signedText(METADATA, session, version, epoch, body), sig))) throw unsigned();
+  if (v !== FORM || typeof body !== "string" || typeof user !== "string" || typeof key !== "string" || typeof sig !== "string")
+    throw unsigned();
+  if (epoch !== ring.epoch || !(await isSigned(key, signedText(METADATA, session, version, epoch, body), sig)))
+    throw unsigned();
   if (utf8Length(body) > LONGEST_METADATA) throw tooLong();
   const own = { version, epoch, body, key, sig };
-  return { body, user, key, epoch, own, admin: typeof admin === "string" ? Admin.fromText(admin) : undefined, ofMachine: readPart(machine) };
+  return {
+    body,
+    user,
+    key,
+    epoch,
+    own,
+    admin: typeof admin === "string" ? Admin.fromText(admin) : undefined,
+    ofMachine: readPart(machine),
+  };
 }
 
 /** What the holder of this key has signed last: this version, or one before. */
@@ -88,16 +104,29 @@ export const uncheckedPart = (signed: SignedMetadata, withOwn: boolean): OfMachi
   signed.ofMachine ?? (withOwn ? signed.own : undefined);
 
 /** Signs a JSON object for the version that it gets as the session's `agentState`, and seals it with the newest key. */
-export async function sealAgentState(ring: KeyRing, session: string, version: number, body: string, machine: Signer): Promise<string> {
+export async function sealAgentState(
+  ring: KeyRing,
+  session: string,
+  version: number,
+  body: string,
+  machine: Signer,
+): Promise<string> {
   const sig = encode(await machine.sign(signedText(AGENT_STATE, session, version, ring.epoch, body)));
   return sealJson(ring, purposes.agentState(session), { v: FORM, body, key: machine.publicKey, sig });
 }
 
 /** Opens what `sealAgentState` has made for the same session and version, if the holder of this key has signed it. */
-export async function openAgentState(ring: KeyRing, session: string, version: number, sealed: string, machine: string): Promise<Record<string, unknown>> {
+export async function openAgentState(
+  ring: KeyRing,
+  session: string,
+  version: number,
+  sealed: string,
+  machine: string,
+): Promise<Record<string, unknown>> {
   const { v, body, key, sig } = asObject(await openContent(ring, purposes.agentState(session), sealed));
   const isForm = v === FORM && typeof body === "string" && key === machine;
-  if (!isForm || !(await isSigned(machine, signedText(AGENT_STATE, session, version, epochOf(sealed), body), sig))) throw unsigned();
+  if (!isForm || !(await isSigned(machine, signedText(AGENT_STATE, session, version, epochOf(sealed), body), sig)))
+    throw unsigned();
   return asObject(utf8(body));
 }
 

@@ -180,7 +180,14 @@ function readGrant(bytes: Uint8Array): Granted {
   const level = LEVELS[bytes[0] ?? 255];
   if (!level) throw unknown();
   const [signer, signature] = [encode(bytes.subarray(13, 45)), encode(bytes.subarray(45, GRANT_BYTES))];
-  return { level, epoch: readU32(bytes, 1), contentEpoch: readU32(bytes, 5), recipientEpoch: readU32(bytes, 9), signer, signature };
+  return {
+    level,
+    epoch: readU32(bytes, 1),
+    contentEpoch: readU32(bytes, 5),
+    recipientEpoch: readU32(bytes, 9),
+    signer,
+    signature,
+  };
 }
 
 type About = Pick<Grant, "session" | "recipient" | "account">;
@@ -188,7 +195,11 @@ type Said = Pick<Granted, "level" | "epoch" | "contentEpoch" | "recipientEpoch">
 
 function grantText({ session, recipient, account }: About, said: Said, by: string, digest: Bytes): Bytes {
   const { level, epoch, contentEpoch, recipientEpoch } = said;
-  return utf8(["ensemble-share-v2", session, recipient, account, level, by, epoch, contentEpoch, recipientEpoch, encode(digest)].join("\n"));
+  return utf8(
+    ["ensemble-share-v2", session, recipient, account, level, by, epoch, contentEpoch, recipientEpoch, encode(digest)].join(
+      "\n",
+    ),
+  );
 }
 
 async function checked(granted: Granted, about: About, by: string, digest: Bytes): Promise<string | undefined> {

@@ -13,9 +13,11 @@ export const bindings = {
   session: (session: string, owner: string, machine?: string | null): string =>
     `ensemble-session-key-v2\n${session}\n${owner}${machine ? `\n${machine}` : ""}`,
   /** The ring of a session that a machine hosts, for that machine, made when the owner's newest list had this content epoch. */
-  host: (session: string, machine: string, contentEpoch: number): string => `ensemble-host-key-v2\n${session}\n${machine}\n${contentEpoch}`,
+  host: (session: string, machine: string, contentEpoch: number): string =>
+    `ensemble-host-key-v2\n${session}\n${machine}\n${contentEpoch}`,
   /** A session's ring for a user with a share; of one that a machine hosts, with that machine. */
-  share: (session: string, recipient: string, machine?: string): string => `ensemble-share-key-v2\n${session}\n${recipient}\n${machine ?? ""}`,
+  share: (session: string, recipient: string, machine?: string): string =>
+    `ensemble-share-key-v2\n${session}\n${recipient}\n${machine ?? ""}`,
   machine: (machine: string): string => `ensemble-machine-key-v1\n${machine}`,
 } as const;
 
@@ -43,8 +45,12 @@ const state = (account: string, version: number): string => `ensemble-client-sta
 export const sealClientState = (json: string, to: string, account: string, version: number, signer: Signer): Promise<string> =>
   sealSigned(utf8(json), to, state(account, version), state(account, version), signer);
 
-export const openClientState = (sealed: string, pair: BoxPair, account: string, version: number): Promise<{ plaintext: Bytes; signer: string }> =>
-  openSigned(sealed, pair, state(account, version), state(account, version));
+export const openClientState = (
+  sealed: string,
+  pair: BoxPair,
+  account: string,
+  version: number,
+): Promise<{ plaintext: Bytes; signer: string }> => openSigned(sealed, pair, state(account, version), state(account, version));
 
 /** `base64url(0x02 | signer's key (32) | signature (64) | encapsulated key (32) | ciphertext and tag)`. The ciphertext is bound to one
  * reader's key (RFC 9180, section 4.1), so a signature over it holds for that seal only. */
@@ -71,4 +77,5 @@ async function openSigned(
 }
 
 /** The first lines, and the SHA-256 of what is sealed. */
-const signedText = async (firstLines: string, sealed: Bytes): Promise<Bytes> => utf8(`${firstLines}\n${encode(await sha256(sealed))}`);
+const signedText = async (firstLines: string, sealed: Bytes): Promise<Bytes> =>
+  utf8(`${firstLines}\n${encode(await sha256(sealed))}`);

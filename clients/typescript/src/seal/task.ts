@@ -74,7 +74,8 @@ const sealedText = (machine: string, body: string): Bytes => utf8(`${PURPOSE}\n$
  * that one is never taken for another. */
 export type SignedAs = "clear" | "message" | "order";
 
-const signedText = (what: SignedAs, machine: string | null, body: string): Bytes => utf8(`ensemble-task-${what}-v2\n${machine ?? ""}\n${body}`);
+const signedText = (what: SignedAs, machine: string | null, body: string): Bytes =>
+  utf8(`ensemble-task-${what}-v2\n${machine ?? ""}\n${body}`);
 
 /** What was signed in the clear, as the interface takes it. */
 export interface Signed {
@@ -83,13 +84,27 @@ export interface Signed {
 }
 
 /** Signs a text in the clear for its machine. `null`: for any machine of the owner. */
-export async function signTask(body: string, machine: string | null, signer: Signer, what: SignedAs = "clear"): Promise<Signed> {
-  return { signature: { key: signer.publicKey, sig: encode(await signer.sign(signedText(what, machine, body))) }, signedBody: body };
+export async function signTask(
+  body: string,
+  machine: string | null,
+  signer: Signer,
+  what: SignedAs = "clear",
+): Promise<Signed> {
+  return {
+    signature: { key: signer.publicKey, sig: encode(await signer.sign(signedText(what, machine, body))) },
+    signedBody: body,
+  };
 }
 
 /** Whether this was signed for this machine, or for any. Whether the signer may have it done is for the caller to say. */
-export async function isSignedTask({ signature: { key, sig }, signedBody }: Signed, machine: string, what: SignedAs = "clear"): Promise<boolean> {
-  return (await isSigned(key, signedText(what, machine, signedBody), sig)) || isSigned(key, signedText(what, null, signedBody), sig);
+export async function isSignedTask(
+  { signature: { key, sig }, signedBody }: Signed,
+  machine: string,
+  what: SignedAs = "clear",
+): Promise<boolean> {
+  return (
+    (await isSigned(key, signedText(what, machine, signedBody), sig)) || isSigned(key, signedText(what, null, signedBody), sig)
+  );
 }
 
 /** The task that was signed, for whatever machine, so that a person can be shown it. Undefined: it is not signed so. Whether the signer counts
@@ -120,7 +135,12 @@ export interface ChangesList {
 
 /** The digest of a list of changed files with its counts, as people are shown it. */
 export function listDigest({ files, fileCount, added, removed }: ChangesList): Promise<string> {
-  const list = [fileCount, added, removed, files.map((file) => [file.path, file.kind, file.added ?? null, file.removed ?? null])];
+  const list = [
+    fileCount,
+    added,
+    removed,
+    files.map((file) => [file.path, file.kind, file.added ?? null, file.removed ?? null]),
+  ];
   return digestText(`ensemble-changes-v1\n${JSON.stringify(list)}`);
 }
 

@@ -5,7 +5,8 @@ import type { Store } from "./store.js";
 
 const RECORDS = "records";
 const FORBIDDEN = "This browser does not let the page keep anything. Leave the private window, or allow storage for this page.";
-const FULL = "This browser has no room left for what the page keeps. Free some room on the disk, or remove what other pages keep, and try again.";
+const FULL =
+  "This browser has no room left for what the page keeps. Free some room on the disk, or remove what other pages keep, and try again.";
 const BROKEN = "This browser cannot read what the page has kept. Load the page again; if it stays so, restart the browser.";
 
 export interface IndexedDbOptions {

@@ -36,7 +36,10 @@ export class MemoryStore implements Store {
   async lock<T>(name: string, run: () => Promise<T>): Promise<T> {
     const before = this.#locks.get(name) ?? Promise.resolve();
     const done = before.catch(() => undefined).then(run);
-    this.#locks.set(name, done.catch(() => undefined));
+    this.#locks.set(
+      name,
+      done.catch(() => undefined),
+    );
     return done;
   }
 }

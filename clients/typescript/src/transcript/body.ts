@@ -2,7 +2,25 @@
 // words are those of the Agent Client Protocol, version 1, where it has them.
 
 import { utf8Length } from "../bytes.js";
-import { BadShape, flag, integer, list, listOrNone, nullable, number, object, optional, record, shape, tagged, text, time, whole, word, type Read } from "./shape.js";
+import {
+  BadShape,
+  flag,
+  integer,
+  list,
+  listOrNone,
+  nullable,
+  number,
+  object,
+  optional,
+  record,
+  shape,
+  tagged,
+  text,
+  time,
+  whole,
+  word,
+  type Read,
+} from "./shape.js";
 
 /** The bytes of a body. */
 export const MOST_BODY = 640 * 1_024;
@@ -68,7 +86,9 @@ const contents = {
     turnId: text,
     part: optional(whole),
     title: optional(text),
-    kind: optional(word<"read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | "other">()),
+    kind: optional(
+      word<"read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | "other">(),
+    ),
     status: optional(word<"pending" | "in_progress" | "completed" | "failed" | "interrupted">()),
     locations: optional(list(shape({ path: text, line: optional(whole) }))),
     content: optional(list(toolContent)),
@@ -76,7 +96,11 @@ const contents = {
   }),
   plan: shape({
     entries: list(
-      shape({ content: text, priority: word<"high" | "medium" | "low">(), status: word<"pending" | "in_progress" | "completed">() }),
+      shape({
+        content: text,
+        priority: word<"high" | "medium" | "low">(),
+        status: word<"pending" | "in_progress" | "completed">(),
+      }),
     ),
   }),
   permission: shape({
@@ -124,8 +148,16 @@ const contents = {
     outcome: word<"queued" | "done" | "rejected">(),
     code: optional(
       word<
-        | "not_allowed" | "bad_signature" | "unknown_key" | "stale" | "repeated"
-        | "superseded" | "old_key" | "wrong_directory" | "busy" | "unsupported"
+        | "not_allowed"
+        | "bad_signature"
+        | "unknown_key"
+        | "stale"
+        | "repeated"
+        | "superseded"
+        | "old_key"
+        | "wrong_directory"
+        | "busy"
+        | "unsupported"
       >(),
     ),
     text: optional(text),
@@ -193,7 +225,9 @@ function readControl(value: unknown, at: string): Control {
     case "stop":
       return { action };
     case "resume":
-      return (given["value"] ?? undefined) === undefined ? { action } : { action, value: shape({ directory: optional(text) })(given["value"], inside) };
+      return (given["value"] ?? undefined) === undefined
+        ? { action }
+        : { action, value: shape({ directory: optional(text) })(given["value"], inside) };
     case "set_mode":
       return { action, value: shape({ mode, seen: mode })(given["value"], inside) };
     case "set_model":
@@ -259,7 +293,8 @@ export function writeCommand(command: Command, head: { localId: string; at: stri
 
 /** Without empty lists and undefined members, as hosts write them. */
 function compact(fields: Record<string, unknown>): Record<string, unknown> {
-  const isThere = ([, value]: [string, unknown]): boolean => value !== undefined && !(Array.isArray(value) && value.length === 0);
+  const isThere = ([, value]: [string, unknown]): boolean =>
+    value !== undefined && !(Array.isArray(value) && value.length === 0);
   return Object.fromEntries(Object.entries(fields).filter(isThere));
 }
 

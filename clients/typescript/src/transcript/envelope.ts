@@ -19,7 +19,8 @@ export interface Envelope {
   readonly sig: string;
 }
 
-const signedText = (session: string, user: string, body: string): Bytes => utf8(`ensemble-message-v2\n${session}\n${user}\n${body}`);
+const signedText = (session: string, user: string, body: string): Bytes =>
+  utf8(`ensemble-message-v2\n${session}\n${user}\n${body}`);
 
 /** Signs a body for one session. The bytes are for `sealContent`. */
 export async function signBody(session: string, user: string, body: string, signer: Signer): Promise<Bytes> {

@@ -1,7 +1,20 @@
 // What a screen shows, one item after the other.
 
 import { utf8Length } from "../bytes.js";
-import type { Answer, Control, Failure, Permission, Prompt, Question, Receipt, Resolved, TextPart, ToolCall, ToolContent, Turn } from "./body.js";
+import type {
+  Answer,
+  Control,
+  Failure,
+  Permission,
+  Prompt,
+  Question,
+  Receipt,
+  Resolved,
+  TextPart,
+  ToolCall,
+  ToolContent,
+  Turn,
+} from "./body.js";
 
 /** Who a message is by, as was found from its signature and the device lists. */
 export type Author =

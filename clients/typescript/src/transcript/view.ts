@@ -1,9 +1,31 @@
 // What a client shows of a session: folded from messages in `seq` order and from live frames. The rules are those of
 // `crates/transcript`. No I/O happens here, and one message costs the same however many came before.
 
-import { writerOf, type Content, type Message, type Plan, type Receipt, type Resolved, type State, type ToolCall, type Turn, type Unreadable } from "./body.js";
+import {
+  writerOf,
+  type Content,
+  type Message,
+  type Plan,
+  type Receipt,
+  type Resolved,
+  type State,
+  type ToolCall,
+  type Turn,
+  type Unreadable,
+} from "./body.js";
 import { Live, type Frame, type Growing } from "./frame.js";
-import { commandName, commandOf, shownSize, takenOf, type Author, type Card, type Item, type Note, type Shown, type Taken } from "./item.js";
+import {
+  commandName,
+  commandOf,
+  shownSize,
+  takenOf,
+  type Author,
+  type Card,
+  type Item,
+  type Note,
+  type Shown,
+  type Taken,
+} from "./item.js";
 
 /** How much is kept. Older items are dropped. */
 export interface Keep {
@@ -206,7 +228,13 @@ export class View {
         if (text !== undefined) {
           const prompt = { type: "prompt" as const, text, attachments: [], when: "next" as const };
           const shown = { type: "prompt" as const, prompt, taken: { is: "done" as const } };
-          this.#push(changed, { seq: message.seq, author: { kind: "host" }, localId: turn.promptId ?? "", at: message.at, shown });
+          this.#push(changed, {
+            seq: message.seq,
+            author: { kind: "host" },
+            localId: turn.promptId ?? "",
+            at: message.at,
+            shown,
+          });
         }
         return this.#turn(changed, turn);
       }
