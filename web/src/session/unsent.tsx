@@ -44,17 +44,18 @@ export function Unsent({ feed, onEdit }: { feed: SessionFeed; onEdit: (one: One)
         for (const { localId } of all ?? [])
             if (items.some((item) => item.localId === localId && item.shown.type === "prompt")) dropUnsent(feed.id, localId);
     }, [all, items, feed.id]);
-    const [, setRound] = useState(0);
+    const [now, setNow] = useState(() => Date.now());
     useEffect(() => {
         void resume(feed);
     }, [feed]);
-    const oldest = Math.min(...(all ?? []).map(({ since }) => since));
+    const next = Math.min(...(all ?? []).map(({ since }) => since + QUIET_MS).filter((at) => at > now));
     useEffect(() => {
+        if (next === Infinity) return undefined;
         // What has been on its way for a while shows itself.
-        const timer = setTimeout(() => setRound((before) => before + 1), Math.max(0, oldest + QUIET_MS - Date.now()) + 50);
+        const timer = setTimeout(() => setNow(Date.now()), Math.max(0, next - Date.now()) + 50);
         return () => clearTimeout(timer);
-    }, [oldest]);
-    const shown = (all ?? []).filter(({ error, since }) => error !== undefined || Date.now() - since >= QUIET_MS);
+    }, [next]);
+    const shown = (all ?? []).filter(({ error, since }) => error !== undefined || now - since >= QUIET_MS);
     return shown.map((one) =>
         one.error === undefined ? (
             <p key={one.localId} className="banner" role="status">
