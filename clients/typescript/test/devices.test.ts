@@ -6,7 +6,7 @@ import { Distrust } from "@ensemble/client";
 import * as seal from "@ensemble/client/seal";
 import { bytes, encode, vectors } from "./vectors.js";
 
-const given = vectors("crates/client/vectors/devices.json");
+const given = vectors("crates/protocol/vectors/devices.json");
 const first = await seal.SigningKey.fromSeed(bytes(given.firstSeed));
 const second = await seal.SigningKey.fromSeed(bytes(given.secondSeed));
 const box = await seal.BoxPair.ofSeed(bytes(given.secondSeed));

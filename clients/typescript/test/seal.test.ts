@@ -6,7 +6,7 @@ import { DeviceCredential } from "@ensemble/client";
 import * as seal from "@ensemble/client/seal";
 import { bytes, encode, vectors } from "./vectors.js";
 
-const given = vectors("crates/client/vectors/seal.json");
+const given = vectors("crates/protocol/vectors/seal.json");
 const account = await seal.SigningKey.fromSeed(bytes(given.accountSeed));
 const content = await seal.BoxPair.fromSecret(await seal.hkdf(bytes(given.accountSeed), "ensemble-content-key-v1"));
 const ring = seal.KeyRing.fromBytes(bytes(given.ring));
@@ -177,7 +177,7 @@ test("rings have a bound and begin with epoch 1", () => {
 });
 
 test("tasks for a machine", async () => {
-  const { deviceSeed, machineSeed, machineBoxKey, owner, machine, body, sealed } = vectors("crates/client/vectors/tasks.json");
+  const { deviceSeed, machineSeed, machineBoxKey, owner, machine, body, sealed } = vectors("crates/protocol/vectors/tasks.json");
   const [device, box] = [await seal.SigningKey.fromSeed(bytes(deviceSeed)), await seal.BoxPair.ofSeed(bytes(machineSeed))];
   assert.equal(box.publicKey, machineBoxKey);
   for (const task of [sealed, await seal.sealTask(body, machineBoxKey, owner, machine, device)]) {
@@ -187,7 +187,7 @@ test("tasks for a machine", async () => {
 });
 
 test("tasks in the clear", async () => {
-  const { deviceSeed, machine, clear } = vectors("crates/client/vectors/tasks.json");
+  const { deviceSeed, machine, clear } = vectors("crates/protocol/vectors/tasks.json");
   const device = await seal.SigningKey.fromSeed(bytes(deviceSeed));
   for (const [signed, forMachine] of [
     [clear.forMachine, machine],

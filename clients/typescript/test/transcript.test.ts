@@ -6,7 +6,7 @@ import { SigningKey } from "@ensemble/client/seal";
 import * as transcript from "@ensemble/client/transcript";
 import { bytes, vectors } from "./vectors.js";
 
-const given = vectors("crates/transcript/vectors/messages.json");
+const given = vectors("crates/protocol/vectors/messages.json");
 const host = await SigningKey.fromSeed(bytes(given.hostSeed));
 const device = await SigningKey.fromSeed(bytes(given.deviceSeed));
 const utf8 = (text: string) => Uint8Array.from(new TextEncoder().encode(text));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::body::Attachment;
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::body::Attachment;
+use ensemble_protocol::transcript::words::Mode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::body::{Choice, PermissionOption, QuestionItem, SlashCommand, ToolCall, ToolContent, Usage};
-use ensemble_transcript::words::{Cause, ErrorCode, OptionKind, StopReason, ToolStatus};
-use ensemble_transcript::{detail, visible};
+use ensemble_protocol::transcript::body::{
+    Choice, PermissionOption, QuestionItem, SlashCommand, ToolCall, ToolContent, Usage,
+};
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, OptionKind, StopReason, ToolStatus};
+use ensemble_protocol::transcript::{detail, visible};
 use ensemble_types::time::Timestamp;
 use serde_json::Value;
 
@@ -105,7 +107,7 @@ impl<A> Core<A> {
 
     pub(crate) fn fail(&mut self, code: ErrorCode, text: &str, retry_at: Option<Timestamp>) {
         let text = self.secrets.hide(text);
-        let text = visible(ensemble_transcript::bounds::beginning(&text, 4 << 10).0).into_owned();
+        let text = visible(ensemble_protocol::transcript::bounds::beginning(&text, 4 << 10).0).into_owned();
         self.say(Event::Failure { code, text, retry_at });
     }
 
@@ -170,7 +172,7 @@ impl<A> Core<A> {
         if let Some(known) = self.tools.get_mut(id) {
             known.part = Some(part);
         }
-        for piece in ensemble_transcript::bounds::split(text) {
+        for piece in ensemble_protocol::transcript::bounds::split(text) {
             self.say(Event::ToolOutput { id: id.to_owned(), part, text: piece.to_owned() });
         }
     }

@@ -1,9 +1,9 @@
 //! What an agent did, in the words of a transcript.
 
-use ensemble_transcript::body::{
+use ensemble_protocol::transcript::body::{
     Choice, ContextUse, PermissionOption, Plan, QuestionItem, SlashCommand, ToolCall, ToolContent, Usage,
 };
-use ensemble_transcript::words::{Cause, ErrorCode, Mode, StopReason};
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, Mode, StopReason};
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,7 +103,7 @@ pub struct Permission {
     pub agent_request: String,
     pub tool_call_id: Option<String>,
     pub title: String,
-    /// The whole of what is asked about, made visible. See [`ensemble_transcript::detail`].
+    /// The whole of what is asked about, made visible. See [`ensemble_protocol::transcript::detail`].
     pub detail: String,
     /// The bytes of the detail that are missing. There are only options that refuse then.
     pub cut: Option<u64>,

@@ -29,6 +29,6 @@ pub(crate) fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let shown: String = line.chars().take(MOST).collect();
     let is_whole = shown.len() == text.trim().len();
-    let shown = ensemble_transcript::visible(&shown).into_owned();
+    let shown = ensemble_protocol::transcript::visible(&shown).into_owned();
     if is_whole { shown } else { format!("{shown}…") }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::words::Mode;
 
 use crate::command::{Refused, Start};
 use crate::drivers::{Kind, acp, claude, codex};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use ensemble_transcript::visible;
+use ensemble_protocol::transcript::visible;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

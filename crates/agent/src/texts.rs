@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::bounds::{MOST_TEXT, split, written_size};
+use ensemble_protocol::transcript::bounds::{MOST_TEXT, split, written_size};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, PartKind};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::body::{ToolCall, ToolContent};
-use ensemble_transcript::bounds::{beginning, end};
-use ensemble_transcript::words::{ToolKind, ToolStatus};
+use ensemble_protocol::transcript::body::{ToolCall, ToolContent};
+use ensemble_protocol::transcript::bounds::{beginning, end};
+use ensemble_protocol::transcript::words::{ToolKind, ToolStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
@@ -110,7 +110,7 @@ fn bound(content: &mut ToolContent) {
         }
     }
     match content {
-        ToolContent::Content { content: ensemble_transcript::body::Block::Text { text }, cut } => {
+        ToolContent::Content { content: ensemble_protocol::transcript::body::Block::Text { text }, cut } => {
             keep(text, cut, false)
         }
         ToolContent::Terminal(terminal) => keep(&mut terminal.output, &mut terminal.cut, true),

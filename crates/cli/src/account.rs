@@ -1,8 +1,9 @@
 //! Which account key is used, and when a new one is created. A key that was lost is never replaced without a word,
 //! because its account would seem empty.
 
-use ensemble_client::seal::fingerprint;
-use ensemble_client::{AccountKey, Client, Credential, Error};
+use ensemble_client::{Client, Credential, Error};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::fingerprint;
 use ensemble_types::problem::Code;
 
 use crate::context::{Context, Me};

@@ -3,7 +3,8 @@
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ensemble_client::{AccountKey, Client, Clock, Credential, Retry, Token};
+use ensemble_client::{Client, Clock, Credential, Retry, Token};
+use ensemble_protocol::AccountKey;
 use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;

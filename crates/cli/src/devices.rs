@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use ensemble_client::devices::List;
 use ensemble_client::devices::{Removal, proof_text, sign_list};
-use ensemble_client::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
-use ensemble_client::{AccountKey, Client, Error, Known};
+use ensemble_client::{Client, Error, Known};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
 use ensemble_types::devices::{ChangeDevices, DeviceList, ListedDevice, Role, SealedContentRing, SignedList};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use ensemble_client::seal::SealError;
 use ensemble_client::{Error, NoConnection};
+use ensemble_protocol::seal::SealError;
 use ensemble_types::problem::Code;
 
 use crate::print::{clean, inline};

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ensemble_client::AccountKey;
+use ensemble_protocol::AccountKey;
 use ensemble_types::ids::{MachineId, UserId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ensemble_client::seal::KeyRing;
+use ensemble_protocol::seal::KeyRing;
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::sessions::Session;
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ensemble_client::Error;
 use ensemble_client::devices::MOST_DEVICES;
-use ensemble_client::{AccountKey, Error};
+use ensemble_protocol::AccountKey;
 use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;

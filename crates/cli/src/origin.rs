@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ensemble_client::seal::{ClearTask, read_clear};
+use ensemble_protocol::seal::{ClearTask, read_clear};
 use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::RunId;
 use ensemble_types::runs::{Run, Task};
@@ -101,8 +101,8 @@ pub(crate) fn must_be_signed(run: &Run, task: &Task) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use ensemble_client::AccountKey;
-    use ensemble_client::seal::{SessionTask, SignedAs, sign_clear};
+    use ensemble_protocol::AccountKey;
+    use ensemble_protocol::seal::{SessionTask, SignedAs, sign_clear};
     use ensemble_types::ids::TaskId;
     use ensemble_types::runs::{Provider, TaskSession};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ensemble_client::Error;
-use ensemble_client::seal::{open_client_state, seal_client_state};
+use ensemble_protocol::seal::{open_client_state, seal_client_state};
 use ensemble_types::accounts::{Account, UpdateAccount};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::UserId;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_client::seal::{
+use ensemble_protocol::seal::{
     BoxPublicKey, ClearTask, SessionTask, SignedAs, TaskAction, TaskOrder, seal_task, sign_clear,
 };
 use ensemble_types::devices::Role;

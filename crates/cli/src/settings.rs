@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use ensemble_client::{AccountKey, Client, Token};
+use ensemble_client::{Client, Token};
+use ensemble_protocol::AccountKey;
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use secrecy::ExposeSecret;

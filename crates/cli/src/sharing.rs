@@ -5,7 +5,7 @@ mod people;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use ensemble_client::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing};
+use ensemble_protocol::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing};
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};

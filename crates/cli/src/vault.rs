@@ -7,10 +7,11 @@ mod titles;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ensemble_client::seal::{
+use ensemble_client::Window;
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{
     self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing, SignedRing,
 };
-use ensemble_client::{AccountKey, Window};
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::messages::Message;

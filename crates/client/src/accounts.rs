@@ -28,7 +28,7 @@ impl Client {
         self.update_account(&UpdateAccount { display_name: Some(name), ..UpdateAccount::default() }).await
     }
 
-    /// A user's public profile. Check it with [`crate::seal::BoxPublicKey::of_user`] before you seal anything to
+    /// A user's public profile. Check it with `ensemble_protocol::seal::BoxPublicKey::of_user` before you seal anything to
     /// it.
     pub async fn user(&self, id: UserId) -> Result<PublicUser> {
         self.get(&["v1", "users", &id.to_string()]).send().await

@@ -6,7 +6,7 @@ use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::account_key::AccountKey;
+use ensemble_protocol::AccountKey;
 
 /// The identity of a client.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use ensemble_devices::{
+pub use ensemble_protocol::lists::{
     LinkText, List, ListError, MOST_DEVICES, Removal, encode, is_possession, proof_text, seen_text,
 };
 use ensemble_types::devices::{
@@ -14,10 +14,10 @@ use ensemble_types::text::{Blob, Text};
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
-use crate::account_key::AccountKey;
 use crate::error::{Error, Result};
 use crate::retry::Repeat;
 use crate::transport::Client;
+use ensemble_protocol::AccountKey;
 
 /// What is known of an account before its newest list is read.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub enum Known<'a> {
 pub fn sign_list(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
     let too_long = |_| Error::Argument("the device list is too long".to_owned());
     let body = serde_json::to_string(list).map_err(|error| Error::Argument(error.to_string()))?;
-    let signature = key.sign(&ensemble_devices::signed_text(&body));
+    let signature = key.sign(&ensemble_protocol::lists::signed_text(&body));
     Ok(SignedList {
         body: Text::new(body).map_err(too_long)?,
         signer: Blob::new(key.public_key()).map_err(too_long)?,
@@ -48,7 +48,7 @@ pub fn sign_list(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
 fn account_of(signed: &SignedList, digest: &str) -> Result<String> {
     let other = || Error::DeviceList(ListError::OtherAccount);
     let list: DeviceList = serde_json::from_str(&signed.body).map_err(|_| other())?;
-    let key = ensemble_devices::decode::<32>(&list.account).ok_or_else(other)?;
+    let key = ensemble_protocol::lists::decode::<32>(&list.account).ok_or_else(other)?;
     if encode(&Sha256::digest(key)) == digest { Ok(list.account) } else { Err(other()) }
 }
 

@@ -64,7 +64,7 @@ pub enum Error {
     NoCredential(&'static str),
     /// The service gave a device list that must not be used.
     #[error("{0}; do not trust this server")]
-    DeviceList(ensemble_devices::ListError),
+    DeviceList(ensemble_protocol::lists::ListError),
     /// The service gave an older device list than it did before, or another one of the same version.
     #[error("the server shows an old device list, or another one than before; do not trust it")]
     OldDeviceList,

@@ -1,7 +1,7 @@
 //! A typed client of the public interface: it signs in, retries where that is safe, and follows streams.
 //!
 //! Start with [`Client::builder`]. Every call of the interface is one method of [`Client`], in the file of its noun.
-//! [`seal`] encrypts and decrypts contents; the rest of this crate never looks into them.
+//! Contents pass through unchanged: `ensemble_protocol::seal` encrypts and decrypts them.
 
 mod attempts;
 mod call;
@@ -12,7 +12,6 @@ mod no_connection;
 mod retry;
 mod transport;
 
-mod account_key;
 mod credential;
 mod idempotency;
 mod sign_in;
@@ -36,9 +35,6 @@ mod sessions;
 mod shares;
 mod voice;
 
-pub mod seal;
-
-pub use account_key::AccountKey;
 pub use clock::Clock;
 pub use credential::{Credential, Token};
 pub use devices::Known;

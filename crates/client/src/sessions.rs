@@ -1,4 +1,4 @@
-//! Sessions and their messages. Contents pass through unchanged; [`crate::seal`] encrypts and decrypts them.
+//! Sessions and their messages. Contents pass through unchanged; `ensemble_protocol::seal` encrypts and decrypts them.
 
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -18,12 +18,12 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-use crate::account_key::AccountKey;
 use crate::call::LONGEST_RECORD;
 use crate::credential::{Credential, Token};
 use crate::error::{Error, Result};
 use crate::retry::Repeat;
 use crate::transport::Client;
+use ensemble_protocol::AccountKey;
 
 impl Client {
     /// Signs in with this client's account key and returns a token that is not about to expire.

@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use crate::guard::Directory;
+use ensemble_process::Directory;
+
 use crate::provider::Outcome;
 
 /// The longest path that the interface allows.

@@ -69,7 +69,7 @@ impl Known {
         let Some(wanted) = programs.providers.get(&provider).filter(|wanted| wanted.enabled) else {
             return without(NotOffered::unavailable("it is switched off in the runner's configuration"));
         };
-        let program = match provider::find(&wanted.program, config.search_path()) {
+        let program = match ensemble_process::find(&wanted.program, config.search_path()) {
             Ok(program) => program,
             Err(reason) => return without(NotOffered::unavailable(format!("{reason}. {}", install(provider)))),
         };

@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::frame;
+use ensemble_protocol::transcript::view::{Author, Incoming, View};
+use ensemble_protocol::transcript::words::*;
 use ensemble_screen::{About, Action, Connection, Event, Level, Look, Me, Screen, Terminal};
-use ensemble_transcript::body::*;
-use ensemble_transcript::frame;
-use ensemble_transcript::view::{Author, Incoming, View};
-use ensemble_transcript::words::*;
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 
@@ -218,7 +218,7 @@ impl Play {
     }
 }
 
-use ensemble_transcript::body::Terminal as Terminal_;
+use ensemble_protocol::transcript::body::Terminal as Terminal_;
 
 fn prompt(text: &str) -> Content {
     Content::Prompt(Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next, directory: None })

@@ -35,7 +35,7 @@ pub fn below(home: &str, path: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Me {
     pub user: UserId,
-    /// The public key that signs this screen's commands, as in [`ensemble_transcript::view::Author::Person`].
+    /// The public key that signs this screen's commands, as in [`ensemble_protocol::transcript::view::Author::Person`].
     pub key: String,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::words::Mode;
 
 /// A wish of the person.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ensemble_transcript::view::View;
-use ensemble_transcript::words::Phase;
+use ensemble_protocol::transcript::view::View;
+use ensemble_protocol::transcript::words::Phase;
 
 use crate::about::{About, Level};
 use crate::clean::line;

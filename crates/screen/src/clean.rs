@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ensemble_transcript::visible;
+use ensemble_protocol::transcript::visible;
 
 /// The columns of a tab.
 const TAB: &str = "    ";

@@ -1,7 +1,7 @@
 //! What begins with a slash: the screen's own commands, and those of the agent.
 
-use ensemble_transcript::body::State;
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::body::State;
+use ensemble_protocol::transcript::words::Mode;
 
 use crate::about::Level;
 use crate::clean::line;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_transcript::body::Diff;
+use ensemble_protocol::transcript::body::Diff;
 use ratatui::text::{Line, Span};
 use similar::{ChangeTag, TextDiff};
 

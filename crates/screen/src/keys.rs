@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ensemble_transcript::view::{Author, Shown, View};
-use ensemble_transcript::words::{Mode, Phase};
+use ensemble_protocol::transcript::view::{Author, Shown, View};
+use ensemble_protocol::transcript::words::{Mode, Phase};
 
 use crate::about::{About, Level};
 use crate::action::Action;

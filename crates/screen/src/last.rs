@@ -1,6 +1,6 @@
 //! The last messages as a text, for an agent that has lost the conversation.
 
-use ensemble_transcript::view::{Shown, View};
+use ensemble_protocol::transcript::view::{Shown, View};
 
 use crate::clean::readable;
 

@@ -1,6 +1,6 @@
 //! The terminal screen of a live agent session: draws the transcript, and turns keys into what the person wants.
 //!
-//! It has no network and knows nothing of the server. The caller feeds a [`ensemble_transcript::view::View`], draws after
+//! It has no network and knows nothing of the server. The caller feeds a [`ensemble_protocol::transcript::view::View`], draws after
 //! each change and each event, and carries out each [`Action`].
 
 mod about;

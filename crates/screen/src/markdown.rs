@@ -142,7 +142,7 @@ pub(crate) fn inline(line: &str, base: Style, paint: Paint) -> Vec<Span<'_>> {
 
 /// A link at the beginning of a text: its words, its address, and the bytes of both with their marks.
 fn link(text: &str) -> Option<(&str, &str, usize)> {
-    let text = ensemble_transcript::bounds::beginning(text.strip_prefix('[')?, FARTHEST).0;
+    let text = ensemble_protocol::transcript::bounds::beginning(text.strip_prefix('[')?, FARTHEST).0;
     let (words, rest) = text.split_once("](")?;
     let (address, _) = rest.split_once(')')?;
     let is_web = address.starts_with("https://") || address.starts_with("http://");
@@ -162,7 +162,7 @@ fn marked(text: &str, before: Option<char>, base: Style, paint: Paint) -> Option
     }
     let (mark, modifier) = MARKS.iter().find(|(mark, _)| text.starts_with(mark))?;
     let rest = text.get(mark.len()..)?;
-    let window = ensemble_transcript::bounds::beginning(rest, FARTHEST).0;
+    let window = ensemble_protocol::transcript::bounds::beginning(rest, FARTHEST).0;
     let end = window.match_indices(mark).map(|(end, _)| end).find(|end| *end > 0)?;
     let inside = window.get(..end)?;
     let is_text = inside.trim().len() == inside.len();

@@ -1,6 +1,6 @@
 //! Colours and marks. Without colour, and without Unicode, everything can still be told apart.
 
-use ensemble_transcript::words::{PlanStatus, ToolStatus};
+use ensemble_protocol::transcript::words::{PlanStatus, ToolStatus};
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::about::Look;

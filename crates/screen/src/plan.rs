@@ -1,7 +1,7 @@
 //! The plan: one line with what is being done, or all of it.
 
-use ensemble_transcript::body::Plan;
-use ensemble_transcript::words::PlanStatus;
+use ensemble_protocol::transcript::body::Plan;
+use ensemble_protocol::transcript::words::PlanStatus;
 use ratatui::text::{Line, Span};
 
 use crate::clean::line;

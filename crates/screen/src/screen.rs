@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_transcript::body::{Control, SetMode};
-use ensemble_transcript::bounds;
-use ensemble_transcript::view::{Author, Item, Shown, Taken, View};
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::body::{Control, SetMode};
+use ensemble_protocol::transcript::bounds;
+use ensemble_protocol::transcript::view::{Author, Item, Shown, Taken, View};
+use ensemble_protocol::transcript::words::Mode;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,8 +1,8 @@
 //! The lines that say how things stand: above the transcript, above the text, and the last one.
 
-use ensemble_transcript::body::State;
-use ensemble_transcript::view::View;
-use ensemble_transcript::words::{Mode, Phase};
+use ensemble_protocol::transcript::body::State;
+use ensemble_protocol::transcript::view::View;
+use ensemble_protocol::transcript::words::{Mode, Phase};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 

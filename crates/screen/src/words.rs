@@ -1,8 +1,8 @@
 //! What a person reads for the words of the format.
 
-use ensemble_transcript::body::{Control, Failure};
-use ensemble_transcript::view::{Author, Note, Taken};
-use ensemble_transcript::words::{ErrorCode, May, Mode, ReceiptCode, StopReason};
+use ensemble_protocol::transcript::body::{Control, Failure};
+use ensemble_protocol::transcript::view::{Author, Note, Taken};
+use ensemble_protocol::transcript::words::{ErrorCode, May, Mode, ReceiptCode, StopReason};
 
 use crate::about::Level;
 use crate::clean::line;

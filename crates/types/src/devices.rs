@@ -1,7 +1,7 @@
 //! The signed list of an account's devices, linking a device, and what the service keeps beside the list.
 //!
 //! Keys, boxes, digests and signatures are base64url without padding. docs/ENCRYPTION.md has the rules of the list; the crate
-//! `ensemble-devices` checks them.
+//! `ensemble-protocol` checks them.
 
 use std::collections::BTreeMap;
 

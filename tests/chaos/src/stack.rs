@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ensemble_client::{AccountKey, Credential};
+use ensemble_client::Credential;
+use ensemble_protocol::AccountKey;
 use ensemble_testkit::postgres::{Cluster, Durability};
 use secrecy::ExposeSecret;
 use tokio::task::spawn_blocking;

@@ -1,5 +1,5 @@
 // What a client shows of a session: folded from messages in `seq` order and from live frames. The rules are those of
-// `crates/transcript`. No I/O happens here, and one message costs the same however many came before.
+// `crates/protocol`. No I/O happens here, and one message costs the same however many came before.
 
 import {
   writerOf,

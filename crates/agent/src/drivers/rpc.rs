@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::words::ErrorCode;
+use ensemble_protocol::transcript::words::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::json::{some, text};

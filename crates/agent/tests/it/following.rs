@@ -1,7 +1,7 @@
 //! A turn of codex that has gone on while nobody was connected: nothing of it is missing, and nothing is said twice.
 
 use ensemble_agent::{Checkpoint, Command, Driver, Event, Exit, Kind, Line, Output, PartKind, Prompt, Start, driver};
-use ensemble_transcript::words::{Mode, StopReason, ToolStatus};
+use ensemble_protocol::transcript::words::{Mode, StopReason, ToolStatus};
 use serde_json::{Value, json};
 
 fn start(checkpoint: Option<Checkpoint>) -> Start {

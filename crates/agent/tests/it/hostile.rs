@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_agent::{
     Command, Driver, Event, Exit, Kind, Line, Output, Permission, Prompt, Refused, Reply, Start, driver,
 };
-use ensemble_transcript::words::{Mode, OptionKind, StopReason};
+use ensemble_protocol::transcript::words::{Mode, OptionKind, StopReason};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ensemble_agent::{Command, Driver, Event, Exit, Kind, Line, Lines, Output, Prompt, Reply, Start, driver, launch};
 use ensemble_model_stand_in::StandIn;
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::words::Mode;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use ensemble_agent::{Event, Kind, McpServer, Start};
-use ensemble_transcript::words::{Mode, OptionKind};
+use ensemble_protocol::transcript::words::{Mode, OptionKind};
 use serde_json::json;
 
 use crate::live::{Place, SOON};

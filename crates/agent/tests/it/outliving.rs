@@ -1,7 +1,7 @@
 //! Commands of codex that outlive their turn.
 
 use ensemble_agent::{Command, Event, Kind};
-use ensemble_transcript::words::{Mode, StopReason};
+use ensemble_protocol::transcript::words::{Mode, StopReason};
 
 use crate::live::{Live, Place};
 use crate::stories::stop;

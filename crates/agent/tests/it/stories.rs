@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ensemble_agent::{Command, Event, Kind, Permission, Reply};
-use ensemble_transcript::words::{ErrorCode, Mode, OptionKind, StopReason, ToolStatus};
+use ensemble_protocol::transcript::words::{ErrorCode, Mode, OptionKind, StopReason, ToolStatus};
 
 use crate::live::{Live, Place, is_recorded};
 
@@ -138,7 +138,7 @@ fn shows_a_change_of_a_file(live: &mut Live<'_>) {
     let has_diff =
         live.events.iter().any(|event| match event {
             Event::Tool(call) => call.content.iter().flatten().any(
-                |one| matches!(one, ensemble_transcript::body::ToolContent::Diff(diff) if diff.new_text == "one\n"),
+                |one| matches!(one, ensemble_protocol::transcript::body::ToolContent::Diff(diff) if diff.new_text == "one\n"),
             ),
             _ => false,
         });

@@ -1,7 +1,7 @@
 //! Events in one line each, to compare them.
 
 use ensemble_agent::{Event, PartKind};
-use ensemble_transcript::body::{Block, ToolContent};
+use ensemble_protocol::transcript::body::{Block, ToolContent};
 
 /// The event in one line. Texts that grow are left out: how they are cut depends on time.
 pub(crate) fn line(event: &Event) -> Option<String> {
@@ -52,7 +52,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
             )
         }
         Event::Question(asked) => {
-            let one = |question: &ensemble_transcript::body::QuestionItem| {
+            let one = |question: &ensemble_protocol::transcript::body::QuestionItem| {
                 let options: Vec<&str> =
                     question.options.iter().flatten().map(|option| option.label.as_str()).collect();
                 format!("{} {:?} {options:?}", question.id, question.text)

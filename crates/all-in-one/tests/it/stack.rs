@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ensemble_all_in_one::{Config, Stack};
-use ensemble_client::{AccountKey, Client, Credential};
+use ensemble_client::{Client, Credential};
+use ensemble_protocol::AccountKey;
 use ensemble_types::machines::RegisterMachine;
 use ensemble_types::text::Blob;
 

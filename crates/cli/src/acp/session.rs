@@ -6,10 +6,10 @@ use std::pin::pin;
 
 use ensemble_agent::McpServer;
 use ensemble_client::SessionEvent;
+use ensemble_protocol::transcript::body::Content;
+use ensemble_protocol::transcript::view::{Author, Incoming};
+use ensemble_protocol::transcript::words::Mode;
 use ensemble_runner::local::Start;
-use ensemble_transcript::body::Content;
-use ensemble_transcript::view::{Author, Incoming};
-use ensemble_transcript::words::Mode;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_client::seal::TaskAction;
+use ensemble_protocol::seal::TaskAction;
 use ensemble_types::runs::{Run, Task, TaskChanges};
 use ensemble_types::signatures::ChangesOrder;
 

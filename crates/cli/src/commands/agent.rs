@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_client::SessionFilter;
+use ensemble_protocol::transcript::body::{Content, Control, Prompt, Resume};
+use ensemble_protocol::transcript::words::{Mode, When};
 use ensemble_runner::local::Start;
-use ensemble_transcript::body::{Content, Control, Prompt, Resume};
-use ensemble_transcript::words::{Mode, When};
 use ensemble_types::runs::Permission;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use futures_util::{StreamExt, TryStreamExt};

@@ -6,9 +6,9 @@ use std::pin::pin;
 
 use clap::Args;
 use ensemble_client::{SessionEvent, SessionFilter};
-use ensemble_transcript::body::Content;
-use ensemble_transcript::view::{Item, Shown};
-use ensemble_transcript::words::Phase;
+use ensemble_protocol::transcript::body::Content;
+use ensemble_protocol::transcript::view::{Item, Shown};
+use ensemble_protocol::transcript::words::Phase;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
@@ -235,8 +235,8 @@ fn is_approval(content: &Content) -> bool {
     matches!(content, Content::Permission(_) | Content::Question(_) | Content::Answer(_) | Content::Resolved(_))
 }
 
-pub(super) fn author_json(author: &ensemble_transcript::view::Author) -> Value {
-    use ensemble_transcript::view::Author;
+pub(super) fn author_json(author: &ensemble_protocol::transcript::view::Author) -> Value {
+    use ensemble_protocol::transcript::view::Author;
     match author {
         Author::Host => json!({ "host": true }),
         Author::Person { user, key } => json!({ "user": user, "key": key }),

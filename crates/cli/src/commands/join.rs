@@ -7,8 +7,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use ensemble_client::devices::LinkText;
-use ensemble_client::seal::LinkCode;
-use ensemble_client::{AccountKey, Client, Credential, Known, Token};
+use ensemble_client::{Client, Credential, Known, Token};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::LinkCode;
 use ensemble_types::devices::{DeviceKind, DeviceLinkAnswer, DeviceLinkRequest, DeviceLinkState, ListedDevice};
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;

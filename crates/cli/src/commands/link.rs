@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use ensemble_client::devices::LinkText;
-use ensemble_client::seal::LinkCode;
+use ensemble_protocol::seal::LinkCode;
 use ensemble_types::devices::{
     CompletedDeviceLink, DeviceKind, DeviceLinkAnswer, DeviceLinkRequest, DeviceLinkState, ListedDevice, Role,
 };

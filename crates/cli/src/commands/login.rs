@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ensemble_client::AccountKey;
-use ensemble_client::seal::fingerprint;
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::fingerprint;
 
 use super::DONE;
 use crate::account::Wanted;

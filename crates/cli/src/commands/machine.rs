@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ensemble_client::Credential;
-use ensemble_client::seal::{Binding, KeyRing, Purpose};
+use ensemble_protocol::seal::{Binding, KeyRing, Purpose};
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine, UpdateMachine};

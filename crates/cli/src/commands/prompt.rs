@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_protocol::transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
+use ensemble_protocol::transcript::view::{Asks, Card, Shown, Taken};
+use ensemble_protocol::transcript::words::{OptionKind, Outcome, When};
 use ensemble_screen::option_digits;
-use ensemble_transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
-use ensemble_transcript::view::{Asks, Card, Shown, Taken};
-use ensemble_transcript::words::{OptionKind, Outcome, When};
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
@@ -277,7 +277,7 @@ fn done(context: &Context, live: &Live<'_>, taken: Taken, text: &str) -> Result 
 
 #[cfg(test)]
 mod tests {
-    use ensemble_transcript::body::{Permission, PermissionOption};
+    use ensemble_protocol::transcript::body::{Permission, PermissionOption};
 
     use super::*;
 

@@ -7,8 +7,9 @@ mod typed;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::Args;
-use ensemble_client::seal::{ContentRing, RecoveryWords, fingerprint};
-use ensemble_client::{AccountKey, Client, Credential, Error, Known};
+use ensemble_client::{Client, Credential, Error, Known};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{ContentRing, RecoveryWords, fingerprint};
 use ensemble_types::devices::{DeviceKind, DeviceList, ListedDevice, Role};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
@@ -73,7 +74,7 @@ impl Recovery {
     }
 }
 
-fn unusable(error: ensemble_client::seal::SealError) -> Failure {
+fn unusable(error: ensemble_protocol::seal::SealError) -> Failure {
     Failure::Seal("The recovery words".to_owned(), error)
 }
 

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ensemble_client::seal::fingerprint;
 use ensemble_client::{Client, Version};
+use ensemble_protocol::seal::fingerprint;
 use ensemble_types::accounts::Account;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;

@@ -1,7 +1,7 @@
 //! `ensemble whoami`: shows the account, and the fingerprint that others compare.
 
 use clap::Args;
-use ensemble_client::seal::fingerprint;
+use ensemble_protocol::seal::fingerprint;
 use ensemble_types::accounts::Account;
 
 use super::DONE;

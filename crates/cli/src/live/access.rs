@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use ensemble_client::idempotency_key;
-use ensemble_transcript::account_digest;
-use ensemble_transcript::body::{AccessGrant, Content, Control};
-use ensemble_transcript::view::Taken;
-use ensemble_transcript::words::{May, Mode, ReceiptCode};
+use ensemble_protocol::transcript::account_digest;
+use ensemble_protocol::transcript::body::{AccessGrant, Content, Control};
+use ensemble_protocol::transcript::view::Taken;
+use ensemble_protocol::transcript::words::{May, Mode, ReceiptCode};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{Share, ShareLevel};

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ensemble_transcript::body::{Attachment, Resource};
-use ensemble_transcript::bounds::MOST_ATTACHMENTS;
+use ensemble_protocol::transcript::body::{Attachment, Resource};
+use ensemble_protocol::transcript::bounds::MOST_ATTACHMENTS;
 
 use crate::failure::{Failure, Result};
 

@@ -17,12 +17,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ensemble_client::seal::{self, KeyRing, Purpose, SealError};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
+use ensemble_protocol::seal::{self, KeyRing, Purpose, SealError};
+use ensemble_protocol::transcript::body::{Content, Message as Said};
+use ensemble_protocol::transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Taken, View};
+use ensemble_protocol::transcript::{Envelope, Frame};
 use ensemble_screen::Connection;
-use ensemble_transcript::body::{Content, Message as Said};
-use ensemble_transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Taken, View};
-use ensemble_transcript::{Envelope, Frame};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
@@ -73,7 +73,7 @@ pub(crate) struct Opened {
     pub(crate) seq: u64,
     pub(crate) author: Author,
     pub(crate) body: Option<String>,
-    pub(crate) message: std::result::Result<Said, ensemble_transcript::BadBody>,
+    pub(crate) message: std::result::Result<Said, ensemble_protocol::transcript::BadBody>,
 }
 
 impl<'a> Live<'a> {
@@ -244,7 +244,7 @@ impl<'a> Live<'a> {
             seq,
             author: Author::Nobody(why),
             body: None,
-            message: Err(ensemble_transcript::BadBody::Malformed("it is not signed".to_owned())),
+            message: Err(ensemble_protocol::transcript::BadBody::Malformed("it is not signed".to_owned())),
         };
         let opened = match self.unseal(message).await? {
             Ok(opened) => opened,
@@ -382,7 +382,7 @@ impl<'a> Live<'a> {
 impl Opened {
     pub(crate) fn incoming(self) -> Incoming {
         let Self { seq, author, body, message } = self;
-        let digest = body.as_deref().map(ensemble_transcript::digest).unwrap_or_default();
+        let digest = body.as_deref().map(ensemble_protocol::transcript::digest).unwrap_or_default();
         Incoming { seq, author, digest, message }
     }
 }

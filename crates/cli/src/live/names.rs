@@ -1,8 +1,8 @@
 //! How a session and its people are called.
 
-use ensemble_client::seal::KeyRing;
-use ensemble_transcript::body::Control;
-use ensemble_transcript::view::{Author, Item, Shown};
+use ensemble_protocol::seal::KeyRing;
+use ensemble_protocol::transcript::body::Control;
+use ensemble_protocol::transcript::view::{Author, Item, Shown};
 use ensemble_types::ids::UserId;
 use ensemble_types::sessions::Session;
 

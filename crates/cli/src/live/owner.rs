@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ensemble_client::{Client, Known};
-use ensemble_transcript::body::KnownList;
+use ensemble_protocol::transcript::body::KnownList;
 use ensemble_types::hints::HintKind;
 use ensemble_types::ids::UserId;
 use futures_util::StreamExt;
@@ -100,8 +100,8 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
-    use ensemble_client::AccountKey;
-    use ensemble_client::seal::{BoxKeyPair, ContentRing};
+    use ensemble_protocol::AccountKey;
+    use ensemble_protocol::seal::{BoxKeyPair, ContentRing};
     use ensemble_types::devices::{DeviceList, ListedDevice, Role, SignedList};
     use ensemble_types::time::Timestamp;
     use std::io::{BufRead, BufReader, Write};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_client::idempotency_key;
-use ensemble_client::seal::{self, Purpose};
-use ensemble_transcript::Envelope;
-use ensemble_transcript::body::{Content, Message as Said};
+use ensemble_protocol::seal::{self, Purpose};
+use ensemble_protocol::transcript::Envelope;
+use ensemble_protocol::transcript::body::{Content, Message as Said};
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::AppendMessage;
 use ensemble_types::problem::Code;

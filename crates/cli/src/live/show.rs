@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ensemble_client::SessionEvent;
+use ensemble_protocol::transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel};
+use ensemble_protocol::transcript::words::{May, Phase, When};
 use ensemble_screen::{About, Action, EventStream, Level, Look, Me, Screen, Terminal};
-use ensemble_transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel};
-use ensemble_transcript::words::{May, Phase, When};
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::sessions::{AccessLevel, SessionStatus, UpdateSession};
 use futures_util::StreamExt;

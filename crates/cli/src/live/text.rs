@@ -1,10 +1,10 @@
 //! A session as plain text, for pipes, logs and narrow places.
 
+use ensemble_protocol::transcript::body::{Block, Diff, Permission, PermissionOption, Question, ToolCall, ToolContent};
+use ensemble_protocol::transcript::view::{Asks, Author, Card, Item, Note, Shown, Taken};
+use ensemble_protocol::transcript::visible;
+use ensemble_protocol::transcript::words::{Outcome, TurnState};
 use ensemble_screen::{control, option_digits};
-use ensemble_transcript::body::{Block, Diff, Permission, PermissionOption, Question, ToolCall, ToolContent};
-use ensemble_transcript::view::{Asks, Author, Card, Item, Note, Shown, Taken};
-use ensemble_transcript::visible;
-use ensemble_transcript::words::{Outcome, TurnState};
 use ensemble_types::ids::UserId;
 
 use crate::when;
@@ -59,7 +59,10 @@ fn state(taken: &Taken) -> String {
 }
 
 /// Why a command was rejected.
-pub(crate) fn rejection(code: Option<&ensemble_transcript::words::ReceiptCode>, text: Option<&str>) -> String {
+pub(crate) fn rejection(
+    code: Option<&ensemble_protocol::transcript::words::ReceiptCode>,
+    text: Option<&str>,
+) -> String {
     let code = code.map_or("rejected", |code| code.as_str());
     match text {
         Some(text) => format!("{code}. {}", visible(text)),

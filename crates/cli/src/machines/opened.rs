@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_client::seal::{self, Binding, Purpose, SignedRing};
+use ensemble_protocol::seal::{self, Binding, Purpose, SignedRing};
 use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ensemble_client::seal::fingerprint;
+use ensemble_protocol::seal::fingerprint;
 use ensemble_types::ids::UserId;
 
 use crate::context::{Context, Me};

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ensemble_client::{Client, idempotency_key};
-use ensemble_transcript::body::{Content, Prompt};
-use ensemble_transcript::words::When;
+use ensemble_protocol::transcript::body::{Content, Prompt};
+use ensemble_protocol::transcript::words::When;
 use ensemble_types::ids::{GatewaySessionId, SessionId};
 use ensemble_types::text::Text;
 use ensemble_types::voice::{StartVoiceSession, StopVoiceSession, VoiceRefusal, VoiceStart};

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use ensemble_transcript::view::{Asks, View};
-use ensemble_transcript::words::Phase;
+use ensemble_protocol::transcript::view::{Asks, View};
+use ensemble_protocol::transcript::words::Phase;
 
 /// What a person who looks elsewhere knows of the session.
 pub(super) struct Known {

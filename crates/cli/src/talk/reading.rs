@@ -1,6 +1,6 @@
 //! What the voice is told of a session: its newest messages, small enough for one answer. It is data for the voice, and nobody's instruction.
 
-use ensemble_transcript::view::{Asks, Item, Shown, View};
+use ensemble_protocol::transcript::view::{Asks, Item, Shown, View};
 use ensemble_types::ids::SessionId;
 use serde::Serialize;
 

@@ -4,10 +4,10 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use ensemble_protocol::transcript::body::PermissionOption;
+use ensemble_protocol::transcript::view::{Asks, Card, View};
+use ensemble_protocol::transcript::words::OptionKind;
 use ensemble_screen::Level;
-use ensemble_transcript::body::PermissionOption;
-use ensemble_transcript::view::{Asks, Card, View};
-use ensemble_transcript::words::OptionKind;
 use ensemble_types::ids::SessionId;
 use serde_json::{Map, Value};
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use ensemble_protocol::transcript::view::{Card, View};
 use ensemble_screen::{About, Event, EventStream, Held, Talk, TalkAction, Talking, Terminal, Words};
-use ensemble_transcript::view::{Card, View};
 use futures_util::StreamExt;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_client::seal::{self, KeyRing, OfMachine, SealError, SharedRing};
+use ensemble_protocol::seal::{self, KeyRing, OfMachine, SealError, SharedRing};
 use ensemble_types::sessions::{AccessLevel, Metadata, Session, UpdateSession};
 use ensemble_types::text::Blob;
 use futures_util::future::join_all;

@@ -1,7 +1,7 @@
 //! Which keys of sessions are old, because somebody who was removed knows them.
 
 use ensemble_client::Client;
-use ensemble_client::seal::{BoxKeyPair, ContentRing};
+use ensemble_protocol::seal::{BoxKeyPair, ContentRing};
 use ensemble_types::devices::{DeviceList, ListedDevice, Role};
 use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;

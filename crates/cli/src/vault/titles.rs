@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ensemble_client::Error;
-use ensemble_client::seal::{KeyRing, OfMachine, SignedMetadata, open_agent_state, open_metadata};
+use ensemble_protocol::seal::{KeyRing, OfMachine, SignedMetadata, open_agent_state, open_metadata};
 use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::sessions::{Session, SessionStatus};

@@ -118,7 +118,7 @@ fn a_new_account_does_not_use_the_machine_of_the_old_one() {
     let is_own = |path: &&std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&id);
     let directory = files.iter().find(is_own).unwrap();
     let key =
-        ensemble_client::AccountKey::from_text(&fs::read_to_string(directory.join("laptop.key")).unwrap()).unwrap();
+        ensemble_protocol::AccountKey::from_text(&fs::read_to_string(directory.join("laptop.key")).unwrap()).unwrap();
     let devices = user.json(&["devices"])["devices"].as_array().unwrap().clone();
     let machine = devices.iter().find(|device| device["role"] == "machine").unwrap();
     assert_eq!((&machine["publicKey"], &machine["machineId"]), (&key.public_key().into(), &"laptop".into()));

@@ -29,8 +29,9 @@ fn works(server: &str, language: &str, file: &str, runner: &mut Command) {
     assert!(output.status.success(), "{file}: {printed}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(printed, "Hello\n", "{file}");
     user.succeed(&["login"]);
-    assert_eq!(user.json(&["session", "show", "last"])["metadata"]["title"], "My first session", "{file}");
-    let messages = user.json_lines(&["session", "read", "last"]);
+    let listed = user.json(&["session", "list"])["sessions"][0].clone();
+    assert_eq!(listed["metadata"]["title"], "My first session", "{file}");
+    let messages = user.json_lines(&["session", "read", listed["session"]["ref"].as_str().unwrap()]);
     assert_eq!(messages.len(), 1, "{file}");
     assert_eq!(messages[0]["body"]["text"], "Hello", "{file}");
     // The list and the content ring are good as well: the official program seals with them.

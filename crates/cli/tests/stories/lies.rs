@@ -1,7 +1,7 @@
 //! What a server that lies can make a client do: nothing, at every step at which it takes part.
 
-use ensemble_client::AccountKey;
-use ensemble_client::seal::{self, Binding, BoxPublicKey, Grant, KeyRing, Purpose, SharedRing};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{self, Binding, BoxPublicKey, Grant, KeyRing, Purpose, SharedRing};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::ShareLevel;
 use serde_json::{Value, json};

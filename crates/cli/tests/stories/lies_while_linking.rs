@@ -1,6 +1,6 @@
 //! What a server that lies can do while a device is linked: nothing is added, and nothing is kept.
 
-use ensemble_client::AccountKey;
+use ensemble_protocol::AccountKey;
 use serde_json::{Value, json};
 
 use crate::ensemble::User;

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use ensemble_client::seal::{self, Binding, BoxKeyPair, ContentRing, KeyRing, Purpose, SharedRing};
-use ensemble_client::{AccountKey, Client, Credential, Known};
+use ensemble_client::{Client, Credential, Known};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{self, Binding, BoxKeyPair, ContentRing, KeyRing, Purpose, SharedRing};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 
 use crate::ensemble::{User, up};

@@ -1,10 +1,10 @@
 //! What people choose sessions by is what was signed: a server, and a guest who has the key, give no session another title or directory.
 
-use ensemble_client::seal::{
+use ensemble_client::{Client, Credential, Window, idempotency_key};
+use ensemble_protocol::seal::{
     self, Binding, KeyRing, Metadata, OfMachine, Purpose, SharedRing, open_metadata, seal_agent_state, seal_metadata,
 };
-use ensemble_client::{AccountKey, Client, Credential, Window, idempotency_key};
-use ensemble_transcript::Envelope;
+use ensemble_protocol::{AccountKey, transcript::Envelope};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::sessions::{CreateSession, UpdateSession};
 use ensemble_types::text::Blob;

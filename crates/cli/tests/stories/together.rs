@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ensemble_client::AccountKey;
+use ensemble_protocol::AccountKey;
 use serde_json::json;
 
 use crate::acp::Editor;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ed25519_dalek::{Signature, VerifyingKey};
-use ensemble_client::{AccountKey, Client, Credential, Error};
+use ensemble_client::{Client, Credential, Error};
+use ensemble_protocol::AccountKey;
 use ensemble_types::problem::Code;
 use serde_json::Value;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ensemble_client::HeldLease;
+use ensemble_process::disk::on_disk;
 use ensemble_types::changes::LeaseDiff;
 use ensemble_types::leases::{FinishStatus, LeaseFinish, LeaseOutput};
 use ensemble_types::text::{Blob, Text};
@@ -11,7 +12,6 @@ use tokio::task::JoinHandle;
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::{Context, discard};
 use crate::backoff::Backoff;
-use crate::disk::on_disk;
 use crate::server::ServerError;
 use crate::spool::{OutputSpool, Record};
 use crate::wake;

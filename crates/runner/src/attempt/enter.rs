@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use ensemble_process::Directory;
+use ensemble_process::disk::on_disk;
 use ensemble_types::changes::{LeaseWaitsFor, ReportedChanges};
 use ensemble_types::leases::Lease;
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::slot::Slot;
-use crate::disk::on_disk;
 use crate::drain::Phase;
-use crate::guard::Directory;
 use crate::provider::Outcome;
 use crate::spool::Record;
 use crate::workplace::{Entry, Place, Turn};

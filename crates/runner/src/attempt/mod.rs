@@ -19,15 +19,15 @@ mod unchecked;
 
 use std::sync::Arc;
 
+use ensemble_process::disk::on_disk;
+use ensemble_process::orphans;
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::text::Text;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
-use crate::disk::on_disk;
 use crate::drain::Drain;
 use crate::host::Host;
-use crate::orphans;
 use crate::provider::{Offer, Outcome};
 use crate::server::Server;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ensemble_process::disk::on_disk;
 use ensemble_types::runs::Provider;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::sync::{Notify, watch};
 
-use crate::disk::on_disk;
 use crate::provider::{Lines, Piece, Transcript, read_line};
 
 use crate::spool::OutputSpool;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_process::disk::on_disk;
+use ensemble_process::{Directory, EXIT_STAGE, Exit, Process, Start};
 use ensemble_types::ids::RunId;
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::runs::Permission;
@@ -17,12 +19,9 @@ use super::pump::{self, Shared};
 use super::slash::protected;
 use super::slot::Slot;
 use crate::directory;
-use crate::disk::on_disk;
 use crate::drain::Phase;
-use crate::guard::{Directory, EXIT_STAGE};
-use crate::process::{Process, Start};
 use crate::provider::{
-    Call, CostBounds, Exit, NotOffered, Offer, Outcome, Stop, Transcript, invocation, is_model, is_session, judge,
+    Call, CostBounds, NotOffered, Offer, Outcome, Stop, Transcript, invocation, is_model, is_session, judge,
     lost_session, takes_tools,
 };
 use crate::spool::{OutputSpool, Record};
@@ -313,7 +312,7 @@ impl Execution {
         (start, is_resumed): (Start, bool),
         output: &Arc<OutputSpool>,
     ) -> std::io::Result<Self> {
-        let (process, stdout, stderr_pipe) = Process::start(&context.config, lease.id.uuid(), start).await?;
+        let (process, stdout, stderr_pipe) = Process::start(&context.config.process(), lease.id.uuid(), start).await?;
         let transcript = Shared::new(Transcript::with_costs(costs(lease, is_resumed)));
         let expensive = Arc::new(Notify::new());
         let stderr = Shared::new(Vec::new());

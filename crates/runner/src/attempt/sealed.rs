@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ensemble_client::seal::SessionTask;
+use ensemble_process::Directory;
+use ensemble_process::disk::on_disk;
+use ensemble_protocol::seal::SessionTask;
 use ensemble_types::ids::SessionId;
 use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish};
 use ensemble_types::runs::TaskSession;
@@ -16,9 +18,7 @@ use super::run_attempt::FIRST_BEAT;
 use super::session_turn;
 use super::slot::Slot;
 use crate::directory;
-use crate::disk::on_disk;
 use crate::drain::Phase;
-use crate::guard::Directory;
 use crate::host::{Host, NotBegun, Pause, Refused};
 use crate::provider::{Offer, Outcome};
 

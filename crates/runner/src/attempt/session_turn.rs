@@ -1,8 +1,8 @@
 //! The attempt of a task that is a turn of a live session: it follows the turn to its end. What was said in it stays in the session;
 //! the server gets counts, codes and fixed sentences.
 
-use ensemble_client::seal::SessionTask;
-use ensemble_transcript::words::{ErrorCode, StopReason};
+use ensemble_protocol::seal::SessionTask;
+use ensemble_protocol::transcript::words::{ErrorCode, StopReason};
 use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::ids::SessionId;
 use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish};

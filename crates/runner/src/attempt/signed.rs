@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_client::Error;
-use ensemble_client::seal::TaskOrder;
+use ensemble_protocol::seal::TaskOrder;
 use ensemble_types::changes::OrderResult;
 use ensemble_types::leases::{Lease, LeaseFinish, Order};
 use tokio::time::{Instant, sleep_until};

@@ -20,14 +20,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ensemble_client::{AccountKey, Credential};
+use ensemble_client::Credential;
+use ensemble_process::Limits;
+use ensemble_protocol::AccountKey;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
 use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 
 use super::{Accept, AgentConfig, Config, Environment, Hosting, ProviderConfig, Timing};
-use crate::guard::Limits;
 
 /// Everything that is wrong with a configuration, so that it can be corrected at once.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ensemble_client::Credential;
+use ensemble_process::{Limits, Settings};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::guard::Limits;
 use crate::provider::{Missing, default_pass_env, missing};
 
 pub use file::ConfigErrors;
@@ -193,6 +193,18 @@ impl Config {
             max_agents: None,
             timing: Timing::default(),
             watched: None,
+        }
+    }
+
+    /// How guards and programs are started.
+    pub(crate) fn process(&self) -> Settings {
+        Settings {
+            guard: self.guard.clone(),
+            limits: self.limits,
+            allow_new_privileges: self.allow_new_privileges,
+            term_grace: self.timing.term_grace,
+            leftover_grace: self.timing.leftover_grace,
+            temporary: self.environment.get("TMPDIR").cloned(),
         }
     }
 

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use ensemble_client::devices::List;
-use ensemble_client::seal::BoxPublicKey;
 use ensemble_client::{Client, Error, Known};
-use ensemble_transcript::account_digest;
-use ensemble_transcript::body::{AccessGrant, KnownList};
-use ensemble_transcript::rules::Signer;
+use ensemble_protocol::seal::BoxPublicKey;
+use ensemble_protocol::transcript::account_digest;
+use ensemble_protocol::transcript::body::{AccessGrant, KnownList};
+use ensemble_protocol::transcript::rules::Signer;
 use ensemble_types::devices::SignedList;
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::UserId;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use crate::disk::replace;
 use crate::wake::wall_clock;
+use ensemble_process::disk::replace;
 
 /// Guests whose lists are kept in memory.
 const MOST_GUESTS: usize = 256;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::core::Asked;
 use super::session::Session;
 use super::{deliver, receive, rest};
-use crate::disk::on_disk;
+use ensemble_process::disk::on_disk;
 
 /// Between two live frames of a session: five a second.
 const BETWEEN_FRAMES: Duration = Duration::from_millis(200);

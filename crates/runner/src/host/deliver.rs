@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ensemble_client::seal::{self, KeyRing, Purpose};
-use ensemble_transcript::{Envelope, Frame};
+use ensemble_protocol::seal::{self, KeyRing, Purpose};
+use ensemble_protocol::transcript::{Envelope, Frame};
 use ensemble_types::ids::SessionId;
 use ensemble_types::live::LiveFrame;
 use ensemble_types::messages::AppendMessage;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ensemble_agent::McpServer;
-use ensemble_transcript::body::{AccessGrant, Attachment, Usage};
-use ensemble_transcript::rules::{self, Taken};
-use ensemble_transcript::words::{Cause, ErrorCode, Mode, ReceiptCode, StopReason};
+use ensemble_protocol::transcript::body::{AccessGrant, Attachment, Usage};
+use ensemble_protocol::transcript::rules::{self, Taken};
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, Mode, ReceiptCode, StopReason};
 use ensemble_types::ids::{SessionId, UserId, unique};
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ use uuid::Uuid;
 
 use super::served::Left;
 
-/// Commands are remembered for a day and some minutes; see `ensemble_transcript::rules`.
+/// Commands are remembered for a day and some minutes; see `ensemble_protocol::transcript::rules`.
 const REMEMBERED: Duration = Duration::from_secs(25 * 3_600);
 
-/// Of each person, and of all keys that are in no list. `ensemble_transcript::rules` remembers one less: what it rejects as older than it
+/// Of each person, and of all keys that are in no list. `ensemble_protocol::transcript::rules` remembers one less: what it rejects as older than it
 /// remembers is known by that one after a restart.
 const MOST_TAKEN: usize = rules::MOST_TAKEN + 1;
 
@@ -156,7 +156,7 @@ pub(crate) struct Queued {
     /// Who has signed it.
     pub(crate) user: UserId,
     pub(crate) key: String,
-    /// As in `ensemble_transcript::rules::Signer`.
+    /// As in `ensemble_protocol::transcript::rules::Signer`.
     pub(crate) account: String,
     pub(crate) local_id: String,
     pub(crate) text: String,
@@ -327,7 +327,7 @@ impl Kept {
         }
     }
 
-    /// As `ensemble_transcript::rules` remembers it.
+    /// As `ensemble_protocol::transcript::rules` remembers it.
     fn remember(&mut self, command: TakenCommand) {
         let (user, now) = (command.user, command.taken);
         self.taken.push_back(command);

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ensemble_client::devices::List;
-use ensemble_client::seal::{
+use ensemble_client::{Client, Error};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{
     Binding, BoxKeyPair, KeyRing, SealError, SignedMetadata, open_host_ring, open_metadata, seal_ring,
 };
-use ensemble_client::{AccountKey, Client, Error};
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{Metadata, Session, UpdateSession};

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ensemble_process::below;
+use ensemble_process::disk::on_disk;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::session::Session;
-use crate::disk::on_disk;
-use crate::guard::below;
 
 /// A command that ends together with its turn is not shown.
 const AFTER_A_TURN: Duration = Duration::from_millis(500);
@@ -115,8 +115,8 @@ async fn groups(guard: Pid) -> BTreeMap<Pid, String> {
             let words: Vec<_> = said.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
             let name = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
             let is_shell = SHELLS.contains(&name);
-            let text = ensemble_transcript::visible(words.join(" ").trim()).into_owned();
-            let text = ensemble_transcript::bounds::beginning(&text, LONGEST).0.to_owned();
+            let text = ensemble_protocol::transcript::visible(words.join(" ").trim()).into_owned();
+            let text = ensemble_protocol::transcript::bounds::beginning(&text, LONGEST).0.to_owned();
             // A shell says how the agent calls it, and what it has started says more.
             match found.get_mut(&process.group) {
                 Some(known) if known.0 && !is_shell => *known = (is_shell, text),

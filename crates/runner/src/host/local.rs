@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ensemble_agent::McpServer;
-use ensemble_transcript::digest;
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::digest;
+use ensemble_protocol::transcript::words::Mode;
 use ensemble_types::ids::SessionId;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

@@ -42,9 +42,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ensemble_agent::McpServer;
-use ensemble_client::seal::{self, Binding, BoxKeyPair, KeyRing};
 use ensemble_client::{AccountKey, Client, Credential, idempotency_key};
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::seal::{self, Binding, BoxKeyPair, KeyRing};
+use ensemble_protocol::transcript::words::Mode;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
@@ -67,9 +67,9 @@ use self::spool::Spool;
 use self::tasks::{Nonces, Sessions};
 use self::titles::Card;
 use crate::config::{Config, Environment, Hosting};
-use crate::disk::on_disk;
 use crate::drain::{Drain, Phase};
 use crate::server;
+use ensemble_process::disk::on_disk;
 
 pub(crate) use core::TaskState;
 pub(crate) use kept::TaskEnd;
@@ -336,7 +336,7 @@ impl Host {
         }
         McpServer::check(&start.mcp_servers)?;
         let agent = Agent::named(&self.config, &start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
-        crate::provider::find(&agent.program, self.config.search_path())
+        ensemble_process::find(&agent.program, self.config.search_path())
             .map_err(|why| format!("Cannot start it: {why}."))?;
         let directory = start.directory.canonicalize();
         let directory = directory.map_err(|error| format!("{}: {error}.", start.directory.display()))?;

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ensemble_process::disk::{on_disk, replace};
 use ensemble_types::ids::unique;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::socket;
-use crate::disk::{on_disk, replace};
 
 /// Nobody else may lock it, whatever the umask is.
 fn open_lock(folder: &Path) -> io::Result<File> {

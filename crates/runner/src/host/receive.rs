@@ -3,11 +3,11 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use ensemble_client::seal::{self, Purpose, SealError};
 use ensemble_client::{Error, SessionEvent};
-use ensemble_transcript::Envelope;
-use ensemble_transcript::body::Writer;
-use ensemble_transcript::body::{AccessGrant, KnownList, Message};
+use ensemble_protocol::seal::{self, Purpose, SealError};
+use ensemble_protocol::transcript::Envelope;
+use ensemble_protocol::transcript::body::Writer;
+use ensemble_protocol::transcript::body::{AccessGrant, KnownList, Message};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message as Stored;
 use futures_util::{Stream, StreamExt};

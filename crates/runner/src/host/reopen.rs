@@ -18,8 +18,8 @@ use super::session::Session;
 use super::shown::{self, GoesOn, Shown};
 use super::spool::{Card, Opened, Spool};
 use super::{Host, Pause, place, rest, status, titles};
-use crate::disk::on_disk;
 use crate::drain::Phase;
+use ensemble_process::disk::on_disk;
 
 /// What became of a session of an earlier process.
 pub(super) enum Reopened {
@@ -164,7 +164,7 @@ impl Host {
     /// A guard that was killed with its host may have left something behind.
     async fn end_agent(&self, process: Option<uuid::Uuid>) {
         if let Some(before) = process {
-            crate::orphans::end(before, Duration::ZERO).await;
+            ensemble_process::orphans::end(before, Duration::ZERO).await;
         }
     }
 

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::Host;
-use crate::disk::{on_disk, replace};
+use ensemble_process::disk::{on_disk, replace};
 
 /// In the folder of a session that rests: the `seq` of the last message that was dealt with.
 const MARK: &str = "rests";

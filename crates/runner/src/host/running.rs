@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ensemble_agent::{Exit, Launch, Line, Lines, Start};
+use ensemble_process::disk::{on_disk, replace_text};
+use ensemble_process::{self as process, Directory, Process};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdout};
@@ -14,10 +16,6 @@ use uuid::Uuid;
 use super::agents::Agent;
 use super::served::{Connection, Server};
 use crate::config::{Config, Environment};
-use crate::disk::{on_disk, replace_text};
-use crate::guard::Directory;
-use crate::process::{self, Process};
-use crate::provider;
 
 const CHUNK: usize = 64 << 10;
 /// What is kept of standard error.
@@ -115,7 +113,7 @@ impl Piped {
     ) -> Result<Self, String> {
         let root = std::path::Path::new(&start.directory);
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", start.directory))?;
-        let program = provider::find(&agent.program, config.search_path())?;
+        let program = ensemble_process::find(&agent.program, config.search_path())?;
         write_private(launch.files).await?;
         let mut env = agent.env(environment);
         env.extend(launch.env);
@@ -129,7 +127,8 @@ impl Piped {
             interactive: true,
             door: None,
         };
-        let (process, stdout, stderr) = Process::start(config, id, what).await.map_err(|error| error.to_string())?;
+        let (process, stdout, stderr) =
+            Process::start(&config.process(), id, what).await.map_err(|error| error.to_string())?;
         let kept = Arc::new(Mutex::new(Vec::new()));
         tokio::spawn(keep_end(stderr, kept.clone()));
         let (lines, chunk) = (Lines::default(), vec![0; CHUNK]);
@@ -188,7 +187,7 @@ impl Piped {
         found
     }
 
-    fn exit(&self, exit: Result<provider::Exit, String>) -> Exit {
+    fn exit(&self, exit: Result<ensemble_process::Exit, String>) -> Exit {
         let said = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         exit_of(exit, &String::from_utf8_lossy(&said))
     }
@@ -200,9 +199,9 @@ async fn write_private(files: BTreeMap<String, String>) -> Result<(), String> {
 }
 
 /// How a process ended, and the end of its standard error.
-pub(super) fn exit_of(exit: Result<provider::Exit, String>, stderr: &str) -> Exit {
+pub(super) fn exit_of(exit: Result<ensemble_process::Exit, String>, stderr: &str) -> Exit {
     match exit {
-        Ok(provider::Exit::Code(code)) => Exit { code: Some(code), stderr: stderr.to_owned() },
+        Ok(ensemble_process::Exit::Code(code)) => Exit { code: Some(code), stderr: stderr.to_owned() },
         Ok(_) => Exit { code: None, stderr: stderr.to_owned() },
         Err(why) => Exit { code: None, stderr: why },
     }

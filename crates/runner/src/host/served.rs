@@ -7,6 +7,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ensemble_agent::{Checkpoint, Exit, LONGEST, Line};
+use ensemble_process::disk::{on_disk, replace};
+use ensemble_process::{self as process, Directory, Process, orphans};
 use futures_util::{SinkExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
@@ -20,10 +22,6 @@ use uuid::Uuid;
 use super::agents::Agent;
 use super::running::{Happened, exit_of};
 use crate::config::{Config, Environment};
-use crate::disk::{on_disk, replace};
-use crate::guard::Directory;
-use crate::process::{self, Process};
-use crate::{orphans, provider};
 
 /// A server listens so soon after its start.
 const LISTENS_WITHIN: Duration = Duration::from_secs(60);
@@ -173,7 +171,7 @@ impl Servers {
         let mut env = agent.env(environment);
         env.extend(launch.env);
         let what = process::Start {
-            program: provider::find(&agent.program, config.search_path())?,
+            program: ensemble_process::find(&agent.program, config.search_path())?,
             args: agent.args.iter().cloned().chain(launch.args).chain(agent.last_args.iter().cloned()).collect(),
             env,
             directory: Directory { root: self.folder.clone(), below: PathBuf::new() },
@@ -184,7 +182,7 @@ impl Servers {
         let path = note(&self.folder, id);
         let noted = on_disk(move || replace(&path, &id)).await;
         noted.map_err(|error| error.to_string())?;
-        let process = Process::serve(config, id, what).await.map_err(|error| error.to_string())?;
+        let process = Process::serve(&config.process(), id, what).await.map_err(|error| error.to_string())?;
         let server = Server::run(config, self.folder.clone(), process);
         let mut exit = server.exit.clone();
         let deadline = Instant::now() + LISTENS_WITHIN;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ensemble_transcript::body::AccessGrant;
+use ensemble_protocol::transcript::body::AccessGrant;
 use ensemble_types::ids::SessionId;
 use futures_util::future::OptionFuture;
 use tokio::sync::{Notify, mpsc, watch};
@@ -24,8 +24,8 @@ use super::served::Server;
 use super::spool::Spool;
 use super::status::{self, Status};
 use super::tasks::Ends;
-use crate::disk::on_disk;
 use crate::drain::Phase;
+use ensemble_process::disk::on_disk;
 
 /// While more waits to be sent, the agent's output is not read, and the agent has to wait.
 const MOST_UNSENT: usize = 64 << 20;

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use ensemble_client::seal::{self, KeyRing, Purpose};
 use ensemble_client::{Error, Window};
-use ensemble_transcript::Envelope;
-use ensemble_transcript::body::{Content, Message, Writer};
-use ensemble_transcript::words::{Cause, ErrorCode, Phase, StopReason, ToolStatus, TurnState};
+use ensemble_protocol::seal::{self, KeyRing, Purpose};
+use ensemble_protocol::transcript::Envelope;
+use ensemble_protocol::transcript::body::{Content, Message, Writer};
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, Phase, StopReason, ToolStatus, TurnState};
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::Message as Stored;
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::kept::{Change, Kept};
 
-use crate::disk::{replace, sync_folder};
+use ensemble_process::disk::{replace, sync_folder};
 
 const SNAPSHOT: &str = "snapshot.json";
 const CARD: &str = "session.json";

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ensemble_agent::launch;
+use ensemble_process::orphans;
 use ensemble_types::ids::unique;
 use tokio::time::Instant;
 
@@ -11,7 +12,6 @@ use super::deadlines::{Deadlines, READY_WITHIN};
 use super::running::{Piped, Running};
 use super::served::NotServed;
 use super::session::Session;
-use crate::orphans;
 
 impl Session {
     /// # Errors

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_client::Error;
-use ensemble_client::seal::seal_agent_state;
-use ensemble_transcript::bounds::beginning;
+use ensemble_protocol::seal::seal_agent_state;
+use ensemble_protocol::transcript::bounds::beginning;
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;

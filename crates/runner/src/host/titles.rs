@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ensemble_client::seal::{KeyRing, Metadata, SealError, SignedMetadata, open_earlier_metadata, seal_metadata};
-use ensemble_client::{AccountKey, Client, Error, Known};
-use ensemble_transcript::bounds::beginning;
+use ensemble_client::{Client, Error, Known};
+use ensemble_process::disk::{on_disk, replace};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{KeyRing, Metadata, SealError, SignedMetadata, open_earlier_metadata, seal_metadata};
+use ensemble_protocol::transcript::bounds::beginning;
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::sessions;
 use ensemble_types::text::Blob;
@@ -18,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::account::Lists;
-use crate::disk::{on_disk, replace};
 
 /// In the folder of a session: what people have given it.
 const FILE: &str = "title.json";
@@ -271,7 +272,7 @@ async fn counts((client, lists): (&Client, &Lists), shown: &Shown<'_>, signed: &
 
 #[cfg(test)]
 mod tests {
-    use ensemble_client::seal::open_metadata;
+    use ensemble_protocol::seal::open_metadata;
     use serde_json::json;
 
     use super::*;

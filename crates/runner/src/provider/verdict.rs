@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use ensemble_process::Exit;
 use ensemble_types::leases::{FinishStatus, LeaseError, LeaseFinish};
 use ensemble_types::runs::Provider;
 use ensemble_types::text::{Blob, Text};
@@ -22,15 +23,6 @@ pub(crate) enum Stop {
     HandBack,
     /// The program has cost more than it may.
     Cost,
-}
-
-/// How the program's process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    Code(i32),
-    Signal(i32),
-    /// The exit was not observed.
-    Unknown,
 }
 
 /// The outcome of an attempt.

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ensemble_client::HeldLease;
+use ensemble_process::disk::{replace, sync_folder};
 use ensemble_types::ids::{LeaseId, TaskId};
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::runs::Provider;
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{replace, sync_folder};
 use crate::workplace::DiffPart;
 
 const ATTEMPT: &str = "attempt.json";

@@ -26,8 +26,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ensemble_process::disk::on_disk;
+
 use crate::config::{Config, Environment};
-use crate::disk::on_disk;
 
 pub use absent::absent_in_worktree;
 pub(crate) use difference::DiffPart;

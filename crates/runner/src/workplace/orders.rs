@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ensemble_client::seal::{TaskAction, TaskOrder};
+use ensemble_protocol::seal::{TaskAction, TaskOrder};
 use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::TaskId;
 use ensemble_types::leases::{Order, OrderKind};
@@ -118,7 +118,7 @@ fn refused(worktree: &Worktree, wanted: &TaskOrder) -> Option<OrderResult> {
 /// An order that was not carried out.
 pub(crate) fn failed(why: &str) -> OrderResult {
     let why = why.replace('\0', "\u{fffd}");
-    let reason = Text::new(ensemble_transcript::bounds::beginning(&why, 500).0).ok();
+    let reason = Text::new(ensemble_protocol::transcript::bounds::beginning(&why, 500).0).ok();
     OrderResult { outcome: OrderOutcome::Failed, files: Vec::new(), reason }
 }
 

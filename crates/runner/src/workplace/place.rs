@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use ensemble_transcript::bounds;
+use ensemble_process::Directory;
+use ensemble_protocol::transcript::bounds;
 use ensemble_types::changes::ReportedChanges;
 use ensemble_types::ids::TaskId;
 use ensemble_types::leases::Lease;
@@ -19,7 +20,6 @@ use super::snapshot::{self, Snapshot, Target};
 use super::turns::Held;
 use super::worktree::{Base, NoWorktree, State, Worktree, committed};
 use super::{Scratch, Workplaces, absent, remains};
-use crate::guard::Directory;
 use crate::provider::Outcome;
 
 const DISTRUSTED: &str = "git does not trust the working directory, because another user owns it";

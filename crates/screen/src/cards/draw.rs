@@ -1,8 +1,8 @@
 //! How a card looks: a rule, what is asked in full, and under it each option with its key and its own name.
 
 use crossterm::event::KeyCode;
-use ensemble_transcript::body::{Permission, QuestionItem};
-use ensemble_transcript::view::{Asks, Card, View};
+use ensemble_protocol::transcript::body::{Permission, QuestionItem};
+use ensemble_protocol::transcript::view::{Asks, Card, View};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ensemble_transcript::view::{Asks, Author, Card, Shown, Taken, View};
+use ensemble_protocol::transcript::view::{Asks, Author, Card, Shown, Taken, View};
 
 use crate::about::{About, Level};
 use crate::action::Action;

@@ -1,8 +1,8 @@
 //! Options of a permission: which digit each has, and what arrows and Enter do in their list.
 
 use crossterm::event::KeyCode;
-use ensemble_transcript::body::{Permission, PermissionOption};
-use ensemble_transcript::words::OptionKind;
+use ensemble_protocol::transcript::body::{Permission, PermissionOption};
+use ensemble_protocol::transcript::words::OptionKind;
 
 /// The options, while arrows move through them.
 #[derive(Default)]

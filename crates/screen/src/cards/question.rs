@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crossterm::event::KeyCode;
-use ensemble_transcript::body::{Question, QuestionItem};
-use ensemble_transcript::view::{Asks, Card};
+use ensemble_protocol::transcript::body::{Question, QuestionItem};
+use ensemble_protocol::transcript::view::{Asks, Card};
 
 use super::MOST_KEYS;
 

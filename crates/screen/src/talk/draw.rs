@@ -1,6 +1,6 @@
 //! How a conversation looks: its head, the words, and from below the keys, a notice, the request, and the message that is shown.
 
-use ensemble_transcript::view::View;
+use ensemble_protocol::transcript::view::View;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -4,7 +4,7 @@
 mod draw;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ensemble_transcript::view::View;
+use ensemble_protocol::transcript::view::View;
 
 use crate::about::{About, Look};
 use crate::action::Action;

@@ -1,6 +1,6 @@
 //! What the terminal says to a person who looks elsewhere.
 
-use ensemble_transcript::words::Phase;
+use ensemble_protocol::transcript::words::Phase;
 
 use super::session::{Session, asks, is_in, resolved};
 use crate::{Call, Level};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crossterm::event::{KeyCode, KeyModifiers};
-use ensemble_transcript::body::*;
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::words::*;
 
 use super::session::{Session, asks, diff, is_in, option, permission, prompt, resolved, text};
 use crate::{Action, Level};

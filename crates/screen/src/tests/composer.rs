@@ -1,8 +1,8 @@
 //! The text field, its keys and commands.
 
 use crossterm::event::{Event, KeyCode, KeyModifiers};
-use ensemble_transcript::body::{Content, State};
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::{Content, State};
+use ensemble_protocol::transcript::words::*;
 
 use super::session::{Session, is_in, prompt, state};
 use crate::{Action, Level};

@@ -1,7 +1,7 @@
 //! A digit answers a card when it stands alone, and arrows answer without one.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ensemble_transcript::words::OptionKind;
+use ensemble_protocol::transcript::words::OptionKind;
 
 use super::cards::{card, chose, offers};
 use super::session::{Session, asks};

@@ -1,8 +1,8 @@
 //! What a person is offered who may not do everything, and who is named for what they may not do.
 
 use crossterm::event::KeyCode;
-use ensemble_transcript::body::*;
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::words::*;
 
 use super::session::{Session, is_in, prompt, turn};
 use crate::{Level, control};

@@ -1,8 +1,8 @@
 //! Texts of others that try to control the terminal, to hide something, or to spill over what is around them.
 
 use crossterm::event::KeyCode;
-use ensemble_transcript::body::*;
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::words::*;
 
 use super::session::{Session, option, part_of, permission, prompt, state, text, tool, turn};
 
@@ -14,7 +14,7 @@ fn check(session: &mut Session) {
     for cell in session.draw().content() {
         let symbol = cell.symbol();
         assert!(symbol.chars().count() <= 9, "{symbol:?}");
-        assert_eq!(ensemble_transcript::visible(symbol), symbol, "a hidden character");
+        assert_eq!(ensemble_protocol::transcript::visible(symbol), symbol, "a hidden character");
     }
 }
 

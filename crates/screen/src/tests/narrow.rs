@@ -1,7 +1,7 @@
 //! What is read on a screen of 60 and of 40 columns.
 
-use ensemble_transcript::body::*;
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::words::*;
 
 use super::session::{Session, asks, prompt, state, text, tool, turn};
 use crate::Level;

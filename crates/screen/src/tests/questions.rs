@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crossterm::event::KeyCode;
-use ensemble_transcript::body::*;
+use ensemble_protocol::transcript::body::*;
 
 use super::cards::card;
 use super::session::Session;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crossterm::event::{Event, KeyCode, KeyModifiers};
-use ensemble_transcript::body::*;
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::words::*;
 use proptest::prelude::*;
 
 use super::session::{Session, asks, diff, is_in, prompt, resolved, text, tool, turn};
@@ -90,8 +90,13 @@ fn message(session: &mut Session, which: u8, number: usize) {
         10 => session.mine(&id, prompt("mine\nof two lines")),
         _ => {
             let text = "x".repeat(number);
-            let frame =
-                ensemble_transcript::Frame { turn_id: "t".to_owned(), part: 7, offset: 0, text, thought: false };
+            let frame = ensemble_protocol::transcript::Frame {
+                turn_id: "t".to_owned(),
+                part: 7,
+                offset: 0,
+                text,
+                thought: false,
+            };
             session.view.frame(&frame);
         }
     }

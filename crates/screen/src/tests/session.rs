@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
-use ensemble_transcript::body::*;
-use ensemble_transcript::view::{Author, Incoming, View};
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::view::{Author, Incoming, View};
+use ensemble_protocol::transcript::words::*;
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 use ratatui::Terminal;
@@ -79,8 +79,13 @@ impl Session {
     }
 
     pub(super) fn frame(&mut self, part: u32, offset: u64, text: &str) {
-        let frame =
-            ensemble_transcript::Frame { turn_id: "t".to_owned(), part, offset, text: text.to_owned(), thought: false };
+        let frame = ensemble_protocol::transcript::Frame {
+            turn_id: "t".to_owned(),
+            part,
+            offset,
+            text: text.to_owned(),
+            thought: false,
+        };
         assert!(self.view.frame(&frame).live);
     }
 

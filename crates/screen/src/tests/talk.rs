@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
-use ensemble_transcript::view::View;
+use ensemble_protocol::transcript::view::View;
 use ensemble_types::ids::UserId;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::body::*;
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::words::*;
 
 use super::session::{Session, is_in, part_of, permission, resolved, tool, turn};
 

@@ -1,9 +1,9 @@
 //! Prompts, texts, tools and hostile messages.
 
 use crossterm::event::KeyCode;
-use ensemble_transcript::body::*;
-use ensemble_transcript::view::{Author, Incoming, Keep, View};
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::view::{Author, Incoming, Keep, View};
+use ensemble_protocol::transcript::words::*;
 use ratatui::style::{Color, Modifier};
 
 use super::session::{Session, diff, is_in, part_of, prompt, text, tool, turn};

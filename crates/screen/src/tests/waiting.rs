@@ -1,8 +1,8 @@
 //! Prompts that wait while a turn works.
 
 use crossterm::event::{KeyCode, KeyModifiers};
-use ensemble_transcript::body::*;
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::words::*;
 
 use super::session::{Session, is_in, prompt, text, turn};
 

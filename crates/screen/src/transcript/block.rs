@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use ensemble_transcript::body::{Answer, Attachment, Control, Prompt, TextPart};
-use ensemble_transcript::view::{Asks, Author, Card, Growing, Item, Shown, Taken, View};
-use ensemble_transcript::words::{Cause, Outcome, TurnState};
+use ensemble_protocol::transcript::body::{Answer, Attachment, Control, Prompt, TextPart};
+use ensemble_protocol::transcript::view::{Asks, Author, Card, Growing, Item, Shown, Taken, View};
+use ensemble_protocol::transcript::words::{Cause, Outcome, TurnState};
 use ensemble_types::ids::UserId;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use ensemble_transcript::body::{Block as Content, ToolCall, ToolContent};
-use ensemble_transcript::view::{Author, Item, Shown, Taken, View};
+use ensemble_protocol::transcript::body::{Block as Content, ToolCall, ToolContent};
+use ensemble_protocol::transcript::view::{Author, Item, Shown, Taken, View};
 
 use super::block::{Block, Setting, block};
 

@@ -10,8 +10,8 @@ pub(crate) mod tool;
 
 use std::collections::{BTreeSet, HashMap};
 
-use ensemble_transcript::view::{Growing, Item, Shown, View};
-use ensemble_transcript::words::TurnState;
+use ensemble_protocol::transcript::view::{Growing, Item, Shown, View};
+use ensemble_protocol::transcript::words::TurnState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;

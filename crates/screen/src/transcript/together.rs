@@ -1,9 +1,9 @@
 //! What several items say together, so that it stands once: a question and its answer, a call and who has allowed it, a turn and who has
 //! interrupted it.
 
-use ensemble_transcript::body::{Answer, Control, PermissionOption, Resolved, ToolCall};
-use ensemble_transcript::view::{Asks, Author, Card, Item, Shown, Taken, View};
-use ensemble_transcript::words::{Outcome, StopReason, TurnState};
+use ensemble_protocol::transcript::body::{Answer, Control, PermissionOption, Resolved, ToolCall};
+use ensemble_protocol::transcript::view::{Asks, Author, Card, Item, Shown, Taken, View};
+use ensemble_protocol::transcript::words::{Outcome, StopReason, TurnState};
 use ensemble_types::ids::UserId;
 
 /// The items that are looked through.

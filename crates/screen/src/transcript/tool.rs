@@ -1,8 +1,8 @@
 //! Calls of tools: one line while folded, all that they produced otherwise.
 
-use ensemble_transcript::body::{Block as Content, Terminal, ToolCall, ToolContent};
-use ensemble_transcript::bounds::end;
-use ensemble_transcript::words::ToolStatus;
+use ensemble_protocol::transcript::body::{Block as Content, Terminal, ToolCall, ToolContent};
+use ensemble_protocol::transcript::bounds::end;
+use ensemble_protocol::transcript::words::ToolStatus;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 

@@ -107,7 +107,7 @@ async fn the_share_page_opens_what_our_clients_seal() {
     let stub = Stub::echo().await;
     let edge = Edge::before(&stub).await;
     let html = edge.get("/share/abc").await.text();
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/client/vectors/seal.json");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/protocol/vectors/seal.json");
     let vectors: Value = serde_json::from_slice(&std::fs::read(kept).unwrap()).unwrap();
 
     let opened = shown(&html, &vectors, &format!("#{}", vectors["link"]["fragment"].as_str().unwrap()));

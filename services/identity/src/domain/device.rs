@@ -1,6 +1,6 @@
 //! What the service keeps of a device beside the signed list, and what a device may ask for.
 
-use ensemble_devices::encode;
+use ensemble_protocol::lists::encode;
 use ensemble_types::devices::{self, DeviceKind, Role};
 use ensemble_types::ids::{DeviceId, MachineId, UserId};
 use ensemble_types::pushes::PushKind;

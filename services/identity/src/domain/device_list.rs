@@ -1,8 +1,8 @@
-//! Which change of a device list the service accepts, beside the rules that `ensemble_devices` has for lists.
+//! Which change of a device list the service accepts, beside the rules that `ensemble_protocol::lists` has for lists.
 
 use std::collections::BTreeMap;
 
-use ensemble_devices::{List, ListError, decode, encode, is_proof};
+use ensemble_protocol::lists::{List, ListError, decode, encode, is_proof};
 use ensemble_types::devices::{DeviceLinkRequest, ListedDevice, Role, SealedContentRing, SignedList};
 use ensemble_types::text::{Blob, Text};
 
@@ -132,7 +132,7 @@ pub(crate) fn check_names(list: &List, names: &BTreeMap<String, Text<0, 64>>) ->
 #[cfg(test)]
 mod tests {
     use ed25519_dalek::{Signer, SigningKey};
-    use ensemble_devices::{proof_text, signed_text};
+    use ensemble_protocol::lists::{proof_text, signed_text};
     use ensemble_types::devices::{DeviceKind, DeviceList};
     use ensemble_types::time::Timestamp;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::HttpRequest;
 use ensemble_chassis::auth::caller_of;
 use ensemble_chassis::{Caller, Created, HandlerResult, Json, Path, Query, State};
-use ensemble_devices::decode;
+use ensemble_protocol::lists::decode;
 use ensemble_types::devices::{CreatedDeviceLink, DeviceLink, DeviceLinkRequest, DeviceLinkState};
 use ensemble_types::ids::UserId;
 use ensemble_types::text::Blob;

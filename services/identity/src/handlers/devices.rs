@@ -2,7 +2,7 @@
 
 use ensemble_chassis::http::Upserted;
 use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State};
-use ensemble_devices::MOST_VERSIONS;
+use ensemble_protocol::lists::MOST_VERSIONS;
 use ensemble_types::devices::{ChangeDevices, Device, DeviceContentRing, DeviceListPage, Devices, UpdateDevice};
 use ensemble_types::ids::{DeviceId, UserId};
 use ensemble_types::pushes::PushKey;

@@ -1,7 +1,7 @@
 //! Linking a device: a primary makes a link, a new device asks, and a list answers (`operations::devices`).
 
 use ensemble_chassis::Caller;
-use ensemble_devices::{decode, is_possession};
+use ensemble_protocol::lists::{decode, is_possession};
 use ensemble_store_kit::{Conn, Db};
 use ensemble_types::devices::{DeviceKind, DeviceLinkRequest};
 use ensemble_types::time::Timestamp;

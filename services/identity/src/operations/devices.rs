@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ensemble_chassis::Caller;
 use ensemble_chassis::auth::DeviceKey;
-use ensemble_devices::{List, decode};
+use ensemble_protocol::lists::{List, decode};
 use ensemble_store_kit::{Conn, Db, StoreError, hints};
 use ensemble_types::devices::{
     ChangeDevices, DeviceContentRing, DeviceKind, DeviceListPage, Devices, ListedDevice, Role, SignedList,

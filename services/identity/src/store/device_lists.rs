@@ -1,7 +1,7 @@
 //! The table `device_lists`.
 
 use diesel::prelude::*;
-use ensemble_devices::{List, decode, encode};
+use ensemble_protocol::lists::{List, decode, encode};
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::devices::SignedList;

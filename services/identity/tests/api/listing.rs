@@ -1,7 +1,7 @@
 //! Device lists as clients make them.
 
 use ed25519_dalek::SigningKey;
-use ensemble_devices::{LinkText, List, encode, proof_text, signed_text};
+use ensemble_protocol::lists::{LinkText, List, encode, proof_text, signed_text};
 use ensemble_testkit::{Answer, Api};
 use ensemble_types::devices::{DeviceKind, DeviceLinkRequest, DeviceList, ListedDevice, Role, SignedList};
 use ensemble_types::text::{Blob, Text};

@@ -2,7 +2,8 @@
 //! machine.
 
 use anyhow::{Context, Result, bail};
-use ensemble_client::{AccountKey, Client, Credential};
+use ensemble_client::{Client, Credential};
+use ensemble_protocol::AccountKey;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result, bail, ensure};
 use ensemble_client::SessionEvent;
-use ensemble_transcript::body::{Answer, Content, Message, Permission};
-use ensemble_transcript::words::{Phase, ReceiptOutcome, TurnState};
+use ensemble_protocol::transcript::body::{Answer, Content, Message, Permission};
+use ensemble_protocol::transcript::words::{Phase, ReceiptOutcome, TurnState};
 use futures_util::{Stream, StreamExt};
 
 use super::live_agent::now;

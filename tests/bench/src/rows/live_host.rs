@@ -9,11 +9,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use ensemble_client::seal::{self, Binding, BoxKeyPair, ContentRing, KeyRing, Purpose};
-use ensemble_client::{AccountKey, Client, Credential, Known, SessionEvent, SessionFilter, idempotency_key};
-use ensemble_transcript::body::{Content, KnownList, Message as Said, Prompt};
-use ensemble_transcript::words::When;
-use ensemble_transcript::{Envelope, Frame};
+use ensemble_client::{Client, Credential, Known, SessionEvent, SessionFilter, idempotency_key};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{self, Binding, BoxKeyPair, ContentRing, KeyRing, Purpose};
+use ensemble_protocol::transcript::body::{Content, KnownList, Message as Said, Prompt};
+use ensemble_protocol::transcript::words::When;
+use ensemble_protocol::transcript::{Envelope, Frame};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::AppendMessage;
 use ensemble_types::text::{Blob, Text};

@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ensemble_transcript::body::{Content, Control};
-use ensemble_transcript::words::Phase;
+use ensemble_protocol::transcript::body::{Content, Control};
+use ensemble_protocol::transcript::words::Phase;
 use ensemble_types::ids::SessionId;
 use futures_util::future::try_join_all;
 

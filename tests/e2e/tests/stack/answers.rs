@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ensemble_all_in_one::api;
 use ensemble_client::devices::sign_list;
-use ensemble_client::{AccountKey, Client, Credential};
+use ensemble_client::{Client, Credential};
 use ensemble_e2e::{Stack, User};
+use ensemble_protocol::AccountKey;
 use ensemble_testkit::Backend;
 use ensemble_types::devices::{ChangeDevices, DeviceList, ListedDevice, Role};
 use ensemble_types::text::Blob;

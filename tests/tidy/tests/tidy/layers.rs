@@ -1,25 +1,24 @@
 //! Who may import whom: between crates, and between the folders of a service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::repository::{dependencies, files, reachable};
+use crate::repository::{dependencies, files, metadata, reachable, root};
 
 #[test]
 fn crates_depend_only_on_those_they_may() {
     let service = ["types", "chassis", "store-kit", "rpc"];
     let mut law: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
         ("types", vec![]),
-        ("devices", vec!["types"]),
+        ("protocol", vec!["types"]),
         ("chassis", vec!["types"]),
         ("store-kit", vec!["types"]),
         ("rpc", vec!["types", "chassis"]),
-        ("devices", vec!["types"]),
-        ("transcript", vec!["types", "devices"]),
-        ("agent", vec!["types", "transcript"]),
-        ("screen", vec!["types", "transcript"]),
-        ("client", vec!["types", "devices", "transcript"]),
-        ("runner", vec!["types", "client", "transcript", "agent"]),
-        ("cli", vec!["types", "client", "runner", "all-in-one", "transcript", "agent", "screen", "web"]),
+        ("agent", vec!["types", "protocol"]),
+        ("screen", vec!["types", "protocol"]),
+        ("client", vec!["types", "protocol"]),
+        ("process", vec![]),
+        ("runner", vec!["types", "client", "protocol", "process", "agent"]),
+        ("cli", vec!["types", "client", "runner", "all-in-one", "protocol", "agent", "screen", "web"]),
         ("web", vec![]),
         ("testkit", vec!["types", "chassis", "store-kit", "rpc", "client"]),
     ]);
@@ -27,13 +26,36 @@ fn crates_depend_only_on_those_they_may() {
         law.insert(name, service.to_vec());
     }
     law.entry("edge-proxy").or_default().push("web");
-    // Lists of devices are checked where they are stored, too.
-    law.entry("identity").or_default().push("devices");
+    // Lists of devices are checked where they are stored, too. What is sealed is not: `no_service_can_open_contents`.
+    law.entry("identity").or_default().push("protocol");
     let graph = dependencies();
     for (name, may) in law {
         let needs = &graph[&format!("ensemble-{name}")];
         for need in needs.iter().filter_map(|need| need.strip_prefix("ensemble-")) {
             assert!(may.contains(&need), "ensemble-{name} may not depend on ensemble-{need}");
+        }
+    }
+}
+
+/// The server cannot read contents: neither a service nor what it is built on asks for the code that opens them.
+#[test]
+fn no_service_can_open_contents() {
+    let graph = dependencies();
+    let is_service =
+        |name: &&String| name.strip_prefix("ensemble-").is_some_and(|name| root().join("services").join(name).is_dir());
+    let services: Vec<&String> = graph.keys().filter(is_service).collect();
+    assert!(services.len() >= 6, "{services:?}");
+    let mut parts: BTreeSet<&str> = services.iter().flat_map(|name| reachable(&graph, name)).collect();
+    parts.extend(services.iter().map(|name| name.as_str()));
+    for package in metadata()["packages"].as_array().unwrap() {
+        if !parts.contains(package["name"].as_str().unwrap()) {
+            continue;
+        }
+        for need in package["dependencies"].as_array().unwrap() {
+            let seals = need["name"] == "ensemble-protocol"
+                && need["kind"].is_null()
+                && need["features"].as_array().unwrap().iter().any(|feature| feature == "seal");
+            assert!(!seals, "{} can open contents", package["name"]);
         }
     }
 }
@@ -44,8 +66,9 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
     for name in [
         "ensemble-types",
         "ensemble-client",
+        "ensemble-process",
         "ensemble-runner",
-        "ensemble-transcript",
+        "ensemble-protocol",
         "ensemble-agent",
         "ensemble-screen",
     ] {

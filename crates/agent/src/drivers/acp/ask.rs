@@ -1,6 +1,6 @@
 //! Permission requests of the agent, and their answers.
 
-use ensemble_transcript::words::OptionKind;
+use ensemble_protocol::transcript::words::OptionKind;
 use serde_json::{Value, json};
 
 use super::Acp;

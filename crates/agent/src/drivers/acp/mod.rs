@@ -7,7 +7,7 @@ mod prompt;
 
 mod update;
 
-use ensemble_transcript::words::{ErrorCode, Mode};
+use ensemble_protocol::transcript::words::{ErrorCode, Mode};
 use serde_json::{Value, json};
 
 use crate::command::{Command, Exit, Prompt, Refused, Start};
@@ -40,7 +40,7 @@ pub(crate) struct Acp {
     replays: bool,
     /// The turn that runs was cancelled. Some agents answer `end_turn` all the same.
     is_cancelled: bool,
-    usage: Option<ensemble_transcript::body::Usage>,
+    usage: Option<ensemble_protocol::transcript::body::Usage>,
     /// What the session has cost so far, where the agent says it.
     cost: Option<f64>,
     counted: Option<f64>,
@@ -334,7 +334,7 @@ impl Acp {
         let params = self.with_session(json!({"prompt": blocks}));
         self.call(Call::Prompt, "session/prompt", params);
         self.core.say(Event::Taken(prompt.id.clone()));
-        self.core.begin_turn(ensemble_transcript::words::Cause::Prompt);
+        self.core.begin_turn(ensemble_protocol::transcript::words::Cause::Prompt);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Our four modes in the agent's own: by `session/set_mode` or by a configuration option of the category `mode`.
 
-use ensemble_transcript::body::Choice;
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::body::Choice;
+use ensemble_protocol::transcript::words::Mode;
 use serde_json::{Value, json};
 
 use crate::core::choices;

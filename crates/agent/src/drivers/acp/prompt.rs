@@ -1,7 +1,7 @@
 //! Prompts as content blocks, and the ends of turns.
 
-use ensemble_transcript::body::{Attachment, Usage};
-use ensemble_transcript::words::{ErrorCode, StopReason};
+use ensemble_protocol::transcript::body::{Attachment, Usage};
+use ensemble_protocol::transcript::words::{ErrorCode, StopReason};
 use serde_json::{Value, json};
 
 use super::Acp;

@@ -1,7 +1,9 @@
 //! `session/update`: what the agent says and does.
 
-use ensemble_transcript::body::{ContextUse, Diff, Location, Plan, PlanEntry, Terminal, ToolCall, ToolContent};
-use ensemble_transcript::words::{PlanPriority, PlanStatus, ToolKind, ToolStatus};
+use ensemble_protocol::transcript::body::{
+    ContextUse, Diff, Location, Plan, PlanEntry, Terminal, ToolCall, ToolContent,
+};
+use ensemble_protocol::transcript::words::{PlanPriority, PlanStatus, ToolKind, ToolStatus};
 use serde_json::Value;
 
 use super::prompt::usage;
@@ -92,7 +94,7 @@ impl Acp {
         }
     }
 
-    fn changed_mode(&mut self, mode: Option<ensemble_transcript::words::Mode>) {
+    fn changed_mode(&mut self, mode: Option<ensemble_protocol::transcript::words::Mode>) {
         if let Some(mode) = mode.filter(|mode| self.modes.now.as_ref() != Some(mode)) {
             self.modes.now = Some(mode.clone());
             self.core.state(StateChange { mode: Some(mode), ..StateChange::default() });

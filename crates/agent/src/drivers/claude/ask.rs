@@ -1,7 +1,7 @@
 //! Permissions, plans and questions: `can_use_tool` and its answers.
 
-use ensemble_transcript::body::{Diff, QuestionItem, QuestionOption, ToolContent};
-use ensemble_transcript::words::{OptionKind, ToolKind};
+use ensemble_protocol::transcript::body::{Diff, QuestionItem, QuestionOption, ToolContent};
+use ensemble_protocol::transcript::words::{OptionKind, ToolKind};
 use serde_json::{Map, Value, json};
 
 use super::Claude;

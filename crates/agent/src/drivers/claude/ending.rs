@@ -1,7 +1,7 @@
 //! The end of a turn: why, what it used and what it cost.
 
-use ensemble_transcript::body::Usage;
-use ensemble_transcript::words::{ErrorCode, StopReason};
+use ensemble_protocol::transcript::body::Usage;
+use ensemble_protocol::transcript::words::{ErrorCode, StopReason};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ fn usage(event: &Value) -> Option<Usage> {
 
 #[cfg(test)]
 mod tests {
-    use ensemble_transcript::words::Mode;
+    use ensemble_protocol::transcript::words::Mode;
 
     use super::*;
 

@@ -13,8 +13,8 @@ pub(crate) use tool::side;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ensemble_transcript::body::ContextUse;
-use ensemble_transcript::words::{Cause, ErrorCode, Mode};
+use ensemble_protocol::transcript::body::ContextUse;
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, Mode};
 use serde_json::{Value, json};
 
 use crate::command::{Command, Exit, Prompt, Refused, Start};

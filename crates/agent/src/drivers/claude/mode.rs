@@ -1,6 +1,6 @@
 //! The words of claude for modes.
 
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::words::Mode;
 
 pub(super) fn mode_word(mode: &Mode) -> &'static str {
     match mode {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use ensemble_transcript::body::Attachment;
+use ensemble_protocol::transcript::body::Attachment;
 use serde_json::{Value, json};
 
 use crate::command::{Prompt, Refused};

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{mode_of, mode_word};
 use crate::json::{list, text};
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::transcript::words::Mode;
 
 /// The offers of a request that can be shown, each with what it does and where it is kept.
 pub(super) fn suggestions(request: &Value) -> impl Iterator<Item = (String, &Value)> {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::body::{Diff, Location, Plan, PlanEntry, Terminal, ToolCall, ToolContent};
-use ensemble_transcript::words::{PlanPriority, PlanStatus, ToolKind, ToolStatus};
+use ensemble_protocol::transcript::body::{Diff, Location, Plan, PlanEntry, Terminal, ToolCall, ToolContent};
+use ensemble_protocol::transcript::words::{PlanPriority, PlanStatus, ToolKind, ToolStatus};
 use serde_json::Value;
 
 use super::Claude;

@@ -1,7 +1,7 @@
 //! Requests of the app server: approvals and questions.
 
-use ensemble_transcript::body::{PermissionOption, QuestionItem, QuestionOption};
-use ensemble_transcript::words::OptionKind;
+use ensemble_protocol::transcript::body::{PermissionOption, QuestionItem, QuestionOption};
+use ensemble_protocol::transcript::words::OptionKind;
 use serde_json::{Map, Value, json};
 
 use super::item::{about, diffs, whole_change};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ensemble_transcript::body::Usage;
-use ensemble_transcript::words::{Cause, ErrorCode, StopReason};
+use ensemble_protocol::transcript::body::Usage;
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Items of a turn: texts, thoughts, commands, changes of files and other tools.
 
-use ensemble_transcript::body::{Diff, ExitStatus, Location, Terminal, ToolCall, ToolContent};
-use ensemble_transcript::words::{ToolKind, ToolStatus};
+use ensemble_protocol::transcript::body::{Diff, ExitStatus, Location, Terminal, ToolCall, ToolContent};
+use ensemble_protocol::transcript::words::{ToolKind, ToolStatus};
 use serde_json::{Value, json};
 
 use super::Codex;

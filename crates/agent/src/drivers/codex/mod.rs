@@ -10,8 +10,8 @@ mod terminals;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ensemble_transcript::body::{Attachment, Usage};
-use ensemble_transcript::words::{Cause, Mode};
+use ensemble_protocol::transcript::body::{Attachment, Usage};
+use ensemble_protocol::transcript::words::{Cause, Mode};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -184,7 +184,7 @@ impl Codex {
             Call::Turn(_) => {
                 self.core.begin_turn(Cause::Prompt);
                 self.core.fail(code, &text, None);
-                self.core.end_turn(ensemble_transcript::words::StopReason::Error, None, None);
+                self.core.end_turn(ensemble_protocol::transcript::words::StopReason::Error, None, None);
             }
             Call::Turns => self.lost_the_turn(&format!("The agent does not say what it has done: {text}")),
             Call::Items => self.items_not_listed(&text),
@@ -222,7 +222,7 @@ impl Codex {
 
     fn opened(&mut self, result: &Value) {
         let Some(thread) = some(result, "/thread/id").map(str::to_owned) else {
-            let code = ensemble_transcript::words::ErrorCode::Unknown;
+            let code = ensemble_protocol::transcript::words::ErrorCode::Unknown;
             self.core.fail(code, "The agent gave the session no id.", None);
             return;
         };

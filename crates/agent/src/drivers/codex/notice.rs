@@ -1,7 +1,7 @@
 //! Notifications of the app server: turns, texts, limits and errors.
 
-use ensemble_transcript::body::{ContextUse, Plan, PlanEntry, Usage};
-use ensemble_transcript::words::{ErrorCode, PlanPriority, PlanStatus, StopReason};
+use ensemble_protocol::transcript::body::{ContextUse, Plan, PlanEntry, Usage};
+use ensemble_protocol::transcript::words::{ErrorCode, PlanPriority, PlanStatus, StopReason};
 use ensemble_types::time::Timestamp;
 use serde_json::Value;
 

@@ -1,11 +1,11 @@
 //! Between ACP's shapes and those of the transcript: prompts, calls of tools, plans, commands, modes and models.
 
-use ensemble_transcript::body::{
+use ensemble_protocol::transcript::body::{
     Attachment, Block, Choice, Permission, Plan, Prompt, Question, Resource, State, ToolCall, ToolContent,
 };
-use ensemble_transcript::bounds::MOST_ATTACHMENTS;
-use ensemble_transcript::visible;
-use ensemble_transcript::words::{OptionKind, PlanPriority, PlanStatus, ToolKind, ToolStatus, When};
+use ensemble_protocol::transcript::bounds::MOST_ATTACHMENTS;
+use ensemble_protocol::transcript::visible;
+use ensemble_protocol::transcript::words::{OptionKind, PlanPriority, PlanStatus, ToolKind, ToolStatus, When};
 use serde_json::{Map, Value, json};
 
 use super::markdown::{escaped, fenced, quoted};

@@ -1,6 +1,6 @@
 //! Texts of others in Markdown, which editors show: they must look as they are.
 
-use ensemble_transcript::visible;
+use ensemble_protocol::transcript::visible;
 
 /// A text of others within a sentence of ours.
 pub(super) fn escaped(text: &str) -> String {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use ensemble_agent::McpServer;
-use ensemble_transcript::body::Content;
+use ensemble_protocol::transcript::body::Content;
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
 

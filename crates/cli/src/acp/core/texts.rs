@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::Frame;
-use ensemble_transcript::body::TextPart;
-use ensemble_transcript::bounds::MOST_BODY;
+use ensemble_protocol::transcript::Frame;
+use ensemble_protocol::transcript::body::TextPart;
+use ensemble_protocol::transcript::bounds::MOST_BODY;
 
 /// The parts that may grow at once.
 const MOST_PARTS: usize = 16;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_client::seal::{Binding, KeyRing, Metadata, SealError, seal_metadata};
+use ensemble_protocol::seal::{Binding, KeyRing, Metadata, SealError, seal_metadata};
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::{Blob, Text};

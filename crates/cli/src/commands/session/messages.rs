@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::pin::pin;
 
 use clap::Args;
-use ensemble_client::seal::{KeyRing, MessageBody, Purpose};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
+use ensemble_protocol::seal::{KeyRing, MessageBody, Purpose};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::{AppendMessage, Message};
 use ensemble_types::sessions::{AccessLevel, Session};
@@ -213,7 +213,7 @@ impl Reader {
     async fn print_live(&mut self, context: &Context, me: &Me, message: &Message) -> Result<()> {
         let unknown = matches!(
             opened(&self.ring, self.session, &message.content),
-            Err(ensemble_client::seal::SealError::UnknownEpoch(_))
+            Err(ensemble_protocol::seal::SealError::UnknownEpoch(_))
         );
         if unknown {
             self.ring = me.reading_ring(context, &me.session(context, self.session).await?).await?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_client::seal::SessionTask;
+use ensemble_protocol::seal::SessionTask;
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
 use ensemble_types::text::Text;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use ensemble_client::seal::LinkSecret;
+use ensemble_protocol::seal::LinkSecret;
 use ensemble_types::links::CreateLink;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;

@@ -3,11 +3,11 @@
 use std::io::Read;
 
 use clap::Args;
-use ensemble_client::seal::{self, KeyRing, LinkSecret, Purpose, open_metadata};
 use ensemble_client::{Client, Error, Window, idempotency_key};
-use ensemble_transcript::body::Writer;
-use ensemble_transcript::view::{Author, Incoming, Shown, Taken, View};
-use ensemble_transcript::{BadBody, Envelope};
+use ensemble_protocol::seal::{self, KeyRing, LinkSecret, Purpose, open_metadata};
+use ensemble_protocol::transcript::body::Writer;
+use ensemble_protocol::transcript::view::{Author, Incoming, Shown, Taken, View};
+use ensemble_protocol::transcript::{BadBody, Envelope};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::{PublicMessage, PublicSession};
 use ensemble_types::problem::Code;
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn addresses_are_taken_apart() {
         let secret = LinkSecret::generate();
-        let host = ensemble_client::AccountKey::generate().public_key();
+        let host = ensemble_protocol::AccountKey::generate().public_key();
         for host in [None, Some(host.as_str())] {
             let address = secret.address("http://127.0.0.1:8080/share/abc", host);
             assert!(host.is_none_or(|host| address.ends_with(&format!(".{host}"))), "{address}");

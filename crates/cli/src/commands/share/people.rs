@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use ensemble_client::seal::fingerprint;
+use ensemble_protocol::seal::fingerprint;
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::Share;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use ensemble_transcript::words::May;
+use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::LinkState;
 use ensemble_types::problem::Code;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_client::seal::SessionTask;
+use ensemble_protocol::seal::SessionTask;
 use ensemble_types::runs::{SealedTask, Signed, TaskSession};
 
 use super::*;

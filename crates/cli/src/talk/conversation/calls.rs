@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ensemble_transcript::body::{Answer, Content};
+use ensemble_protocol::transcript::body::{Answer, Content};
 use serde_json::json;
 
 use super::{Conversation, HELD, Sent, within};

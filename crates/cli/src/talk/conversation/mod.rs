@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ensemble_client::{Client, VoiceEvent};
+use ensemble_protocol::transcript::body::{Content, Prompt};
+use ensemble_protocol::transcript::words::When;
 use ensemble_screen::{About, Connection, Me};
-use ensemble_transcript::body::{Content, Prompt};
-use ensemble_transcript::words::When;
 use ensemble_types::ids::{GatewaySessionId, UserId};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, FuturesUnordered};

@@ -1,7 +1,7 @@
 //! The codes of the contract, one after the other, and what is left when none applies.
 
+use ensemble_protocol::transcript::words::OptionKind;
 use ensemble_screen::Level;
-use ensemble_transcript::words::OptionKind;
 use ensemble_types::ids::SessionId;
 use serde_json::json;
 

@@ -5,10 +5,10 @@ mod told;
 
 use std::time::{Duration, Instant};
 
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::view::{Author, Incoming, View};
+use ensemble_protocol::transcript::words::*;
 use ensemble_screen::Level;
-use ensemble_transcript::body::*;
-use ensemble_transcript::view::{Author, Incoming, View};
-use ensemble_transcript::words::*;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use serde_json::Value;

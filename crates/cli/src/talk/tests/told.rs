@@ -1,7 +1,7 @@
 //! What the voice is told of a session, and what it says by itself.
 
-use ensemble_transcript::body::{Content, State};
-use ensemble_transcript::words::{OptionKind, Phase};
+use ensemble_protocol::transcript::body::{Content, State};
+use ensemble_protocol::transcript::words::{OptionKind, Phase};
 use serde_json::{Value, json};
 
 use super::Talked;

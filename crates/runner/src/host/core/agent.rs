@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use ensemble_agent::{Event, Output, Permission as Asked, Reply, StateChange};
-use ensemble_transcript::body::{Content, Failure, Permission, Question, Resolved, TextPart, ToolCall, ToolContent};
-use ensemble_transcript::rules::OpenRequest;
-use ensemble_transcript::words::{OptionKind, Outcome, ToolStatus};
+use ensemble_protocol::transcript::body::{
+    Content, Failure, Permission, Question, Resolved, TextPart, ToolCall, ToolContent,
+};
+use ensemble_protocol::transcript::rules::OpenRequest;
+use ensemble_protocol::transcript::words::{OptionKind, Outcome, ToolStatus};
 use ensemble_types::ids::unique;
 
 use super::diffs::Proposed;
@@ -126,7 +128,7 @@ impl Core {
         let text = format!(
             "The agent does not have this conversation any more ({why}). It begins a new one and does not know what was said above."
         );
-        self.fail(ensemble_transcript::words::ErrorCode::Context, &text);
+        self.fail(ensemble_protocol::transcript::words::ErrorCode::Context, &text);
         self.change(Change::Forget(unique()));
         self.is_stopping = false;
         // The process is of no use. When it has ended, the next one begins the new conversation.
@@ -190,7 +192,7 @@ impl Core {
     /// Nobody can be asked about something that nobody can see.
     fn cannot_show(&mut self, request: String, refusal: Reply) {
         let text = "The agent asked about something that is too long to be shown, so it was refused.";
-        self.fail(ensemble_transcript::words::ErrorCode::Unknown, text);
+        self.fail(ensemble_protocol::transcript::words::ErrorCode::Unknown, text);
         if !self.order(ensemble_agent::Command::Answer { request, reply: refusal }) {
             self.interrupt();
         }

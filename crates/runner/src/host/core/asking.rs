@@ -1,9 +1,9 @@
 //! What the host itself asks people: whether a guest's prompt may be done, and whether the session may cost more.
 
-use ensemble_transcript::body::{Content, Permission, PermissionOption};
-use ensemble_transcript::rules::OpenRequest;
-use ensemble_transcript::visible;
-use ensemble_transcript::words::{OptionKind, ReceiptCode};
+use ensemble_protocol::transcript::body::{Content, Permission, PermissionOption};
+use ensemble_protocol::transcript::rules::OpenRequest;
+use ensemble_protocol::transcript::visible;
+use ensemble_protocol::transcript::words::{OptionKind, ReceiptCode};
 use ensemble_types::ids::unique;
 
 use super::commands::Done;
@@ -34,7 +34,7 @@ impl Core {
             let text = "The owner has not decided about your other prompts yet.".to_owned();
             return Done::Rejected(ReceiptCode::Busy, Some(text));
         }
-        let (detail, cut) = ensemble_transcript::detail(&whole(&prompt));
+        let (detail, cut) = ensemble_protocol::transcript::detail(&whole(&prompt));
         let mut options = vec![option(ALLOW, "Let the agent do it"), option(DENY, "Do not")];
         options.retain(|option| cut.is_none() || option.option_id == DENY);
         let permission = Permission {
@@ -118,7 +118,7 @@ impl Core {
         if self.kept.limit.is_some_and(is_over) && self.has_turn() && !self.is_interrupting() {
             let text =
                 format!("The session has cost {}, its limit, so the turn is interrupted.", dollars(self.cost() + usd));
-            self.fail(ensemble_transcript::words::ErrorCode::Quota, &text);
+            self.fail(ensemble_protocol::transcript::words::ErrorCode::Quota, &text);
             self.interrupt();
         }
     }

@@ -1,11 +1,11 @@
 //! What people send becomes orders to the agent, and each command gets its receipt.
 
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
-use ensemble_transcript::body::{
+use ensemble_protocol::transcript::body::{
     Answer, Content, Control, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
 };
-use ensemble_transcript::rules::{Decision, Right, Signer, Situation};
-use ensemble_transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
+use ensemble_protocol::transcript::rules::{Decision, Right, Signer, Situation};
+use ensemble_protocol::transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
 
 use super::prompts::queued;
@@ -217,7 +217,7 @@ impl Core {
                     // What would be done is not what was shown, so it is shown again.
                     let (request, permission) = (request.clone(), Permission::clone(permission));
                     self.withdraw(request_id, "the file has changed since");
-                    let content = vec![ensemble_transcript::body::ToolContent::Diff(now.diff.clone())];
+                    let content = vec![ensemble_protocol::transcript::body::ToolContent::Diff(now.diff.clone())];
                     let again = Permission { request_id: unique().to_string(), content, ..permission };
                     self.show(again, request, Some(now));
                     let text = "The file has changed since. Look at the request again.".to_owned();
@@ -321,7 +321,7 @@ impl Core {
 
     fn set_mode(&mut self, set: SetMode, right: Right) -> Done {
         // Bypass asks nobody, so only a primary device chooses it. The rules say so too.
-        if set.mode == ensemble_transcript::words::Mode::Bypass && right != Right::Primary {
+        if set.mode == ensemble_protocol::transcript::words::Mode::Bypass && right != Right::Primary {
             return Done::Rejected(ReceiptCode::NotAllowed, None);
         }
         if self.driver.is_none() {

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ensemble_transcript::body::Diff;
-use ensemble_transcript::bounds::beginning;
+use ensemble_protocol::transcript::body::Diff;
+use ensemble_protocol::transcript::bounds::beginning;
 use serde_json::Value;
 
 /// A longer file is not read, and its diff is not shown; the whole input is in the detail.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_transcript::rules::Signer;
+use ensemble_protocol::transcript::rules::Signer;
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! The agent's process: when it starts, when it gets a prompt, and when it ends.
 
 use ensemble_agent::{Checkpoint, Refused};
-use ensemble_transcript::rules::Right;
-use ensemble_transcript::words::ReceiptCode;
+use ensemble_protocol::transcript::rules::Right;
+use ensemble_protocol::transcript::words::ReceiptCode;
 
 use super::commands::{Done, WITHHELD};
 use super::*;

@@ -22,13 +22,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ensemble_agent::{Abilities, Driver, Exit, Kind, Line, Output, Prompt, Start};
-use ensemble_transcript::body::{
+use ensemble_protocol::transcript::body::{
     Choice, Content, ContextUse, Failure, KnownList, Message, Permission, Resolved, SlashCommand, State, ToolCall, Turn,
 };
-use ensemble_transcript::bounds::MOST_SIGNED;
-use ensemble_transcript::rules::{Access, Memory, OpenRequest, Rules};
-use ensemble_transcript::words::{Cause, ErrorCode, Mode, Outcome, Phase, StopReason, ToolStatus, TurnState};
-use ensemble_transcript::{Frame, digest};
+use ensemble_protocol::transcript::bounds::MOST_SIGNED;
+use ensemble_protocol::transcript::rules::{Access, Memory, OpenRequest, Rules};
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, Mode, Outcome, Phase, StopReason, ToolStatus, TurnState};
+use ensemble_protocol::transcript::{Frame, digest};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::ids::{UserId, unique};
 use ensemble_types::time::Timestamp;

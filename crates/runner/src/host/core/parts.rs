@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::Frame;
-use ensemble_transcript::bounds::{MOST_FRAME_TEXT, end};
+use ensemble_protocol::transcript::Frame;
+use ensemble_protocol::transcript::bounds::{MOST_FRAME_TEXT, end};
 
 /// Texts that may grow at once.
 const MOST_PARTS: usize = 16;

@@ -1,10 +1,10 @@
 //! What a prompt is made of: who has signed it, its text, and what is beside it.
 
-use ensemble_transcript::body::{Attachment, Prompt};
-use ensemble_transcript::bounds::MOST_ATTACHMENTS;
-use ensemble_transcript::digest;
-use ensemble_transcript::rules::Signer;
-use ensemble_transcript::words::{ReceiptCode, When};
+use ensemble_protocol::transcript::body::{Attachment, Prompt};
+use ensemble_protocol::transcript::bounds::MOST_ATTACHMENTS;
+use ensemble_protocol::transcript::digest;
+use ensemble_protocol::transcript::rules::Signer;
+use ensemble_protocol::transcript::words::{ReceiptCode, When};
 
 use super::commands::Done;
 use crate::host::kept::Queued;

@@ -1,8 +1,8 @@
 //! The MCP servers that an editor has for the agent.
 
 use ensemble_agent::McpServer;
-use ensemble_transcript::body::{Block, Content, ToolCall, ToolContent};
-use ensemble_transcript::words::ToolStatus;
+use ensemble_protocol::transcript::body::{Block, Content, ToolCall, ToolContent};
+use ensemble_protocol::transcript::words::ToolStatus;
 use ensemble_types::ids::unique;
 
 use super::Core;

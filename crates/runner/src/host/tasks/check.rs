@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use ensemble_client::devices::List;
-use ensemble_client::seal::{SessionTask, SignedTask};
+use ensemble_protocol::seal::{SessionTask, SignedTask};
 use ensemble_types::devices::Role;
 use ensemble_types::leases::Lease;
 use ensemble_types::runs::{Permission, TaskSession};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ensemble_client::Error;
 use ensemble_client::devices::List;
-use ensemble_client::seal::{ClearTask, SessionTask, SignedAs, SignedBase, TaskAction, TaskOrder, open_clear};
+use ensemble_protocol::seal::{ClearTask, SessionTask, SignedAs, SignedBase, TaskAction, TaskOrder, open_clear};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::leases::{Lease, Order, OrderKind, TaskOutput};

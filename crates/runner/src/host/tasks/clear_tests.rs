@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ensemble_client::seal::{ClearTask, SessionTask, SignedAs, SignedBase, TaskAction, TaskOrder, sign_clear};
-use ensemble_client::{AccountKey, Credential};
+use ensemble_client::Credential;
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{ClearTask, SessionTask, SignedAs, SignedBase, TaskAction, TaskOrder, sign_clear};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
 use ensemble_types::leases::{Lease, TaskOutput};
 use ensemble_types::runs::{Isolation, Permission, Provider, Signed, SignedBody};

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use ensemble_client::Error;
 use ensemble_client::devices::List;
-use ensemble_client::seal::{SessionTask, open_task};
-use ensemble_transcript::words::Mode;
+use ensemble_protocol::seal::{SessionTask, open_task};
+use ensemble_protocol::transcript::words::Mode;
 use ensemble_types::ids::SessionId;
 use ensemble_types::leases::{Lease, TaskOutput};
 use ensemble_types::signatures::digest;

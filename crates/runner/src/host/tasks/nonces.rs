@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_process::disk::{on_disk, replace};
 use ensemble_types::ids::TaskId;
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::check::{CLOCKS, Refused};
-use crate::disk::{on_disk, replace};
 
 /// What was known when the program started, and what has come since, one entry a line.
 const FILE: &str = "tasks.json";

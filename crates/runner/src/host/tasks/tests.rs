@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ensemble_client::AccountKey;
 use ensemble_client::devices::{List, sign_list};
-use ensemble_client::seal::{BoxKeyPair, SealError, SessionTask, SignedTask, open_task, seal_task};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{BoxKeyPair, SealError, SessionTask, SignedTask, open_task, seal_task};
 use ensemble_types::devices::{DeviceList, ListedDevice, Role};
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId, UserId};
 use ensemble_types::leases::Lease;

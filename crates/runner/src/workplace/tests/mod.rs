@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ensemble_process::Directory;
 use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
 use ensemble_types::leases::{Lease, OrderKind};
@@ -21,7 +22,6 @@ use tempfile::TempDir;
 use super::difference::Changed;
 use super::{Place, Workplaces};
 use crate::config::{Config, Environment};
-use crate::guard::Directory;
 use crate::provider::Outcome;
 
 /// A repository with a commit of `a`, `b` and `folder/c`, and a runner's folder beside it.

@@ -1,6 +1,6 @@
 //! What is applied and discarded is what its owner was shown.
 
-use ensemble_client::seal::{TaskAction, TaskOrder};
+use ensemble_protocol::seal::{TaskAction, TaskOrder};
 use ensemble_types::changes::ChangedFile;
 use ensemble_types::runs::{Signed, SignedBody, TaskSignature};
 use ensemble_types::signatures::digest;

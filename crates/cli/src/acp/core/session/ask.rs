@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_transcript::body::{Answer, Content};
-use ensemble_transcript::view::{Asks, Card, Shown};
-use ensemble_transcript::words::Outcome;
+use ensemble_protocol::transcript::body::{Answer, Content};
+use ensemble_protocol::transcript::view::{Asks, Card, Shown};
+use ensemble_protocol::transcript::words::Outcome;
 use serde_json::{Value, json};
 
 use super::Session;

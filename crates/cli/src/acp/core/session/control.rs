@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_transcript::body::{Content, Control, SetMode, SetModel};
-use ensemble_transcript::view::Taken;
-use ensemble_transcript::words::{Mode, ReceiptCode};
+use ensemble_protocol::transcript::body::{Content, Control, SetMode, SetModel};
+use ensemble_protocol::transcript::view::Taken;
+use ensemble_protocol::transcript::words::{Mode, ReceiptCode};
 use serde_json::{Value, json};
 
 use super::Session;

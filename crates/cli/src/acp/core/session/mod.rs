@@ -9,10 +9,10 @@ mod turn;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use ensemble_transcript::Frame;
-use ensemble_transcript::body::Content;
-use ensemble_transcript::view::{Changed, Incoming, Keep, Shown, View};
-use ensemble_transcript::words::Phase;
+use ensemble_protocol::transcript::Frame;
+use ensemble_protocol::transcript::body::Content;
+use ensemble_protocol::transcript::view::{Changed, Incoming, Keep, Shown, View};
+use ensemble_protocol::transcript::words::Phase;
 use ensemble_types::ids::{SessionId, UserId};
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! What the machine and people have written, as updates for the editor.
 
-use ensemble_transcript::Frame;
-use ensemble_transcript::body::{Control, TextPart, ToolCall};
-use ensemble_transcript::view::{Author, Item, Shown, Taken};
-use ensemble_transcript::visible;
+use ensemble_protocol::transcript::Frame;
+use ensemble_protocol::transcript::body::{Control, TextPart, ToolCall};
+use ensemble_protocol::transcript::view::{Author, Item, Shown, Taken};
+use ensemble_protocol::transcript::visible;
 use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 

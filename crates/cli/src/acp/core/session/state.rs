@@ -1,7 +1,7 @@
 //! What the session is doing and what can be chosen, told to the editor when it changes.
 
-use ensemble_transcript::body::{Plan, State};
-use ensemble_transcript::words::{Mode, Phase};
+use ensemble_protocol::transcript::body::{Plan, State};
+use ensemble_protocol::transcript::words::{Mode, Phase};
 use serde_json::{Value, json};
 
 use super::Session;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_transcript::body::{Content, Control, Failure, Prompt, Turn};
-use ensemble_transcript::view::{Changed, Shown, Taken};
-use ensemble_transcript::visible;
-use ensemble_transcript::words::{Phase, StopReason, TurnState};
+use ensemble_protocol::transcript::body::{Content, Control, Failure, Prompt, Turn};
+use ensemble_protocol::transcript::view::{Changed, Shown, Taken};
+use ensemble_protocol::transcript::visible;
+use ensemble_protocol::transcript::words::{Phase, StopReason, TurnState};
 use serde_json::{Value, json};
 
 use super::Session;

@@ -8,10 +8,10 @@ mod turns;
 use std::time::{Duration, Instant};
 
 use ensemble_agent::Line;
-use ensemble_transcript::Frame;
-use ensemble_transcript::body::*;
-use ensemble_transcript::view::{Author, Incoming};
-use ensemble_transcript::words::*;
+use ensemble_protocol::transcript::Frame;
+use ensemble_protocol::transcript::body::*;
+use ensemble_protocol::transcript::view::{Author, Incoming};
+use ensemble_protocol::transcript::words::*;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};

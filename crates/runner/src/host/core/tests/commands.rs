@@ -1,7 +1,7 @@
 //! What becomes of commands.
 
-use ensemble_transcript::body::{Attachment, Resource};
-use ensemble_transcript::rules::MOST_TAKEN;
+use ensemble_protocol::transcript::body::{Attachment, Resource};
+use ensemble_protocol::transcript::rules::MOST_TAKEN;
 
 use super::*;
 use crate::host::kept::TakenCommand;

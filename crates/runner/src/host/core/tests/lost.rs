@@ -1,7 +1,7 @@
 //! A session whose log was lost goes on with what the server shows of it.
 
-use ensemble_client::AccountKey;
-use ensemble_transcript::Envelope;
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::transcript::Envelope;
 use ensemble_types::ids::MessageId;
 use ensemble_types::messages::Message as Stored;
 
@@ -144,7 +144,7 @@ fn only_what_the_machine_has_signed_counts() {
     let mut server = Server::of(&room);
     let machine = server.machine.clone();
     let asked = || {
-        Content::Question(ensemble_transcript::body::Question {
+        Content::Question(ensemble_protocol::transcript::body::Question {
             request_id: "r".into(),
             tool_call_id: None,
             questions: Vec::new(),

@@ -6,11 +6,11 @@ use ensemble_agent::{
     Abilities, Checkpoint, Command as Order, Event, PartKind, Permission as Asked, Question as Questions, Refused,
     Reply, StateChange,
 };
-use ensemble_transcript::body::{
+use ensemble_protocol::transcript::body::{
     AccessGrant, Answer, Control, PermissionOption, Prompt as Wanted, QuestionItem, Receipt, Resume, SetMode,
 };
-use ensemble_transcript::rules::Signer;
-use ensemble_transcript::words::{May, OptionKind, ReceiptCode, ReceiptOutcome, When};
+use ensemble_protocol::transcript::rules::Signer;
+use ensemble_protocol::transcript::words::{May, OptionKind, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::SessionId;
 use serde_json::json;

@@ -1,0 +1,67 @@
+//! What a new device signs when it asks to be linked, and what both devices compute from the secret of the link.
+
+use ensemble_types::devices::DeviceLinkRequest;
+use hkdf::Hkdf;
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+
+use super::bytes::{decode, encode, is_signed, is_small_order};
+
+/// The text `T` of a request: where, which link, which keys, which kind, and the digest of the name.
+#[derive(Clone, Debug)]
+pub struct LinkText(String);
+
+impl LinkText {
+    pub fn of(origin: &str, link: &str, request: &DeviceLinkRequest) -> Self {
+        let DeviceLinkRequest { public_key, box_key, name, kind, .. } = request;
+        let name = encode(&Sha256::digest(name.as_bytes()));
+        let (key, box_key, kind) = (&**public_key, &**box_key, kind.as_str());
+        Self(format!("ensemble-link-v1\n{origin}\n{link}\n{key}\n{box_key}\n{kind}\n{name}"))
+    }
+
+    /// What the new device signs.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// The `mac` of the request, with the secret of the link.
+    pub fn mac(&self, secret: &[u8; 32]) -> Option<String> {
+        self.code(secret, "ensemble-link-request-v1").map(|code| encode(&code))
+    }
+
+    /// Whether the `mac` was made with the secret of the link. Takes the same time for every wrong one.
+    pub fn is_mac(&self, secret: &[u8; 32], mac: &str) -> bool {
+        let expected = decode::<32>(mac);
+        let begun = hmac(secret, "ensemble-link-request-v1").map(|code| code.chain_update(self.as_bytes()));
+        match (begun, expected) {
+            (Some(code), Some(expected)) => code.verify_slice(&expected).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// The six digits that the new device shows and a person types at the first one.
+    pub fn digits(&self, secret: &[u8; 32]) -> Option<String> {
+        let [a, b, c, d, ..] = self.code(secret, "ensemble-link-digits-v1")?;
+        Some(format!("{:06}", u32::from_be_bytes([a, b, c, d]) % 1_000_000))
+    }
+
+    fn code(&self, secret: &[u8; 32], purpose: &str) -> Option<[u8; 32]> {
+        hmac(secret, purpose).map(|code| code.chain_update(self.as_bytes()).finalize().into_bytes().into())
+    }
+}
+
+fn hmac(secret: &[u8; 32], purpose: &str) -> Option<Hmac<Sha256>> {
+    let mut key = [0; 32];
+    Hkdf::<Sha256>::new(None, secret).expand(purpose.as_bytes(), &mut key).ok()?;
+    Hmac::new_from_slice(&key).ok()
+}
+
+/// Whether who asks holds the key that is to be listed: the request's signature is over its text at one of these origins.
+pub fn is_possession<'o>(origins: impl IntoIterator<Item = &'o str>, link: &str, request: &DeviceLinkRequest) -> bool {
+    let has_box = decode::<32>(&request.box_key).is_some_and(|key| !is_small_order(&key));
+    let is_good = |origin| {
+        let text = LinkText::of(origin, link, request);
+        is_signed(&request.public_key, text.as_bytes(), &request.signature)
+    };
+    has_box && origins.into_iter().any(is_good)
+}
