@@ -1,11 +1,10 @@
 // A client of one server: typed calls with a token, retries, deadlines and problems as errors. It knows no endpoint.
 
-import createHttp, { type Client as Http } from "openapi-fetch";
+import { written, type Caller, type Inputs, type Method, type Output, type PathOf, type Written } from "./call.js";
 import { BearerCredential, type Credential } from "./credential.js";
 import { isNotFound, isProblem, NoAnswer, Problem } from "./errors.js";
 import { checkRefs } from "./refs.js";
 import { again, isAmbiguous, isRepeatable, pause, sleep } from "./retry.js";
-import type { paths } from "./openapi.js";
 
 export interface ClientOptions {
   /** The address of the server, as `https://ensemble.example`. A path behind it is kept. */
@@ -34,15 +33,10 @@ const LONGEST = 512 * 1_024 * 1_024;
 const NOT_OURS =
   "Something else than this service answered, as the sign-in page of a network does, or only half an answer came. Try again.";
 
-/** Where no page of HTML is an answer. */
-const IN_JSON = /^\/v\d+\//;
-
 /** These need no token. */
 const WITHOUT_TOKEN = /^\/v1\/(auth$|auth\/challenge$|auth\/links\/[^/]+\/request$|public-sessions\/)/;
 
-export class Client {
-  /** All calls, typed. They reject with `Problem` or `NoAnswer`, so `error` in the answer is never set. */
-  readonly http: Http<paths>;
+export class Client implements Caller {
   /** Scheme, host and port. A sign-in is bound to it. */
   readonly origin: string;
   /** The address without a slash at its end. */
@@ -50,19 +44,16 @@ export class Client {
   readonly #options: ClientOptions;
   readonly #credential: Credential | undefined;
   readonly #fetch: typeof fetch;
-  readonly #prefix: string;
 
   constructor(options: ClientOptions) {
     const url = new URL(options.base);
     if (!/^https?:$/.test(url.protocol)) throw new TypeError(`${url} is not an http:// or https:// address`);
-    this.#prefix = url.pathname.replace(/\/+$/, "");
     this.origin = url.origin;
-    this.base = url.origin + this.#prefix;
+    this.base = url.origin + url.pathname.replace(/\/+$/, "");
     this.#options = options;
     const { credential } = options;
     this.#credential = typeof credential === "string" ? new BearerCredential(credential) : credential;
     this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
-    this.http = createHttp<paths>({ baseUrl: this.base, fetch: (request) => this.#whole(request) });
   }
 
   /** The same server with another credential. */
@@ -71,17 +62,11 @@ export class Client {
     return new Client(credential === undefined ? options : { ...options, credential });
   }
 
-  /** What a call of `http` answers with. */
-  async data<R extends { data?: unknown }>(call: Promise<R>): Promise<Exclude<R["data"], undefined>> {
-    try {
-      const { data } = await call;
-      await checkRefs(data);
-      return data as Exclude<R["data"], undefined>;
-    } catch (error) {
-      // A body that is not JSON, or ends in the middle of it.
-      if (error instanceof SyntaxError) throw new NoAnswer("foreign", NOT_OURS, true);
-      throw error;
-    }
+  /** Makes a call, and gives the body of its answer. Rejects with `Problem` or `NoAnswer`. */
+  async call<M extends Method, P extends PathOf<M>>(method: M, path: P, ...[input]: Inputs<M, P>): Promise<Output<M, P>> {
+    const answer = await this.#whole(written(method, path, input));
+    await checkRefs(answer);
+    return answer as Output<M, P>;
   }
 
   /** Takes all pages of a list, one after the other. */
@@ -100,10 +85,10 @@ export class Client {
 
   /** Opens an answer that is read while it comes, as a stream of events. Only its beginning has a deadline, and it is tried once. */
   async open(path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
-    const request = new Request(this.base + path, { headers, signal });
+    const request = { method: "GET", path, headers: new Headers(headers), signal };
     const token = await this.#bearer(path.replace(/\?.*/, ""));
     try {
-      return await this.#once(request, undefined, token, this.#options.answerWithin ?? 10_000, false);
+      return await this.#once(request, token, this.#options.answerWithin ?? 10_000);
     } catch (error) {
       if (token !== undefined && isProblem(error, "UNAUTHENTICATED")) this.forget(token);
       throw error;
@@ -124,32 +109,23 @@ export class Client {
     return WITHOUT_TOKEN.test(path) ? undefined : this.#credential?.bearer(this);
   }
 
-  async #whole(request: Request): Promise<Response> {
-    const url = new URL(request.url);
-    // Firefox has no `Request.body`. A call without a body reads as an empty text.
-    const body = (await request.text()) || undefined;
-    const held = waitOf(url, body);
+  async #whole(request: Written): Promise<unknown> {
+    const held = waitOf(request);
     const watch = held === 0 ? this.#options.onCall?.() : undefined;
     let isAnswered = false;
     try {
-      const response = await this.#repeated(request, url, body, held, watch);
+      const answer = await this.#repeated(request, held, watch);
       isAnswered = true;
-      return response;
+      return answer;
     } finally {
       watch?.over(isAnswered);
     }
   }
 
   /** A call with its repetitions. */
-  async #repeated(
-    request: Request,
-    url: URL,
-    body: string | undefined,
-    held: number,
-    watch: CallWatch | undefined,
-  ): Promise<Response> {
-    const path = url.pathname.slice(this.#prefix.length);
-    const repeatable = isRepeatable(request.method, path, request.headers, body);
+  async #repeated(request: Written, held: number, watch: CallWatch | undefined): Promise<unknown> {
+    const path = request.path.replace(/\?.*/, "");
+    const repeatable = isRepeatable(request.method, path, request.headers, request.body);
     const end = performance.now() + (this.#options.retryFor ?? 60_000) + held;
     const within = (this.#options.answerWithin ?? 10_000) + held;
     let [renewed, mayHaveHappened] = [false, false];
@@ -157,15 +133,15 @@ export class Client {
       const token = await this.#bearer(path);
       const left = Math.max(1, end - performance.now());
       try {
-        return await this.#once(request, body, token, Math.min(within, left), true);
+        return await this.#once(request, token, Math.min(within, left), (response) => this.#read(response));
       } catch (error) {
-        if (request.signal.aborted) throw request.signal.reason;
+        request.signal?.throwIfAborted();
         if (isProblem(error, "UNAUTHENTICATED") && !renewed && token !== undefined && this.forget(token)) {
           renewed = true;
           continue;
         }
         if (mayHaveHappened && request.method === "DELETE" && isNotFound(error)) {
-          return Response.json({ success: true });
+          return { success: true };
         }
         watch?.failed(error);
         mayHaveHappened ||= isAmbiguous(error);
@@ -178,40 +154,32 @@ export class Client {
     }
   }
 
-  async #once(
-    request: Request,
-    body: string | undefined,
+  /** One attempt. What `read` takes of the answer has to come in time as well. */
+  async #once<T = Response>(
+    { method, path, headers: given, body, signal }: Written,
     token: string | undefined,
     within: number,
-    isRead: boolean,
-  ): Promise<Response> {
-    const headers = new Headers(request.headers);
+    read: (response: Response) => T | Promise<T> = (response) => response as T,
+  ): Promise<T> {
+    const headers = new Headers(given);
     if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), within);
     const init: RequestInit = {
-      method: request.method,
+      method,
       headers,
       cache: "no-store",
       // A redirect must not take the token to another server.
       redirect: "error",
-      signal: AbortSignal.any([request.signal, deadline.signal]),
+      signal: signal ? AbortSignal.any([signal, deadline.signal]) : deadline.signal,
       ...(body !== undefined && { body }),
     };
     try {
-      const response = await this.#fetch(request.url, init);
+      const response = await this.#fetch(this.base + path, init);
       if (!response.ok) throw await refusal(response, this.origin);
-      const type = response.headers.get("content-type") ?? "";
-      if (isRead && type.startsWith("text/html") && IN_JSON.test(request.url.slice(this.base.length))) {
-        await response.body?.cancel();
-        throw new NoAnswer("foreign", NOT_OURS, true);
-      }
-      if (!isRead || !type.includes("json")) return response;
-      const bytes = await bounded(response, this.origin);
-      if (bytes.length > 0 && !isJson(bytes)) throw new NoAnswer("foreign", NOT_OURS, true);
-      return new Response(bytes.length === 0 ? null : bytes, response);
+      return await read(response);
     } catch (error) {
-      if (request.signal.aborted) throw request.signal.reason;
+      signal?.throwIfAborted();
       if (error instanceof Problem || error instanceof NoAnswer) throw error;
       if (deadline.signal.aborted) {
         const text = `There was no answer from ${this.origin} within ${Math.round(within / 1_000)} s.`;
@@ -223,6 +191,17 @@ export class Client {
       clearTimeout(timer);
     }
   }
+
+  /** The JSON of an answer. Undefined: it has none. Half an answer is none: that is found here, where the call can be repeated. */
+  async #read(response: Response): Promise<unknown> {
+    const bytes = await bounded(response, this.origin);
+    if (bytes.length === 0) return undefined;
+    try {
+      return JSON.parse(new TextDecoder().decode(bytes));
+    } catch {
+      throw new NoAnswer("foreign", NOT_OURS, true);
+    }
+  }
 }
 
 /** Whether it is certain that nothing was sent. Browsers do not say so. */
@@ -232,11 +211,10 @@ function isUnsent(error: unknown): boolean {
 }
 
 /** How long the server is asked to hold a request, in milliseconds. */
-function waitOf(url: URL, body: string | undefined): number {
-  const asked =
-    url.searchParams.get("waitMs") ?? url.searchParams.get("timeoutMs") ?? /"timeoutMs":(\d+)/.exec(body ?? "")?.[1];
-  if (asked === undefined || asked === null) return /\/pend$/.test(url.pathname) ? 30_000 : 0;
-  return Math.min(Number(asked) || 0, 120_000);
+function waitOf({ path, body }: Written): number {
+  const asked = /[?&](?:waitMs|timeoutMs)=(\d+)/.exec(path)?.[1] ?? /"timeoutMs":(\d+)/.exec(body ?? "")?.[1];
+  if (asked === undefined) return path.endsWith("/pend") ? 30_000 : 0;
+  return Math.min(Number(asked), 120_000);
 }
 
 async function bounded(response: Response, origin: string): Promise<Uint8Array<ArrayBuffer>> {
@@ -258,16 +236,6 @@ async function bounded(response: Response, origin: string): Promise<Uint8Array<A
     at += piece.length;
   }
   return whole;
-}
-
-/** Half an answer is none. It is found here, where the call can be repeated. */
-function isJson(bytes: Uint8Array): boolean {
-  try {
-    JSON.parse(new TextDecoder().decode(bytes));
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** How a server begins the detail of 404 for a path that it does not have. Its code is that of a thing that was not found. */

@@ -1,21 +1,16 @@
 // Who calls: a token, and where a new one comes from.
 
-import { encode, fromUtf8, decode, utf8, type Bytes } from "./bytes.js";
+import type { Caller } from "./call.js";
 import { isProblem, Problem } from "./errors.js";
+import { encode, fromUtf8, decode, utf8 } from "./protocol/bytes.js";
+import type { Signer } from "./protocol/ed25519.js";
 import { again, pause, sleep } from "./retry.js";
-import type { Client } from "./client.js";
 import type { components } from "./openapi.js";
-
-/** What signs as a device: its Ed25519 public key (base64url), and signatures of 64 bytes. */
-export interface Signer {
-  readonly publicKey: string;
-  sign(text: Bytes): Promise<Bytes>;
-}
 
 /** Where bearer tokens come from. */
 export interface Credential {
   /** A token that is not about to expire. Undefined: the call goes out without one. */
-  bearer(client: Client): Promise<string | undefined>;
+  bearer(client: Caller): Promise<string | undefined>;
   /** The server has refused this token. True: `bearer` gives another one. */
   forget(token: string): boolean;
 }
@@ -71,12 +66,12 @@ export class DeviceCredential implements Credential {
     return Date.now() - (ahead > EXACT_MS && ahead <= MOST_MS ? (this.#clockAhead ?? 0) : 0);
   }
 
-  async bearer(client: Client): Promise<string> {
+  async bearer(client: Caller): Promise<string> {
     return (await this.signIn(client)).token;
   }
 
   /** The token of this device. */
-  async signIn(client: Client): Promise<Token> {
+  async signIn(client: Caller): Promise<Token> {
     if (this.#token && performance.now() < this.#token.renewAt) return this.#token;
     this.#signingIn ??= this.#exchange(client).finally(() => (this.#signingIn = undefined));
     return (this.#token = await this.#signingIn);
@@ -87,11 +82,11 @@ export class DeviceCredential implements Credential {
     return true;
   }
 
-  async #exchange(client: Client): Promise<Token & { renewAt: number }> {
+  async #exchange(client: Caller): Promise<Token & { renewAt: number }> {
     // A challenge is good once. When the answer is lost, the next try needs a new one.
     for (let tries = 1; ; tries++) {
       const begun = performance.now();
-      const { challenge, publicOrigins } = await client.data(client.http.POST("/v1/auth/challenge"));
+      const { challenge, publicOrigins } = await client.call("POST", "/v1/auth/challenge");
       const text = `ensemble-auth-v1\n${client.origin}\n${this.signer.publicKey}\n${challenge}`;
       const body = {
         publicKey: this.signer.publicKey,
@@ -101,7 +96,7 @@ export class DeviceCredential implements Credential {
         create: this.#create,
       };
       try {
-        const answer = await client.data(client.http.POST("/v1/auth", { body }));
+        const answer = await client.call("POST", "/v1/auth", { body });
         // The account is there. If it is deleted later, no other one takes its place.
         this.#create = false;
         const claims = claimsOf(answer.token);

@@ -1,6 +1,6 @@
 // Refs of answers. They are computed from the ids, so that a server cannot give one thing the short name of another.
 
-import { sha256, utf8 } from "./bytes.js";
+import { sha256, utf8 } from "./protocol/bytes.js";
 import { Distrust } from "./errors.js";
 
 /** Crockford's base 32 in lower case. */

@@ -1,6 +1,7 @@
 // Streams of events: they connect again, go on after the last event, and give each event once.
 
 import { createParser } from "eventsource-parser";
+import { segment } from "./call.js";
 import type { Client } from "./client.js";
 import { isProblem, NoAnswer, Problem } from "./errors.js";
 import { again, pause, sleep } from "./retry.js";
@@ -66,7 +67,7 @@ export async function* followSession(
   session: string,
   options: FollowOptions & { after?: number } = {},
 ): AsyncGenerator<SessionEvent, void, undefined> {
-  const path = `/v3/sessions/${encodeURIComponent(session)}/messages/stream`;
+  const path = `/v3/sessions/${segment(session)}/messages/stream`;
   const events = follow(client, { path, isNumbered: true, ...after(options.after) }, options);
   for await (const event of events) {
     if (event?.name === "message" || event?.name === "session" || event?.name === "live") yield typed(event);
@@ -80,7 +81,7 @@ export async function* followLink(
   viewToken: string,
   options: FollowOptions & { after?: number } = {},
 ): AsyncGenerator<PublicSessionEvent, void, undefined> {
-  const path = `/v1/public-sessions/${encodeURIComponent(token)}/stream`;
+  const path = `/v1/public-sessions/${segment(token)}/stream`;
   const headers = { "x-view-token": viewToken };
   const events = follow(client, { path, headers, isNumbered: true, ...after(options.after) }, options);
   for await (const event of events) {
@@ -94,7 +95,7 @@ export async function* followRun(
   run: string,
   options: FollowOptions & { after?: number } = {},
 ): AsyncGenerator<RunEvent, void, undefined> {
-  const path = `/v1/orchestrator/runs/${encodeURIComponent(run)}/events`;
+  const path = `/v1/orchestrator/runs/${segment(run)}/events`;
   for await (const event of follow(client, { path, isNumbered: true, ...after(options.after) }, options)) {
     if (event?.name === "change") yield typed(event);
   }
@@ -107,7 +108,7 @@ export async function* followVoice(
   voiceKey: string,
   options: FollowOptions = {},
 ): AsyncGenerator<VoiceSessionEvent, void, undefined> {
-  const path = `/v1/voice/session/${encodeURIComponent(gatewaySession)}/events`;
+  const path = `/v1/voice/session/${segment(gatewaySession)}/events`;
   for await (const event of follow(client, { path, headers: { "x-voice-key": voiceKey } }, options)) {
     if (event?.name === "status" || event?.name === "utterance" || event?.name === "tool") yield typed(event);
   }

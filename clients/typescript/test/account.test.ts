@@ -11,7 +11,7 @@ before(async () => (server = await startServer()));
 after(() => server?.stop());
 
 const create = (name: string, store = new MemoryStore()) => Account.create({ base: server.url, store, name });
-const signal = () => AbortSignal.timeout(30_000);
+const signal = () => AbortSignal.timeout(120_000);
 
 test("an account is made, opened again, and reads what it has written", async () => {
   const store = new MemoryStore();
@@ -113,7 +113,7 @@ test("the command line shares with this client, and keys that change are noticed
   assert.match(await server.ensemble("eve", "session", "read", session.id), /from Ann/);
   // Another account key for the same user: as a server that lies would show it.
   await ann.store.update(`pin ${shared.ownerId}`, () => ann.keys.publicKey);
-  await assert.rejects(ann.people.accountKey(shared.ownerId), Distrust);
+  await assert.rejects(ann.pins.accountKey(shared.ownerId), Distrust);
 });
 
 /** A store that may be full. */

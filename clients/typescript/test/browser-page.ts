@@ -79,7 +79,7 @@ const steps: Record<string, (base: string, given: string) => Promise<Told>> = {
     const options: JoinOptions = { store, name: "Another browser" };
     const joining = await join(address, options);
     await fetch("/digits", { method: "POST", body: joining.digits });
-    const account = await joining.finished(AbortSignal.timeout(30_000));
+    const account = await joining.finished(AbortSignal.timeout(120_000));
     const ring = KeyRing.generate();
     const sealed = await sealJson(ring, purposes.sessionMetadata("s"), { title: "x" });
     const { title } = await openJson(ring, purposes.sessionMetadata("s"), sealed);

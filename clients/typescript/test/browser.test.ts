@@ -40,7 +40,7 @@ test("a browser is linked", async () => {
   const linking = await ann.devices.link();
   let approved: Promise<boolean> | undefined;
   const onDigits = (digits: string): void => {
-    approved = linking.asked(AbortSignal.timeout(30_000)).then((asking) => asking.approve(digits, "linked"));
+    approved = linking.asked(AbortSignal.timeout(120_000)).then((asking) => asking.approve(digits, "linked"));
   };
   const told = await browser.run<Told>("join", { base: server.url, given: linking.address, onDigits });
   assert.deepEqual([told, await approved], [{ userId: ann.userId, title: "x" }, true]);

@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const WITHIN = 60_000;
+const WITHIN = 120_000;
 const root = new URL("../../", import.meta.url);
 
 /** Where a browser finds what Node.js finds by names. */
@@ -15,14 +15,14 @@ const IMPORTS = {
   "@ensemble/client": "/dist/index.js",
   "@ensemble/client/account": "/dist/account/index.js",
   "@ensemble/client/indexeddb": "/dist/store/indexeddb.js",
-  "@ensemble/client/seal": "/dist/seal/index.js",
+  "@ensemble/client/lists": "/dist/protocol/lists/index.js",
+  "@ensemble/client/seal": "/dist/protocol/seal/index.js",
   "@hpke/core": "/node_modules/@hpke/core/esm/mod.js",
   "@hpke/common": "/node_modules/@hpke/common/esm/mod.js",
   "@noble/hashes/": "/node_modules/@noble/hashes/",
   "@scure/bip39": "/node_modules/@scure/bip39/index.js",
   "@scure/bip39/": "/node_modules/@scure/bip39/",
   "eventsource-parser": "/node_modules/eventsource-parser/dist/index.js",
-  "openapi-fetch": "/node_modules/openapi-fetch/dist/index.mjs",
 };
 
 const page = `<!doctype html><title>test</title><script type="importmap">${JSON.stringify({ imports: IMPORTS })}</script>

@@ -3,37 +3,38 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Distrust } from "@ensemble/client";
+import * as lists from "@ensemble/client/lists";
 import * as seal from "@ensemble/client/seal";
 import { bytes, encode, vectors } from "./vectors.js";
 
 const given = vectors("crates/protocol/vectors/devices.json");
-const first = await seal.SigningKey.fromSeed(bytes(given.firstSeed));
-const second = await seal.SigningKey.fromSeed(bytes(given.secondSeed));
+const first = await lists.SigningKey.fromSeed(bytes(given.firstSeed));
+const second = await lists.SigningKey.fromSeed(bytes(given.secondSeed));
 const box = await seal.BoxPair.ofSeed(bytes(given.secondSeed));
 const [one, two] = given.lists;
 
 test("the lists of the vectors are good, and only in their order", async () => {
-  const list = await seal.List.first(one, first.publicKey);
+  const list = await lists.List.first(one, first.publicKey);
   const next = await list.next(two);
   assert.deepEqual([list.digest, next.digest], given.digests);
   assert.deepEqual([next.device(second.publicKey)?.role, next.commands(second.publicKey)], ["linked", true]);
-  await assert.rejects(seal.List.first(two, first.publicKey), Distrust);
-  await assert.rejects(seal.List.first(one, second.publicKey), Distrust);
+  await assert.rejects(lists.List.first(two, first.publicKey), Distrust);
+  await assert.rejects(lists.List.first(one, second.publicKey), Distrust);
   await assert.rejects(next.next(two), Distrust);
   await assert.rejects(list.next({ ...two, body: `${two.body} ` }), Distrust);
 });
 
 test("a list that breaks a rule is refused", async () => {
-  const list = await (await seal.List.first(one, first.publicKey)).next(two);
-  const attempt = async (change: (next: seal.DeviceList) => void, signer = first) => {
+  const list = await (await lists.List.first(one, first.publicKey)).next(two);
+  const attempt = async (change: (next: lists.DeviceList) => void, signer = first) => {
     const next = list.successor(new Date(0));
     change(next);
-    return list.next(await seal.signList(next, signer));
+    return list.next(await lists.signList(next, signer));
   };
   const other = (await seal.BoxPair.ofSeed(new Uint8Array(32).fill(9))).publicKey;
-  const key = (await seal.SigningKey.fromSeed(new Uint8Array(32).fill(8))).publicKey;
-  const entry = (role: seal.Role, more = {}): seal.ListedDevice => ({ key, boxKey: other, role, ...more });
-  const good: [string, (next: seal.DeviceList) => void][] = [
+  const key = (await lists.SigningKey.fromSeed(new Uint8Array(32).fill(8))).publicKey;
+  const entry = (role: lists.Role, more = {}): lists.ListedDevice => ({ key, boxKey: other, role, ...more });
+  const good: [string, (next: lists.DeviceList) => void][] = [
     ["nothing changes", () => undefined],
     ["a device is added", (next) => next.devices.push(entry("linked"))],
     ["a machine is added", (next) => next.devices.push(entry("machine", { machineId: "m1" }))],
@@ -46,7 +47,7 @@ test("a list that breaks a rule is refused", async () => {
     ],
   ];
   for (const [what, change] of good) assert.equal((await attempt(change)).version, 3, what);
-  const bad: [string, (next: seal.DeviceList) => void, seal.SigningKey?][] = [
+  const bad: [string, (next: lists.DeviceList) => void, lists.SigningKey?][] = [
     ["signed by a linked device", () => undefined, second],
     ["another account", (next) => (next.account = second.publicKey)],
     ["a version is skipped", (next) => next.version++],
@@ -65,18 +66,18 @@ test("a list that breaks a rule is refused", async () => {
     ["a key twice", (next) => next.devices.push({ ...entry("linked"), boxKey: box.publicKey })],
     ["a machine without an id", (next) => next.devices.push(entry("machine"))],
     ["two recoveries", (next) => next.devices.push(entry("recovery"))],
-    ["a role that is not known", (next) => next.devices.push(entry("king" as seal.Role))],
+    ["a role that is not known", (next) => next.devices.push(entry("king" as lists.Role))],
     ["a weak key", (next) => next.devices.push({ ...entry("linked"), boxKey: encode(new Uint8Array(32)) })],
     ["too many", (next) => (next.devices = Array.from({ length: 65 }, () => entry("linked")))],
   ];
   for (const [what, change, signer] of bad) await assert.rejects(attempt(change, signer), Distrust, what);
   for (const body of ["", "[]", "null", "{}", '{"devices":[null]}']) {
-    await assert.rejects(seal.List.remembered({ ...two, body }), Distrust, body);
+    await assert.rejects(lists.List.remembered({ ...two, body }), Distrust, body);
   }
 });
 
 test("the content ring opens for its device and its list only", async () => {
-  const list = await (await seal.List.first(one, first.publicKey)).next(two);
+  const list = await (await lists.List.first(one, first.publicKey)).next(two);
   const ring = await seal.ContentRing.open(given.sealedRing.blob, box, second.publicKey, list);
   assert.equal(encode(ring.bytes), given.ring);
   assert.equal(await ring.publicKey(), given.contentPublicKey);

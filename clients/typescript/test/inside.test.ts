@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-type Access = typeof import("../dist/account/machine-access.js");
+type Access = typeof import("../dist/account/live/access.js");
 const inside = async <T>(path: string): Promise<T> => (await import(new URL(`../../dist/${path}`, import.meta.url).href)) as T;
 
 test("a machine that refuses has not been told", async () => {
-  const { toldBy } = await inside<Access>("account/machine-access.js");
+  const { toldBy } = await inside<Access>("account/live/access.js");
   const refused = { is: "rejected", code: "stale", text: "A newer one came before." } as const;
   assert.deepEqual([undefined, { is: "not_yet" } as const, { is: "queued" } as const].map(toldBy), [
     undefined,
@@ -18,11 +18,13 @@ test("a machine that refuses has not been told", async () => {
 });
 
 test("a session that may have begun is begun again as the same", async () => {
-  const { Starting } = await inside<typeof import("../dist/account/start.js")>("account/start.js");
+  const { Starting } = await inside<typeof import("../dist/account/sessions/start.js")>("account/sessions/start.js");
   const sent: string[] = [];
-  const POST = (_path: string, { params, body }: { params: { header: object }; body: object }): void =>
-    void sent.push(JSON.stringify([params.header, body]));
-  const client = { http: { POST }, data: () => Promise.reject(new Error("The connection broke.")) };
+  const call = (_method: string, _path: string, { header, body }: { header: object; body: object }): Promise<never> => {
+    sent.push(JSON.stringify([header, body]));
+    return Promise.reject(new Error("The connection broke."));
+  };
+  const client = { call };
   const start = { machineId: "m", directory: "/w", provider: "claude" };
   // Its constructor is private to the package's types only.
   const starting = Reflect.construct(Starting, [

@@ -4,16 +4,8 @@ import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Distrust, newId, Refused } from "@ensemble/client";
 import { Account, join, MemoryStore } from "@ensemble/client/account";
-import {
-  bindings,
-  KeyRing,
-  purposes,
-  sealContent,
-  sealMetadata,
-  SharedRing,
-  sealRing,
-  SigningKey,
-} from "@ensemble/client/seal";
+import { SigningKey } from "@ensemble/client/lists";
+import { bindings, KeyRing, purposes, sealContent, sealMetadata, SharedRing, sealRing } from "@ensemble/client/seal";
 import { signBody, writeCommand } from "@ensemble/client/transcript";
 import { startServer, type Server } from "./server.js";
 
@@ -63,9 +55,7 @@ test("a list that was there is not forgotten, and not another one", async () => 
   const { account: ann, liar } = await account("Ann");
   await bob.devices.newWords().then(({ confirm }) => confirm());
   await ann.people.list(bob.userId);
-  const lists = (
-    await ann.client.data(ann.client.http.GET("/v1/users/{id}/devices", { params: { path: { id: mallory.userId } } }))
-  ).lists;
+  const lists = (await ann.client.call("GET", "/v1/users/{id}/devices", { path: { id: mallory.userId } })).lists;
   const lies: [string, (page: Json) => Json][] = [
     ["an older one", (page) => ({ ...page, lists: page.lists.slice(0, -1), nextCursor: null })],
     ["nothing", () => ({ lists: [], nextCursor: null })],
@@ -196,12 +186,10 @@ test("a message of a user whose devices are not known is by nobody, and closes t
       purposes.message(session.id),
       await signBody(session.id, user, body, bob.keys.signer),
     );
-    await bob.client.data(
-      bob.client.http.POST("/v3/sessions/{id}/messages", {
-        params: { path: { id: session.id } },
-        body: { content, localId, keyEpoch: ring.epoch },
-      }),
-    );
+    await bob.client.call("POST", "/v3/sessions/{id}/messages", {
+      path: { id: session.id },
+      body: { content, localId, keyEpoch: ring.epoch },
+    });
   }
   // Only a machine makes a session that is hosted; what messages say is read in the same way.
   const isHosted = ofSession(() => ({ hosted: true, machineId: null }));
@@ -248,7 +236,7 @@ test("a message of another session does not open", async () => {
   const { account: ann, liar } = await account("Ann");
   const [one, other] = [await ann.sessions.create({ title: "1" }), await ann.sessions.create({ title: "2" })];
   await (await ann.sessions.converse(one.id)).send("for the first");
-  const moved = await ann.client.data(ann.client.http.GET("/v3/sessions/{id}/messages", { params: { path: { id: one.id } } }));
+  const moved = await ann.client.call("GET", "/v3/sessions/{id}/messages", { path: { id: one.id } });
   liar.lie = (answer, { pathname }) => (pathname === `/v3/sessions/${other.id}/messages` ? moved : answer);
   const [said] = await (await ann.sessions.converse(other.id)).page();
   assert.ok(said?.text === undefined && said?.error !== undefined);
@@ -297,19 +285,17 @@ test("keys that are swapped while a device is linked are found, and another acco
   await join(linking.address, { store: new MemoryStore(), name: "Phone" });
   const other = await SigningKey.generate();
   liar.lie = (answer) => (answer.request ? { ...answer, request: { ...answer.request, publicKey: other.publicKey } } : answer);
-  await assert.rejects(linking.asked(AbortSignal.timeout(30_000)), Distrust);
+  await assert.rejects(linking.asked(AbortSignal.timeout(120_000)), Distrust);
   liar.lie = undefined;
 
   const again = await ann.devices.link();
   const [phone, store] = [new Liar(), new MemoryStore()];
   const joining = await join(again.address, { store, name: "Phone", fetch: phone.fetch });
-  const theirs = await mallory.client.data(
-    mallory.client.http.GET("/v1/users/{id}/devices", { params: { path: { id: mallory.userId } } }),
-  );
+  const theirs = await mallory.client.call("GET", "/v1/users/{id}/devices", { path: { id: mallory.userId } });
   phone.lie = (answer, { pathname }) => (pathname.endsWith("/devices") ? theirs : answer);
-  const asking = await again.asked(AbortSignal.timeout(30_000));
+  const asking = await again.asked(AbortSignal.timeout(120_000));
   assert.equal(await asking.approve(joining.digits, "linked"), true);
-  await assert.rejects(joining.finished(AbortSignal.timeout(30_000)), Distrust);
+  await assert.rejects(joining.finished(AbortSignal.timeout(120_000)), Distrust);
   assert.equal(await Account.stored(store), undefined, "nothing was kept");
 });
 
@@ -332,17 +318,17 @@ test("what devices share is not forgotten with the server, and a restored one ge
     return answer(restored);
   };
   const ann = await Account.create({ base: server.url, store, name: "Ann", fetch: behind });
-  await ann.people.accountKey(bob.userId);
-  await ann.people.share((state) => ({ ...state, more: 1 }));
+  await ann.pins.accountKey(bob.userId);
+  await ann.pins.share((state) => ({ ...state, more: 1 }));
   await store.update(`pin ${bob.userId}`, () => undefined);
 
   restored = { clientState: null, clientStateVersion: 0 };
   swapped = (await SigningKey.generate()).publicKey;
-  await assert.rejects(ann.people.accountKey(bob.userId), Distrust);
+  await assert.rejects(ann.pins.accountKey(bob.userId), Distrust);
   swapped = undefined;
-  await ann.people.accountKey(mallory.userId);
+  await ann.pins.accountKey(mallory.userId);
   assert.equal(restored.clientStateVersion, 3, "one above the one that was used");
-  const { state, version } = await ann.people.shared();
+  const { state, version } = await ann.pins.shared();
   assert.deepEqual(Object.keys(state.pinned ?? {}).sort(), [bob.userId, mallory.userId].sort());
   assert.deepEqual([state["more"], version], [1, 3]);
 });

@@ -10,7 +10,7 @@ import type { Shown } from "@ensemble/client/transcript";
 import { claude, startModel } from "./model.js";
 import { startServer, type Server } from "./server.js";
 
-const WITHIN = 60_000;
+const WITHIN = 120_000;
 let server: Server;
 let model: { url: string; stop(): void };
 let owner: Account;
@@ -284,10 +284,10 @@ test("a machine does the tasks of a run that is signed, and no others", async ()
   };
   const ended = async (body: Parameters<typeof signRun>[1]): Promise<(string | undefined)[]> => {
     const { client } = owner;
-    const { id } = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header: {} }, body }));
+    const { id } = await client.call("POST", "/v1/orchestrator/runs", { body });
     const wait = { waitFor: "terminal" as const, timeoutMs: 60_000 };
-    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/pend", { params: { path: { id } }, body: wait }));
-    const { tasks } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id } } }));
+    await client.call("POST", "/v1/orchestrator/runs/{id}/pend", { path: { id }, body: wait });
+    const { tasks } = await client.call("GET", "/v1/orchestrator/runs/{id}", { path: { id } });
     return tasks.map(({ status, error }) => error?.code ?? status);
   };
   assert.deepEqual(await ended(await signRun(owner, run)), ["completed", "completed"]);

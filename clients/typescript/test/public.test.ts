@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { Distrust, newId } from "@ensemble/client";
 import { NO_HOST, PublicSession } from "@ensemble/client/account";
-import { KeyRing, LinkSecret, openMetadata, purposes, sealContent, sealMetadata, SigningKey } from "@ensemble/client/seal";
+import { SigningKey } from "@ensemble/client/lists";
+import { KeyRing, LinkSecret, openMetadata, purposes, sealContent, sealMetadata } from "@ensemble/client/seal";
 import { signBody } from "@ensemble/client/transcript";
 
 const SESSION = "01890a5d-ac96-774b-bcce-b302099a8057";

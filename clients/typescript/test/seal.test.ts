@@ -3,11 +3,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { DeviceCredential } from "@ensemble/client";
+import * as lists from "@ensemble/client/lists";
 import * as seal from "@ensemble/client/seal";
 import { bytes, encode, vectors } from "./vectors.js";
 
 const given = vectors("crates/protocol/vectors/seal.json");
-const account = await seal.SigningKey.fromSeed(bytes(given.accountSeed));
+const account = await lists.SigningKey.fromSeed(bytes(given.accountSeed));
 const content = await seal.BoxPair.fromSecret(await seal.hkdf(bytes(given.accountSeed), "ensemble-content-key-v1"));
 const ring = seal.KeyRing.fromBytes(bytes(given.ring));
 
@@ -16,12 +17,12 @@ const refuses = (kind: string) => (error: unknown) => error instanceof Error && 
 test("keys and fingerprints are those of the vectors", async () => {
   assert.equal(account.publicKey, given.publicKey);
   assert.equal(content.publicKey, given.contentPublicKey);
-  assert.equal(await seal.fingerprint(given.publicKey), given.fingerprint);
+  assert.equal(await lists.fingerprint(given.publicKey), given.fingerprint);
   assert.ok(DeviceCredential);
   const { origin, challenge, signature } = given.signIn;
   const text = new TextEncoder().encode(`ensemble-auth-v1\n${origin}\n${given.publicKey}\n${challenge}`);
-  assert.ok(await seal.isSigned(given.publicKey, text, signature));
-  assert.ok(!(await seal.isSigned(given.publicKey, Uint8Array.from(text).fill(1, 0, 1), signature)));
+  assert.ok(await lists.isSigned(given.publicKey, text, signature));
+  assert.ok(!(await lists.isSigned(given.publicKey, Uint8Array.from(text).fill(1, 0, 1), signature)));
 });
 
 test("sealed rings open for their binding only, and are made again", async () => {
@@ -37,7 +38,7 @@ test("sealed rings open for their binding only, and are made again", async () =>
 test("a seal cannot be moved to another reader, and what was opened cannot be sealed again", async () => {
   const sealed = await seal.sealRing(ring, content.publicKey, "aad", account);
   const other = await seal.BoxPair.fromSecret(new Uint8Array(32).fill(7));
-  const again = await seal.sealRing(ring, other.publicKey, "aad", await seal.SigningKey.generate());
+  const again = await seal.sealRing(ring, other.publicKey, "aad", await lists.SigningKey.generate());
   // The signature of the first one in front of what somebody else has sealed.
   const moved = encode(Uint8Array.from([...bytes(sealed).subarray(0, 97), ...bytes(again).subarray(97)]));
   await assert.rejects(seal.openRing(moved, other, "aad"), refuses("signature"));
@@ -64,7 +65,7 @@ test("a platform that fails to make a key is asked again", async (t) => {
   const sealed = await seal.sealRing(ring, content.publicKey, "aad", account);
   assert.equal(calls, 3);
   assert.equal((await seal.openRing(sealed, content, "aad")).signer, given.publicKey);
-  assert.notEqual((await seal.SigningKey.generate()).publicKey, account.publicKey);
+  assert.notEqual((await lists.SigningKey.generate()).publicKey, account.publicKey);
   assert.equal(calls, 6);
 });
 
@@ -128,7 +129,7 @@ test("contents open with the key of their epoch, for their purpose only", async 
 
 test("what is said of a session is signed for its version and key", async () => {
   const { sessionId: session, userId, otherSeed, metadata, agentState, publicKey } = given;
-  const other = await seal.SigningKey.fromSeed(bytes(otherSeed));
+  const other = await lists.SigningKey.fromSeed(bytes(otherSeed));
   for (const { version, body, signer, ofMachine, isAdmin, blob } of metadata) {
     const read = await seal.openMetadata(ring, session, version, blob);
     const { admin, ofMachine: part } = read;
@@ -177,8 +178,10 @@ test("rings have a bound and begin with epoch 1", () => {
 });
 
 test("tasks for a machine", async () => {
-  const { deviceSeed, machineSeed, machineBoxKey, owner, machine, body, sealed } = vectors("crates/protocol/vectors/tasks.json");
-  const [device, box] = [await seal.SigningKey.fromSeed(bytes(deviceSeed)), await seal.BoxPair.ofSeed(bytes(machineSeed))];
+  const { deviceSeed, machineSeed, machineBoxKey, owner, machine, body, sealed } = vectors(
+    "crates/protocol/vectors/tasks.json",
+  );
+  const [device, box] = [await lists.SigningKey.fromSeed(bytes(deviceSeed)), await seal.BoxPair.ofSeed(bytes(machineSeed))];
   assert.equal(box.publicKey, machineBoxKey);
   for (const task of [sealed, await seal.sealTask(body, machineBoxKey, owner, machine, device)]) {
     assert.deepEqual(await seal.openTask(task, box, owner, machine), { body, key: device.publicKey });
@@ -188,7 +191,7 @@ test("tasks for a machine", async () => {
 
 test("tasks in the clear", async () => {
   const { deviceSeed, machine, clear } = vectors("crates/protocol/vectors/tasks.json");
-  const device = await seal.SigningKey.fromSeed(bytes(deviceSeed));
+  const device = await lists.SigningKey.fromSeed(bytes(deviceSeed));
   for (const [signed, forMachine] of [
     [clear.forMachine, machine],
     [clear.forAny, null],
@@ -222,10 +225,10 @@ test("keys of small order are refused, and signatures with them", async () => {
     encode(Uint8Array.of(1, ...new Uint8Array(31))),
     encode(Uint8Array.of(...new Uint8Array(31), 0x80)),
   ]) {
-    assert.ok(!seal.isSigningKey(weak) && !seal.isBoxKey(weak), weak);
-    assert.ok(!(await seal.isSigned(weak, Uint8Array.of(1), encode(new Uint8Array(64)))));
+    assert.ok(!lists.isSigningKey(weak) && !lists.isBoxKey(weak), weak);
+    assert.ok(!(await lists.isSigned(weak, Uint8Array.of(1), encode(new Uint8Array(64)))));
     await assert.rejects(seal.sealTo(weak, Uint8Array.of(1), "x"), refuses("format"));
   }
-  assert.ok(seal.isSigningKey(given.publicKey) && seal.isBoxKey(given.contentPublicKey));
-  assert.ok(!seal.isSigningKey(`${given.publicKey}=`), "one key has one text");
+  assert.ok(lists.isSigningKey(given.publicKey) && lists.isBoxKey(given.contentPublicKey));
+  assert.ok(!lists.isSigningKey(`${given.publicKey}=`), "one key has one text");
 });

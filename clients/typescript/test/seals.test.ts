@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Distrust, SealError } from "@ensemble/client";
-import { Account, DeviceKeys, MemoryStore } from "@ensemble/client/account";
-import { bindings, epochOf, KeyRing, SharedRing, sealRing, seenText, SigningKey } from "@ensemble/client/seal";
+import { Account, DeviceKeys, MemoryStore, type Notice } from "@ensemble/client/account";
+import { seenText, SigningKey } from "@ensemble/client/lists";
+import { bindings, epochOf, KeyRing, SharedRing, sealRing } from "@ensemble/client/seal";
 import { startServer, type Server } from "./server.js";
 import { encode } from "./vectors.js";
 
@@ -128,10 +129,17 @@ async function epochOfBob(ann: Account, id: string): Promise<number> {
 
 test("who waits for a key still gets the next one", async () => {
   const ann = await person("Ann");
+  const notices: Notice[] = [];
+  const stop = ann.account.notices.subscribe((notice) => notices.push(notice));
   const id = await withBobWaiting(ann);
   ann.between.stands = replaces(2);
   await retitle(ann.account, id, "third key");
   ann.between.stands = undefined;
+  stop();
+  assert.deepEqual(
+    notices.map(({ is, session, user }) => [is, session, user]),
+    ["key_not_given", "key_given"].map((is) => [is, id, bob.userId]),
+  );
   assert.equal(await epochOfBob(ann.account, id), 3);
   assert.equal(await waiting(ann, id), undefined);
   assert.equal((await bob.sessions.metadata(await bob.sessions.read(id)))["title"], "third key");
@@ -285,28 +293,28 @@ test("another tab that makes a key at the same time is no lie", async () => {
 test("what a device shares that was linked a moment ago counts", async () => {
   const ann = await person("Ann");
   const { tab } = await tabOf(ann);
-  await tab.people.share((state) => ({ ...state, first: 1 }));
+  await tab.pins.share((state) => ({ ...state, first: 1 }));
   const phone = await linked(ann.account);
-  await phone.people.share((state) => ({ ...state, second: 2 }));
-  const written = await tab.people.share((state) => ({ ...state, third: 3 }));
+  await phone.pins.share((state) => ({ ...state, second: 2 }));
+  const written = await tab.pins.share((state) => ({ ...state, third: 3 }));
   assert.deepEqual(written, { first: 1, second: 2, third: 3 });
-  assert.deepEqual((await phone.people.shared()).state, written);
+  assert.deepEqual((await phone.pins.shared()).state, written);
   // So does what was sealed to a content key of a moment ago.
   await strike(ann.account, phone);
-  await ann.account.people.share((state) => ({ ...state, fourth: 4 }));
-  assert.deepEqual((await tab.people.shared()).state, { ...written, fourth: 4 });
+  await ann.account.pins.share((state) => ({ ...state, fourth: 4 }));
+  assert.deepEqual((await tab.pins.shared()).state, { ...written, fourth: 4 });
 });
 
 test("what a removed device shared is kept, and what others write meanwhile is", async () => {
   const ann = await person("Ann");
   const [phone, tablet] = [await linked(ann.account), await linked(ann.account)];
-  await phone.people.share((state) => ({ ...state, by: "phone", phone: 1, pinned: { one: "1" } }));
+  await phone.pins.share((state) => ({ ...state, by: "phone", phone: 1, pinned: { one: "1" } }));
   // The tablet writes between what is read and the removal.
   let isWritten = false;
   ann.between.stands = async ({ method, pathname, go }) => {
     if (method === "POST" && pathname === "/v1/devices" && !isWritten) {
       isWritten = true;
-      await tablet.people.share((state) => ({ ...state, by: "tablet", pinned: { one: "another", two: "2" } }));
+      await tablet.pins.share((state) => ({ ...state, by: "tablet", pinned: { one: "another", two: "2" } }));
     }
     return go();
   };
@@ -314,34 +322,34 @@ test("what a removed device shared is kept, and what others write meanwhile is",
   const { id } = await ann.account.sessions.create({ title: "Plums" });
   await ann.account.devices.remove([phone.keys.publicKey]);
   const merged = { by: "tablet", phone: 1, pinned: { one: "1", two: "2" } };
-  assert.deepEqual((await ann.account.people.shared()).state, merged);
+  assert.deepEqual((await ann.account.pins.shared()).state, merged);
   const [signed, rekeyed] = ["PATCH /v1/account", `PATCH /v1/sessions/${id}`].map((call) => ann.between.sent.indexOf(call));
   assert.ok(signed !== undefined && rekeyed !== undefined && signed > 0 && signed < rekeyed, "signed before sessions get keys");
 
   // The signer of what is kept is removed, and the server is behind.
-  await tablet.people.share((state) => ({ ...state, by: "tablet again" }));
-  assert.equal((await ann.account.people.shared()).state["by"], "tablet again");
+  await tablet.pins.share((state) => ({ ...state, by: "tablet again" }));
+  assert.equal((await ann.account.pins.shared()).state["by"], "tablet again");
   await strike(ann.account, tablet);
-  assert.deepEqual((await ann.account.people.shared()).state, { ...merged, by: "tablet again" });
+  assert.deepEqual((await ann.account.pins.shared()).state, { ...merged, by: "tablet again" });
 });
 
 test("a shared state that does not open is no end", async () => {
   const ann = await person("Ann");
   const spoil = async (): Promise<void> => {
     const { client } = ann.account;
-    const { clientStateVersion } = await client.data(client.http.GET("/v1/account"));
+    const { clientStateVersion } = await client.call("GET", "/v1/account");
     const body = { clientState: "AAAA", expectedVersion: clientStateVersion ?? 0 };
-    await client.data(client.http.PATCH("/v1/account", { body }));
+    await client.call("PATCH", "/v1/account", { body });
   };
   await spoil();
-  await assert.rejects(ann.account.people.shared(), SealError);
-  await ann.account.people.signAgain({});
-  assert.deepEqual((await ann.account.people.shared()).state, { pinned: {} });
-  await ann.account.people.share((state) => ({ ...state, more: 1 }));
+  await assert.rejects(ann.account.pins.shared(), SealError);
+  await ann.account.pins.signAgain({});
+  assert.deepEqual((await ann.account.pins.shared()).state, { pinned: {} });
+  await ann.account.pins.share((state) => ({ ...state, more: 1 }));
   await spoil();
-  assert.deepEqual((await ann.account.people.shared()).state, { pinned: {}, more: 1 });
-  await ann.account.people.share((state) => ({ ...state, again: 2 }));
-  assert.deepEqual((await ann.account.people.shared()).state, { pinned: {}, more: 1, again: 2 });
+  assert.deepEqual((await ann.account.pins.shared()).state, { pinned: {}, more: 1 });
+  await ann.account.pins.share((state) => ({ ...state, again: 2 }));
+  assert.deepEqual((await ann.account.pins.shared()).state, { pinned: {}, more: 1, again: 2 });
 });
 
 test("a machine confirms a removal with its signature, and the server cannot", async () => {

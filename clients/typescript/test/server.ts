@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 
 /** What starts the product. `make test` has built it. */
 const PROGRAM = process.env["ENSEMBLE"] ?? fileURLToPath(new URL("../../../../target/debug/ensemble", import.meta.url));
-const WITHIN = 60_000;
+const WITHIN = 120_000;
 
 export interface Server {
   url: string;
@@ -53,7 +53,7 @@ export async function startServer({ runner, env: more }: { runner?: object; env?
   const stop = async (): Promise<void> => {
     process.off("SIGTERM", end);
     child.kill("SIGTERM");
-    const late = setTimeout(() => child.kill("SIGKILL"), 10_000);
+    const late = setTimeout(() => child.kill("SIGKILL"), 60_000);
     await ended;
     clearTimeout(late);
     await rm(folder, { recursive: true, force: true, maxRetries: 5 });

@@ -12,7 +12,7 @@ import {
   type FollowOptions,
   type StreamState,
 } from "@ensemble/client";
-import { SigningKey } from "@ensemble/client/seal";
+import { SigningKey } from "@ensemble/client/lists";
 import { json, problem, scripted, token, type Handler } from "./scripted.js";
 
 type Step = (response: ServerResponse) => void;
@@ -42,7 +42,7 @@ async function connections(steps: Step[], run: (client: Client, seen: (string | 
 
 async function numbers(client: Client, count: number, options: FollowOptions & { after?: number } = {}): Promise<number[]> {
   const got: number[] = [];
-  for await (const one of followSession(client, "s", { signal: AbortSignal.timeout(20_000), ...options })) {
+  for await (const one of followSession(client, "s", { signal: AbortSignal.timeout(120_000), ...options })) {
     if (one.event === "message") got.push(one.data.seq);
     if (got.length >= count) break;
   }
@@ -92,7 +92,7 @@ test("a silent connection is given up, and characters may be cut anywhere", asyn
   ];
   await connections(steps, async (client, seen) => {
     const texts: string[] = [];
-    for await (const one of followSession(client, "s", { silence: 2_000, signal: AbortSignal.timeout(60_000) })) {
+    for await (const one of followSession(client, "s", { silence: 5_000, signal: AbortSignal.timeout(120_000) })) {
       if (one.event === "message") texts.push(one.data.content);
       if (texts.length === 2) break;
     }
@@ -138,7 +138,7 @@ test("hints begin with all, also after each new connection", async () => {
   };
   await connections([connection, connection], async (client) => {
     const kinds: string[] = [];
-    for await (const { kind } of followHints(client, { signal: AbortSignal.timeout(20_000) })) {
+    for await (const { kind } of followHints(client, { signal: AbortSignal.timeout(120_000) })) {
       kinds.push(kind);
       if (kinds.length === 4) break;
     }

@@ -11,7 +11,7 @@ before(async () => (server = await startServer()));
 after(() => server?.stop());
 
 const create = (name: string, store: MemoryStore) => Account.create({ base: server.url, store, name });
-const signal = () => AbortSignal.timeout(30_000);
+const signal = () => AbortSignal.timeout(120_000);
 
 test("two tabs that make an account or link at once keep one key", async () => {
   const store = new MemoryStore();

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { SealError } from "@ensemble/client";
 import { Account, join, MemoryStore, type Metadata, type Session } from "@ensemble/client/account";
-import { bindings, openMetadata, partOf, sealMetadata, sealRing, SharedRing, SigningKey } from "@ensemble/client/seal";
+import { SigningKey } from "@ensemble/client/lists";
+import { bindings, openMetadata, partOf, sealMetadata, sealRing, SharedRing } from "@ensemble/client/seal";
 import { startServer, type Server } from "./server.js";
 
 // JSON of any shape.
@@ -61,8 +62,8 @@ test("a title prevents no new key, and one that is too long is not made", async 
   // Each number is written in four characters, and in more when it is signed again.
   const body = `{"title":"Bob's","n":[${"1e20,".repeat(3_200)}1]}`;
   const metadata = await sealMetadata(ring, id, 2, { body, user: bob.userId, admin }, bob.keys.signer);
-  const patch = { params: { path: { id } }, body: { metadata, expectedMetadataVersion: 1 } };
-  await bob.client.data(bob.client.http.PATCH("/v1/sessions/{id}", patch));
+  const patch = { path: { id }, body: { metadata, expectedMetadataVersion: 1 } };
+  await bob.client.call("PATCH", "/v1/sessions/{id}", patch);
   assert.equal(await title(id), "Bob's");
   await ann.sessions.unshare(id, bob.userId);
   assert.deepEqual([(await ann.sessions.read(id)).keyEpoch, await title(id)], [2, "Bob's"]);
@@ -78,8 +79,8 @@ test("a device that was removed gives no title, and takes none away", async () =
   const { id } = await ann.sessions.create({ title: "Plans" });
   const linking = await ann.devices.link();
   const joining = await join(linking.address, { store: new MemoryStore(), name: "Phone" });
-  const asking = await linking.asked(AbortSignal.timeout(30_000));
-  const finished = joining.finished(AbortSignal.timeout(30_000));
+  const asking = await linking.asked(AbortSignal.timeout(120_000));
+  const finished = joining.finished(AbortSignal.timeout(120_000));
   assert.equal(await asking.approve(joining.digits, "linked"), true);
   const phone = await finished;
   await phone.sessions.describe(id, called("From the phone"));
@@ -167,7 +168,7 @@ test("what a machine says of its session is passed on where the machine is not k
     metadata: await sealMetadata(ring, id, 2, said, machine),
     expectedMetadataVersion: 1,
   };
-  await ann.client.data(ann.client.http.PATCH("/v1/sessions/{id}", { params: { path: { id } }, body }));
+  await ann.client.call("PATCH", "/v1/sessions/{id}", { path: { id }, body });
   // Only a machine makes a session that is hosted.
   await store.update(`session ${id}`, () => undefined);
   lie = (answer, path) => (path === `/v1/sessions/${id}` ? { ...answer, hosted: true, machineId: "m" } : answer);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { SigningKey } from "@ensemble/client/seal";
+import { SigningKey } from "@ensemble/client/lists";
 import * as transcript from "@ensemble/client/transcript";
 import { bytes, vectors } from "./vectors.js";
 

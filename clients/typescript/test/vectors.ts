@@ -1,7 +1,7 @@
 // The project's test vectors, which the Rust code has made, and helpers to read them.
 
 import { readFileSync } from "node:fs";
-import { decode, encode } from "../src/bytes.js";
+import { decode, encode } from "../src/protocol/bytes.js";
 
 const root = new URL("../../../../", import.meta.url);
 

@@ -1,4 +1,4 @@
-// What a screen shows after messages and frames, good ones and others: the stories of crates/protocol/src/view/tests.rs.
+// What a screen shows after messages and frames, good ones and others: the stories of crates/protocol/src/transcript/view/tests.rs.
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -162,12 +162,12 @@ export async function restore(found: Recovering, lost: readonly string[]): Promi
 /** What others see this account called. */
 export async function displayName(): Promise<string> {
   const { client } = mine();
-  return (await client.data(client.http.GET("/v1/account"))).displayName ?? "";
+  return (await client.call("GET", "/v1/account")).displayName ?? "";
 }
 
 export async function setDisplayName(displayName: string): Promise<void> {
   const { client } = mine();
-  await client.data(client.http.PATCH("/v1/account", { body: { displayName } }));
+  await client.call("PATCH", "/v1/account", { body: { displayName } });
 }
 
 /** Removes this browser from the account where it can, and wipes its keys. */
@@ -236,5 +236,5 @@ async function readMe(found: Account): Promise<void> {
 /** Which build answers. */
 export async function serverVersion(): Promise<string> {
   const { client } = mine();
-  return (await client.data(client.http.GET("/v1/version"))).version;
+  return (await client.call("GET", "/v1/version")).version;
 }

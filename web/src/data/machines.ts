@@ -118,17 +118,15 @@ async function rowOf(machine: Machine): Promise<MachineRow> {
 function offersOf(activity: unknown): Offer[] {
   const found = (activity as { runner?: { providers?: unknown } } | null | undefined)?.runner?.providers;
   if (!Array.isArray(found)) return [];
-  return found
-    .slice(0, 50)
-    .flatMap((one: { provider?: unknown; offered?: unknown; reason?: unknown } | null) =>
-      typeof one?.provider === "string"
-        ? [
-            {
-              provider: one.provider,
-              offered: one.offered === true,
-              reason: typeof one.reason === "string" ? one.reason : undefined,
-            },
-          ]
-        : [],
-    );
+  return found.slice(0, 50).flatMap((one: { provider?: unknown; offered?: unknown; reason?: unknown } | null) =>
+    typeof one?.provider === "string"
+      ? [
+          {
+            provider: one.provider,
+            offered: one.offered === true,
+            reason: typeof one.reason === "string" ? one.reason : undefined,
+          },
+        ]
+      : [],
+  );
 }

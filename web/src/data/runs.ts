@@ -44,7 +44,7 @@ export const runChanges = new Store(0);
 export async function runsPage(cursor?: string): Promise<{ runs: Run[]; nextCursor: string | undefined }> {
   const { client } = mine();
   const query = { limit: PAGE, ...(cursor !== undefined && { cursor }) };
-  const page = await client.data(client.http.GET("/v1/orchestrator/runs", { params: { query } }));
+  const page = await client.call("GET", "/v1/orchestrator/runs", { query });
   return { runs: page.runs, nextCursor: page.nextCursor ?? undefined };
 }
 
@@ -68,7 +68,7 @@ export async function submitPlan(planned: Planned): Promise<string> {
     sent = one;
     try {
       const params = { header: { "Idempotency-Key": one.key } };
-      const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body: one.body, params }));
+      const run = await client.call("POST", "/v1/orchestrator/runs", { body: one.body, ...params });
       if (run.id !== one.body.id) throw new Distrust(OTHER_RUN);
       sent = undefined;
       return run.id;
@@ -156,13 +156,13 @@ export class RunFeed {
 
   async cancel(): Promise<void> {
     const { client } = mine();
-    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/cancel", { params: { path: { id: this.id } } }));
+    await client.call("POST", "/v1/orchestrator/runs/{id}/cancel", { path: { id: this.id } });
   }
 
   /** Queues again what ended without completing. */
   async retry(): Promise<void> {
     const { client } = mine();
-    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/retry", { params: { path: { id: this.id } } }));
+    await client.call("POST", "/v1/orchestrator/runs/{id}/retry", { path: { id: this.id } });
     await this.#read(new AbortController().signal);
   }
 
@@ -189,11 +189,10 @@ export class RunFeed {
     const params = { path: { id: this.id, taskId: task.id }, query: { waitMs: ONE_WAIT_MS } };
     const until = Date.now() + LONGEST_WAIT_MS;
     for (;;) {
-      const called =
+      const { changes } =
         action === "apply"
-          ? client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/apply", { params, body })
-          : client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/discard", { params, body });
-      const { changes } = await client.data(called);
+          ? await client.call("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/apply", { ...params, body })
+          : await client.call("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/discard", { ...params, body });
       if (!changes) throw new Error("The server does not know what the task changed.");
       await this.#read(new AbortController().signal);
       const isOpen = changes.state === "applying" || changes.state === "discarding";
@@ -207,22 +206,20 @@ export class RunFeed {
     const { client } = account;
     const body = { text, messageId, ...(await signOrder(account, task, { action: "message", text })) };
     const params = { path: { id: this.id, taskId: task.id } };
-    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/tasks/{taskId}/messages", { params, body }));
+    await client.call("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/messages", { ...params, body });
     await this.#read(new AbortController().signal);
   }
 
   /** Deletes the run with its outputs. */
   async remove(): Promise<void> {
     const { client } = mine();
-    await client.data(client.http.DELETE("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } } }));
+    await client.call("DELETE", "/v1/orchestrator/runs/{id}", { path: { id: this.id } });
   }
 
   async #read(signal: AbortSignal): Promise<number> {
     const account = mine();
     const { client } = account;
-    const answer = await client.data(
-      client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } }, signal }),
-    );
+    const answer = await client.call("GET", "/v1/orchestrator/runs/{id}", { path: { id: this.id }, signal });
     // What a person says or brings in next is for this one, as it was signed.
     const { tasks, ...run } = await takeSigned(account, this.id, answer, this.#checked);
     this.view.set({ run, tasks, error: undefined });

@@ -5,7 +5,7 @@ import type { components } from "@ensemble/client";
 type Schemas = components["schemas"];
 
 export async function ownDevice(client: Client): Promise<Schemas["Device"]> {
-  const { devices } = await client.data(client.http.GET("/v1/devices"));
+  const { devices } = await client.call("GET", "/v1/devices");
   const found = devices.find(({ current }) => current);
   if (!found) throw new Error("This browser is not in your account's list of devices.");
   return found;
@@ -13,7 +13,7 @@ export async function ownDevice(client: Client): Promise<Schemas["Device"]> {
 
 export async function changeDevice(client: Client, body: Schemas["UpdateDevice"]): Promise<void> {
   const { id } = await ownDevice(client);
-  await client.data(client.http.PATCH("/v1/devices/{id}", { params: { path: { id } }, body }));
+  await client.call("PATCH", "/v1/devices/{id}", { path: { id }, body });
 }
 
 /** Makes a new subscription to this server's key and tells it to the server. */
@@ -27,7 +27,7 @@ export async function subscribe(client: Client, manager: PushManager): Promise<v
 
 async function serverKey(client: Client): Promise<Schemas["PushKey"]> {
   try {
-    return await client.data(client.http.GET("/v1/devices/push"));
+    return await client.call("GET", "/v1/devices/push");
   } catch (error) {
     throw isProblem(error, "NOT_FOUND") ? new Error("This server sends no notifications.") : error;
   }

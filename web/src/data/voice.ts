@@ -18,7 +18,7 @@ export function askForVoice(): void {
   if (server() !== location.origin || me.state !== "ready" || asked === me.userId) return;
   asked = me.userId;
   const { client } = mine();
-  client.data(client.http.GET("/v1/voice/key")).then(
+  client.call("GET", "/v1/voice/key").then(
     ({ voiceKey: key }) => voiceKey.set(key),
     (error: unknown) => {
       // A server of before, or one without voice, stays without. Another failure is asked about again with the next session.
@@ -54,12 +54,10 @@ export async function startTalk(sessionId: string, language: string): Promise<Gr
   const key = voiceKey.get();
   if (me.state !== "ready" || key === undefined) throw new NotGranted("This server has no voice.");
   const { client } = mine();
-  const answer: Start = await client.data(
-    client.http.POST("/v1/voice/session/start", {
-      body: { userId: me.userId, sessionId, language },
-      headers: headers(key),
-    }),
-  );
+  const answer: Start = await client.call("POST", "/v1/voice/session/start", {
+    body: { userId: me.userId, sessionId, language },
+    headers: headers(key),
+  });
   if (!answer.allowed)
     throw new NotGranted(WHY[answer.reason ?? ""] ?? "The server does not begin a conversation now. Try again later.");
   const { gatewaySessionId: id, roomUrl: url, participantToken: token, agentIdentity } = answer;
@@ -73,7 +71,7 @@ export async function stopTalk(gatewaySessionId: string): Promise<void> {
   const key = voiceKey.get();
   const { client } = mine();
   if (key !== undefined)
-    await client.data(client.http.POST("/v1/voice/session/stop", { body: { gatewaySessionId }, headers: headers(key) }));
+    await client.call("POST", "/v1/voice/session/stop", { body: { gatewaySessionId }, headers: headers(key) });
 }
 
 /** Tells the voice something in writing, as if the person had said it. */
@@ -82,7 +80,7 @@ export async function write(gatewaySessionId: string, text: string): Promise<voi
   if (key === undefined) return;
   const body = { gatewaySessionId, text, messageId: crypto.randomUUID() };
   const { client } = mine();
-  await client.data(client.http.POST("/v1/voice/session/text", { body, headers: headers(key) }));
+  await client.call("POST", "/v1/voice/session/text", { body, headers: headers(key) });
 }
 
 /** Has the voice speak words as they are. */
@@ -91,7 +89,7 @@ export async function say(gatewaySessionId: string, text: string): Promise<void>
   if (key === undefined) return;
   const body = { gatewaySessionId, text, messageId: crypto.randomUUID() };
   const { client } = mine();
-  await client.data(client.http.POST("/v1/voice/session/say", { body, headers: headers(key) }));
+  await client.call("POST", "/v1/voice/session/say", { body, headers: headers(key) });
 }
 
 /** What happens in a conversation, until it is over. */

@@ -182,8 +182,10 @@ interface Props {
 export function Markdown({ text, isGrowing = false }: Props) {
     const before = useRef<Blocks>(undefined);
     const tokens = useMemo(() => {
+        /* eslint-disable react-hooks/refs -- What was split before is taken only for a text that begins with it, whichever drawing split it. */
         const found = isGrowing ? more(text, before.current) : blocksOf(text);
         before.current = found;
+        /* eslint-enable react-hooks/refs */
         return found && !isDeep(found.tokens, MOST_DEEP) ? found.tokens : undefined;
     }, [text, isGrowing]);
     if (!tokens) return <Long className="plain" text={visible(text)} label="Text" />;

@@ -95,7 +95,7 @@ async function noticeOf({ kind, sessionId, runId }: Pushed): Promise<Notice> {
   const own = await account();
   if (sessionId === undefined) {
     const { client } = own;
-    const run = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: runId ?? "" } } }));
+    const run = await client.call("GET", "/v1/orchestrator/runs/{id}", { path: { id: runId ?? "" } });
     return { title: oneLine(run.title ?? `Run ${run.ref}`, 120), body: SAID[kind] };
   }
   if (kind === "permission" || kind === "question") {

@@ -120,7 +120,6 @@ describe("hostile contents", () => {
     test(name, async () => {
       const { page } = me;
       const frames = [{ turnId: "u", part: 7, offset: 0, text: text.slice(0, 10_000) }];
-      const begun = performance.now();
       await me.show({ bodies: bodies(text), frames, title: text });
       await openAll(page);
       const found = await page.evaluate(() => ({
@@ -144,7 +143,6 @@ describe("hostile contents", () => {
       assert.deepEqual(images, []);
       for (const href of links) assert.match(href, /^(?:https?:\/\/|mailto:|\/$)/);
       assert.ok(pieces > 100, "something is shown");
-      assert.ok(performance.now() - begun < 20_000, `${name} took ${performance.now() - begun} ms`);
       checked();
     });
   }

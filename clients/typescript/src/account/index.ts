@@ -1,20 +1,41 @@
 // An account on this device: its keys, lists, people, sessions and machines.
 
-export { Account, type AccountOptions, type Own, type StoredAccount } from "./account.js";
-export { Conversation, type Said } from "./conversation.js";
-export { Devices, type Device, type NewWords } from "./devices.js";
-export type { Share } from "./grants.js";
+export { Account, join, recover, type Recovering, type StoredAccount } from "./account.js";
+export type { AccountOptions, Context } from "./context.js";
+export { Devices, type Device, type NewWords } from "./devices/index.js";
+export { unfinishedLinking, type Joining, type JoinOptions } from "./devices/join.js";
+export { Asking, Linking } from "./devices/link.js";
 export { DeviceKeys } from "./keys.js";
-export { Asking, join, Linking, unfinishedLinking, type Joining, type JoinOptions } from "./linking.js";
-export { LiveSession, type Sent } from "./live.js";
-export type { Told } from "./machine-access.js";
-export { Machines, type Machine, type MachineMetadata, type RunnerState, type Unconfirmed } from "./machines.js";
+export type { Told } from "./live/access.js";
+export { Conversation, type Said } from "./live/conversation.js";
+export { LiveSession } from "./live/index.js";
+export type { Sent } from "./live/sender.js";
+export type { Machine } from "./machines/find.js";
+export { Machines, type RunnerState } from "./machines/index.js";
+export type { MachineMetadata } from "./machines/keys.js";
+export type { Unconfirmed } from "./machines/seen.js";
+export type { Notice, Notices } from "./notice.js";
+export type { Own } from "./own.js";
 export { People } from "./people.js";
 export { NO_HOST, PublicSession, type PublicOptions } from "./public-view.js";
-export { recover, type Recovering } from "./recovering.js";
-export { sealTurn, signOrder, signRun, withIds, type Turn, type Wanted } from "./runs.js";
-export { Sessions, type Metadata, type SessionFilter } from "./sessions.js";
-export { doubt, NOT_CHECKED, NOT_SIGNED, takeSigned, type CheckedTasks } from "./signed-runs.js";
-export { Draws, type Start, type Starting } from "./start.js";
-export type { Session } from "./vault.js";
+export type { SessionFilter } from "./sessions/find.js";
+export { Sessions } from "./sessions/index.js";
+export type { Session } from "./sessions/known.js";
+export type { Share } from "./sessions/share.js";
+export type { Start, Starting } from "./sessions/start.js";
+export type { Metadata } from "./sessions/titles.js";
+export {
+  doubt,
+  Draws,
+  NOT_CHECKED,
+  NOT_SIGNED,
+  sealTurn,
+  signOrder,
+  signRun,
+  takeSigned,
+  withIds,
+  type CheckedTasks,
+  type Turn,
+  type Wanted,
+} from "./tasks.js";
 export { MemoryStore, type Store } from "../store/store.js";

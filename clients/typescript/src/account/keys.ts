@@ -1,11 +1,11 @@
 // The keys of this device. Scripts cannot export them where the platform can do without. The X25519 key is stored wrapped by an AES
 // key, because Safari stores X25519 keys and does not give them back.
 
-import { decodeExact, encode, random, utf8 } from "../bytes.js";
+import { decodeExact, encode, random, utf8 } from "../protocol/bytes.js";
 import { Refused } from "../errors.js";
-import { isSigned, SigningKey } from "../seal/ed25519.js";
-import { BoxPair } from "../seal/hpke.js";
-import { withNewKey } from "../seal/new-key.js";
+import { isSigned, SigningKey } from "../protocol/ed25519.js";
+import { BoxPair } from "../protocol/hpke.js";
+import { withNewKey } from "../protocol/new-key.js";
 import type { Store } from "../store/store.js";
 
 const { subtle } = globalThis.crypto;

@@ -1,10 +1,16 @@
 // The device lists of users, read from the server, checked version by version, and remembered with their digest for ever.
 
-import { decodeExact } from "../bytes.js";
+import { decodeExact } from "../protocol/bytes.js";
 import type { Client } from "../client.js";
 import { Distrust, Refused } from "../errors.js";
-import { List, sharesSessions, type ListedDevice, type Removal, type SignedList } from "../seal/device-list.js";
+import { List, sharesSessions, type ListedDevice, type Removal, type SignedList } from "../protocol/lists/list.js";
 import type { Store } from "../store/store.js";
+import { remembered } from "./remembered.js";
+
+/** How old the lists may be by which something is written or sealed, in milliseconds. */
+export const FRESH = 10_000;
+/** A list that lacks a key is read again, unless it was read within so many milliseconds. */
+export const JUST_READ = 1_000;
 
 /** What is known of an account before its newest list is read. */
 export type Known =
@@ -55,7 +61,7 @@ export async function newestList(
   let after = newest === undefined ? 0 : newest.version - 1;
   for (;;) {
     const params = { path: { id: user }, query: { after } };
-    const page = await client.data(client.http.GET("/v1/users/{id}/devices", { params }));
+    const page = await client.call("GET", "/v1/users/{id}/devices", params);
     for (const signed of page.lists) {
       if (newest && !isMet) {
         const is = newest.signed;
@@ -109,14 +115,7 @@ export function everHadOnce(
 ): Promise<boolean> {
   const all = found.get(client) ?? new Map<string, Promise<boolean>>();
   found.set(client, all);
-  const name = `${user} ${list.digest} ${key} ${what}`;
-  let one = all.get(name);
-  if (!one) {
-    one = everHad(client, user, list.body.account, key, counts);
-    all.set(name, one);
-    one.catch(() => all.delete(name));
-    const oldest = all.size > MOST_KEYS ? all.keys().next().value : undefined;
-    if (oldest !== undefined) all.delete(oldest);
-  }
-  return one;
+  return remembered(all, `${user} ${list.digest} ${key} ${what}`, MOST_KEYS, () =>
+    everHad(client, user, list.body.account, key, counts),
+  );
 }

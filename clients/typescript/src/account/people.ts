@@ -1,40 +1,27 @@
-// Other users: the account keys that were seen first, on any device of this account, and their newest device lists.
+// Other users: their names, and their newest device lists, checked from the account keys that were seen first.
 
-import { Distrust, isNotFound, isProblem, Refused, SealError } from "../errors.js";
-import { fingerprint, type List } from "../seal/device-list.js";
-import { openClientState, sealClientState } from "../seal/signed-ring.js";
-import type { Account, Own } from "./account.js";
+import { Distrust, Refused } from "../errors.js";
+import { fingerprint, type List } from "../protocol/lists/list.js";
 import { knownList, newestList, OLD_LIST, rememberList } from "./lists.js";
-import { asObject } from "../seal/ring.js";
-import { utf8Length } from "../bytes.js";
-
-/** What the clients of an account share. Members that are not known here are kept. */
-export type Shared = { pinned?: Record<string, string> } & Record<string, unknown>;
-
-/** The state that this device has used last, as it was sealed. */
-interface KeptState {
-  version: number;
-  sealed: string;
-}
-
-const KEPT = "shared state";
-/** More versions than this are not written to get above the one that is kept. */
-const MOST_BEHIND = 1_000;
-
-const pin = (user: string): string => `pin ${user}`;
+import type { OwnDevice, OwnReader } from "./own.js";
+import { readUser, type Pins } from "./pins.js";
 
 export class People {
   readonly #lists = new Map<string, { list: List; at: number }>();
   readonly #reading = new Map<string, Promise<List>>();
   readonly #names = new Map<string, Promise<string | undefined>>();
 
-  constructor(private readonly account: Account) {}
+  constructor(
+    private readonly device: OwnDevice,
+    private readonly own: OwnReader,
+    private readonly pins: Pins,
+  ) {}
 
   /** How a user is called. A name is only what the server says somebody is called. */
   name(user: string): Promise<string | undefined> {
     let name = this.#names.get(user);
     if (!name) {
-      name = this.#user(user).then(({ displayName }) => displayName?.trim() || undefined);
+      name = readUser(this.device.client, user).then(({ displayName }) => displayName?.trim() || undefined);
       name.catch(() => this.#names.delete(user));
       this.#names.set(user, name);
     }
@@ -49,7 +36,7 @@ export class People {
   /** The newest device list of a user, not older than so many milliseconds. The account key that was first seen is remembered, and
    * another one later is refused. */
   async list(user: string, maxAge = 60_000): Promise<List> {
-    if (user === this.account.userId) return (await this.account.own(maxAge)).list;
+    if (user === this.device.userId) return (await this.own.read(maxAge)).list;
     const cached = this.#lists.get(user);
     if (cached && performance.now() - cached.at <= maxAge) return cached.list;
     // A page of sessions may have many of one user. Without an age the list must be one that is asked for from now on.
@@ -61,8 +48,8 @@ export class People {
   }
 
   async #read(user: string): Promise<List> {
-    const { client, store } = this.account;
-    const account = await this.accountKey(user);
+    const { client, store } = this.device;
+    const account = await this.pins.accountKey(user);
     const known = await knownList(store, user);
     if (known && known.body.account !== account) throw new Distrust(OLD_LIST);
     const list = await newestList(client, user, known ? { list: known } : { account });
@@ -71,131 +58,4 @@ export class People {
     this.#lists.set(user, { list, at: performance.now() });
     return list;
   }
-
-  /** The account key of a user: the one that was first seen. */
-  async accountKey(user: string): Promise<string> {
-    const { store } = this.account;
-    const seen = (await this.#user(user)).publicKey;
-    const known = await store.get<string>(pin(user));
-    const first = known ?? (await this.#pinnedAnywhere(user, seen));
-    if (first !== seen) {
-      throw new Distrust(
-        `The account key of user ${user} is not the one that was seen before. Nothing was done. Ask them for the fingerprint that ` +
-          "they see; if it has really changed, they have another account, and another id.",
-      );
-    }
-    if (known === undefined) await store.update<string>(pin(user), (now) => now ?? first);
-    return first;
-  }
-
-  /** What the devices of the account share, and the version that the server has. A server that was restored shows an older one than this
-   * device has used, and a device that was removed may have written it: then the one that was used last counts. One that does not open
-   * is an error only where none is kept; with `orEmpty` not even there. */
-  async shared(orEmpty = false): Promise<{ state: Shared; version: number }> {
-    const { client, store } = this.account;
-    const { clientState, clientStateVersion } = await client.data(client.http.GET("/v1/account"));
-    const version = clientStateVersion ?? 0;
-    const kept = await store.get<KeptState>(KEPT);
-    if (clientState && version >= (kept?.version ?? 0)) {
-      const state = await this.#shown(clientState, version).catch((error: unknown) => {
-        if (!(error instanceof SealError) || (!kept && !orEmpty)) throw error;
-        return undefined;
-      });
-      if (state) await this.#keep({ sealed: clientState, version });
-      if (state) return { state, version };
-    }
-    // Who signed the kept one was listed when it was kept.
-    return { state: kept ? (await opened(kept, await this.account.own())).state : {}, version };
-  }
-
-  /** The state that the server shows, if a device that is listed has signed it. */
-  async #shown(sealed: string, version: number): Promise<Shared | undefined> {
-    const judged = async (own: Own): Promise<Shared | undefined> => {
-      const { state, signer } = await opened({ sealed, version }, own);
-      return own.list.commands(signer) ? state : undefined;
-    };
-    const state = await judged(await this.account.own()).catch((error: unknown) => {
-      if (!(error instanceof SealError)) throw error;
-      return undefined;
-    });
-    // A device that was linked since this program has read the list may have written it, or it was sealed to a newer key.
-    return state ?? judged(await this.account.own(0));
-  }
-
-  async #keep(state: KeptState): Promise<void> {
-    await this.account.store.update<KeptState>(KEPT, (kept) => (kept && kept.version >= state.version ? kept : state));
-  }
-
-  /** Changes what the devices share. `change` may be called again, when another device was faster. */
-  share(change: (state: Shared) => Shared | undefined): Promise<Shared> {
-    return this.#share(change);
-  }
-
-  /** Signs it again after a device was removed: what that one has signed counts no more. `before` was read before the removal; what others
-   * have written since is kept, and the keys that were seen first stay. */
-  async signAgain(before: Shared): Promise<void> {
-    await this.#share((state, version) => {
-      const isNothing = version === 0 && Object.keys(before).length === 0;
-      return isNothing ? undefined : { ...before, ...state, pinned: { ...state.pinned, ...before.pinned } };
-    }, true);
-  }
-
-  async #share(change: (state: Shared, version: number) => Shared | undefined, orEmpty = false): Promise<Shared> {
-    for (let tries = 0; ; tries++) {
-      const { state, version } = await this.shared(orEmpty);
-      const next = change(structuredClone(state), version);
-      if (!next) return state;
-      try {
-        await this.#write(next, version);
-        return next;
-      } catch (error) {
-        if (!isProblem(error, "VERSION_MISMATCH") || tries >= 3) throw error;
-      }
-    }
-  }
-
-  /** Replaces the version that the server has shown. A server that was restored gets it once for each version that it lacks, so that no
-   * device takes it for an old one. */
-  async #write(state: Shared, shown: number): Promise<void> {
-    const { client, keys, store } = this.account;
-    const { list, contents } = await this.account.own();
-    const json = JSON.stringify(state);
-    if (utf8Length(json) > 48_000) throw new Refused("What your devices share has grown too long.");
-    const newest = Math.max(shown, (await store.get<KeptState>(KEPT))?.version ?? 0);
-    if (newest - shown > MOST_BEHIND) throw new Refused("The server has a much older state than this device has seen.");
-    for (let expectedVersion = shown; expectedVersion <= newest; expectedVersion++) {
-      const version = expectedVersion + 1;
-      const clientState = await sealClientState(json, await contents.publicKey(), list.body.account, version, keys.signer);
-      await client.data(client.http.PATCH("/v1/account", { body: { clientState, expectedVersion } }));
-      await this.#keep({ sealed: clientState, version });
-    }
-  }
-
-  async #pinnedAnywhere(user: string, seen: string): Promise<string> {
-    let known: string | undefined;
-    const pinned = this.share((state) => {
-      known = state.pinned?.[user];
-      return known === undefined ? { ...state, pinned: { ...state.pinned, [user]: seen } } : undefined;
-    });
-    // A state that has grown too long is no reason to do nothing: this device remembers the key itself.
-    await pinned.catch((error: unknown) => {
-      if (!(error instanceof Refused) && !isProblem(error, "VERSION_MISMATCH")) throw error;
-    });
-    return known ?? seen;
-  }
-
-  async #user(user: string): Promise<{ publicKey: string; displayName?: string | null | undefined }> {
-    const { client } = this.account;
-    try {
-      return await client.data(client.http.GET("/v1/users/{id}", { params: { path: { id: user } } }));
-    } catch (error) {
-      if (isNotFound(error)) throw new Refused(`There is no user ${user}.`, { cause: error });
-      throw error;
-    }
-  }
-}
-
-async function opened({ sealed, version }: KeptState, { list, contents }: Own): Promise<{ state: Shared; signer: string }> {
-  const { plaintext, signer } = await contents.openWith((pair) => openClientState(sealed, pair, list.body.account, version));
-  return { state: asObject(plaintext) as Shared, signer };
 }

@@ -1,19 +1,19 @@
 // A session behind a public link: anybody who has the whole address reads it, live, without an account.
 
-import { utf8 } from "../bytes.js";
+import { utf8 } from "../protocol/bytes.js";
 import { Client, newId, type ClientOptions } from "../client.js";
 import { Distrust, Refused, SealError } from "../errors.js";
-import { readShareAddress } from "../seal/link.js";
-import { asObject, openContent, purposes, type KeyRing } from "../seal/ring.js";
-import { openMetadata, partOf } from "../seal/said.js";
+import { readShareAddress } from "../protocol/seal/link.js";
+import { asObject, openContent, purposes, type KeyRing } from "../protocol/seal/ring.js";
+import { openMetadata, partOf } from "../protocol/seal/said.js";
 import { followLink, type FollowOptions } from "../streams.js";
-import { readBody, writerOf } from "../transcript/body.js";
-import { openEnvelope } from "../transcript/envelope.js";
-import { readFrame } from "../transcript/frame.js";
-import type { Author } from "../transcript/item.js";
-import { View, type Changed, type Incoming } from "../transcript/view.js";
-import { textOf, type Said } from "./conversation.js";
-import type { Metadata } from "./titles.js";
+import { readBody, writerOf } from "../protocol/transcript/body.js";
+import { openEnvelope } from "../protocol/transcript/envelope.js";
+import { readFrame } from "../protocol/transcript/frame.js";
+import type { Author } from "../protocol/transcript/item.js";
+import { View, type Changed, type Incoming } from "../protocol/transcript/view.js";
+import { textOf, type Said } from "./live/conversation.js";
+import type { Metadata } from "./sessions/titles.js";
 import type { components } from "../openapi.js";
 
 type Schemas = components["schemas"];
@@ -54,7 +54,7 @@ export class PublicSession {
     const client = new Client({ ...options, base });
     const headers = { "idempotency-key": viewing };
     const params = { path: { token }, query: { limit: PAGE } };
-    const page = await client.data(client.http.GET("/v1/public-sessions/{token}", { params, headers }));
+    const page = await client.call("GET", "/v1/public-sessions/{token}", { ...params, headers });
     if (!page.encryptedKey)
       throw new Refused("This link was made without a key, so the session cannot be opened. Ask for a new link.");
     const ring = await secret.open(page.encryptedKey, page.session.id);
@@ -87,7 +87,7 @@ export class PublicSession {
     const query = { limit: PAGE, before: first };
     const headers = { "x-view-token": this.viewToken };
     const params = { path: { token: this.token }, query };
-    const page = await this.client.data(this.client.http.GET("/v1/public-sessions/{token}", { params, headers }));
+    const page = await this.client.call("GET", "/v1/public-sessions/{token}", { ...params, headers });
     const messages = sorted(page.messages);
     this.#first = messages[0]?.seq ?? 1;
     if (this.session.hosted) this.view.older(await Promise.all(messages.map((message) => this.#incoming(message))));

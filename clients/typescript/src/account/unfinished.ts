@@ -1,8 +1,11 @@
 // What is noted before it is begun, so that a program that is ended half way is gone on with: who is still to get which key.
 
-import type { KeyRing } from "../seal/ring.js";
+import type { ShareLevel } from "../protocol/seal/share.js";
+import type { KeyRing } from "../protocol/seal/ring.js";
 import type { Store } from "../store/store.js";
-import type { Recipients } from "./grants.js";
+
+/** The users who get the key of a session, and as what. */
+export type Recipients = Record<string, ShareLevel>;
 
 /** A right that is taken away: the version of that, and the `localId` of the command to the machine. */
 export interface Revocation {

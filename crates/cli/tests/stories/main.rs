@@ -110,6 +110,8 @@ mod talking;
 #[cfg(feature = "up")]
 mod talking_here;
 #[cfg(feature = "up")]
+mod ten_lines;
+#[cfg(feature = "up")]
 mod terminal;
 #[cfg(feature = "up")]
 mod terminals;

@@ -1,0 +1,48 @@
+// The next device list of the account.
+
+import { isProblem, Refused } from "../../errors.js";
+import type { Signer } from "../../protocol/ed25519.js";
+import { MOST_DEVICES, type List, type ListedDevice } from "../../protocol/lists/list.js";
+import type { ContentRing } from "../../protocol/seal/content-ring.js";
+import type { Context } from "../context.js";
+import { changeOf, type ChangeDevices, type Own } from "../own.js";
+
+/** Puts the next list on top of the newest one, with a new content epoch when a device that opens contents is gone. True: one is
+ * gone. Another device may be faster: then it is done again on top of its list. */
+export async function changeDevices(
+  context: Context,
+  edit: (devices: ListedDevice[]) => ListedDevice[],
+  added: readonly Signer[] = [],
+  more: (list: List) => Promise<Partial<ChangeDevices>> = () => Promise.resolve({}),
+  isLast = false,
+): Promise<boolean> {
+  const { client, keys } = context;
+  for (let tries = 0; ; tries++) {
+    const own = await context.own(0);
+    const body = own.list.successor();
+    body.devices = edit(body.devices);
+    if (body.devices.length > MOST_DEVICES) throw new Refused(`An account has at most ${MOST_DEVICES} devices. Remove some.`);
+    const left = new Set(body.devices.map(({ key }) => key));
+    const isOneGone = own.list.openers().some(({ key }) => !left.has(key));
+    let contents: ContentRing = own.contents;
+    if (isOneGone) {
+      contents = contents.next();
+      Object.assign(body, { contentEpoch: body.contentEpoch + 1, contentPublicKey: await contents.publicKey() });
+    }
+    const change = await changeOf(body, contents, keys.signer, added);
+    const next: Own = { list: await own.list.next(change.list), contents };
+    try {
+      await client.call("POST", "/v1/devices", { body: { ...change, ...(await more(next.list)) } });
+    } catch (error) {
+      if (!isProblem(error, "DEVICE_LIST_CONFLICT") || tries >= 3) throw error;
+      continue;
+    }
+    if (!isLast) await context.adopt(next);
+    return isOneGone;
+  }
+}
+
+export async function checkPrimary(context: Context): Promise<void> {
+  if (await context.isPrimary()) return;
+  throw new Refused("This is a linked device, and only a primary one can add and remove devices. Do it on a primary device.");
+}

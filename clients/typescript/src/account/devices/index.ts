@@ -1,0 +1,106 @@
+// The devices of an account: shown, linked, renamed, removed; and recovery words.
+
+import { Distrust } from "../../errors.js";
+import type { Signer } from "../../protocol/ed25519.js";
+import { signsLists, type ListedDevice } from "../../protocol/lists/list.js";
+import { LinkCode } from "../../protocol/seal/device-link.js";
+import { RecoveryWords } from "../../protocol/seal/recovery.js";
+import type { Context } from "../context.js";
+import type { Unconfirmed } from "../machines/seen.js";
+import { changeDevices, checkPrimary } from "./change.js";
+import { Linking } from "./link.js";
+import { afterRemoval, removeDevices } from "./remove.js";
+import type { components } from "../../openapi.js";
+
+export type Device = components["schemas"]["Device"];
+
+/** Words that are shown, and not in force yet. */
+export interface NewWords {
+  /** 24 words. Store them at most until they are confirmed, and sealed: see `sameWords`. */
+  words: string[];
+  /** Puts them in force. Words from before are worth nothing then. */
+  confirm(): Promise<void>;
+}
+
+export class Devices {
+  constructor(private readonly context: Context) {}
+
+  /** The devices that the checked list has, with their names. */
+  async all(): Promise<Device[]> {
+    const { client } = this.context;
+    const { devices } = await client.call("GET", "/v1/devices");
+    const { list } = await this.context.own(0);
+    const isListed = (device: Device): boolean => {
+      const entry = list.device(device.publicKey);
+      return entry?.role === device.role && entry.boxKey === device.boxKey;
+    };
+    if (devices.length !== list.body.devices.length || !devices.every(isListed)) {
+      throw new Distrust(
+        "The server shows other devices than the list that you signed. If it stays so, do not trust this server.",
+      );
+    }
+    return devices;
+  }
+
+  async rename(id: string, name: string): Promise<Device> {
+    const { client } = this.context;
+    return client.call("PATCH", "/v1/devices/{id}", { path: { id }, body: { name } });
+  }
+
+  /** Whether the account is lost with this device: it has no recovery words and no second primary. */
+  async isAlone(): Promise<boolean> {
+    const { list } = await this.context.own();
+    return list.body.devices.filter(({ role }) => signsLists(role)).length < 2;
+  }
+
+  /** New recovery words, for a person to write down. */
+  async newWords(): Promise<NewWords> {
+    await checkPrimary(this.context);
+    return this.#notYet(RecoveryWords.generate());
+  }
+
+  /** Words that `newWords` has made and that are not confirmed yet, as after a reload. No call is made before they are confirmed. */
+  async sameWords(words: readonly string[]): Promise<NewWords> {
+    return this.#notYet(await RecoveryWords.parse(words.join(" ")));
+  }
+
+  async #notYet(words: RecoveryWords): Promise<NewWords> {
+    const confirm = async (): Promise<void> => {
+      const [key, box] = [await words.key(), await words.boxPair()];
+      const entry: ListedDevice = { key: key.publicKey, boxKey: box.publicKey, role: "recovery" };
+      const isReplaced = await this.change((devices) => [...devices.filter(({ role }) => role !== "recovery"), entry], [key]);
+      if (isReplaced) await afterRemoval(this.context);
+    };
+    return { words: await words.words(), confirm };
+  }
+
+  /** Begins to link a device. Its address is for the new one: as a QR code, or typed. */
+  async link(): Promise<Linking> {
+    await checkPrimary(this.context);
+    const { client } = this.context;
+    const { id, expiresAt } = await client.call("POST", "/v1/auth/links");
+    return new Linking(this.context, LinkCode.generate(client.base, id), expiresAt);
+  }
+
+  /** Removes devices. From then on nothing is sealed to them, and sessions that were used lately get new keys at once. Resolves to the
+   * machines that have not confirmed it: until they do, a removed device and the server can still command them. */
+  remove(keys: readonly string[], onProgress?: (done: number, of: number) => void): Promise<Unconfirmed[]> {
+    return removeDevices(this.context, keys, onProgress);
+  }
+
+  /** Removes this device from the account and forgets its keys. Only a primary one that is not the last can. */
+  async leave(): Promise<void> {
+    const own = this.context.keys.publicKey;
+    const { list } = await this.context.own(0);
+    const isPrimary = list.device(own)?.role === "primary";
+    if (isPrimary && list.body.devices.some(({ key, role }) => key !== own && signsLists(role))) {
+      await changeDevices(this.context, (devices) => devices.filter(({ key }) => key !== own), [], undefined, true);
+    }
+    await this.context.forget();
+  }
+
+  /** Puts the next list on top of the newest one. True: a device that opens contents is gone. */
+  change(edit: (devices: ListedDevice[]) => ListedDevice[], added?: readonly Signer[]): Promise<boolean> {
+    return changeDevices(this.context, edit, added);
+  }
+}

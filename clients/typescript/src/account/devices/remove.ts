@@ -1,0 +1,99 @@
+// Removes devices: their list first, then the keys of what they could read.
+
+import { Refused } from "../../errors.js";
+import type { List } from "../../protocol/lists/list.js";
+import { sleep } from "../../retry.js";
+import type { Context } from "../context.js";
+import { renewKeys } from "../machines/keys.js";
+import { awaitConfirmed, type Unconfirmed } from "../machines/seen.js";
+import { sessionPages } from "../sessions/find.js";
+import type { Session } from "../sessions/known.js";
+import { readSession, ringForTitle } from "../sessions/read.js";
+import { isStale, mayItsHostRead, rekey } from "../sessions/rekey.js";
+import { titled } from "../sessions/titles.js";
+import { setRemoval } from "../unfinished.js";
+import { changeDevices, checkPrimary } from "./change.js";
+
+/** Sessions that were used within so many days get new keys at once when a device is removed. */
+const RECENT_DAYS = 7;
+/** Sessions that get a new key at once when a device was removed. */
+const MOST_AT_ONCE = 200;
+/** Until every service refuses a device that was removed, in milliseconds. */
+const SETTLED = 12_000;
+/** Sessions whose titles are judged before a removal, the newest first. */
+const MOST_SEEN = 1_000;
+
+/** Removes devices. From then on nothing is sealed to them, and sessions that were used lately get new keys at once. Resolves to the
+ * machines that have not confirmed it: until they do, a removed device and the server can still command them. */
+export async function removeDevices(
+  context: Context,
+  keys: readonly string[],
+  onProgress?: (done: number, of: number) => void,
+): Promise<Unconfirmed[]> {
+  await checkPrimary(context);
+  if (keys.includes(context.keys.publicKey)) throw new Refused("This is the device that you use. Sign out here instead.");
+  // What a removed device has written last is read before it is removed: nobody relies on its signature afterwards.
+  const shared = await context.pins.shared().catch(() => ({ state: {} }));
+  await seeTitles(context);
+  await setRemoval(context.store, true);
+  await changeDevices(context, (devices) => devices.filter(({ key }) => !keys.includes(key)));
+  // Sessions get their keys whatever becomes of it.
+  const [signed] = await Promise.allSettled([context.pins.signAgain(shared.state)]);
+  const confirming = awaitConfirmed(context);
+  await afterRemoval(context, onProgress);
+  if (signed.status === "rejected") {
+    throw new Refused("The device was removed, but what your devices share was not kept.", { cause: signed.reason });
+  }
+  return confirming;
+}
+
+/** Judges the titles of the own sessions by a list, before a device or a machine in it is removed or right after. A title that it has given
+ * counts afterwards only where that was seen. One that fails is no reason to keep a device that is lost. */
+export async function seeTitles(context: Context, by?: List): Promise<void> {
+  let count = 0;
+  const see = async (session: Session): Promise<unknown> => titled(context, session, await ringForTitle(context, session), by);
+  try {
+    for await (const sessions of sessionPages(context)) {
+      await Promise.allSettled(sessions.map(see));
+      if ((count += sessions.length) >= MOST_SEEN) return;
+    }
+  } catch {
+    // Sessions that were used here have theirs already.
+  }
+}
+
+/** Waits until every service refuses the devices that were removed, and gives sessions new keys. */
+export async function afterRemoval(context: Context, onProgress?: (done: number, of: number) => void): Promise<void> {
+  await setRemoval(context.store, true);
+  await sleep(SETTLED);
+  await finishRemoval(context, onProgress);
+}
+
+/** Gives the sessions that are in use new keys after a device was removed. Every other one gets its key before its next message. */
+export async function finishRemoval(
+  context: Context,
+  onProgress: (done: number, of: number) => void = () => undefined,
+): Promise<void> {
+  await context.own(0);
+  const due: Session[] = [];
+  for await (const sessions of sessionPages(context)) {
+    for (const session of sessions) {
+      const isRecent = session.online || Date.now() - Date.parse(session.updatedAt) < RECENT_DAYS * 86_400_000;
+      // A machine that was faster has given nobody else the key that it made.
+      const isOld = session.rekeyNeeded || (await isStale(context, session));
+      if ((isRecent && isOld) || (await mayItsHostRead(context, session))) due.push(session);
+    }
+  }
+  // Sessions come the newest first. All others get their key before their next message.
+  due.splice(MOST_AT_ONCE);
+  for (const [at, { id }] of due.entries()) {
+    // Others must get theirs. One that fails is tried again before its next message.
+    await readSession(context, id)
+      .then((session) => rekey(context, session))
+      .catch(() => undefined);
+    onProgress(at + 1, due.length);
+  }
+  // One that fails is tried again with the next removal.
+  await renewKeys(context).catch(() => undefined);
+  await setRemoval(context.store, false);
+}

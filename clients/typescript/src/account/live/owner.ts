@@ -1,0 +1,86 @@
+// Who has signed a message: the session's machine, a device of a person, or nobody who counts.
+
+import { Distrust, isProblem, mayPass, Refused, SealError } from "../../errors.js";
+import { sharesSessions, type List, type ListedDevice } from "../../protocol/lists/list.js";
+import type { Author } from "../../protocol/transcript/item.js";
+import type { Context } from "../context.js";
+import { JUST_READ, newestList } from "../lists.js";
+import { remembered } from "../remembered.js";
+import type { Session } from "../sessions/known.js";
+
+/** What is remembered: signers, and users with every list that they had. */
+const MOST_SIGNERS = 2_000;
+const MOST_USERS = 200;
+
+/** The entries of a key in all lists of a user. */
+type Ever = (key: string) => readonly ListedDevice[];
+
+/** Finds authors, and remembers them. A key that was in a list once counts for what it has signed; the machine decides about
+ * commands by the newest lists. */
+export class Authors {
+  readonly #found = new Map<string, Promise<Author>>();
+  readonly #ever = new Map<string, Promise<Ever>>();
+
+  constructor(
+    private readonly context: Context,
+    private readonly session: Session,
+  ) {}
+
+  /** Rejects only when it could not be found out now, or when the lists of the session's owner are not to be trusted. */
+  of(user: string, key: string): Promise<Author> {
+    return remembered(this.#found, `${user} ${key}`, MOST_SIGNERS, () => this.#find(user, key));
+  }
+
+  async #find(user: string, key: string): Promise<Author> {
+    if (user === this.session.ownerId) return this.#ofOwner(user, key);
+    try {
+      const list = await this.context.people.list(user);
+      if (list.commands(key)) return { kind: "person", user, key };
+      const ever = await this.#everOf(user, list);
+      return ever(key).some(({ role }) => sharesSessions(role)) ? { kind: "person", user, key } : nobody(user);
+    } catch (error) {
+      // A guest can write any user into a message. That must not close the session for everybody.
+      if (!isAboutTheUser(error)) throw error;
+      return { kind: "nobody", why: `the devices of ${user} are not known: ${error.message}` };
+    }
+  }
+
+  async #ofOwner(user: string, key: string): Promise<Author> {
+    // A key that is not known may have been added a moment ago.
+    let owner = await this.context.people.list(user);
+    if (!owner.device(key)) owner = await this.context.people.list(user, JUST_READ);
+    const machine = this.session.machineId ?? undefined;
+    const entry = owner.device(key);
+    if (entry?.role === "machine" && machine !== undefined && entry.machineId === machine) return { kind: "host" };
+    if (owner.commands(key)) return { kind: "person", user, key };
+    const was = (await this.#everOf(user, owner))(key);
+    if (was.some(({ role }) => sharesSessions(role))) return { kind: "person", user, key };
+    // Of a machine that was removed nothing is hosted any more, so its transcript can be read. One that has another key now signs
+    // with that.
+    if (machine === undefined || owner.machine(machine)) return nobody(user);
+    return was.some(({ machineId }) => machineId === machine) ? { kind: "host" } : nobody(user);
+  }
+
+  /** Every list of the user up to this one, read once. */
+  #everOf(user: string, list: List): Promise<Ever> {
+    return remembered(this.#ever, `${user} ${list.digest}`, MOST_USERS, async () => {
+      const entries = new Map<string, ListedDevice[]>();
+      await newestList(this.context.client, user, { account: list.body.account }, ({ body }) => {
+        for (const device of body.devices) {
+          const all = entries.get(device.key) ?? [];
+          const isKnown = all.some(({ role, machineId }) => role === device.role && machineId === device.machineId);
+          if (!isKnown) entries.set(device.key, [...all, device]);
+        }
+      });
+      return (key) => entries.get(key) ?? [];
+    });
+  }
+}
+
+const nobody = (user: string): Author => ({ kind: "nobody", why: `not signed by a device of ${user}` });
+
+/** Whether the server has said something of the user, or has shown lists that are not good: asked again, it says the same. */
+function isAboutTheUser(error: unknown): error is Error {
+  if (isProblem(error)) return error.status !== 401 && !mayPass(error);
+  return error instanceof Refused || error instanceof Distrust || error instanceof SealError;
+}

@@ -1,0 +1,70 @@
+// The machines of an account: names, presence and what they offer.
+
+import type { Context } from "../context.js";
+import { changeDevices } from "../devices/change.js";
+import { finishRemoval, seeTitles } from "../devices/remove.js";
+import { setRemoval } from "../unfinished.js";
+import { allMachines, type Machine } from "./find.js";
+import { machineMetadata, type MachineMetadata } from "./keys.js";
+import { awaitConfirmed, unconfirmed, type Unconfirmed } from "./seen.js";
+
+/** What a runner reports with its heartbeat, in the clear. The server could say something else. */
+export interface RunnerState {
+  capacity: number;
+  running: number;
+  draining: boolean;
+  providers: { provider: string; offered: boolean; reason?: string; version?: string; signedIn?: boolean }[];
+}
+
+export class Machines {
+  constructor(private readonly context: Context) {}
+
+  /** All machines, the newest first. */
+  all(): Promise<Machine[]> {
+    return allMachines(this.context);
+  }
+
+  /** The opened metadata of a machine. */
+  metadata(machine: Machine): Promise<MachineMetadata> {
+    return machineMetadata(this.context, machine);
+  }
+
+  /** What its runner reports, when it has reported something. */
+  state(machine: Machine): RunnerState | undefined {
+    const runner = (machine.activity as { runner?: Partial<RunnerState> } | null | undefined)?.runner;
+    if (runner === null || typeof runner !== "object") return undefined;
+    const count = (value: unknown): number => (typeof value === "number" ? value : 0);
+    const providers = Array.isArray(runner.providers)
+      ? runner.providers.filter(({ provider }) => typeof provider === "string")
+      : [];
+    return { capacity: count(runner.capacity), running: count(runner.running), draining: runner.draining === true, providers };
+  }
+
+  /** Whether a session can be begun on it from here: it has a key in the account's list. */
+  async isListed(id: string): Promise<boolean> {
+    return (await this.context.own()).list.machine(id) !== undefined;
+  }
+
+  /** The machines that have not confirmed the last removal of a device. */
+  unconfirmed(): Promise<Unconfirmed[]> {
+    return unconfirmed(this.context);
+  }
+
+  /** The same after each machine that was there lately has confirmed, or after 20 s. */
+  awaitConfirmed(): Promise<Unconfirmed[]> {
+    return awaitConfirmed(this.context);
+  }
+
+  /** Deletes a machine. A primary device also takes its key from the account's list, and gives the sessions that it hosted new keys. */
+  async remove(id: string): Promise<void> {
+    const { client } = this.context;
+    await client.call("DELETE", "/v1/machines/{id}", { path: { id } });
+    const { list } = await this.context.own(0);
+    if (!list.machine(id) || !(await this.context.isPrimary())) return;
+    await seeTitles(this.context);
+    await setRemoval(this.context.store, true);
+    await changeDevices(this.context, (devices) => devices.filter(({ machineId }) => machineId !== id));
+    // It has their keys, and others may write there.
+    await finishRemoval(this.context);
+  }
+}

@@ -1,0 +1,161 @@
+// New keys of sessions: when one is due, and how all who may have it get it.
+
+import { Distrust, isNotFound, isProblem, Refused, SealError } from "../../errors.js";
+import type { KeyRing } from "../../protocol/seal/ring.js";
+import { bindings, openRing, sealRing } from "../../protocol/seal/signed-ring.js";
+import type { Context } from "../context.js";
+import { FRESH } from "../lists.js";
+import type { Own } from "../own.js";
+import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished, waitingFor } from "../unfinished.js";
+import { hostOf, isOwner, knownSession, rememberSession, type Session } from "./known.js";
+import { binding, isMadeNow, readable, readSession, type Opened } from "./read.js";
+import { grantedRecipients, passOn, type Members } from "./share.js";
+import { noteTitle, titleForNewKey } from "./titles.js";
+import type { components } from "../../openapi.js";
+
+type UpdateSession = components["schemas"]["UpdateSession"];
+
+/** Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that is
+ * not listed any more. */
+export async function isStale(context: Context, session: Session): Promise<boolean> {
+  const sealed = session.encryptionKey;
+  if (!isOwner(session) || !sealed) return false;
+  const { contents } = await context.own();
+  try {
+    const { signer } = await openRing(sealed, await contents.pair(), binding(context, session));
+    return !(await isMadeNow(context, session, signer));
+  } catch (error) {
+    if (error instanceof SealError) return true;
+    throw error;
+  }
+}
+
+/** Whether the machine that hosts the session is not in the account's list any more. */
+export function isWithoutItsHost({ list }: Own, session: Session): boolean {
+  const host = hostOf(session);
+  return session.hosted === true && (host === undefined || !list.machine(host));
+}
+
+/** Whether a machine that was removed has the key of now. */
+export async function mayItsHostRead(context: Context, session: Session): Promise<boolean> {
+  if (!isWithoutItsHost(await context.own(), session)) return false;
+  const known = await knownSession(context, session.id);
+  return known?.hostless === undefined || session.keyEpoch < known.hostless;
+}
+
+/** Whether devices that were removed, users who lost access, or a machine that was removed have the session's key. */
+export const hasOldKey = async (context: Context, session: Session): Promise<boolean> =>
+  session.rekeyNeeded || (await isStale(context, session)) || (await mayItsHostRead(context, session));
+
+/** Begins a new epoch: a key for the owner, for every user with a share, and for the machine that hosts the session. */
+export async function rekey(context: Context, session: Session, members: Members = {}): Promise<Opened> {
+  // Two at once would take each other's people for unfinished ones.
+  return context.store.lock("rekey", () => rekeyed(context, session, members));
+}
+
+async function rekeyed(context: Context, given: Session, members: Members): Promise<Opened> {
+  const { client, store } = context;
+  let [read, replaced] = [given, given.keyEpoch];
+  for (let tries = 0; tries < 3; tries++) {
+    const opened = await readable(context, read);
+    const { session, ring: before } = opened;
+    if (before.epoch !== session.keyEpoch) {
+      throw new Distrust(
+        `The server gave you another key of session ${session.ref} than the one of epoch ${session.keyEpoch}.`,
+      );
+    }
+    // Another program of the owner may have been faster. It may not have known of the removal.
+    const isNobodyGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
+    if (before.epoch > replaced && isNobodyGone && !(await hasOldKey(context, session))) return opened;
+    const waiting = await waitingFor(store, session.id, before);
+    const recipients = await grantedRecipients(context, session, before, members, waiting?.recipients);
+    const ring = before.next();
+    const digest = (await ring.digestOf(ring.epoch)) ?? "";
+    const titled = await titleForNewKey(context, session, before, ring);
+    await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: waiting });
+    const title = titled && { metadata: titled.metadata, expectedMetadataVersion: session.metadataVersion };
+    const body = { ...(await update(context, session, ring)), ...title };
+    try {
+      await client.call("PATCH", "/v1/sessions/{id}", { path: { id: session.id }, body });
+    } catch (error) {
+      if (!isProblem(error, "VERSION_MISMATCH")) throw error;
+      await endRekey(store, session.id, waiting);
+      [read, replaced] = [await readSession(context, session.id), session.keyEpoch];
+      continue;
+    }
+    await rememberSession(context, session, ring, body.hostKey === undefined);
+    // Who did not get it gets it with the next command.
+    if (await passOn(context, session, ring, recipients)) await endRekey(store, session.id);
+    // As it is now, and not as the server may say.
+    const now = { ...session, keyEpoch: ring.epoch, rekeyNeeded: false };
+    if (!titled) return { session: now, ring };
+    await noteTitle(context, session.id, titled.seen);
+    return { session: { ...now, metadata: titled.metadata, metadataVersion: titled.seen.version }, ring };
+  }
+  throw new Refused("Other programs of yours change the key of this session at the same time. Try again.");
+}
+
+async function update(context: Context, session: Session, ring: KeyRing): Promise<UpdateSession> {
+  // A machine that was added a moment ago would be left without the key.
+  const { contents, list } = await context.own(0);
+  const { signer } = context.keys;
+  const machine = hostOf(session);
+  const entry = machine === undefined ? undefined : list.machine(machine);
+  return {
+    encryptionKey: await sealRing(ring, await contents.publicKey(), binding(context, session), signer),
+    ...(entry &&
+      machine !== undefined && {
+        hostKey: await sealRing(ring, entry.boxKey, bindings.host(session.id, machine, contents.epoch), signer),
+      }),
+    expectedKeyEpoch: session.keyEpoch,
+    contentEpoch: contents.epoch,
+  };
+}
+
+/** Gives the users their keys whom a program that was ended has left without, and sessions a new key from which it removed somebody. */
+export async function finish(context: Context): Promise<void> {
+  const { rekeys, removed } = await unfinished(context.store);
+  let failed: unknown;
+  const attempt = (run: Promise<void>): Promise<void> => run.catch((error: unknown) => void (failed ??= error));
+  for (const id of Object.keys(rekeys)) await attempt(finishRekey(context, id));
+  for (const [id, users] of Object.entries(removed)) await attempt(finishShareRemoval(context, id, users));
+  if (failed) throw failed;
+}
+
+async function finishRekey(context: Context, id: string): Promise<void> {
+  const { store } = context;
+  await store.lock("rekey", async () => {
+    // Another tab may have finished it, or begun another one.
+    if (!(await unfinished(store)).rekeys[id]) return;
+    const read = await stillThere(context, id);
+    if (!read) return endRekey(store, id);
+    await context.own(FRESH);
+    const { session, ring } = await readable(context, read);
+    const waiting = await waitingFor(store, id, ring);
+    // Another program has made this ring, and has given it to the people.
+    if (!waiting) return endRekey(store, id);
+    if (await hasOldKey(context, session)) {
+      // Who must not read what comes has this key too: those who wait get the next one.
+      await rekeyed(context, session, {});
+      return;
+    }
+    const gone = new Set(await removedShares(store, id));
+    const recipients = Object.fromEntries(Object.entries(waiting.recipients).filter(([user]) => !gone.has(user)));
+    if (await passOn(context, session, ring, recipients)) await endRekey(store, id);
+  });
+}
+
+async function finishShareRemoval(context: Context, id: string, users: string[]): Promise<void> {
+  const session = await stillThere(context, id);
+  if (session) await rekey(context, session, { without: users });
+  await endShareRemoval(context.store, id);
+}
+
+async function stillThere(context: Context, id: string): Promise<Session | undefined> {
+  try {
+    return await readSession(context, id);
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}

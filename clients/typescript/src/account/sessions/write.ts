@@ -1,0 +1,50 @@
+// Writing to a session: under a key that users and devices without access do not have.
+
+import { isProblem, Refused } from "../../errors.js";
+import type { Context } from "../context.js";
+import { FRESH } from "../lists.js";
+import { isOwner } from "./known.js";
+import { readable, readSession, type Opened } from "./read.js";
+import { hasOldKey, rekey } from "./rekey.js";
+import { checkGrant, hasOldShares } from "./share.js";
+import type { components } from "../../openapi.js";
+
+/** The session with the keys for writing. It gets a new key first if somebody has the old one who must not read what comes. */
+export async function writable(context: Context, id: string): Promise<Opened> {
+  const [read] = await Promise.all([readSession(context, id), context.own(FRESH)]);
+  // What is judged below is what is written under.
+  const opened = await readable(context, read);
+  const { session, ring } = opened;
+  if (isOwner(session)) {
+    if ((await hasOldKey(context, session)) || (await hasOldShares(context, session))) return rekey(context, session);
+  } else {
+    await checkGrant(context, session, "write");
+  }
+  if (ring.epoch < session.keyEpoch) {
+    throw new Refused(
+      "The key of this session was changed, and you have not been given the new one yet. Ask its owner to open the session.",
+    );
+  }
+  return opened;
+}
+
+/** Sends a message under the newest key. `seal` is called again when the key was changed meanwhile. Sent twice with the same `localId` it is
+ * one message. */
+export async function sendMessage(
+  context: Context,
+  id: string,
+  localId: string,
+  seal: (opened: Opened) => Promise<string>,
+): Promise<components["schemas"]["Message"]> {
+  const { client } = context;
+  for (let tries = 0; tries < 3; tries++) {
+    const opened = await writable(context, id);
+    const body = { content: await seal(opened), localId, keyEpoch: opened.ring.epoch };
+    try {
+      return await client.call("POST", "/v3/sessions/{id}/messages", { path: { id }, body });
+    } catch (error) {
+      if (!isProblem(error, "KEY_EPOCH_OLD")) throw error;
+    }
+  }
+  throw new Refused("The session's key changes all the time, so it was not sent. Try again.");
+}
