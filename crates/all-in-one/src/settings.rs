@@ -69,6 +69,10 @@ impl Settings {
             ("DRAIN_DELAY_MS", "0".to_owned()),
             // One machine runs six services, so two threads for each are enough.
             ("WORKERS", "2".to_owned()),
+            // It also runs agents and builds, and all services have to wait for its processors.
+            ("RPC_DEADLINE_MS", "5000".to_owned()),
+            ("DATABASE_POOL_WAIT_MS", "4500".to_owned()),
+            ("APPEND_TIMEOUT_MS", "4500".to_owned()),
         ]);
         let origins = local(at, &url);
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
@@ -219,6 +223,8 @@ mod tests {
         assert!(value(&plain, "session-store", "IDENTITY_RPC_URL", &env).unwrap().starts_with("http://127.0.0.1:"));
         assert_eq!(value(&plain, "voice-gateway", "LIVEKIT_URL", &env).unwrap(), "http://lk");
         assert_eq!(value(&plain, "identity", "NO_SUCH_THING", &env), None);
+        assert_eq!(value(&plain, "session-store", "RPC_DEADLINE_MS", &env).unwrap(), "5000");
+        assert_eq!(value(&plain, "identity", "RPC_DEADLINE_MS", &[("RPC_DEADLINE_MS", "70")]).unwrap(), "70");
         let given = settings(&[("WORKERS", "3"), ("EDGE_PROXY_WORKERS", "5")]);
         assert_eq!(value(&given, "identity", "WORKERS", &[("WORKERS", "9")]).unwrap(), "3");
         assert_eq!(value(&given, "edge-proxy", "WORKERS", &[]).unwrap(), "5");

@@ -84,7 +84,11 @@ macro_rules! database_config {
             config.migrate,
         );
         config.pool_wait = $vars.millis("DATABASE_POOL_WAIT_MS", "how long a request waits for a connection", 500);
-        config.timeout = $vars.millis("DATABASE_TIMEOUT_MS", "how long a call waits for PostgreSQL in all", 1_750);
+        config.timeout = $vars.millis(
+            "DATABASE_TIMEOUT_MS",
+            "how long a call waits for the database in all; SQLite 4500 at least",
+            1_750,
+        );
         // Longer, so that a caller is told before the statement ends.
         config.statement_timeout = config.timeout + ::std::time::Duration::from_millis(250);
         config.start_timeout = $vars.millis(

@@ -23,11 +23,11 @@ use crate::{Conn, DatabaseConfig, DatabaseUrl, Migrate, StoreError, idempotency}
 /// Runs of one job at most, when its connections break or its transactions lose deadlocks.
 const MAX_TRIES: u32 = 4;
 const FORGET_EVERY: Duration = Duration::from_secs(600);
-/// SQLite has one writer. Transactions are short, so a longer queue than PostgreSQL's is normal.
+/// At least. SQLite has one writer. Transactions are short, so a longer queue than PostgreSQL's is normal.
 const SQLITE_WRITER_WAIT: Duration = Duration::from_secs(2);
 /// How long a caller waits for a server that is known to be away.
 const AWAY_TIMEOUT: Duration = Duration::from_millis(100);
-/// A file does not become unreachable as a server does, and a disk under load needs some time.
+/// At least. A file does not become unreachable as a server does, and a disk under load needs some time.
 const SQLITE_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// A database. Cheap to clone.
@@ -92,10 +92,11 @@ impl Db {
                     Unusable::Damaged(reason) => OpenError::Damaged { database: config.url.to_string(), reason },
                     Unusable::Other(reason) => unreachable(reason),
                 })?;
-                let reach = Arc::new(Reach::new(SQLITE_TIMEOUT, SQLITE_TIMEOUT));
+                let (limit, wait) = (config.timeout.max(SQLITE_TIMEOUT), config.pool_wait);
+                let reach = Arc::new(Reach::new(limit, limit));
                 let (writer, reader) = (Target::SqliteWriter(path.clone()), Target::SqliteReader(path.clone()));
-                let writers = Pool::new(writer, 1, SQLITE_WRITER_WAIT, &turns, &reach);
-                let readers = Pool::new(reader, config.pool_size, config.pool_wait, &turns, &reach);
+                let writers = Pool::new(writer, 1, wait.max(SQLITE_WRITER_WAIT), &turns, &reach);
+                let readers = Pool::new(reader, config.pool_size, wait, &turns, &reach);
                 (readers, writers, reach, Some((path.clone(), lock)))
             }
         };

@@ -23,9 +23,9 @@ use crate::conn::Raw;
 use crate::connect::{Settings, Target};
 use crate::reach::Reach;
 
-/// How long a job waits for a new connection. Attempts that fail are repeated in the background, at most half of this
-/// apart, so this is also how soon a database that is back is noticed.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long a job waits for a new connection, at least and at most: as long as for one that others use. Attempts that fail are
+/// repeated in the background, at most half of this apart, so this is also how soon a database that is back is noticed.
+const CONNECT_TIMEOUTS: [Duration; 2] = [Duration::from_millis(1_500), Duration::from_secs(10)];
 /// How long a connection to PostgreSQL is kept that no job uses. In an outage each replica opens as many as it may, and a service that
 /// starts then may find none.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -83,10 +83,12 @@ impl Pool {
         reach: &Arc<Reach>,
     ) -> Arc<Self> {
         let (url, begin) = (target.url(), Begin { settings: target.settings(), reach: Arc::clone(reach) });
+        let [shortest, longest] = CONNECT_TIMEOUTS;
+        let connect = wait.clamp(shortest, longest);
         let connections = match target {
-            Target::Postgres { .. } => Connections::Pg(lazy(url, size, IDLE_TIMEOUT, begin)),
+            Target::Postgres { .. } => Connections::Pg(lazy(url, size, (connect, IDLE_TIMEOUT), begin)),
             Target::SqliteReader(_) | Target::SqliteWriter(_) => {
-                Connections::Sqlite(lazy(url, size, IDLE_TIMEOUT_OF_FILE, begin))
+                Connections::Sqlite(lazy(url, size, (connect, IDLE_TIMEOUT_OF_FILE), begin))
             }
         };
         let (permits, waiting) = (Arc::new(Semaphore::new(size)), Arc::default());
@@ -226,7 +228,7 @@ impl<C: SimpleConnection + 'static> CustomizeConnection<C, diesel::r2d2::Error> 
 fn lazy<C>(
     url: String,
     size: usize,
-    idle: Duration,
+    (connect, idle): (Duration, Duration),
     begin: impl CustomizeConnection<C, diesel::r2d2::Error>,
 ) -> r2d2::Pool<ConnectionManager<C>>
 where
@@ -238,7 +240,7 @@ where
         .min_idle(Some(0))
         .idle_timeout(Some(idle))
         .test_on_check_out(false)
-        .connection_timeout(CONNECT_TIMEOUT)
+        .connection_timeout(connect)
         .connection_customizer(Box::new(begin))
         // The job that waits reports the error.
         .error_handler(Box::new(NopErrorHandler))

@@ -132,7 +132,7 @@ fn a_batch_that_panics_or_answers_too_little_harms_no_other() {
 fn a_job_whose_caller_timed_out_is_not_run() {
     ensemble_testkit::run(async {
         let (db, _database) = open(Backend::Sqlite).await;
-        let gated = gated(&db, BatchConfig { timeout: Duration::from_secs(1), ..CONFIG });
+        let gated = gated(&db, BatchConfig { timeout: Duration::from_secs(5), ..CONFIG });
         let running = submit(&gated.batcher, 1).await;
         assert_eq!(gated.begun.recv().unwrap(), [1]);
         let waiting = submit(&gated.batcher, 2).await;
