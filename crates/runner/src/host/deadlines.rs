@@ -50,7 +50,9 @@ impl Session {
         if self.agent.is_none() {
             self.deadlines = Deadlines::default();
         }
-        if self.core.is_idle() && self.core.can_park() {
+        if self.core.is_stopping() {
+            self.host.room.ends(self.id);
+        } else if self.core.is_idle() && self.core.can_park() {
             self.host.room.is_idle(self.id, &self.park);
         } else {
             self.host.room.is_busy(self.id, self.core.asks());

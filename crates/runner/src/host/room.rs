@@ -29,6 +29,10 @@ enum Does {
     Works,
     /// It waits for an answer of a person. Ended, it would lose what it is about.
     Asks,
+    /// It was stopped, and its processes are about to be gone. Its room is `taken` when a start waits for it.
+    Ends {
+        taken: bool,
+    },
     /// Nothing, since then. It is notified when another one needs the room.
     Nothing {
         since: Instant,
@@ -75,28 +79,44 @@ impl Room {
         }
     }
 
-    /// Waits for room for the agent of this session. The agent that has been idle for the longest time makes it.
+    /// The agent of this session was stopped.
+    pub(crate) fn ends(&self, session: SessionId) {
+        if let Some(does) = lock(&self.agents).get_mut(&session).filter(|does| !matches!(does, Does::Ends { .. })) {
+            *does = Does::Ends { taken: false };
+        }
+    }
+
+    /// Waits for room for the agent of this session. An agent that was stopped makes it, or else the one that has been idle for
+    /// the longest time.
     pub(crate) async fn take(&self, session: SessionId) -> Result<Permit, String> {
         if let Ok(one) = self.free.clone().try_acquire_owned() {
             return Ok(self.permit(session, one));
         }
-        let longest = {
-            let mut agents = lock(&self.agents);
-            let idle = agents.values_mut().filter_map(|does| match does {
-                Does::Nothing { since, park } => Some((*since, park.clone(), does)),
-                _ => None,
-            });
-            idle.min_by_key(|(since, ..)| *since).map(|(_, park, does)| {
-                // Another start parks another one.
-                *does = Does::Works;
-                park
-            })
-        };
-        longest.ok_or_else(|| self.in_the_way())?.notify_one();
+        if !self.is_promised() {
+            return Err(self.in_the_way());
+        }
         match tokio::time::timeout(ENDS_WITHIN, self.free.clone().acquire_owned()).await {
             Ok(Ok(one)) => Ok(self.permit(session, one)),
             _ => Err(self.in_the_way()),
         }
+    }
+
+    /// Whether an agent ends or is parked, for the one start that asks.
+    fn is_promised(&self) -> bool {
+        let mut agents = lock(&self.agents);
+        if let Some(does) = agents.values_mut().find(|does| matches!(does, Does::Ends { taken: false })) {
+            *does = Does::Ends { taken: true };
+            return true;
+        }
+        let idle = agents.values_mut().filter_map(|does| match does {
+            Does::Nothing { since, park } => Some((*since, park.clone(), does)),
+            _ => None,
+        });
+        let longest = idle.min_by_key(|(since, ..)| *since).map(|(_, park, does)| {
+            *does = Does::Ends { taken: true };
+            park.notify_one();
+        });
+        longest.is_some()
     }
 
     fn permit(&self, session: SessionId, one: OwnedSemaphorePermit) -> Permit {
@@ -106,8 +126,8 @@ impl Room {
 
     /// Whether another agent could run beside those that work or ask.
     pub(crate) fn has_room(&self) -> bool {
-        let is_idle = |does: &Does| matches!(does, Does::Nothing { .. });
-        self.free.available_permits() > 0 || lock(&self.agents).values().any(is_idle)
+        let makes_room = |does: &Does| matches!(does, Does::Nothing { .. } | Does::Ends { taken: false });
+        self.free.available_permits() > 0 || lock(&self.agents).values().any(makes_room)
     }
 
     /// Whether the agent of this session runs, or could be started.
@@ -123,6 +143,7 @@ impl Room {
         let agents = lock(&self.agents);
         let named = agents.iter().take(MOST_NAMED).map(|(session, does)| match does {
             Does::Asks => format!("session {session} waits for an answer"),
+            Does::Ends { .. } => format!("session {session} was stopped and has not ended yet"),
             Does::Works | Does::Nothing { .. } => format!("session {session} works"),
         });
         let named: Vec<String> = named.collect();
@@ -186,6 +207,27 @@ mod tests {
         assert_eq!(taking.await.unwrap(), Ok(()));
         drop(second);
         assert!(Room::usual() >= 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_waits_for_the_agent_that_was_stopped() {
+        let room = Arc::new(Room::new(2));
+        let ids = [(); 3].map(|()| SessionId::generate());
+        let stopped = room.take(ids[0]).await.unwrap();
+        let _idle = room.take(ids[1]).await.unwrap();
+        assert!(room.admits(ids[2]).is_err());
+        let park = Arc::new(Notify::new());
+        room.is_idle(ids[1], &park);
+        room.ends(ids[0]);
+        assert_eq!(room.admits(ids[2]), Ok(()));
+        let taking = tokio::spawn({
+            let room = room.clone();
+            async move { room.take(ids[2]).await.map(drop) }
+        });
+        tokio::task::yield_now().await;
+        drop(stopped);
+        assert_eq!(taking.await.unwrap(), Ok(()));
+        assert!(tokio::time::timeout(Duration::from_secs(1), park.notified()).await.is_err(), "the idle one stays");
     }
 
     #[tokio::test(start_paused = true)]

@@ -209,6 +209,11 @@ impl Core {
         self.driver.is_some() && !self.has_turn() && self.open.is_empty() && self.kept.queue.is_empty()
     }
 
+    /// The agent was stopped or parked, and its process has not ended yet.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
     /// Starts the agent's process, unless it runs.
     pub(super) fn start(&mut self) {
         self.start_with(None);
