@@ -42,7 +42,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ensemble_agent::McpServer;
-use ensemble_client::{AccountKey, Client, Credential, idempotency_key};
+use ensemble_client::{Client, Credential, idempotency_key};
+use ensemble_process::disk::on_disk;
+use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{self, Binding, BoxKeyPair, KeyRing};
 use ensemble_protocol::transcript::words::Mode;
 use ensemble_types::ids::{SessionId, UserId};
@@ -69,11 +71,11 @@ use self::titles::Card;
 use crate::config::{Config, Environment, Hosting};
 use crate::drain::{Drain, Phase};
 use crate::server;
-use ensemble_process::disk::on_disk;
 
 pub(crate) use core::TaskState;
 pub(crate) use kept::TaskEnd;
 pub(crate) use pause::Pause;
+use pause::repeated;
 pub(crate) use room::NotBegun;
 pub(crate) use tasks::{Refused, TaskTurn, filled};
 
@@ -320,8 +322,8 @@ impl Host {
     async fn begin(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, NotBegun> {
         let _one_at_a_time = self.starting.lock().await;
         if self.sessions.join(id.to_string()).exists() {
-            let known = self.client.session(id).await.map_err(|error| format!("The server: {error}."))?;
-            return Ok(known.id);
+            let known = repeated(&self.config.timing, || self.client.session(id)).await;
+            return Ok(known.map_err(|error| format!("The server: {error}."))?.id);
         }
         self.room.admits(id).map_err(NotBegun::Busy)?;
         Ok(self.begin_new(id, start).await?)
@@ -346,7 +348,9 @@ impl Host {
         let ring = KeyRing::generate();
         let machine = &self.config.machine;
         let sealed = |error: seal::SealError| format!("The session's key cannot be sealed: {error}.");
-        let (to, epoch) = self.lists.content_key().await.map_err(|error| format!("The server: {error}."))?;
+        let timing = &self.config.timing;
+        let key = repeated(timing, || self.lists.content_key()).await;
+        let (to, epoch) = key.map_err(|error| format!("The server: {error}."))?;
         let binding = Binding::Hosted { session: id, owner: self.owner, machine };
         let for_owner = seal::seal_ring(&ring, &to, binding, &self.key).map_err(sealed)?;
         let card = Card::new(&start.agent, &directory).titled(start.title);
@@ -374,10 +378,13 @@ impl Host {
         let (folder, written) = (self.sessions.clone(), kept.clone());
         let spool = on_disk(move || Spool::create(&folder, &written)).await;
         let spool = spool.map_err(|error| format!("The session cannot be written to disk: {error}."))?;
-        if let Err(error) = self.client.create_session(&request, &idempotency_key()).await {
-            // Without an answer the server may have it. Then it is hosted after the next start, or set aside.
-            if matches!(error, ensemble_client::Error::Problem(_)) {
+        let key = idempotency_key();
+        if let Err(error) = repeated(timing, || self.client.create_session(&request, &key)).await {
+            if error.code().is_some_and(|code| code.status() < 500) && !error.is_passing() {
                 let _ = on_disk(move || spool.remove()).await;
+            } else {
+                // The server may have it.
+                self.host_when_made(id).await;
             }
             return Err(format!("The server did not make the session: {error}."));
         }

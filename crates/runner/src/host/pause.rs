@@ -4,11 +4,46 @@ use std::time::Duration;
 
 use ensemble_client::Error;
 use ensemble_types::ids::SessionId;
+use tokio::time::Instant;
 
 use super::Host;
 use crate::backoff::Backoff;
 use crate::config::Timing;
 use crate::server::ServerError;
+
+/// How long a person waits at most until a call that fails is given up.
+const REPEATED_FOR: Duration = Duration::from_secs(10);
+
+/// Repeats a harmless call while the server is away or busy, for ten seconds at most.
+///
+/// # Errors
+/// The last one.
+pub(super) async fn repeated<T, C>(timing: &Timing, call: impl Fn() -> C) -> Result<T, Error>
+where
+    C: Future<Output = Result<T, Error>>,
+{
+    let deadline = Instant::now() + REPEATED_FOR;
+    let mut pause = Pause::of(timing);
+    loop {
+        let answer = call().await;
+        let Err(error) = &answer else { return answer };
+        pause.error = away(error);
+        let again = Instant::now() + pause.next();
+        if !error.is_passing() || again > deadline {
+            return answer;
+        }
+        tokio::time::sleep_until(again).await;
+    }
+}
+
+/// The server is away, for as long as it says.
+fn away(error: &Error) -> ServerError {
+    let retry_after = match error {
+        Error::Problem(problem) => problem.retry_after.map(|seconds| Duration::from_secs(u64::from(seconds))),
+        _ => None,
+    };
+    ServerError::Unavailable { reason: String::new(), retry_after }
+}
 
 pub(crate) struct Pause {
     backoff: Backoff,
@@ -40,13 +75,7 @@ impl Pause {
     }
 
     pub(crate) fn note(&mut self, session: SessionId, what: &str, error: &Error) {
-        self.error = match error {
-            Error::Problem(problem) => ServerError::Unavailable {
-                reason: String::new(),
-                retry_after: problem.retry_after.map(|seconds| Duration::from_secs(u64::from(seconds))),
-            },
-            _ => ServerError::Unavailable { reason: String::new(), retry_after: None },
-        };
+        self.error = away(error);
         self.say(&format!("Session {session}: {what}: {error}"));
     }
 
@@ -56,5 +85,45 @@ impl Pause {
 
     pub(crate) async fn wait(&mut self) {
         tokio::time::sleep(self.next()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use ensemble_types::problem::{Code, Problem};
+
+    use super::*;
+
+    fn unavailable() -> Error {
+        Error::from(Problem::new(Code::Unavailable, ""))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_repeated_until_it_is_answered() {
+        let (timing, calls) = (Timing::default(), Cell::new(0));
+        let answer = repeated(&timing, || {
+            calls.set(calls.get() + 1);
+            let answer = if calls.get() < 4 { Err(unavailable()) } else { Ok(calls.get()) };
+            std::future::ready(answer)
+        });
+        assert_eq!(answer.await.unwrap(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_given_up_after_ten_seconds_and_a_refused_one_at_once() {
+        let (timing, begun) = (Timing::default(), Instant::now());
+        let answer = repeated(&timing, async || Err::<(), _>(unavailable())).await;
+        assert!(answer.unwrap_err().is(Code::Unavailable));
+        assert!(begun.elapsed() > REPEATED_FOR / 4 && begun.elapsed() <= REPEATED_FOR, "{:?}", begun.elapsed());
+
+        let begun = Instant::now();
+        let refused = repeated(&timing, async || Err::<(), _>(Problem::new(Code::Forbidden, "").into()));
+        assert!(refused.await.unwrap_err().is(Code::Forbidden));
+        let busy = Problem::new(Code::RateLimited, "").with_retry_after(60);
+        let limited = repeated(&timing, async || Err::<(), _>(busy.clone().into()));
+        assert!(limited.await.unwrap_err().is(Code::RateLimited));
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }

@@ -8,13 +8,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ensemble_client::{Error, SessionFilter};
+use ensemble_process::disk::{on_disk, replace};
 use ensemble_types::ids::SessionId;
 use ensemble_types::time::Timestamp;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::Host;
-use ensemble_process::disk::{on_disk, replace};
 
 /// In the folder of a session that rests: the `seq` of the last message that was dealt with.
 const MARK: &str = "rests";
@@ -22,6 +22,8 @@ const MARK: &str = "rests";
 const LOOKED: &str = "looked.json";
 /// Lists are ordered by the minute.
 const ORDERED_BY: Duration = Duration::from_secs(120);
+/// The mark of a session in which no message was dealt with.
+const NOTHING: i64 = -1;
 /// How long a task waits for its session to be hosted. One that another process seems to host is tried again within it.
 const HOSTED_WITHIN: Duration = Duration::from_secs(120);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -51,6 +53,15 @@ impl Host {
         if !self.wakers.wake(session) && marked(&self.sessions, session).is_some() {
             // Without a receiver the host is ending, and the next one looks.
             let _ = self.rested.send(session).await;
+        }
+    }
+
+    /// Hosts a session as soon as the server says that it has it, and forgets it when the server says that it has not.
+    pub(super) async fn host_when_made(&self, session: SessionId) {
+        let sessions = self.sessions.clone();
+        match on_disk(move || mark(&sessions, session, NOTHING)).await {
+            Ok(()) => drop(self.rested.send(session).await),
+            Err(error) => tracing::warn!("Session {session} is hosted after the next start: {error}"),
         }
     }
 
