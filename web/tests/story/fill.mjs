@@ -50,6 +50,6 @@ export async function fill(base, sessionId, count, n) {
   for (let begun = 1; begun <= count; begun += AT_ONCE) {
     const lines = Array.from({ length: Math.min(AT_ONCE, count - begun + 1) }, (_, more) => begun + more);
     const body = { messages: await Promise.all(lines.map(message)) };
-    await client.data(client.http.POST("/v3/sessions/{id}/messages/batch", { params: { path: { id: session.id } }, body }));
+    await client.call("POST", "/v3/sessions/{id}/messages/batch", { path: { id: session.id }, body });
   }
 }

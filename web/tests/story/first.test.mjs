@@ -13,7 +13,7 @@ import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
-describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () => {
+describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () => {
   let browser, me, second, session, written, runner;
   before(async () => {
     browser = await launch();

@@ -13,7 +13,7 @@ import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
-describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
+describe("everything by keys alone", { timeout: 25 * 60_000 }, () => {
   let browser, me, runner, address;
   before(async () => {
     browser = await launch();

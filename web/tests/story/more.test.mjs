@@ -8,7 +8,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, pictures, SOON } from "../browser.mjs";
-import { exists, phase, signUp, steps } from "./people.mjs";
+import { phase, signUp, steps } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -25,7 +25,7 @@ const runs = (word) =>
       }
     });
 
-describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
+describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
   let browser, me, session, runner;
   before(async () => {
     browser = await launch();

@@ -7,7 +7,7 @@ import { launch, person } from "../browser.mjs";
 
 const [origin, server] = [process.env.PAGE_URL, process.env.ENSEMBLE_URL].map((url) => new URL(url).origin);
 
-test("an account is made at the server, and kept under the server's address", { timeout: 10 * 60_000 }, async () => {
+test("an account is made at the server, and kept under the server's address", { timeout: 25 * 60_000 }, async () => {
   assert.notEqual(origin, server);
   const browser = await launch();
   try {

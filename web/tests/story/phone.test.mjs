@@ -38,7 +38,7 @@ function joins(address) {
   return { digits: Promise.race([digits, ended.then(({ said }) => assert.fail(said))]), ended };
 }
 
-describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
+describe("a person who begins on a phone", { timeout: 25 * 60_000 }, () => {
   let browser, me, runner;
   before(async () => {
     browser = await launch();

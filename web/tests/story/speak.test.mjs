@@ -17,7 +17,7 @@ const ENDED = "The coding agent has ended its turn.";
 const ASKS = "The coding agent asks for a permission.";
 const ALLOWING = ["allow_permission", "permission.allow", "approve"];
 
-describe("talking by voice", { timeout: 10 * 60_000 }, () => {
+describe("talking by voice", { timeout: 25 * 60_000 }, () => {
   let browser, me, session, talk, model, agent;
   const wishes = new Map();
   const times = new Map();

@@ -31,7 +31,7 @@ async function signOut(page) {
   await page.getByRole("button", { name: "Make an account" }).waitFor();
 }
 
-describe("the page in three browsers", { timeout: 10 * 60_000 }, () => {
+describe("the page in three browsers", { timeout: 25 * 60_000 }, () => {
   let session;
   before(async () => {
     await ensemble(["login", "--server", origin]);

@@ -36,12 +36,12 @@ const drawn = (page) =>
   });
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
-describe("cards", { timeout: 300_000 }, () => {
+describe("cards", { timeout: 10 * 60_000 }, () => {
   test("the request itself stands beside its changes, open", async () => {
     const diff = { type: "diff", path: "/w/readme", newText: "harmless\n" };
     const { page, context, checked } = await shown({ bodies: [asks({ detail: "write /etc/passwd", content: [diff] })] });
     const { detail, allow } = cardOf(page);
-    await detail.waitFor({ timeout: 10_000 });
+    await detail.waitFor();
     assert.equal(await detail.innerText(), "write /etc/passwd");
     await allow.click();
     assert.deepEqual(await answered(page), ["r1 yes"]);

@@ -15,7 +15,7 @@ const link = {
   isOld: false,
 };
 
-describe("copies", { timeout: 300_000 }, () => {
+describe("copies", { timeout: 10 * 60_000 }, () => {
   test("code and a message are copied with the keyboard as they are shown", async () => {
     const { page, context, checked } = await shown({ bodies: [said] }, { permissions });
     for (const [name, wanted] of [
@@ -64,6 +64,8 @@ describe("copies", { timeout: 300_000 }, () => {
     // The address outlives a reload, and is that of one link.
     await page.evaluate((address) => globalThis.keepAddress("s", { address, createdAt: "2026-01-01T00:00:00Z" }), link.address);
     await page.reload();
+    // The page is loaded before its modules have run.
+    await page.waitForFunction(() => "knownAddress" in globalThis);
     const known = (at) => page.evaluate((createdAt) => globalThis.knownAddress("s", createdAt), at);
     assert.equal(await known("2026-01-01T00:00:00Z"), link.address);
     assert.equal(await known("2026-01-02T00:00:00Z"), undefined, "it is another link");

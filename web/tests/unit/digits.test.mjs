@@ -33,7 +33,7 @@ async function standing(bodies) {
   return one;
 }
 
-describe("digits", { timeout: 120_000 }, () => {
+describe("digits", { timeout: 10 * 60_000 }, () => {
   test("each condition has to hold", async () => {
     const { mayCount } = await module("/src/session/digits.ts");
     const good = {

@@ -20,7 +20,7 @@ const row = {
   updatedAt: "2026-11-23T17:02:00Z",
 };
 
-describe("home", { timeout: 300_000 }, () => {
+describe("home", { timeout: 10 * 60_000 }, () => {
   test("a request is for those who may answer it", async () => {
     for (const [accessLevel, isMine] of [
       ["view", false],

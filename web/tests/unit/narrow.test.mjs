@@ -42,7 +42,7 @@ const link = {
 const isInside = ({ width, height }, box) =>
   box.x >= 0 && box.y >= 0 && box.x + box.width <= width + 0.5 && box.y + box.height <= height + 0.5;
 
-describe("a narrow phone", { timeout: 300_000 }, () => {
+describe("a narrow phone", { timeout: 10 * 60_000 }, () => {
   test("the title has the width of the head, up to two lines of it, and every control is in sight", async () => {
     for (const viewport of SIZES) {
       const { page, context, checked } = await shown(

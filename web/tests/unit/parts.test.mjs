@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { module } from "./shared.mjs";
 
-describe("parts", { timeout: 120_000 }, () => {
+describe("parts", { timeout: 10 * 60_000 }, () => {
   const part = (path) => module(`/src/${path}`);
 
   test("a model of which only the id is known has the name that people use", async () => {
@@ -25,9 +25,11 @@ describe("parts", { timeout: 120_000 }, () => {
   test("Markdown is split in a time that does not run away", async () => {
     const { blocksOf } = await part("text/blocks.ts");
     const quick = (text) => {
-      const begun = performance.now();
+      // Of the processor, which others need, too.
+      const begun = process.cpuUsage();
       const found = blocksOf(text);
-      assert.ok(performance.now() - begun < 3_000, `${text.slice(0, 20)} took ${performance.now() - begun} ms`);
+      const took = process.cpuUsage(begun).user / 1_000;
+      assert.ok(took < 3_000, `${text.slice(0, 20)} took ${took} ms`);
       return found;
     };
     for (const one of ["**a_", "**a _", "_a", "**a*b_", "[![a](b)]("]) {

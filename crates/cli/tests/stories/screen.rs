@@ -34,7 +34,9 @@ fn a_person_works_in_a_terminal_and_gets_it_back() {
     // The text is there before it is whole.
     terminal.line("[[split]] [[repeat 120 stream ]]");
     terminal.until("a text that grows", |lines| has(lines, "stream stream") && has(lines, "working"));
-    assert_eq!(texts(&log(user, &session)).len(), 1, "its message comes later");
+    let said = log(user, &session);
+    let ended = said.iter().filter(|body| body["type"] == "turn" && body["state"] == "ended").count();
+    assert!(texts(&said).len() == 1 || ended == 2, "its message comes at the end: {said:#?}");
     terminal.until("the end of the turn", |lines| has(lines, "stream stream") && !has(lines, "working"));
     turns(user, &session, 2);
 

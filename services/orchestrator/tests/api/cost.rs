@@ -42,10 +42,11 @@ impl Counting {
         Fixture::at(self.cluster.url(database), &[("DATABASE_TIMEOUT_MS", "30000")]).await
     }
 
-    /// What a database has spent so far.
+    /// What a database has spent so far, without the notifications: one carries all topics of a moment, so how many there are
+    /// depends on the speed of the machine.
     async fn spent(&self, database: &str) -> Spent {
         let query = "SELECT COALESCE(sum(s.calls), 0)::bigint, COALESCE(sum(s.rows), 0)::bigint \
-             FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = $1";
+             FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = $1 AND s.query NOT LIKE '%pg_notify%'";
         let row = self.client.query_one(query, &[&database]).await.unwrap();
         Spent { statements: row.get(0), rows: row.get(1) }
     }
@@ -101,9 +102,8 @@ fn a_task_costs_as_much_in_a_large_run_and_among_many_runs_as_in_a_small_one() {
         assert_same_cost(small, many);
         // Lease: look for waits, for work and for orders, begin, lock, find, write the task, the run and the lease, read, read what
         // was signed, commit. Finish: begin, lock, write the
-        // lease and the task, find and write the dependents, write the run, commit. Two notifications, and some statements
-        // of the timers.
-        assert!(large.statements / 80 <= 23, "{large:?}");
+        // lease and the task, find and write the dependents, write the run, commit. Some statements of the timers.
+        assert!(large.statements / 80 <= 21, "{large:?}");
     });
 }
 

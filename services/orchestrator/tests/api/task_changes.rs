@@ -270,11 +270,11 @@ on_both_databases! {
     async fn a_lease_that_waits_for_its_directory_has_no_timeout(on: Backend) {
         let vars = [("ORCHESTRATOR_TIMEOUT_GRACE_MS", "0"), ("ORCHESTRATOR_SWEEP_MS", "100")];
         let fixture = Fixture::with(on, &vars).await;
-        let run = fixture.submit(json!([{ "prompt": "a", "provider": "claude", "timeoutMs": 1000 }])).await;
+        let run = fixture.submit(json!([{ "prompt": "a", "provider": "claude", "timeoutMs": 5000 }])).await;
         let runner = fixture.runner();
         let lease = runner.lease_one().await;
         let wait = json!({ "waitingFor": "directory" });
-        let until = std::time::Instant::now() + Duration::from_millis(2_500);
+        let until = std::time::Instant::now() + Duration::from_millis(6_500);
         eventually(SOON, async || {
             runner.report(&lease, "heartbeat", wait.clone()).await.expect(200);
             std::time::Instant::now() > until
