@@ -21,7 +21,7 @@ pub(crate) struct LyingServer {
     /// The real address.
     pub(crate) direct: String,
     state: Arc<Mutex<State>>,
-    _up: Running,
+    _up: Option<Running>,
     /// The account of the real server's operator.
     pub(crate) operator: User,
 }
@@ -38,13 +38,20 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 impl LyingServer {
     pub(crate) fn start() -> Self {
+        let mut server = Self::before("");
+        let arguments = ["up", "--listen", "127.0.0.1:0", "--json", "--no-runner", "--public-url", &server.url];
+        let (up, printed) = up_at(&server.operator, &arguments);
+        server.direct = printed["url"].as_str().unwrap().to_owned();
+        server.state.lock().unwrap().target = server.direct.replace("http://", "");
+        server._up = Some(up);
+        server
+    }
+
+    /// In front of the real server at this address, which the caller starts.
+    pub(crate) fn before(address: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let operator = User::new(None);
-        let arguments = ["up", "--listen", "127.0.0.1:0", "--json", "--no-runner", "--public-url", &url];
-        let (up, printed) = up_at(&operator, &arguments);
-        let direct = printed["url"].as_str().unwrap().to_owned();
-        let state = Arc::new(Mutex::new(State { target: direct.replace("http://", ""), ..State::default() }));
+        let state = Arc::new(Mutex::new(State { target: address.to_owned(), ..State::default() }));
         let shared = state.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
@@ -52,7 +59,7 @@ impl LyingServer {
                 std::thread::spawn(move || pass_on(client?, &state));
             }
         });
-        Self { url, direct, state, _up: up, operator }
+        Self { url, direct: format!("http://{address}"), state, _up: None, operator: User::new(None) }
     }
 
     /// From now on answers are changed like this.
@@ -78,7 +85,7 @@ impl LyingServer {
     }
 }
 
-/// One request and its answer (RFC 9112). The connection ends after it.
+/// One request and its answer (RFC 9112). The connection ends after it. A stream is passed on as it comes.
 fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     client.set_read_timeout(Some(LONGEST))?;
     let (head, body) = read_request(&mut client)?;
@@ -93,10 +100,14 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let head = with(&head, &["connection", "expect"], "connection: close\r\n");
     server.write_all(head.as_bytes())?;
     server.write_all(&body)?;
-    let mut answer = Vec::new();
-    server.read_to_end(&mut answer)?;
-    let split = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
-    let (head, mut body) = (String::from_utf8_lossy(&answer[..split]).into_owned(), answer[split..].to_vec());
+    let head = read_head(&mut server)?;
+    if head.contains("text/event-stream") {
+        server.set_read_timeout(None)?;
+        client.write_all(head.as_bytes())?;
+        return std::io::copy(&mut server, &mut client).map(drop);
+    }
+    let mut body = Vec::new();
+    server.read_to_end(&mut body)?;
     if head.to_lowercase().contains("transfer-encoding: chunked") {
         body = unchunked(&body);
     }
@@ -124,13 +135,17 @@ fn changed(body: Vec<u8>, lie: impl FnOnce(&mut Value)) -> Vec<u8> {
     value.as_str().map_or(body, |text| text.as_bytes().to_vec())
 }
 
-fn read_request(client: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
+fn read_head(from: &mut TcpStream) -> std::io::Result<String> {
     let mut head = Vec::new();
     let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte)? == 1 {
+    while !head.ends_with(b"\r\n\r\n") && from.read(&mut byte)? == 1 {
         head.push(byte[0]);
     }
-    let head = String::from_utf8_lossy(&head).into_owned();
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn read_request(client: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
+    let head = read_head(client)?;
     let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     client.read_exact(&mut body)?;

@@ -1,49 +1,184 @@
 //! A server whose data was restored from a backup.
 
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::ensemble::{up_at, wait_for_runner};
-use crate::live::{seen, turns};
-use crate::place::Place;
 use ensemble_testkit::free_port;
+use serde_json::Value;
+
+use crate::ensemble::{Running, User, up_at, wait_for_runner};
+use crate::live::{assert_whole, host_of, kill, log, seen, turns, until};
+use crate::lying::LyingServer;
+use crate::place::Place;
+
+/// A server that a person starts again and again, with its data in a folder of their home.
+struct Server<'a> {
+    user: &'a User,
+    arguments: Vec<String>,
+}
+
+impl<'a> Server<'a> {
+    fn of(user: &'a User, more: &[&str]) -> Self {
+        Self::at(user, &format!("127.0.0.1:{}", free_port()), more)
+    }
+
+    fn at(user: &'a User, listen: &str, more: &[&str]) -> Self {
+        let mut arguments = ["up", "--json", "--listen", listen, "--data", "data"].map(str::to_owned).to_vec();
+        arguments.extend(more.iter().map(|more| (*more).to_owned()));
+        Self { user, arguments }
+    }
+
+    fn start(&self) -> Running {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        up_at(self.user, &arguments).0
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let copied = Command::new("cp").args(["-a", from, to]).current_dir(self.user.home()).status().unwrap();
+        assert!(copied.success());
+    }
+
+    /// Puts the data back as they were.
+    fn restore(&self) {
+        std::fs::remove_dir_all(self.user.home().join("data")).unwrap();
+        self.copy("backup", "data");
+    }
+}
+
+fn says(log: &[Value], kind: &str, text: &str) -> usize {
+    let is_said = |body: &&Value| body["type"] == kind && body["text"].as_str().is_some_and(|said| said.contains(text));
+    log.iter().filter(is_said).count()
+}
+
+/// Prompts once more. Every message of the machine is there then, once and in order, and people hear once what has happened.
+#[track_caller]
+fn goes_on(user: &User, session: &str) -> Vec<Value> {
+    user.succeed(&["prompt", session, "[[say after it]]"]);
+    let (_, log) = seen(user, session, "the turn after the restore", |log| {
+        let said = log.iter().rposition(|body| body["type"] == "text" && body["text"] == "after it")?;
+        let ended = log.iter().rposition(|body| body["type"] == "turn" && body["state"] == "ended")?;
+        (ended > said).then_some(())
+    });
+    for word in ["one", "two", "three", "four"] {
+        assert_eq!(says(&log, "text", word), 1, "{word}: {log:#?}");
+    }
+    assert_eq!(says(&log, "error", "older state of this session"), 1, "{log:#?}");
+    assert_whole(&log);
+    log
+}
 
 #[test]
 fn a_live_session_goes_on_after_a_restore() {
     let place = Place::new();
     let user = &place.user;
-    let listen = format!("127.0.0.1:{}", free_port());
+    let server = Server::of(user, &[]);
     let start = || {
-        let started = up_at(user, &["up", "--json", "--listen", &listen, "--data", "data"]).0;
+        let started = server.start();
         wait_for_runner(user);
         started
-    };
-    let copy = |from: &str, to: &str| {
-        let copied = Command::new("cp").args(["-a", from, to]).current_dir(user.home()).status().unwrap();
-        assert!(copied.success());
     };
     let first = start();
     let session = place.start(&["claude", "--model", "claude-sonnet-4-5", "[[say one]]"]);
     turns(user, &session, 1);
     assert_eq!(first.interrupt(), 0);
-    copy("data", "backup");
+    server.copy("data", "backup");
     let second = start();
-    for (number, word) in ["two", "three"].into_iter().enumerate() {
+    for (number, word) in ["two", "three", "four"].into_iter().enumerate() {
         user.succeed(&["prompt", &session, &format!("[[say {word}]]")]);
         turns(user, &session, number + 2);
     }
     assert_eq!(second.interrupt(), 0);
-    std::fs::remove_dir_all(user.home().join("data")).unwrap();
-    copy("backup", "data");
+    server.restore();
 
     let _third = start();
-    user.succeed(&["prompt", &session, "[[say four]]"]);
-    let says = |log: &[serde_json::Value], text: &str| {
-        log.iter().any(|body| body["text"].as_str().is_some_and(|said| said.contains(text)))
-    };
-    let (_, log) = seen(user, &session, "the answer", |log| {
-        let is_answer = |body: &serde_json::Value| body["type"] == "text" && body["text"] == "four";
-        log.iter().any(is_answer).then_some(())
+    let log = goes_on(user, &session);
+    assert_eq!(says(&log, "prompt", "[[say three]]"), 0, "what people have sent is in no backup");
+}
+
+#[test]
+fn a_host_that_is_killed_after_a_restore_leaves_no_gap() {
+    let place = Place::new();
+    let user = &place.user;
+    let server = Server::of(user, &["--no-runner"]);
+    let first = server.start();
+    let session = place.start(&["claude", "--model", "claude-sonnet-4-5", "[[say one]]"]);
+    turns(user, &session, 1);
+    assert_eq!(first.interrupt(), 0);
+    server.copy("data", "backup");
+    let second = server.start();
+    for (number, word) in ["two", "three", "four"].into_iter().enumerate() {
+        user.succeed(&["prompt", &session, &format!("[[say {word}]]")]);
+        turns(user, &session, number + 2);
+    }
+    assert_eq!(second.interrupt(), 0);
+    server.restore();
+
+    // The host is the one that has seen all of it, and it ends as soon as the server has something again.
+    let _third = server.start();
+    let host = host_of(user).unwrap();
+    let before = log(user, &session).len();
+    until("something that is sent again", || (log(user, &session).len() > before).then_some(()));
+    kill(host);
+    until("the end of the host", || (host_of(user) != Some(host)).then_some(()));
+    goes_on(user, &session);
+}
+
+/// Whether messages of the machine are sent with this request.
+fn sends(line: &str) -> bool {
+    line.starts_with("POST ") && line.contains("/messages")
+}
+
+#[test]
+fn a_host_that_is_killed_between_two_parts_sends_the_rest() {
+    let place = Place::new();
+    let user = &place.user;
+    let listen = format!("127.0.0.1:{}", free_port());
+    let between = LyingServer::before(&listen);
+    let server = Server::at(&between.operator, &listen, &["--no-runner", "--public-url", &between.url]);
+    let first = server.start();
+    user.succeed(&["--server", &between.url, "login"]);
+    let session = place.start(&["claude", "--model", "claude-sonnet-4-5", "[[say one]]"]);
+    turns(user, &session, 1);
+    assert_eq!(first.interrupt(), 0);
+    server.copy("data", "backup");
+    let second = server.start();
+    for (number, word) in ["two", "three", "four"].into_iter().enumerate() {
+        // More than one request has room for.
+        user.succeed(&["prompt", &session, &format!("[[repeat 60000 {word} ]]")]);
+        turns(user, &session, number + 2);
+    }
+    let whole = log(user, &session);
+    let own = |log: &[Value]| log.iter().filter(|body| body["n"].is_u64()).count();
+    assert_eq!(second.interrupt(), 0);
+    server.restore();
+
+    let (host, parts) = (host_of(user).unwrap(), Arc::new(AtomicUsize::new(0)));
+    let sent = parts.clone();
+    between.lie(move |line, _| {
+        // The server has the first part, and the host does not know it.
+        if sends(line) && sent.fetch_add(1, Ordering::SeqCst) == 0 {
+            kill(host);
+        }
     });
-    assert!(says(&log, "older state of this session"), "{log:#?}");
-    assert!(!says(&log, "three"), "it is in no backup");
+    let _third = server.start();
+    until("the end of the host", || (host_of(user) != Some(host)).then_some(()));
+    between.tell_the_truth();
+    let part = own(&log(user, &session));
+    assert!(parts.load(Ordering::SeqCst) >= 1 && part < own(&whole), "{part} of {}", own(&whole));
+    user.succeed(&["prompt", &session, "[[say after it]]"]);
+    let is_said = |log: &[Value]| (says(log, "text", "after it") == 1).then_some(());
+    let ((), log) = seen(user, &session, "the turn after the restore", is_said);
+    let texts = |log: &[Value], word: &str| -> Vec<Value> {
+        log.iter().filter(|body| body["text"].as_str().is_some_and(|text| text.contains(word))).cloned().collect()
+    };
+    for word in ["two ", "three ", "four "] {
+        let of_machine = |log: &[Value]| -> Vec<Value> {
+            texts(log, word).into_iter().filter(|body| body["type"] == "text").collect()
+        };
+        assert_eq!(of_machine(&log), of_machine(&whole), "{word}");
+    }
+    let counts: Vec<u64> = log.iter().filter_map(|body| body["n"].as_u64()).collect();
+    assert_eq!(counts, (1..=counts.len() as u64).collect::<Vec<_>>(), "once, in order and without a gap");
+    assert_eq!(says(&log, "error", "older state of this session"), 1);
 }

@@ -1,14 +1,20 @@
 //! What a session has done beside its steps while it goes on, and how it is left when it has ended.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_process::disk::on_disk;
 use ensemble_types::ids::SessionId;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::core::Asked;
+use super::deliver::Delivered;
+use super::kept::Change;
+use super::receive::Received;
 use super::session::Session;
-use super::{deliver, receive, rest};
-use ensemble_process::disk::on_disk;
+use super::{deliver, receive, rest, status};
 
 /// Between two live frames of a session: five a second.
 const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
@@ -16,10 +22,40 @@ const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
 const FRAME_WITHIN: Duration = Duration::from_secs(2);
 
 impl Session {
+    /// Sends what the session says.
+    pub(super) fn deliver(&self, told: mpsc::Sender<Delivered>) -> impl Future<Output = ()> + use<> {
+        let of = (self.host.clone(), self.keys.clone(), self.id);
+        deliver::run(of, self.outbox.clone(), self.core.kept.confirmed(), self.behind.subscribe(), told)
+    }
+
+    /// Reads what people send, after what was dealt with.
+    pub(super) fn read(&self, tasks: &mut JoinSet<()>, beat: &Arc<Notify>) -> (AbortHandle, mpsc::Receiver<Received>) {
+        let (send, received) = mpsc::channel(1);
+        let told = (self.grants.subscribe(), self.runs.subscribe(), self.host.wakers.of(self.id), beat.clone());
+        let after = self.core.kept.seen;
+        (tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, told, send)), received)
+    }
+
+    /// Tells the server how the session is, until another process hosts it.
+    pub(super) fn beat(&self, beat: Arc<Notify>) -> impl Future<Output = ()> + use<> {
+        status::run(self.host.clone(), self.keys.clone(), self.id, self.status.subscribe(), beat)
+    }
+
+    /// Shows the tasks of the session what is on disk now.
+    pub(super) fn show(&self, changes: &[Change]) {
+        if changes.iter().any(|change| matches!(change, Change::Access(_))) {
+            self.grants.send_replace(self.core.kept.access.clone());
+        }
+        if changes.iter().any(|change| matches!(change, Change::Behind(_))) {
+            self.behind.send_replace(self.core.kept.behind.clone());
+        }
+    }
+
     /// Nothing is to be done or said, until somebody goes on with the session.
     pub(super) fn may_rest(&self) -> bool {
         let has_ended = self.core.kept.ended && !self.core.runs();
-        has_ended && self.outbox.is_empty() && self.core.kept.unsent.is_empty()
+        let is_behind = self.core.kept.behind.as_ref().is_some_and(|behind| behind.upto.is_some());
+        has_ended && !is_behind && self.outbox.is_empty() && self.core.kept.unsent.is_empty()
     }
 
     /// When it rests. Until then its own last messages are read, so that nothing is left to be dealt with.

@@ -8,14 +8,18 @@ use ensemble_types::hints::HintKind;
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
 use futures_util::StreamExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::{Host, Pause};
 
 /// The sessions of this host.
 #[derive(Default)]
-pub(crate) struct Wakers(Mutex<HashMap<SessionId, Arc<Notify>>>);
+pub(crate) struct Wakers {
+    known: Mutex<HashMap<SessionId, Arc<Notify>>>,
+    /// Marked when the server is there again after it was not.
+    returns: watch::Sender<()>,
+}
 
 impl Wakers {
     /// What wakes this session.
@@ -35,12 +39,18 @@ impl Wakers {
         waker.is_some()
     }
 
+    /// The server may have been restored before it is there again.
+    pub(crate) fn returns(&self) -> watch::Receiver<()> {
+        self.returns.subscribe()
+    }
+
     pub(crate) fn wake_all(&self) {
+        self.returns.send_replace(());
         self.lock().values().for_each(|waker| waker.notify_one());
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,6 +13,7 @@ use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::behind::Behind;
 use super::served::Left;
 
 /// Commands are remembered for a day and some minutes; see `ensemble_protocol::transcript::rules`.
@@ -47,6 +48,9 @@ pub(crate) struct Kept {
     pub(crate) mark: Option<String>,
     /// Messages that the server has not confirmed, in order.
     pub(crate) unsent: VecDeque<Outgoing>,
+    /// Of a server that was restored from a backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) behind: Option<Behind>,
     /// The `seq` of the last message of the server that was dealt with.
     pub(crate) seen: i64,
     pub(crate) taken: VecDeque<TakenCommand>,
@@ -208,6 +212,7 @@ pub(crate) enum Change {
     Seen(i64),
     /// The server was restored. The messages after this `seq` are to be read again.
     Restored(i64),
+    Behind(Behind),
     Take(TakenCommand),
     Access(AccessGrant),
     Queue(Queued),
@@ -260,6 +265,7 @@ impl Kept {
             n: 0,
             mark: None,
             unsent: VecDeque::new(),
+            behind: None,
             seen: 0,
             taken: VecDeque::new(),
             lost: None,
@@ -281,8 +287,11 @@ impl Kept {
     pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Say(message) => {
-                self.n = message.n;
-                self.unsent.push_back(message);
+                // A new log repeats what its snapshot has, so that it is kept there.
+                if message.n > self.n {
+                    self.n = message.n;
+                    self.unsent.push_back(message);
+                }
             }
             Change::Sent(n) => {
                 while self.unsent.front().is_some_and(|message| message.n <= n) {
@@ -291,6 +300,7 @@ impl Kept {
             }
             Change::Seen(seq) => self.seen = self.seen.max(seq),
             Change::Restored(seq) => self.seen = seq,
+            Change::Behind(behind) => self.behind = Some(behind),
             Change::Take(command) => self.remember(command),
             Change::Access(grant) => {
                 self.access.retain(|known| known.user != grant.user);
@@ -339,6 +349,11 @@ impl Kept {
         {
             self.taken.remove(oldest);
         }
+    }
+
+    /// The server has confirmed the messages up to this count.
+    pub(crate) fn confirmed(&self) -> u64 {
+        self.unsent.front().map_or(self.n, |first| first.n.saturating_sub(1))
     }
 
     /// The bytes that wait to be sent.

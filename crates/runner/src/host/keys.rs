@@ -7,8 +7,9 @@ use ensemble_client::devices::List;
 use ensemble_client::{Client, Error};
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{
-    Binding, BoxKeyPair, KeyRing, SealError, SignedMetadata, open_host_ring, open_metadata, seal_ring,
+    Binding, BoxKeyPair, BoxPublicKey, KeyRing, SealError, SignedMetadata, open_host_ring, open_metadata, seal_ring,
 };
+use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{Metadata, Session, UpdateSession};
@@ -165,19 +166,47 @@ impl Keys {
             Some(held) => held.ring,
             None => before.next_by_machine()?,
         };
-        *made = Some(Held { ring: ring.clone(), content_epoch: content_epoch.get() });
+        let held = Held { ring, content_epoch: content_epoch.get() };
+        *made = Some(held.clone());
+        self.give(held, &before, (&to, content_epoch), seen).await
+    }
+
+    /// Gives a server that was restored the keys that it has lost, for as long as no device was removed that has them.
+    pub(crate) async fn offer(&self, seen: &Seen) -> Result<(), NoKey> {
+        let held = self.held();
+        if seen.key_epoch >= i64::from(held.ring.epoch()) {
+            return Ok(());
+        }
+        let _one_at_a_time = self.renewing.lock().await;
+        let (to, content_epoch) = self.lists.content_key().await.map_err(NoKey::List)?;
+        if content_epoch.get() != held.content_epoch {
+            return Ok(());
+        }
+        let ring = held.ring.clone();
+        self.give(held, &ring, (&to, content_epoch), seen).await
+    }
+
+    /// Makes this ring the server's, in one step for each epoch that it lacks. `before` is the ring that was used until now.
+    async fn give(
+        &self,
+        Held { ring, .. }: Held,
+        before: &KeyRing,
+        (to, content_epoch): (&BoxPublicKey, ContentEpoch),
+        seen: &Seen,
+    ) -> Result<(), NoKey> {
+        let shown = seen.key_epoch;
         let (version, sealed) = &seen.metadata;
         let epoch = u32::try_from(shown).unwrap_or_default();
-        let given = self.given((&before, epoch), (*version, sealed)).await.map_err(NoKey::List)?;
+        let given = self.given((before, epoch), (*version, sealed)).await.map_err(NoKey::List)?;
         let next = version.checked_add(1);
         let metadata = next.and_then(|version| self.metadata(&ring, version, given.as_ref()));
         let owner = Binding::Hosted { session: self.session, owner: self.lists.owner(), machine: &self.machine };
-        let for_owner = seal_ring(&ring, &to, owner, &self.own)?;
+        let for_owner = seal_ring(&ring, to, owner, &self.own)?;
         let sealed =
             Self::seal_own(&ring, (&self.own, &self.boxed), (self.session, &self.machine), content_epoch.get())?;
         let too_long = |_| SealError::TooLong;
-        for expected in shown.max(i64::from(KeyRing::FIRST_EPOCH))..=i64::from(before.epoch()) {
-            let is_last = expected == i64::from(before.epoch());
+        for expected in shown.max(i64::from(KeyRing::FIRST_EPOCH))..i64::from(ring.epoch()) {
+            let is_last = expected + 1 == i64::from(ring.epoch());
             let metadata = metadata.clone().filter(|_| is_last);
             let update = UpdateSession {
                 expected_metadata_version: metadata.as_ref().map(|_| *version),
@@ -283,23 +312,23 @@ impl Keys {
         let sealed = session.host_key.ok_or(NoKey::NotGiven)?;
         let open = |list: &List| {
             let newest = list.body().content_epoch;
-            open_host_ring(&sealed, &self.boxed, (self.session, &self.machine), newest)
+            let opened = open_host_ring(&sealed, &self.boxed, (self.session, &self.machine), newest);
+            let (signed, content_epoch) = opened.map_err(|_| NoKey::NotGiven)?;
+            let is_own = signed.signer == self.own.public_key();
+            if !is_own && !list.device(&signed.signer).is_some_and(|device| device.role.shares_sessions()) {
+                return Err(NoKey::Stranger);
+            }
+            Ok(Held { ring: signed.ring, content_epoch })
         };
-        let mut list = self.lists.refreshed().await.map_err(NoKey::List)?;
-        let (signed, content_epoch) = match open(&list) {
-            Ok(opened) => opened,
-            // Its maker knows a newer list than was asked for a moment ago.
+        let held = match open(&self.lists.refreshed().await.map_err(NoKey::List)?) {
+            Ok(held) => held,
+            // Its maker may know a newer list than was asked for a moment ago.
             Err(_) => {
                 self.lists.reread().await;
-                list = self.lists.refreshed().await.map_err(NoKey::List)?;
-                open(&list).map_err(|_| NoKey::NotGiven)?
+                open(&self.lists.refreshed().await.map_err(NoKey::List)?)?
             }
         };
-        let is_own = signed.signer == self.own.public_key();
-        if !is_own && !list.device(&signed.signer).is_some_and(|device| device.role.shares_sessions()) {
-            return Err(NoKey::Stranger);
-        }
-        self.take(Held { ring: signed.ring, content_epoch }, sealed);
+        self.take(held, sealed);
         Ok(seen)
     }
 }

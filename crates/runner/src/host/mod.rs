@@ -6,6 +6,7 @@
 
 mod account;
 mod agents;
+mod behind;
 mod beside;
 mod confirm;
 mod core;
@@ -181,6 +182,7 @@ async fn host(
     asked.spawn(hints::run(host.clone()));
     asked.spawn(confirm::run(host.clone()));
     asked.spawn(let_go(host.clone()));
+    asked.spawn(spool::watch(host.sessions.clone()));
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();
     hosts.send_replace(Some(host.clone()));

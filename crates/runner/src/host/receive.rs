@@ -1,5 +1,7 @@
 //! Reads what people send to a session, and finds out who has signed it.
 
+mod marks;
+
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -12,14 +14,16 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message as Stored;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
 
+use self::marks::Marks;
 use super::account::Found;
 use super::core::Command;
-use super::keys::{Keys, NoKey, Seen};
+use super::keys::{Keys, NoKey};
 use super::{Host, Pause};
 
 /// So many of the newest messages are read again after a restore. What was done is known by its id and not done twice.
-const READ_AGAIN: i64 = 1_000;
+pub(super) const READ_AGAIN: i64 = 1_000;
 
 /// What has come. The next one is looked at when this one was dealt with, because it may change what people may do.
 #[derive(Debug)]
@@ -30,8 +34,10 @@ pub(crate) struct Received {
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// The message with this `seq`: a command, or something that is none.
-    Message { seq: i64, command: Option<Box<Command>> },
+    /// The message with this `seq`: a command, or something that is none. All messages up to `upto` are dealt with then.
+    Message { seq: i64, upto: i64, command: Option<Box<Command>> },
+    /// A message waits for a key that this machine does not have.
+    NoKey,
     /// The server has nothing after the message `last`, and had before: its database was restored. The messages after `after` come again.
     Restored { after: i64, last: i64 },
     /// The session does not exist any more.
@@ -53,33 +59,45 @@ pub(crate) async fn run(
     ),
     received: mpsc::Sender<Received>,
 ) {
-    let mut reader = Reader { host, keys, session, after, grants, received, beat };
+    let marks = Marks::new(after);
+    let mut reader = Reader { host, keys, session, marks, tries: None, has_said: false, grants, received, beat };
     let mut pause = Pause::new(&reader.host);
     loop {
         // The owner may have made a new key.
         match reader.keys.refresh().await {
-            Ok(Seen { last_seq: last, .. }) if last < reader.after => {
-                // People may have written before this was noticed.
-                let after = (last - READ_AGAIN).max(0);
-                if !reader.pass_on(What::Restored { after, last }).await {
-                    return;
+            Ok(seen) => {
+                if let Err(why) = reader.keys.offer(&seen).await {
+                    tracing::debug!(session.id = %session, "The server lacks a newer key of this session: {why}");
                 }
-                reader.after = after;
+                let last = seen.last_seq;
+                if last < reader.marks.looked() {
+                    // People may have written before this was noticed.
+                    let after = (last - READ_AGAIN).max(0);
+                    if last < reader.marks.after() && !reader.pass_on(What::Restored { after, last }).await {
+                        return;
+                    }
+                    reader.marks.restored(after);
+                    reader.tries = None;
+                }
+                let newest = reader.keys.ring().epoch();
+                if reader.marks.missing().is_some_and(|missing| newest >= missing) {
+                    reader.go_back();
+                }
             }
-            Ok(_) => {}
             Err(why) => tracing::debug!(session.id = %session, "No newer key: {why}"),
         }
         let end = if *runs.borrow_and_update() {
-            let events = reader.host.client.follow_session(session, Some(reader.after));
+            let events = reader.host.client.follow_session(session, Some(reader.marks.looked()));
             reader.read(events, Some(&mut runs)).await
         } else {
             let client = reader.host.client.clone();
-            let messages = client.messages_after(session, reader.after);
+            let messages = client.messages_after(session, reader.marks.looked());
             let events = messages.map(|message| message.map(|message| SessionEvent::Message(Box::new(message))));
             reader.read(events, None).await
         };
         match end {
             End::Gone => return,
+            End::Again => {}
             End::Failed(error) => {
                 pause.note(session, "Commands of people cannot be read now", &error);
                 pause.wait().await;
@@ -89,8 +107,10 @@ pub(crate) async fn run(
                 if *runs.borrow() {
                     continue;
                 }
+                let again = reader.tries.as_ref().map(|tries| tries.again);
                 tokio::select! {
                     () = woken.notified() => reader.beat.notify_one(),
+                    () = reach(again) => drop(reader.tries_key().await),
                     changed = runs.changed() => if changed.is_err() {
                         return;
                     },
@@ -107,6 +127,8 @@ const DELETED: &str = "session_deleted";
 enum End {
     /// The stream is not needed any more, or all messages were read.
     Over,
+    /// A key has come for which messages waited.
+    Again,
     /// The session is gone, or nobody wants its messages.
     Gone,
     Failed(Error),
@@ -116,12 +138,30 @@ struct Reader {
     host: Arc<Host>,
     keys: Keys,
     session: SessionId,
-    /// The `seq` of the last message that was dealt with.
-    after: i64,
+    marks: Marks,
+    /// For the key that is missing.
+    tries: Option<Tries>,
+    /// That a key is missing. It is said again when one was missing after this one has come.
+    has_said: bool,
     grants: watch::Receiver<Vec<AccessGrant>>,
     received: mpsc::Sender<Received>,
     /// Another process may host the session now, which the next beat shows.
     beat: Arc<Notify>,
+}
+
+/// When the server is asked for a key again.
+struct Tries {
+    pause: Pause,
+    again: Instant,
+}
+
+/// What is inside a message.
+enum Opened {
+    Command(Box<Command>),
+    /// No command, or nobody can read it.
+    Nothing,
+    /// It waits for the key of this epoch.
+    Waits(u32),
 }
 
 impl Reader {
@@ -138,41 +178,89 @@ impl Reader {
                     None => std::future::pending().await,
                 }
             };
+            let again = self.tries.as_ref().map(|tries| tries.again);
             let event = tokio::select! {
-                event = events.next() => event,
+                event = events.next(), if !self.marks.is_full() => event,
                 () = stopped => return End::Over,
+                () = reach(again) => match self.tries_key().await {
+                    true => return End::Again,
+                    false => continue,
+                },
             };
-            let what = match event {
-                Some(Ok(SessionEvent::Message(message))) if message.seq <= self.after => continue,
+            match event {
+                Some(Ok(SessionEvent::Message(message))) if message.seq <= self.marks.looked() => {}
                 Some(Ok(SessionEvent::Message(message))) => {
-                    What::Message { seq: message.seq, command: self.command(&message).await.map(Box::new) }
+                    if !self.look_at(&message).await {
+                        return End::Gone;
+                    }
                 }
                 Some(Ok(SessionEvent::Changed(_))) => {
                     self.beat.notify_one();
                     // The owner may have made a new key. Without it, what is written next does not open.
-                    if let Err(why) = self.keys.refresh().await {
-                        tracing::debug!(session.id = %self.session, "No newer key: {why}");
+                    if self.tries_key().await {
+                        return End::Again;
                     }
-                    continue;
                 }
-                Some(Ok(SessionEvent::Live(_))) => continue,
-                Some(Err(error)) if error.is_not_found() => What::Gone,
-                Some(Err(Error::StreamEnded { reason })) if reason == DELETED => What::Gone,
+                Some(Ok(SessionEvent::Live(_))) => {}
+                Some(Err(error)) if error.is_not_found() => return self.gone().await,
+                Some(Err(Error::StreamEnded { reason })) if reason == DELETED => return self.gone().await,
                 Some(Err(error)) => return End::Failed(error),
                 None => return End::Over,
-            };
-            let seq = match &what {
-                What::Message { seq, .. } => Some(*seq),
-                What::Restored { .. } | What::Gone => None,
-            };
-            if !self.pass_on(what).await {
-                return End::Gone;
-            }
-            match seq {
-                Some(seq) => self.after = seq,
-                None => return End::Gone,
             }
         }
+    }
+
+    async fn gone(&self) -> End {
+        self.pass_on(What::Gone).await;
+        End::Gone
+    }
+
+    /// Deals with a message, or has it wait for its key. `false`: nobody wants it.
+    async fn look_at(&mut self, stored: &Stored) -> bool {
+        let seq = stored.seq;
+        let opened = if self.marks.is_judged(seq) { Opened::Nothing } else { self.open(stored).await };
+        let command = match opened {
+            Opened::Command(command) => Some(command),
+            Opened::Nothing => None,
+            Opened::Waits(epoch) => {
+                self.marks.waits(seq, epoch);
+                let mut pause = Pause::new(&self.host);
+                let again = Instant::now() + pause.next();
+                self.tries.get_or_insert(Tries { pause, again });
+                return true;
+            }
+        };
+        if !self.marks.looked_at(seq, command.is_some()) {
+            return true;
+        }
+        self.pass_on(What::Message { seq, upto: self.marks.after(), command }).await
+    }
+
+    /// What has waited for its key is read again.
+    fn go_back(&mut self) {
+        self.marks.go_back();
+        self.tries = None;
+    }
+
+    /// Asks for the session's newest key. Whether messages that have waited for it are to be read again.
+    async fn tries_key(&mut self) -> bool {
+        let Some(missing) = self.marks.missing() else {
+            if let Err(why) = self.keys.refresh().await {
+                tracing::debug!(session.id = %self.session, "No newer key: {why}");
+            }
+            return false;
+        };
+        if let Some(is_here) = self.has_key(missing).await {
+            self.has_said &= !is_here;
+            self.go_back();
+            return true;
+        }
+        let Some(tries) = &mut self.tries else { return false };
+        tries.again = Instant::now() + tries.pause.next();
+        if !std::mem::replace(&mut self.has_said, true) {
+            self.pass_on(What::NoKey).await;
+        }
+        false
     }
 
     /// Whether it was dealt with. `false`: nobody wants it.
@@ -182,12 +270,31 @@ impl Reader {
     }
 
     /// The command in a message. Whatever is none, or is not signed, is shown by clients as what it is and not answered.
-    async fn command(&self, stored: &Stored) -> Option<Command> {
+    async fn open(&self, stored: &Stored) -> Opened {
         if stored.sender_machine_id.as_ref() == Some(&self.host.config.machine) {
-            return None;
+            return Opened::Nothing;
         }
-        let (opened, epoch) = self.open(stored).await?;
-        let envelope = Envelope::open(self.session, &opened).ok()?;
+        let Ok(epoch) = seal::epoch_of(&stored.content) else { return Opened::Nothing };
+        let unseal = || seal::open(&self.keys.ring(), Purpose::Message(self.session), &stored.content);
+        let opened = match unseal() {
+            Err(SealError::UnknownEpoch(_)) if i64::from(epoch) <= stored.key_epoch.unwrap_or_default() => {
+                let waits_already = self.marks.missing().is_some_and(|missing| epoch >= missing);
+                if waits_already || self.has_key(epoch).await.is_none() {
+                    return Opened::Waits(epoch);
+                }
+                unseal()
+            }
+            opened => opened,
+        };
+        let Ok(opened) = opened else { return Opened::Nothing };
+        match self.command(stored, &opened, epoch).await {
+            Some(command) => Opened::Command(Box::new(command)),
+            None => Opened::Nothing,
+        }
+    }
+
+    async fn command(&self, stored: &Stored, opened: &[u8], epoch: u32) -> Option<Command> {
+        let envelope = Envelope::open(self.session, opened).ok()?;
         let message: Message = envelope.message().ok()?;
         if message.content.writer() != Writer::Client || message.local_id != stored.local_id {
             return None;
@@ -197,41 +304,19 @@ impl Reader {
         let said = message.list.clone();
         let Found { signer, list_is_withheld } =
             find_signer(&self.host, self.session, (envelope.user, &envelope.key), grant, &said).await;
-        Some(Command { message, signer, epoch, list_is_withheld })
+        Some(Command { message, signer, epoch, list_is_withheld, key_is_missing: self.marks.missing().is_some() })
     }
 
-    async fn open(&self, stored: &Stored) -> Option<(Vec<u8>, u32)> {
-        let epoch = seal::epoch_of(&stored.content).ok()?;
-        let mut pause = Pause::new(&self.host);
-        loop {
-            let opened = seal::open(&self.keys.ring(), Purpose::Message(self.session), &stored.content);
-            match opened {
-                Ok(opened) => return Some((opened, epoch)),
-                Err(SealError::UnknownEpoch(_)) if i64::from(epoch) <= stored.key_epoch.unwrap_or_default() => {
-                    match self.keys.refresh().await {
-                        Ok(_) if self.keys.ring().epoch() >= epoch => {}
-                        // The server says that there is no such key, so nobody can read it.
-                        Ok(_) => return None,
-                        Err(NoKey::List(error)) => {
-                            pause.note(self.session, "A command waits for the owner's device list", &error);
-                            pause.wait().await;
-                        }
-                        Err(NoKey::Client(error)) if is_for_now(&error) => {
-                            pause.note(self.session, "A command waits for a key", &error);
-                            pause.wait().await;
-                        }
-                        // The owner's program gives it when it has made it.
-                        Err(NoKey::NotGiven) => {
-                            pause.say("A command waits for the session's new key");
-                            pause.wait().await;
-                        }
-                        Err(why) => {
-                            tracing::warn!(session.id = %self.session, "A command is left out: {why}");
-                            return None;
-                        }
-                    }
-                }
-                Err(_) => return None,
+    /// Whether the key of this epoch is here. `None`: it may come later.
+    async fn has_key(&self, epoch: u32) -> Option<bool> {
+        match self.keys.refresh().await {
+            // Where the server says that there is no such key, nobody can read the message.
+            Ok(_) => Some(self.keys.ring().epoch() >= epoch),
+            Err(NoKey::Client(error)) if error.is_not_found() => Some(false),
+            // The owner's program gives it when it has made it. Its maker may be in a list that the server does not show yet.
+            Err(why) => {
+                tracing::debug!(session.id = %self.session, "A command waits for a key: {why}");
+                None
             }
         }
     }
@@ -257,7 +342,9 @@ pub(crate) async fn find_signer(
     }
 }
 
-/// Whether trying again may help.
-fn is_for_now(error: &Error) -> bool {
-    !error.is_not_found()
+async fn reach(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }

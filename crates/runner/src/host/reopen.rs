@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ensemble_agent::Kind;
 use ensemble_client::Error;
+use ensemble_process::disk::on_disk;
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
 use rand::RngCore;
@@ -12,14 +13,13 @@ use tokio::task::JoinSet;
 
 use super::agents::Agent;
 use super::core::{Core, Setting};
-use super::kept::Kept;
+use super::kept::{Change, Kept};
 use super::keys::Keys;
 use super::session::Session;
 use super::shown::{self, GoesOn, Shown};
 use super::spool::{Card, Opened, Spool};
 use super::{Host, Pause, place, rest, status, titles};
 use crate::drain::Phase;
-use ensemble_process::disk::on_disk;
 
 /// What became of a session of an earlier process.
 pub(super) enum Reopened {
@@ -111,6 +111,7 @@ impl Host {
                 let shown = self.shown(&keys, id, Some(kept.n)).await?;
                 if shown.n() <= kept.n {
                     let mut core = self.core(*kept, epoch).await;
+                    core.opened_at(shown.newest());
                     let (epoch, sealed) = keys.changes().borrow().clone();
                     core.set_key(epoch, sealed);
                     let follows = match left {
@@ -177,10 +178,15 @@ impl Host {
         let kept = Kept { lost: Some(self.now()), mark: Some(mark()), ..kept };
         let mut core = self.core(kept, epoch).await;
         core.go_on_after_loss(why, unanswered);
-        // The new log begins with all of it.
-        core.take_changes();
+        // The new log begins with all of it, and keeps what is said in it.
+        let says: Vec<Change> =
+            core.take_changes().into_iter().filter(|change| matches!(change, Change::Say(_))).collect();
         let (folder, kept) = (self.sessions.clone(), core.kept.clone());
-        let replaced = on_disk(move || Spool::replace_lost(&folder, &kept)).await;
+        let replaced = on_disk(move || {
+            let (mut spool, aside) = Spool::replace_lost(&folder, &kept)?;
+            spool.write(&says).map(|()| (spool, aside))
+        })
+        .await;
         let (spool, aside) = replaced.map_err(|error| Why::Now(format!("its log cannot be begun anew: {error}")))?;
         tracing::error!(
             session.id = %id, aside = %aside.display(), n = core.kept.n,

@@ -74,11 +74,12 @@ impl Host {
         let mut changed = pin!(self.client.sessions(SessionFilter { active_only: false, shared: false }));
         while let Some(session) = changed.next().await {
             let session = session?;
-            newest.get_or_insert(session.updated_at);
-            if until.is_some_and(|until| session.updated_at.plus(ORDERED_BY) < until) {
+            let newest = *newest.get_or_insert(session.updated_at);
+            // The list of a server that was restored ends before what was looked through.
+            if until.is_some_and(|until| newest >= until && session.updated_at.plus(ORDERED_BY) < until) {
                 break;
             }
-            if marked(&self.sessions, session.id).is_some_and(|seen| session.last_seq > seen) {
+            if marked(&self.sessions, session.id).is_some_and(|seen| session.last_seq != seen) {
                 let _ = self.rested.send(session.id).await;
             }
         }

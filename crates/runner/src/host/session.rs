@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ensemble_process::disk::on_disk;
 use ensemble_protocol::transcript::body::AccessGrant;
 use ensemble_types::ids::SessionId;
 use futures_util::future::OptionFuture;
@@ -11,13 +12,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Host;
 use super::account::Found;
+use super::behind::Behind;
 use super::core::{Asked, Core, Effects};
 use super::deadlines::{Deadlines, INTERRUPTED_WITHIN, WRITTEN_WITHIN};
-use super::deliver::{self, Delivered, Outbox};
+use super::deliver::{Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
 use super::leftovers::Leftovers;
-use super::receive::{self, Received, What};
+use super::receive::{Received, What};
 use super::room::Permit;
 use super::running::{Happened, Running};
 use super::served::Server;
@@ -25,7 +27,6 @@ use super::spool::Spool;
 use super::status::{self, Status};
 use super::tasks::Ends;
 use crate::drain::Phase;
-use ensemble_process::disk::on_disk;
 
 /// While more waits to be sent, the agent's output is not read, and the agent has to wait.
 const MOST_UNSENT: usize = 64 << 20;
@@ -48,10 +49,12 @@ pub(crate) struct Session {
     pub(super) park: Arc<Notify>,
     pub(super) deadlines: Deadlines,
     pub(super) leftovers: Leftovers,
-    status: watch::Sender<Status>,
-    grants: watch::Sender<Vec<AccessGrant>>,
+    pub(super) status: watch::Sender<Status>,
+    pub(super) grants: watch::Sender<Vec<AccessGrant>>,
+    /// Of a server that was restored, as it is on disk.
+    pub(super) behind: watch::Sender<Option<Behind>>,
     /// Whether the agent runs.
-    runs: watch::Sender<bool>,
+    pub(super) runs: watch::Sender<bool>,
     /// For the task that the session is.
     pub(super) task: Ends,
     /// The agent was told to end at once, because the host is to.
@@ -93,6 +96,7 @@ impl Session {
             id: core.kept.session,
             task,
             grants: watch::Sender::new(core.kept.access.clone()),
+            behind: watch::Sender::new(core.kept.behind.clone()),
             core,
             spool: Some(spool),
             keys,
@@ -117,16 +121,11 @@ impl Session {
     /// Hosts the session until it is gone or the host stops. Returns its id if it is to be opened again.
     pub(crate) async fn run(mut self) -> Option<SessionId> {
         let (told, mut delivered) = mpsc::channel(16);
-        let (send, mut received) = mpsc::channel::<Received>(1);
         let mut tasks = JoinSet::new();
-        tasks.spawn(deliver::run(self.host.clone(), self.keys.clone(), self.id, self.outbox.clone(), told));
-        let after = self.core.kept.seen;
-        let woken = self.host.wakers.of(self.id);
+        tasks.spawn(self.deliver(told));
         let beat = Arc::new(Notify::new());
-        let told = (self.grants.subscribe(), self.runs.subscribe(), woken, beat.clone());
-        tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, told, send));
-        let mut beats =
-            tokio::spawn(status::run(self.host.clone(), self.keys.clone(), self.id, self.status.subscribe(), beat));
+        let (mut reading, mut received) = self.read(&mut tasks, &beat);
+        let mut beats = tokio::spawn(self.beat(beat.clone()));
         let mut keys = self.keys.changes();
         let end = loop {
             if let Err(error) = self.perform().await {
@@ -162,12 +161,13 @@ impl Session {
                     match what {
                         What::Gone => break End::Gone,
                         What::Restored { after, last } => self.core.restored(after, last),
-                        What::Message { seq, command } => {
+                        What::NoKey => self.core.lacks_key(),
+                        What::Message { seq, upto, command } => {
                             self.core.set_list(self.host.lists.known().await);
                             if let Some(command) = command {
-                                self.core.command_at(seq, *command);
+                                self.core.command(seq, *command);
                             }
-                            self.core.seen(seq);
+                            self.core.seen(upto);
                         }
                     }
                     if let Err(error) = self.perform().await {
@@ -175,13 +175,18 @@ impl Session {
                     }
                     let _ = done.send(());
                 }
-                Some(what) = delivered.recv() => match what {
-                    Delivered::Upto(n) => {
-                        self.tick();
-                        self.core.sent(n);
+                Some(what) = delivered.recv() => {
+                    self.tick();
+                    match what {
+                        Delivered::Upto(n) => self.core.sent(n),
+                        Delivered::Behind(lacks) => if self.core.lacks(&lacks) {
+                            reading.abort();
+                            (reading, received) = self.read(&mut tasks, &beat);
+                        },
+                        Delivered::Again(from) => self.core.sent_again(from),
+                        Delivered::Gone => break End::Gone,
                     }
-                    Delivered::Gone => break End::Gone,
-                },
+                }
                 Ok(()) = keys.changed() => {
                     let (epoch, sealed) = keys.borrow_and_update().clone();
                     self.tick();
@@ -262,9 +267,7 @@ impl Session {
                     Change::Say(message) => Some(message.clone()),
                     _ => None,
                 }));
-                if changes.iter().any(|change| matches!(change, Change::Access(_))) {
-                    self.grants.send_replace(self.core.kept.access.clone());
-                }
+                self.show(&changes);
             }
             judge.into_iter().for_each(|asked| self.judge(asked));
             self.tell_task();
@@ -324,11 +327,7 @@ impl Session {
         let step = changes.to_vec();
         let folded = spool.is_long().then(|| self.core.kept.clone());
         let (spool, written) = on_disk(move || {
-            let written = match folded {
-                // It holds this step too.
-                Some(kept) => spool.fold(&kept),
-                None => spool.write(&step),
-            };
+            let written = spool.write(&step).and_then(|()| folded.map_or(Ok(()), |kept| spool.fold(&kept)));
             Ok((spool, written))
         })
         .await?;

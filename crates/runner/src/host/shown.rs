@@ -101,6 +101,11 @@ impl Shown {
         self.own.entry(n).or_insert(fact);
     }
 
+    /// The `seq` of the newest message.
+    pub(crate) fn newest(&self) -> i64 {
+        self.newest
+    }
+
     /// The newest count of the host's own messages.
     pub(crate) fn n(&self) -> u64 {
         self.own.last_key_value().map_or(0, |(n, _)| *n)
@@ -191,6 +196,50 @@ pub(crate) async fn read(
         return Ok(Ok(shown));
     }
     Ok(Err(format!("the server shows none of its messages among the newest {}", MOST_PAGES * PAGE as usize)))
+}
+
+/// The newest of the host's own messages at the server, with a count up to a bound. All are 0 when there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Newest {
+    pub(crate) n: u64,
+    pub(crate) seq: i64,
+    /// The newest `seq` of all messages.
+    pub(crate) last: i64,
+}
+
+/// Looks for the newest own message with a count up to `upto`. `None`: it is not among as many as are read.
+///
+/// # Errors
+/// The server cannot be asked now.
+pub(crate) async fn newest_own(
+    host: &Host,
+    keys: &Keys,
+    session: SessionId,
+    upto: u64,
+) -> Result<Option<Newest>, Error> {
+    let (ring, key) = (keys.ring(), host.key.public_key());
+    let own = |stored: &Stored| {
+        let envelope = Envelope::open(session, &open(&ring, session, stored)?).ok()?;
+        let message = envelope.message().ok().filter(|message| message.local_id == stored.local_id)?;
+        let is_own = envelope.key == key && message.content.writer() == Writer::Host;
+        let n = message.n.filter(|n| is_own && *n <= upto)?;
+        Some(Newest { n, seq: stored.seq, last: 0 })
+    };
+    let (mut before, mut last) = (None, 0);
+    for _ in 0..MOST_PAGES {
+        let limit = if before.is_none() { FIRST_PAGE } else { PAGE };
+        let page = host.client.message_page(session, Window { before, after: None, limit: Some(limit) }).await?;
+        last = last.max(page.last_seq);
+        if let Some(found) = page.messages.iter().filter_map(own).max_by_key(|found| found.n) {
+            return Ok(Some(Newest { last, ..found }));
+        }
+        let first = page.messages.iter().map(|message| message.seq).min();
+        if !page.has_more || first.is_none() || (before.is_some() && first >= before) {
+            return Ok(Some(Newest { last, ..Newest::default() }));
+        }
+        before = first;
+    }
+    Ok(None)
 }
 
 fn open(ring: &KeyRing, session: SessionId, stored: &Stored) -> Option<Vec<u8>> {

@@ -9,13 +9,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ensemble_process::disk::{replace, sync_folder};
 use ensemble_types::ids::SessionId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::kept::{Change, Kept};
+use crate::wake::wall_clock;
 
-use ensemble_process::disk::{replace, sync_folder};
+mod history;
+
+pub(crate) use history::{History, watch};
 
 const SNAPSHOT: &str = "snapshot.json";
 const CARD: &str = "session.json";
@@ -35,6 +39,8 @@ pub(crate) struct Spool {
     generation: u64,
     log: File,
     written: u64,
+    /// That something cannot be kept.
+    has_said: bool,
 }
 
 #[derive(Deserialize)]
@@ -105,7 +111,7 @@ impl Spool {
         let log = open_log(&folder, generation)?;
         log.set_len(0)?;
         write_snapshot(&folder, generation, kept)?;
-        Ok(Self { folder, card, generation, log, written: 0 })
+        Ok(Self { folder, card, generation, log, written: 0, has_said: false })
     }
 
     /// Opens the log of a session of an earlier process.
@@ -120,7 +126,8 @@ impl Spool {
                 if read_card(&folder).ok().as_ref() != Some(&card) {
                     replace(&folder.join(CARD), &card)?;
                 }
-                return Ok(Opened::Whole(Self { folder, card, generation, log, written }, Box::new(kept)));
+                let spool = Self { folder, card, generation, log, written, has_said: false };
+                return Ok(Opened::Whole(spool, Box::new(kept)));
             }
             Err(NotRead::Now(error)) => return Err(error),
             Err(NotRead::Damaged(why)) => why,
@@ -142,7 +149,9 @@ impl Spool {
         let mut logs = Vec::new();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
-            if let Some(number) = entry.file_name().to_str().and_then(log_number) {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| log_number(name).or_else(|| history::segment_number(name)));
+            if let Some(number) = number {
                 generation = generation.max(number.saturating_add(1));
                 logs.push(entry.path());
             }
@@ -154,7 +163,8 @@ impl Spool {
         DirBuilder::new().recursive(true).mode(0o700).create(&aside)?;
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
-            if entry.file_type()?.is_file() {
+            let is_segment = entry.file_name().to_str().and_then(history::segment_number).is_some();
+            if entry.file_type()?.is_file() && !is_segment {
                 fs::copy(entry.path(), aside.join(entry.file_name()))?;
             }
         }
@@ -212,12 +222,28 @@ impl Spool {
         let old = std::mem::replace(&mut self.generation, next);
         self.log = log;
         self.written = 0;
-        fs::remove_file(self.folder.join(log_name(old)))
+        if let Err(error) = self.keep(old)
+            && !std::mem::replace(&mut self.has_said, true)
+        {
+            tracing::warn!("What a session has said is not kept for a server that is restored: {error}");
+        }
+        Ok(())
+    }
+
+    /// Keeps a log that was folded, and lets go of older ones.
+    fn keep(&self, generation: u64) -> io::Result<()> {
+        history::keep(&self.folder, generation)?;
+        self.folder.parent().map_or(Ok(()), |sessions| history::sweep(sessions, wall_clock()))
     }
 
     /// Removes all of the session.
     pub(crate) fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(&self.folder)
+    }
+
+    /// The messages above `after` and up to `upto`, as far as they are kept.
+    pub(crate) fn history(sessions: &Path, session: SessionId, after: u64, upto: u64) -> io::Result<History> {
+        History::open(&sessions.join(session.to_string()), after, upto)
     }
 
     pub(crate) fn card(&self) -> &Card {
@@ -318,6 +344,12 @@ fn read(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), Not
     }
     let written = u64::try_from(good).unwrap_or(u64::MAX);
     log.set_len(written)?;
+    // A process that ended before it had put its log away.
+    if let Some(old) = generation.checked_sub(1)
+        && folder.join(log_name(old)).exists()
+    {
+        history::keep(folder, old)?;
+    }
     Ok((generation, kept, log, written))
 }
 

@@ -1,8 +1,10 @@
 //! What the owner has said about guests: the highest version for each user.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ensemble_types::ids::UserId;
+use ensemble_types::time::Timestamp;
 
 use super::table::Right;
 use crate::transcript::body::AccessGrant;
@@ -16,12 +18,13 @@ const MOST_USERS: usize = 256;
 pub struct Access(BTreeMap<UserId, AccessGrant>);
 
 impl Access {
-    /// From what a state or the spool has kept. Of two grants for a user the higher version counts.
+    /// From what a state or the spool has kept. Of two grants for a user the higher version counts, and of two with one version `none`.
     pub fn of_grants(grants: impl IntoIterator<Item = AccessGrant>) -> Self {
         let mut access = Self::default();
         for grant in grants {
-            let is_newer = access.0.get(&grant.user).is_none_or(|known| known.version < grant.version);
-            if is_newer && (access.0.len() < MOST_USERS || access.0.contains_key(&grant.user)) {
+            if access.0.get(&grant.user).is_none_or(|known| counts_after(&grant, known))
+                && (access.0.len() < MOST_USERS || access.0.contains_key(&grant.user))
+            {
                 access.0.insert(grant.user, grant);
             }
         }
@@ -33,13 +36,14 @@ impl Access {
         self.0.values()
     }
 
-    /// Notes what the owner has signed, of any age. Only a higher version than the known one counts.
+    /// Notes what the owner has signed, of any age. What is known already is noted again; else the higher version counts, and of two
+    /// with one version `none`.
     pub(super) fn note(&mut self, grant: &AccessGrant, owner: UserId) -> Result<(), ReceiptCode> {
         if grant.user == owner || matches!(grant.may, May::Other(_)) {
             return Err(ReceiptCode::Unsupported);
         }
         match self.0.get(&grant.user) {
-            Some(known) if known.version >= grant.version => return Err(ReceiptCode::Superseded),
+            Some(known) if known != grant && !counts_after(grant, known) => return Err(ReceiptCode::Superseded),
             None if self.0.len() >= MOST_USERS => return Err(ReceiptCode::Busy),
             _ => {}
         }
@@ -55,4 +59,15 @@ impl Access {
             _ => Right::Nothing,
         }
     }
+}
+
+/// The version of a grant as a time: its signer's clock.
+pub fn time_of(grant: &AccessGrant) -> Timestamp {
+    Timestamp::from_unix_seconds(0).plus(Duration::from_millis(grant.version))
+}
+
+/// Whether a grant counts when another one for the same user is known.
+fn counts_after(grant: &AccessGrant, known: &AccessGrant) -> bool {
+    let takes_away = |grant: &AccessGrant| grant.may == May::Nothing;
+    (grant.version, takes_away(grant)) > (known.version, takes_away(known))
 }

@@ -14,13 +14,13 @@ use ensemble_types::devices::Role;
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 
-pub use access::Access;
+pub use access::{Access, time_of};
 pub use limits::Limits;
 pub use memory::{MOST_TAKEN, Memory, Taken};
 pub use table::{Right, may};
 
 use crate::transcript::body::{Answer, Content, Control, Message, PermissionOption};
-use crate::transcript::words::{Mode, OptionKind, ReceiptCode};
+use crate::transcript::words::{May, Mode, OptionKind, ReceiptCode};
 
 /// Who signed a command, as the caller has found in the newest device lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct Situation<'a> {
     pub open: Option<&'a OpenRequest>,
     /// The server does not show the newest device list of the owner, so it may have been signed by a device that was removed.
     pub list_is_withheld: bool,
+    /// The session has a newer key than the host, so somebody whom the host does not know of may have lost a right.
+    pub key_is_missing: bool,
 }
 
 /// What is done with a command.
@@ -162,13 +164,23 @@ impl Rules {
         self.memory.check(&message.content, command)?;
         let now = command.taken;
         let is_interrupt = matches!(message.content, Content::Control(Control::Interrupt));
+        let access = match &message.content {
+            Content::Control(Control::Access(grant)) => Some(grant),
+            _ => None,
+        };
+        // A right with a version that no good clock reaches could never be taken back.
+        if access.is_some_and(|grant| memory::is_early(time_of(grant), now)) {
+            return Err(ReceiptCode::Stale);
+        }
+        let is_owner = signer.user == self.owner;
         // What only takes a right away waits for nothing.
-        let takes_away = matches!(&message.content, Content::Control(Control::Access(grant)) if grant.may == crate::transcript::words::May::Nothing);
+        let takes_away = is_owner && access.is_some_and(|grant| grant.may == May::Nothing);
         if !takes_away && !self.limits.take(signer.user, is_interrupt, now) {
             return Err(ReceiptCode::Busy);
         }
-        // Somebody who was removed may have signed it.
-        if situation.list_is_withheld && !takes_away {
+        // Somebody who was removed may have signed it. What only stops does no harm, and is needed just then.
+        let only_stops = is_owner && only_stops(&message.content, situation.open);
+        if situation.list_is_withheld && !only_stops {
             return Err(ReceiptCode::Busy);
         }
         let right = self.right(signer);
@@ -177,8 +189,9 @@ impl Rules {
         }
         // A right is ordered by its version. The key of a session changes as soon as somebody has lost a right, while a machine that sleeps
         // has not read of it.
-        let is_access = matches!(message.content, Content::Control(Control::Access(_)));
-        if situation.epoch < situation.newest_epoch && !is_access {
+        let is_old = situation.epoch < situation.newest_epoch && access.is_none();
+        let is_refused = if situation.key_is_missing { !only_stops } else { is_old };
+        if is_refused {
             return Err(ReceiptCode::OldKey);
         }
         // The person chose by a directory, or looked at one. Another session was put in its place.
@@ -233,6 +246,22 @@ fn wanted_directory(command: &Content) -> Option<&str> {
 /// In these modes a prompt changes the machine without another question. A mode that is not known counts as one.
 fn asks_nothing(mode: &Mode) -> bool {
     !matches!(mode, Mode::Ask | Mode::Plan)
+}
+
+/// Whether a command begins nothing and allows nothing.
+fn only_stops(command: &Content, open: Option<&OpenRequest>) -> bool {
+    match command {
+        Content::Control(Control::Interrupt | Control::Stop) => true,
+        Content::Control(Control::Access(grant)) => grant.may == May::Nothing,
+        Content::Answer(Answer { option_id: None, answers: None, .. }) => true,
+        Content::Answer(Answer { option_id: Some(chosen), answers: None, .. }) => {
+            let options = open.and_then(|open| open.options.as_ref()).into_iter().flatten();
+            let refuses =
+                |option: &PermissionOption| matches!(option.kind, OptionKind::RejectOnce | OptionKind::RejectAlways);
+            options.filter(|option| option.option_id == *chosen).any(refuses)
+        }
+        _ => false,
+    }
 }
 
 /// Whether an answer is for this request, as it was shown, and of its kind. What reaches further than the request, as a rule that is

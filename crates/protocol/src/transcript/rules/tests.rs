@@ -9,6 +9,7 @@ use crate::transcript::body::{AccessGrant, KnownList, Prompt, Resume, SetMode, S
 use crate::transcript::words::{May, OptionKind, When};
 
 mod remembering;
+mod stopping;
 
 const NOON: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
 
@@ -25,6 +26,7 @@ const IDLE: Situation<'static> = Situation {
     directory: "/project",
     open: None,
     list_is_withheld: false,
+    key_is_missing: false,
 };
 
 fn signer(number: u8, role: Role) -> Signer {
@@ -158,29 +160,6 @@ fn the_highest_version_of_an_access_counts() {
     );
     let kept = Access::of_grants(rules.access.grants().cloned());
     assert_eq!(kept, rules.access, "it survives a restart");
-}
-
-#[test]
-fn a_right_counts_by_its_version_whatever_key_it_was_sealed_with() {
-    let mut rules = Rules::new(user(1));
-    assert_eq!(decide(&mut rules, &owner(), "a", grant(3, May::Approve, 1)), Decision::Take);
-    let mut old = |id: &str, content, list_is_withheld| {
-        let situation = Situation { newest_epoch: 2, list_is_withheld, ..IDLE };
-        rules.decide(&command(id, NOON, content), &owner(), &situation, NOON).0
-    };
-    assert_eq!(old("p", prompt(), false), Decision::Reject(ReceiptCode::OldKey));
-    assert_eq!(
-        old("w", grant(3, May::Prompt, 2), true),
-        Decision::Reject(ReceiptCode::Busy),
-        "a right waits for the list"
-    );
-    assert_eq!(old("n", grant(3, May::Nothing, 3), true), Decision::Take, "what takes one away does not");
-    assert_eq!(
-        old("l", grant(3, May::Approve, 2), false),
-        Decision::Reject(ReceiptCode::Superseded),
-        "a lower version"
-    );
-    assert_eq!(rules.right(&signer(3, Role::Primary)), Right::Nothing);
 }
 
 #[test]

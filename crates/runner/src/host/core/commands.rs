@@ -2,9 +2,9 @@
 
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_protocol::transcript::body::{
-    Answer, Content, Control, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
+    Answer, Content, Control, Failure, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
 };
-use ensemble_protocol::transcript::rules::{Decision, Right, Signer, Situation};
+use ensemble_protocol::transcript::rules::{Decision, Right, Signer, Situation, time_of};
 use ensemble_protocol::transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
 
@@ -22,6 +22,8 @@ pub(crate) struct Command {
     pub(crate) epoch: u32,
     /// The server does not show the newest device list of the owner.
     pub(crate) list_is_withheld: bool,
+    /// A message before it waits for a key that this machine does not have.
+    pub(crate) key_is_missing: bool,
 }
 
 /// What a command has become.
@@ -39,10 +41,15 @@ pub(super) const WITHHELD: &str = "The server does not show this machine the new
 const WRONG_DIRECTORY: &str = "This session works in another directory than the one that you were shown, so nothing was done. If you did not \
                                choose another session yourself, do not trust the server.";
 
-const RESTORED: &str = "The server has an older state of this session than before, as after a restored backup. What was said in between is \
-                        missing here; what the agent did stays done. Prompts that got no answer: send them again.";
+const NO_KEY: &str = "This machine does not have the newest key of the session yet, so it does nothing except stop. What was sent \
+                      under that key is done when a program of the owner has given the machine the key.";
 
 impl Core {
+    /// Messages wait for a key that this machine does not have.
+    pub(crate) fn lacks_key(&mut self) {
+        self.say(Content::Error(Failure { code: ErrorCode::Unknown, text: NO_KEY.to_owned(), retry_at: None }));
+    }
+
     /// The message with this `seq` was dealt with.
     pub(crate) fn seen(&mut self, seq: i64) {
         if seq > self.kept.seen {
@@ -50,29 +57,10 @@ impl Core {
         }
     }
 
-    /// The server has no message after `last` any more, and those after `after` come again. What people send from now on gets the numbers of
-    /// those that are lost.
-    pub(crate) fn restored(&mut self, after: i64, last: i64) {
-        if last < self.kept.seen {
-            self.change(Change::Restored(after));
-            self.comes_again = last;
-            self.fail(ErrorCode::Unknown, RESTORED);
-        }
-    }
-
-    /// A command in the message with this `seq`. One that comes again after a restore, and is known, needs no second receipt.
-    pub(crate) fn command_at(&mut self, seq: i64, command: Command) {
-        self.judge_command(command, seq <= self.comes_again);
-    }
-
-    /// Decides about a command and carries it out.
-    #[cfg(test)]
-    pub(crate) fn command(&mut self, command: Command) {
-        self.judge_command(command, false);
-    }
-
-    fn judge_command(&mut self, command: Command, comes_again: bool) {
-        let Command { message, signer, epoch, list_is_withheld } = command;
+    /// Decides about a command in the message with this `seq`, and carries it out. One that may come again, and is known, needs no second
+    /// receipt; nor one from before a restore that was forgotten since.
+    pub(crate) fn command(&mut self, seq: i64, command: Command) {
+        let Command { message, signer, epoch, list_is_withheld, key_is_missing } = command;
         let open = match &message.content {
             Content::Answer(answer) => self.open.get(&answer.request_id).map(|open| open.asked.clone()),
             _ => None,
@@ -86,14 +74,15 @@ impl Core {
             directory: &directory,
             open: open.as_ref(),
             list_is_withheld,
+            key_is_missing,
         };
         let (decision, remembered) = self.rules.decide(&message, &signer, &situation, self.now);
-        let is_known = remembered.is_none();
+        let is_known = remembered.is_none() && seq <= self.comes_again.max(self.opened_at);
         if let Some(command) = remembered {
             self.change(Change::Take(command.into()));
         }
-        let is_late = matches!(decision, Decision::Reject(ReceiptCode::Stale));
-        if decision == Decision::Ignore || (comes_again && (is_known || is_late)) {
+        let is_late = matches!(decision, Decision::Reject(ReceiptCode::Stale)) && seq <= self.comes_again;
+        if decision == Decision::Ignore || is_known || is_late {
             return;
         }
         if matches!((&decision, &message.content), (Decision::Take, Content::Prompt(_))) {
@@ -108,8 +97,12 @@ impl Core {
                     "The session has ended. Its owner goes on with it by /resume in `ensemble attach`.".to_owned();
                 Done::Rejected(ReceiptCode::Superseded, Some(text))
             }
-            (Decision::Reject(ReceiptCode::Stale), _) => {
-                Done::Rejected(ReceiptCode::Stale, early(message.at, self.now))
+            (Decision::Reject(ReceiptCode::Stale), content) => {
+                let at = match content {
+                    Content::Control(Control::Access(grant)) => message.at.max(time_of(&grant)),
+                    _ => message.at,
+                };
+                Done::Rejected(ReceiptCode::Stale, early(at, self.now))
             }
             (Decision::Reject(code), _) => Done::Rejected(code, None),
             (Decision::AskOwner, Content::Prompt(prompt)) => match queued(prompt, message.local_id.clone(), &signer) {

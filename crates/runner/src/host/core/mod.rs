@@ -11,6 +11,7 @@ mod judge;
 mod life;
 mod parts;
 mod prompts;
+mod restored;
 mod servers;
 mod summary;
 mod tasks;
@@ -34,6 +35,7 @@ use ensemble_types::ids::{UserId, unique};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
+use super::behind::{Behind, Lacks};
 use super::kept::{Change, Kept, Outgoing, Queued, RunningTurn, local_id};
 use parts::Parts;
 
@@ -85,6 +87,8 @@ pub(crate) struct Core {
     is_outdated: bool,
     /// The messages up to this `seq` come again, because the server was restored.
     comes_again: i64,
+    /// Commands up to this `seq` may have come before this process began.
+    opened_at: i64,
     said: Option<State>,
     wants: Wants,
     seen_end: Option<AttentionKind>,
@@ -215,6 +219,7 @@ impl Core {
             said: None,
             wants: Wants::default(),
             comes_again: 0,
+            opened_at: 0,
             seen_end: None,
             last_failure: None,
             denials: 0,
@@ -227,6 +232,11 @@ impl Core {
     /// The server has all messages up to this count.
     pub(crate) fn sent(&mut self, n: u64) {
         self.change(Change::Sent(n));
+    }
+
+    /// Where the server was when this process began. A command may have stopped the agent before while an earlier message waited.
+    pub(crate) fn opened_at(&mut self, newest: i64) {
+        self.opened_at = newest;
     }
 
     /// The agent's processes are marked with this.

@@ -132,8 +132,7 @@ fn a_command_is_taken_once_and_not_late() {
     let (list, at) = (KnownList { version: 1, digest: "d".into() }, room.now);
     let message = Message { local_id: "b".into(), at, list, n: None, content: prompt("late") };
     room.core.set_time(at.plus(Duration::from_secs(2 * 86_400)));
-    room.core.command(Command { message, signer: owner, epoch: 1, list_is_withheld: false });
-    room.settle();
+    room.give(i64::MAX, message, owner);
     assert!(!room.lines.iter().any(|line| line.contains("late")));
 }
 
@@ -370,8 +369,7 @@ fn a_command_of_an_early_clock_is_told_by_how_much() {
     let list = KnownList { version: 1, digest: "d".into() };
     let message = Message { local_id: "early".to_owned(), at, list, n: None, content: prompt("now") };
     let signer = room.signer(room.owner, Role::Primary);
-    room.core.command(Command { message, signer, epoch: 1, list_is_withheld: false });
-    room.settle();
+    room.give(i64::MAX, message, signer);
     let receipt = room.said.iter().find_map(|said| match &said.content {
         Content::Receipt(receipt) if receipt.command_id == "early" => Some(receipt.clone()),
         _ => None,

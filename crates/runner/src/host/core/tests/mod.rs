@@ -21,6 +21,7 @@ mod commands;
 mod cost;
 mod life;
 mod lost;
+mod restored;
 mod tasks;
 
 /// Does what the lines say: `ready`, `turn`, `say X`, `ask`, `question`, `withdraw N`, `end`.
@@ -171,6 +172,7 @@ struct Room {
     wants: Wants,
     /// At the next command.
     list_is_withheld: bool,
+    key_is_missing: bool,
     /// The keys of devices that are in no list any more.
     removed: Vec<String>,
     /// How often the signer of a prompt was looked for.
@@ -210,6 +212,7 @@ fn room_by(owner: UserId, kept: Kept) -> Room {
         closed: false,
         wants: Wants::default(),
         list_is_withheld: false,
+        key_is_missing: false,
         removed: Vec::new(),
         judged: 0,
     }
@@ -274,9 +277,7 @@ impl Room {
         let message = Message { local_id: local_id.to_owned(), at, list, n: None, content };
         let before = self.said.len();
         self.core.set_time(self.now);
-        let list_is_withheld = std::mem::take(&mut self.list_is_withheld);
-        self.core.command(Command { message, signer, epoch: 1, list_is_withheld });
-        self.settle();
+        self.give(i64::MAX, message, signer);
         let mut receipts = self.said[before..].iter().filter_map(|said| match &said.content {
             Content::Receipt(receipt) if receipt.command_id == local_id => Some(receipt.clone()),
             _ => None,
@@ -284,6 +285,14 @@ impl Room {
         let receipt = receipts.next();
         assert!(receipts.next().is_none(), "one receipt");
         receipt
+    }
+
+    /// Gives the session what somebody has sent under this `seq`.
+    fn give(&mut self, seq: i64, message: Message, signer: Signer) {
+        let list_is_withheld = std::mem::take(&mut self.list_is_withheld);
+        let key_is_missing = std::mem::take(&mut self.key_is_missing);
+        self.core.command(seq, Command { message, signer, epoch: 1, list_is_withheld, key_is_missing });
+        self.settle();
     }
 
     /// By a primary device of the owner.
