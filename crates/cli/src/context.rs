@@ -19,6 +19,7 @@ use crate::devices;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::{Home, Owner};
+use crate::kept_lists::BEHIND;
 use crate::live::access;
 use crate::print;
 use crate::settings::{KnownAccount, LinkedMachine, Occasion, StoredToken};
@@ -236,7 +237,11 @@ impl Context {
 
     async fn renew(&self, client: Client, key: AccountKey, account: &KnownAccount) -> Result<Me> {
         let token = client.sign_in().await.map_err(|error| {
-            if error.is(Code::UserNotFound) {
+            // A device that was linked is in no list of a server that was restored to a time before.
+            let known = self.home.known_list(client.origin(), account.user_id).ok().flatten();
+            if error.is(Code::UserNotFound) && known.is_some_and(|list| list.body().account != key.public_key()) {
+                Failure::message(BEHIND)
+            } else if error.is(Code::UserNotFound) {
                 Failure::message(format!(
                     "{} no longer has your account {}. `{}` makes a new one with your key.",
                     client.origin(),

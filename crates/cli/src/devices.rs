@@ -3,7 +3,7 @@
 //! A list is remembered with its digest for ever. A server that shows an older one, or another one of the same version, is
 //! not obeyed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use ensemble_client::devices::List;
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
 use crate::home::Home;
+use crate::kept_lists::{MOST_KEPT, send_again};
 
 /// The checked lists, by server origin and user.
 const FILE: &str = "devices.json";
@@ -42,7 +43,7 @@ const NOTED_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
 /// A server that names another time does not make a list younger.
 #[expect(clippy::disallowed_methods, reason = "how old something is on this computer is for its own clock to say")]
-fn seconds() -> u64 {
+pub(crate) fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -127,8 +128,22 @@ impl Home {
 const TRIES: usize = 5;
 const OVERTAKEN: &str = "Other commands of yours change the device list all the time. Try again.";
 
-/// Reads and checks what this device needs. The first device of an account begins its list.
+/// Reads and checks what this device needs. The first device of an account begins its list. A server that was restored gets the lists
+/// again that it has lost.
 pub(crate) async fn own(context: &Context, client: &Client, key: &AccountKey, user: UserId) -> Result<Own> {
+    match read(context, client, key, user).await {
+        Err(Failure::Client(error)) if matches!(*error, Error::OldDeviceList) => {
+            let again = async {
+                send_again(context, client, key, user).await?;
+                read(context, client, key, user).await
+            };
+            Box::pin(again).await
+        }
+        answer => answer,
+    }
+}
+
+async fn read(context: &Context, client: &Client, key: &AccountKey, user: UserId) -> Result<Own> {
     let origin = client.origin();
     let boxed = box_of(key)?;
     let (mut is_first_try, mut tries) = (true, 0..TRIES);
@@ -144,8 +159,11 @@ pub(crate) async fn own(context: &Context, client: &Client, key: &AccountKey, us
             Err(error) if error.is_not_found() && known.is_some() => return Err(Error::OldDeviceList.into()),
             answer => answer?,
         };
-        let list = match known {
-            Some(list) if list.version() == sealed.version => list,
+        let (list, read) = match known {
+            Some(list) if list.version() == sealed.version => {
+                let signed = list.signed().clone();
+                (list, [signed].into())
+            }
             known => newest(context, client, user, known, key).await?,
         };
         if list.device(&key.public_key()).is_none_or(|device| device.box_key != boxed.public().to_text()) {
@@ -161,30 +179,38 @@ pub(crate) async fn own(context: &Context, client: &Client, key: &AccountKey, us
         let contents = ContentRing::open(&sealed.sealed, &boxed, &key.public_key(), &list)
             .map_err(|error| Failure::Seal("Your content keys".to_owned(), error))?;
         if context.home.remember_newest(origin, user, &list)? {
+            context.home.keep_lists((origin, user), read, &sealed.sealed)?;
             return Ok(Own { list, contents });
         }
         tries.next().ok_or_else(|| Failure::message(OVERTAKEN))?;
     }
 }
 
-/// The newest list of the caller's account, checked.
+/// The newest list of the caller's account, checked, and the last of those that were read for it.
 async fn newest(
     context: &Context,
     client: &Client,
     user: UserId,
     known: Option<List>,
     key: &AccountKey,
-) -> Result<List> {
+) -> Result<(List, VecDeque<SignedList>)> {
     let own = key.public_key();
     let from = known.as_ref().map_or(Known::Account(&own), Known::List);
-    let list = client.newest_list(user, from).await.map_err(|error| match (error, &known) {
+    let mut read = VecDeque::new();
+    let keep = |list: &List| {
+        read.push_back(list.signed().clone());
+        if read.len() > MOST_KEPT {
+            read.pop_front();
+        }
+    };
+    let list = client.read_lists(user, from, keep).await.map_err(|error| match (error, &known) {
         (Error::DeviceList(ensemble_client::devices::ListError::OtherAccount), None) => Failure::message(format!(
             "This device was linked to an account, but {} no longer says to which. Link it again: `ensemble login --link`.",
             context.home.path().join(FILE).display()
         )),
         (error, _) => error.into(),
     })?;
-    list.ok_or_else(|| Error::OldDeviceList.into())
+    Ok((list.ok_or(Error::OldDeviceList)?, read))
 }
 
 /// The newest list of another user, checked from the one that is remembered or from the account key that was first seen.
@@ -229,7 +255,7 @@ async fn begin(context: &Context, client: &Client, key: &AccountKey, user: UserI
         Err(error) if error.is(Code::DeviceListConflict) => Ok(()),
         answer => {
             answer?;
-            context.home.remember_list(client.origin(), user, &list)
+            context.home.remember_change((client.origin(), user), key, &list, change)
         }
     }
 }
@@ -263,7 +289,7 @@ pub(crate) fn change<'a>(
         proofs.insert(public.clone(), proof.map_err(|error| Failure::message(format!("A proof {error}.")))?);
         names.extend(name.and_then(|name| shortened(&name)).map(|name| (public, name)));
     }
-    Ok(ChangeDevices { list: list.signed().clone(), sealed, link: None, names, proofs })
+    Ok(ChangeDevices { list: Some(list.signed().clone()), sealed, names, proofs, ..ChangeDevices::default() })
 }
 
 /// A name as far as a device may have it.

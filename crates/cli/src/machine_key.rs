@@ -59,7 +59,7 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
         let change = change(&list, &own.contents, [Added { key: &new, name: Some(host()) }])?;
         match me.client.change_devices(&change).await {
             Ok(()) => {
-                context.home.remember_list(me.client.origin(), me.id, &list)?;
+                context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)?;
                 return Ok(Some(path));
             }
             // Another program of the account was faster.
@@ -93,8 +93,9 @@ pub(crate) async fn unlist(context: &Context, me: &Me, machines: &[&MachineId]) 
             return Ok(());
         }
         let list = own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
-        match me.client.change_devices(&change(&list, &own.contents, [])?).await {
-            Ok(()) => return context.home.remember_list(me.client.origin(), me.id, &list),
+        let change = change(&list, &own.contents, [])?;
+        match me.client.change_devices(&change).await {
+            Ok(()) => return context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change),
             Err(error) if error.is(Code::DeviceListConflict) => {
                 me.refresh_own(context, Duration::ZERO).await?;
             }

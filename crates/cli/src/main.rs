@@ -25,6 +25,7 @@ mod failure;
 mod following;
 mod global;
 mod home;
+mod kept_lists;
 mod known_sessions;
 mod last_lines;
 mod live;

@@ -58,7 +58,7 @@ impl Client {
         self.get(&["v1", "devices"]).send().await
     }
 
-    /// Puts the next list on top of the newest one. The same list may be sent again.
+    /// Puts the next list on top of the newest one, or those that the service has lost. The same may be sent again.
     pub async fn change_devices(&self, change: &ChangeDevices) -> Result<()> {
         let call = self.post(&["v1", "devices"], Repeat::Harmless).json(change);
         call.send_created::<IgnoredAny>().await.map(drop)
@@ -81,7 +81,7 @@ impl Client {
     /// A list that is older than the known one, or another one of the same version, is an error: the server shows an old or
     /// a forked list.
     pub async fn newest_list(&self, user: UserId, known: Known<'_>) -> Result<Option<List>> {
-        self.walk_lists(user, known, |_| {}).await
+        self.read_lists(user, known, |_| {}).await
     }
 
     /// Whether any list of this account has or had the key with a role that may share sessions.
@@ -105,11 +105,17 @@ impl Client {
                 }
             }
         };
-        self.walk_lists(user, Known::Account(account), add).await?;
+        self.read_lists(user, Known::Account(account), add).await?;
         Ok(all)
     }
 
-    async fn walk_lists(&self, user: UserId, known: Known<'_>, mut each: impl FnMut(&List)) -> Result<Option<List>> {
+    /// The same. `each` gets every list that was read, the oldest first and the known one among them.
+    pub async fn read_lists(
+        &self,
+        user: UserId,
+        known: Known<'_>,
+        mut each: impl FnMut(&List),
+    ) -> Result<Option<List>> {
         let mut newest = match known {
             Known::Account(_) | Known::AccountDigest(_) | Known::Vouched { .. } => None,
             Known::List(list) => Some(list.clone()),

@@ -200,8 +200,9 @@ pub type SealedContentRing = Blob<1, 8_192>;
 /// The id of a linking: 128 random bits.
 pub type DeviceLinkId = Blob<22, 22>;
 
-/// The next list of the caller's account, and the content ring for each device that may open contents.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+/// The next list of the caller's account, and the content ring for each device that may open contents. Or the lists that the service has
+/// lost since a backup, with the rings of the last of them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!({
     "list": {"body": "{\"account\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"version\":1,\"prev\":null,\"created\":\"2026-03-26T00:00:00.000Z\",\"contentEpoch\":1,\"contentPublicKey\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"devices\":[{\"key\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"boxKey\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"role\":\"primary\"}]}", "signer": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "signature": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw"},
@@ -209,8 +210,15 @@ pub type DeviceLinkId = Blob<22, 22>;
     "names": {"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8": "laptop"},
 })))]
 pub struct ChangeDevices {
-    pub list: SignedList,
-    /// By the device's public key: exactly those whose role opens contents.
+    /// The next list. Without it `lists` is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<SignedList>,
+    /// Instead of `list`, for a service that was restored from a backup: the lists that it lacks, the oldest first. Each is checked as if it
+    /// came alone, and all are taken or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub lists: Vec<SignedList>,
+    /// By the device's public key: exactly those whose role opens contents, in `list` or the last of `lists`.
     #[schema(value_type = BTreeMap<PublicKeyText, SealedContentRing>)]
     pub sealed: BTreeMap<String, SealedContentRing>,
     /// The linking that this list completes.
@@ -226,6 +234,19 @@ pub struct ChangeDevices {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<PublicKeyText, Blob<86, 86>>)]
     pub proofs: BTreeMap<String, Blob<86, 86>>,
+    /// With `lists`: the linkings that these lists have completed, in the place of `proofs` of their devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub links: Vec<PastDeviceLink>,
+}
+
+/// A linking that was completed, as the device that completed it has kept it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PastDeviceLink {
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{22}$")]
+    pub id: DeviceLinkId,
+    pub request: DeviceLinkRequest,
 }
 
 /// The answer to a device that asked to be linked.

@@ -50,6 +50,9 @@ pub(crate) enum Error {
     BadField(&'static str, &'static str),
     #[error(transparent)]
     BadList(#[from] BadList),
+    /// One of several lists, by its place.
+    #[error("list {0}: {1}")]
+    BadListOf(usize, BadList),
     #[error(transparent)]
     LinkClosed(#[from] LinkClosed),
     #[error("too many challenges are open")]
@@ -119,6 +122,7 @@ impl IntoProblem for Error {
             ),
             Self::BadField(pointer, rule) => Problem::field(pointer, rule),
             Self::BadList(bad) => Problem::field(place(&bad), bad.to_string()),
+            Self::BadListOf(at, bad) => Problem::field(format!("/lists/{at}"), bad.to_string()),
             Self::LinkClosed(closed) => {
                 Problem::new(Code::Conflict, format!("This cannot be done: {closed}. Make a new link."))
             }
@@ -178,6 +182,8 @@ fn place(bad: &BadList) -> &'static str {
         BadList::Sealed => "/sealed",
         BadList::Names => "/names",
         BadList::OtherLink => "/link",
+        BadList::Lists => "/lists",
+        BadList::Links => "/links",
         BadList::NotNext | BadList::List(_) | BadList::TooLong | BadList::RoleOfKey | BadList::Unproven(_) => "/list",
     }
 }

@@ -161,8 +161,8 @@ fn accounts(routes: Routes) -> Routes {
         )
 }
 
-/// 64 rings of 8 KiB, and what else is in the body.
-const MAX_CHANGE: usize = 640 << 10;
+/// 64 lists of 16 KiB, whose quotes are escaped, 64 rings of 8 KiB, and what else is in the body.
+const MAX_CHANGE: usize = 2 << 20;
 
 fn devices_of(routes: Routes) -> Routes {
     routes
@@ -190,7 +190,9 @@ fn devices_of(routes: Routes) -> Routes {
                 .about(
                     "The list has the next version and is signed by a primary device or by the recovery \
                      words. The first list of an account is answered with 201. A list that another device has \
-                     overtaken is 409 DEVICE_LIST_CONFLICT.",
+                     overtaken is 409 DEVICE_LIST_CONFLICT. A service that was restored from a backup takes the \
+                     lists that it lacks in `lists`: each is checked as if it came alone, and what it removes is \
+                     removed again.",
                 )
                 .body::<ChangeDevices>()
                 .max_body(MAX_CHANGE)

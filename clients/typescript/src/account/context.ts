@@ -8,6 +8,7 @@ import type { Store } from "../store/store.js";
 import type { DeviceKeys } from "./keys.js";
 import { Notices } from "./notice.js";
 import { OwnReader, type Own } from "./own.js";
+import type { ChangeDevices } from "./keys.js";
 import { People } from "./people.js";
 import { Pins } from "./pins.js";
 
@@ -42,9 +43,9 @@ export class Context {
     return this.#own.read(maxAge);
   }
 
-  /** Takes a list and a ring that this device has just made. */
-  adopt(own: Own): Promise<void> {
-    return this.#own.adopt(own);
+  /** Takes a list and a ring that this device has just made, with what the server has got for them. */
+  adopt(own: Own, change: ChangeDevices): Promise<void> {
+    return this.#own.adopt(own, change);
   }
 
   /** The fingerprint of the account, for people to compare. */

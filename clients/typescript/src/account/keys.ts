@@ -1,11 +1,13 @@
 // The keys of this device. Scripts cannot export them where the platform can do without. The X25519 key is stored wrapped by an AES
 // key, because Safari stores X25519 keys and does not give them back.
 
+import type { Client } from "../client.js";
 import { decodeExact, encode, random, utf8 } from "../protocol/bytes.js";
 import { Refused } from "../errors.js";
 import { isSigned, SigningKey } from "../protocol/ed25519.js";
 import { BoxPair } from "../protocol/hpke.js";
 import { withNewKey } from "../protocol/new-key.js";
+import type { components } from "../openapi.js";
 import type { Store } from "../store/store.js";
 
 const { subtle } = globalThis.crypto;
@@ -30,6 +32,17 @@ export interface StoredDevice {
   /** The address of a linking that is not finished. */
   linking?: string;
   name: string;
+}
+
+/** A change of the account's device list, as the server takes it. */
+export type ChangeDevices = components["schemas"]["ChangeDevices"];
+
+/** This device of an account at a server. */
+export interface OwnDevice {
+  readonly client: Client;
+  readonly store: Store;
+  readonly keys: DeviceKeys;
+  readonly userId: string;
 }
 
 export const DEVICE = "device";

@@ -22,7 +22,12 @@ export type Known =
 /** Another tab was faster, so the list that was read here is not to be relied on. */
 export class Overtaken extends Refused {}
 
-export const OLD_LIST = "The server shows an old device list, or another one than before. Do not trust it.";
+/** The server shows an older list than before, or another one. */
+export class OldList extends Distrust {
+  constructor() {
+    super("The server shows an old device list, or another one than before. Do not trust it.");
+  }
+}
 
 /** A list, and what is known of earlier ones. */
 type Remembered = SignedList & { removal?: Removal };
@@ -42,7 +47,7 @@ export async function rememberList(store: Store, user: string, list: List): Prom
     if (!signed) return remembered;
     const known = JSON.parse(signed.body) as { version: number };
     if (known.version > list.version) throw new Overtaken("Another tab has read a newer device list. Try again.");
-    if (known.version === list.version && signed.body !== list.signed.body) throw new Distrust(OLD_LIST);
+    if (known.version === list.version && signed.body !== list.signed.body) throw new OldList();
     return known.version === list.version ? signed : remembered;
   });
 }
@@ -65,8 +70,7 @@ export async function newestList(
     for (const signed of page.lists) {
       if (newest && !isMet) {
         const is = newest.signed;
-        if (signed.body !== is.body || signed.signer !== is.signer || signed.signature !== is.signature)
-          throw new Distrust(OLD_LIST);
+        if (signed.body !== is.body || signed.signer !== is.signer || signed.signature !== is.signature) throw new OldList();
         isMet = true;
       } else if (newest) {
         newest = await newest.next(signed);
@@ -74,10 +78,9 @@ export async function newestList(
         newest = await List.first(signed, known.account);
       }
       if (newest) each(newest);
-      if ("digest" in known && newest?.version === known.version && newest?.digest !== known.digest)
-        throw new Distrust(OLD_LIST);
+      if ("digest" in known && newest?.version === known.version && newest?.digest !== known.digest) throw new OldList();
     }
-    if (!isMet) throw new Distrust(OLD_LIST);
+    if (!isMet) throw new OldList();
     if (page.nextCursor === null || page.nextCursor === undefined || !newest || newest.version <= after) return newest;
     after = newest.version;
   }

@@ -1,25 +1,13 @@
 // The account's own device list and content ring, as this device has checked them.
 
-import type { Client } from "../client.js";
-import { Distrust, isNotFound, isProblem, Refused } from "../errors.js";
+import { isNotFound, isProblem, Refused } from "../errors.js";
 import { encode } from "../protocol/bytes.js";
 import type { Signer } from "../protocol/ed25519.js";
-import { List, opensContents, proofText, signList, type DeviceList } from "../protocol/lists/list.js";
+import { List, proofText, signList, type DeviceList, type SignedList } from "../protocol/lists/list.js";
 import { ContentRing } from "../protocol/seal/content-ring.js";
-import type { Store } from "../store/store.js";
-import { DEVICE, type DeviceKeys, type StoredDevice } from "./keys.js";
-import { knownList, newestList, OLD_LIST, rememberList } from "./lists.js";
-import type { components } from "../openapi.js";
-
-export type ChangeDevices = components["schemas"]["ChangeDevices"];
-
-/** This device of an account at a server. */
-export interface OwnDevice {
-  readonly client: Client;
-  readonly store: Store;
-  readonly keys: DeviceKeys;
-  readonly userId: string;
-}
+import { type ChangeDevices, DEVICE, type OwnDevice, type StoredDevice } from "./keys.js";
+import { keepLists, MOST_KEPT, ringsOf, sendAgain } from "./kept-lists.js";
+import { knownList, newestList, OldList, rememberList } from "./lists.js";
 
 /** The account's newest list and content ring, as this device has checked them. */
 export interface Own {
@@ -42,13 +30,26 @@ export class OwnReader {
     return this.#reading;
   }
 
-  /** Takes a list and a ring that this device has just made. */
-  async adopt(own: Own): Promise<void> {
-    await rememberList(this.device.store, this.device.userId, own.list);
+  /** Takes a list and a ring that this device has just made, with what the server has got for them. */
+  async adopt(own: Own, change: ChangeDevices): Promise<void> {
+    const { store, userId, keys } = this.device;
+    await rememberList(store, userId, own.list);
+    await keepLists(store, userId, [own.list], change.sealed[keys.publicKey], vouchingOf(change));
     [this.#own, this.#readAt] = [own, performance.now()];
   }
 
+  /** A server that was restored gets the lists again that it has lost. */
   async #read(): Promise<Own> {
+    const own = await this.#readOnce().catch(async (error: unknown) => {
+      if (!(error instanceof OldList)) throw error;
+      await sendAgain(this.device);
+      return this.#readOnce();
+    });
+    [this.#own, this.#readAt] = [own, performance.now()];
+    return own;
+  }
+
+  async #readOnce(): Promise<Own> {
     const { client, store, userId, keys } = this.device;
     for (let isFirst = true; ; isFirst = false) {
       const known = await knownList(store, userId);
@@ -57,27 +58,32 @@ export class OwnReader {
         sealed = await client.call("GET", "/v1/devices/content-ring");
       } catch (error) {
         if (!isNotFound(error)) throw error;
-        if (known || !isFirst) throw new Distrust(OLD_LIST);
+        if (known || !isFirst) throw new OldList();
         await this.#begin();
         continue;
       }
-      const list = known?.version === sealed.version ? known : await this.#newest(known);
+      const read: List[] = [];
+      const list = known?.version === sealed.version ? known : await this.#newest(known, read);
       if (list.device(keys.publicKey)?.boxKey !== keys.boxKey) {
         throw new Refused("This device is not in your account's list of devices. Link it again.");
       }
       // A change that was made between the two calls.
       if (sealed.version > list.version && isFirst) continue;
       const contents = await ContentRing.open(sealed.sealed, keys.box, keys.publicKey, list);
-      await this.adopt({ list, contents });
+      await rememberList(store, userId, list);
+      await keepLists(store, userId, read.length > 0 ? read : [list], sealed.sealed);
       return { list, contents };
     }
   }
 
-  async #newest(known: List | undefined): Promise<List> {
+  /** The newest list, checked, and in `read` the last of those that were read for it. */
+  async #newest(known: List | undefined, read: List[]): Promise<List> {
     const { client, keys, userId } = this.device;
     const from = known ? { list: known } : { account: keys.publicKey };
-    const list = await newestList(client, userId, from);
-    if (!list) throw new Distrust(OLD_LIST);
+    const list = await newestList(client, userId, from, (one) => {
+      if (read.push(one) > MOST_KEPT) read.shift();
+    });
+    if (!list) throw new OldList();
     return list;
   }
 
@@ -107,8 +113,15 @@ export class OwnReader {
       throw error;
     }
     await rememberList(store, userId, list);
+    await keepLists(store, userId, [list], change.sealed[publicKey], vouchingOf({ ...change, names }));
   }
 }
+
+const vouchingOf = ({ proofs, names, links }: ChangeDevices): Pick<ChangeDevices, "proofs" | "names" | "links"> => ({
+  ...(proofs && { proofs }),
+  ...(names && { names }),
+  ...(links && { links }),
+});
 
 /** Signs a list, and seals the content ring to each device that may open contents. `added` are keys that this program has made. */
 export async function changeOf(
@@ -116,11 +129,8 @@ export async function changeOf(
   contents: ContentRing,
   signer: Signer,
   added: readonly Signer[] = [],
-): Promise<ChangeDevices> {
-  const sealed: Record<string, string> = {};
-  for (const device of body.devices.filter(({ role }) => opensContents(role))) {
-    sealed[device.key] = await contents.sealTo(device, body.account);
-  }
+): Promise<ChangeDevices & { list: SignedList }> {
+  const sealed = await ringsOf(body, contents);
   const proofs: Record<string, string> = {};
   for (const one of added) {
     const entry = body.devices.find(({ key }) => key === one.publicKey);

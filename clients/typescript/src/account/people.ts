@@ -1,9 +1,10 @@
 // Other users: their names, and their newest device lists, checked from the account keys that were seen first.
 
-import { Distrust, Refused } from "../errors.js";
+import { Refused } from "../errors.js";
 import { fingerprint, type List } from "../protocol/lists/list.js";
-import { knownList, newestList, OLD_LIST, rememberList } from "./lists.js";
-import type { OwnDevice, OwnReader } from "./own.js";
+import { knownList, newestList, OldList, rememberList } from "./lists.js";
+import type { OwnReader } from "./own.js";
+import type { OwnDevice } from "./keys.js";
 import { readUser, type Pins } from "./pins.js";
 
 export class People {
@@ -51,7 +52,7 @@ export class People {
     const { client, store } = this.device;
     const account = await this.pins.accountKey(user);
     const known = await knownList(store, user);
-    if (known && known.body.account !== account) throw new Distrust(OLD_LIST);
+    if (known && known.body.account !== account) throw new OldList();
     const list = await newestList(client, user, known ? { list: known } : { account });
     if (!list) throw new Refused(`User ${user} has no devices yet: nobody has signed in with a client that makes them.`);
     await rememberList(store, user, list);

@@ -5,7 +5,8 @@ import { Distrust, isNotFound, isProblem, Refused, SealError } from "../errors.j
 import { utf8Length } from "../protocol/bytes.js";
 import { asObject } from "../protocol/seal/ring.js";
 import { openClientState, sealClientState } from "../protocol/seal/signed-ring.js";
-import type { Own, OwnDevice, OwnReader } from "./own.js";
+import type { Own, OwnReader } from "./own.js";
+import type { OwnDevice } from "./keys.js";
 
 /** What the clients of an account share. Members that are not known here are kept. */
 export type Shared = { pinned?: Record<string, string> } & Record<string, unknown>;

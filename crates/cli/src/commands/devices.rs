@@ -207,8 +207,9 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     see_titles(context, me).await;
     let _lock = context.home.lock_removal().await?;
     begin_removal(context, &me.client, list.version())?;
-    me.client.change_devices(&change(&list, &contents, [])?).await?;
-    context.home.remember_list(me.client.origin(), me.id, &list)?;
+    let change = change(&list, &contents, [])?;
+    me.client.change_devices(&change).await?;
+    context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)?;
     print::note(format!("{name} is removed. It cannot sign in any more."));
     for id in &gone {
         match me.client.delete_machine(id).await {

@@ -10,7 +10,8 @@ use clap::{Args, ValueEnum};
 use ensemble_client::devices::LinkText;
 use ensemble_protocol::seal::LinkCode;
 use ensemble_types::devices::{
-    CompletedDeviceLink, DeviceKind, DeviceLinkAnswer, DeviceLinkRequest, DeviceLinkState, ListedDevice, Role,
+    CompletedDeviceLink, DeviceKind, DeviceLinkAnswer, DeviceLinkRequest, DeviceLinkState, ListedDevice,
+    PastDeviceLink, Role,
 };
 use ensemble_types::ids::MachineId;
 use ensemble_types::text::Blob;
@@ -232,5 +233,8 @@ async fn add(
         answer: Blob::new(sealed).map_err(too_long)?,
     });
     me.client.change_devices(&change).await?;
-    context.home.remember_list(me.client.origin(), me.id, &list)
+    // It vouches for the device, should the server be restored from a backup.
+    let id = Blob::new(code.id.clone()).map_err(too_long)?;
+    change.links = vec![PastDeviceLink { id, request: request.clone() }];
+    context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)
 }

@@ -59,8 +59,9 @@ impl Recovery {
         if is_replaced {
             begin_removal(context, &me.client, list.version())?;
         }
-        me.client.change_devices(&change(&list, &contents, [Added { key: &key, name: None }])?).await?;
-        context.home.remember_list(me.client.origin(), me.id, &list)?;
+        let change = change(&list, &contents, [Added { key: &key, name: None }])?;
+        me.client.change_devices(&change).await?;
+        context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)?;
         if is_replaced {
             let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
             finish_removal(context, &me).await?;

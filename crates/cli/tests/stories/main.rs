@@ -50,6 +50,7 @@ mod linked_machines;
 #[cfg(feature = "up")]
 mod linking;
 #[cfg(feature = "up")]
+mod lists_restored;
 mod live;
 #[cfg(feature = "up")]
 mod long;

@@ -153,13 +153,7 @@ fn remove_only(by: &Thief, url: &str, removed: &str) -> u32 {
             (device.key.clone(), SealedContentRing::new(sealed).unwrap())
         };
         let sealed = list.openers().map(seal).collect();
-        let change = ChangeDevices {
-            list: signed,
-            sealed,
-            link: None,
-            names: std::collections::BTreeMap::new(),
-            proofs: std::collections::BTreeMap::new(),
-        };
+        let change = ChangeDevices { list: Some(signed), sealed, ..ChangeDevices::default() };
         client.change_devices(&change).await.unwrap();
         next.version
     })

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use ensemble_protocol::lists::{List, ListError, decode, encode, is_proof};
-use ensemble_types::devices::{DeviceLinkRequest, ListedDevice, Role, SealedContentRing, SignedList};
+use ensemble_types::devices::{ChangeDevices, DeviceLinkRequest, ListedDevice, Role, SealedContentRing, SignedList};
 use ensemble_types::text::{Blob, Text};
 
 /// Bytes of a list's body.
 const MOST_BYTES: usize = 16 << 10;
+/// Lists that are taken at once.
+const MOST_LISTS: usize = 64;
 
 /// A list that is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +35,10 @@ pub(crate) enum BadList {
     Unproven(String),
     #[error("the list does not add the device that asked for this link, with the two keys that it sent")]
     OtherLink,
+    #[error("must have 1 to {MOST_LISTS} lists, and come without `list` and `link`; a next list alone is `list`")]
+    Lists,
+    #[error("must have at most {MOST_LISTS} linkings, and come with `lists`")]
+    Links,
 }
 
 /// What vouches for the keys that a list adds.
@@ -42,6 +48,8 @@ pub(crate) struct Vouching<'a> {
     pub(crate) account: &'a [u8; 32],
     /// The device that asked to be linked, and signed that with its key.
     pub(crate) linked: Option<&'a DeviceLinkRequest>,
+    /// Devices that did so before the service has lost their lists.
+    pub(crate) past: &'a [&'a DeviceLinkRequest],
     /// Signatures by the keys themselves.
     pub(crate) proofs: &'a BTreeMap<String, Blob<86, 86>>,
 }
@@ -52,6 +60,18 @@ pub(crate) struct Difference<'a> {
     pub(crate) added: Vec<&'a ListedDevice>,
     pub(crate) kept: Vec<&'a ListedDevice>,
     pub(crate) removed: Vec<&'a ListedDevice>,
+}
+
+/// The lists of a change, the oldest first, and whether the service has lost them.
+pub(crate) fn lists(change: &ChangeDevices) -> Result<(&[SignedList], bool), BadList> {
+    match &change.list {
+        Some(_) if !change.lists.is_empty() => Err(BadList::Lists),
+        Some(_) if !change.links.is_empty() => Err(BadList::Links),
+        Some(list) => Ok((std::slice::from_ref(list), false)),
+        None if change.link.is_some() || !(1..=MOST_LISTS).contains(&change.lists.len()) => Err(BadList::Lists),
+        None if change.links.len() > MOST_LISTS => Err(BadList::Links),
+        None => Ok((&change.lists, true)),
+    }
 }
 
 /// The list, if it may follow the newest one of the account.
@@ -92,7 +112,7 @@ impl<'a> Difference<'a> {
     pub(crate) fn check_possession(&self, vouching: Vouching<'_>) -> Result<(), BadList> {
         let account = encode(vouching.account);
         let is_proven = |device: &ListedDevice| {
-            let is_linked = vouching.linked.is_some_and(|request| is_of(request, device));
+            let is_linked = vouching.linked.iter().chain(vouching.past).any(|request| is_of(request, device));
             let proof = vouching.proofs.get(&device.key);
             is_linked || device.key == account || proof.is_some_and(|proof| is_proof(&account, device, proof))
         };
@@ -266,7 +286,7 @@ mod tests {
     ) -> Result<(), BadList> {
         let (old, new) = (list(vec![primary()]), list(vec![primary(), device(2, role)]));
         let account = &account();
-        Difference::new(Some(&old), &new).unwrap().check_possession(Vouching { account, linked, proofs })
+        Difference::new(Some(&old), &new).unwrap().check_possession(Vouching { account, linked, past: &[], proofs })
     }
 
     #[test]
@@ -282,7 +302,7 @@ mod tests {
         assert_eq!(possession(Role::Linked, None, &proof(3, 2)), unproven, "it names another account");
         assert_eq!(possession(Role::Primary, None, &proof(1, 2)), unproven, "it names another role");
         let first = list(vec![primary()]);
-        let vouching = Vouching { account: &account(), linked: None, proofs: &none };
+        let vouching = Vouching { account: &account(), linked: None, past: &[], proofs: &none };
         let first = Difference::new(None, &first).unwrap().check_possession(vouching);
         assert_eq!(first, Ok(()), "the account key has signed the list");
     }

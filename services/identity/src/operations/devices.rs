@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use ensemble_chassis::Caller;
 use ensemble_chassis::auth::DeviceKey;
-use ensemble_protocol::lists::{List, decode};
+use ensemble_protocol::lists::{List, decode, is_possession};
 use ensemble_store_kit::{Conn, Db, StoreError, hints};
 use ensemble_types::devices::{
-    ChangeDevices, DeviceContentRing, DeviceKind, DeviceListPage, Devices, ListedDevice, Role, SignedList,
+    ChangeDevices, DeviceContentRing, DeviceKind, DeviceLinkRequest, DeviceListPage, Devices, ListedDevice,
+    PastDeviceLink, Role, SignedList,
 };
 use ensemble_types::hints::{AccountHint, HintKind};
 use ensemble_types::ids::{DeviceId, UserId};
@@ -18,7 +19,8 @@ use ensemble_types::time::Timestamp;
 use super::signing_keys;
 use crate::Identity;
 use crate::domain::{
-    Account, BadList, CallingDevice, Device, DeviceLink, Difference, Vouching, check_names, device_name, follow, rings,
+    Account, BadList, CallingDevice, Device, DeviceLink, Difference, Vouching, check_names, device_name, follow, lists,
+    rings,
 };
 use crate::error::Error;
 use crate::store::{accounts, content_rings, device_links, device_lists, devices, pushes, revocations, tokens};
@@ -123,10 +125,14 @@ pub(crate) async fn rename(
     .await
 }
 
-/// Takes the next list of the caller's account, with the content ring for each device that may open contents. Linking,
-/// removing and turning the epoch are one transaction each: the account is locked, so of two lists at once one is the next.
+/// Takes the next list of the caller's account, with the content ring for each device that may open contents, or several that were lost
+/// since a backup. Linking, removing and turning the epoch are one transaction each: the account is locked, so of two lists at once one
+/// is the next.
 pub(crate) async fn change(service: &Identity, caller: &Caller, body: ChangeDevices) -> Result<Changed, Error> {
-    let change = Arc::new(Change { caller: caller.clone(), body, token_life: service.rules.lifetimes.longest() });
+    lists(&body)?;
+    let origins = service.rules.origins.iter().map(ToString::to_string).collect();
+    let token_life = service.rules.lifetimes.longest();
+    let change = Arc::new(Change { caller: caller.clone(), body, origins, token_life });
     let changed = service.db.write("change the device list", move |tx| change.run(tx)).await?;
     if changed.is_new {
         tracing::info!(user.id = %caller.user, devices = changed.devices.devices.len(), "Changed the device list");
@@ -148,6 +154,8 @@ fn notify(tx: &mut Conn, user: UserId) -> Result<(), StoreError> {
 struct Change {
     caller: Caller,
     body: ChangeDevices,
+    /// The addresses of this service.
+    origins: Vec<String>,
     /// The longest life of a token.
     token_life: Duration,
 }
@@ -156,28 +164,47 @@ impl Change {
     fn run(&self, tx: &mut Conn) -> Result<Changed, Error> {
         let user = self.caller.user;
         let (account, _) = calling(tx, user, self.caller.device)?;
-        let newest = device_lists::newest(tx, user)?;
-        let is_new = newest.as_ref() != Some(&self.body.list);
-        if is_new {
-            self.apply(tx, &account, newest)?;
+        let (all, were_lost) = lists(&self.body)?;
+        let mut newest = device_lists::newest(tx, user)?;
+        // Another device may have sent the first of those that were lost.
+        let known = all.iter().position(|list| newest.as_ref() == Some(list)).map_or(0, |at| at.saturating_add(1));
+        let missing: Vec<_> = all.iter().enumerate().skip(known).collect();
+        for (step, (at, signed)) in missing.iter().enumerate() {
+            let of_list = |error| match error {
+                Error::BadList(bad) if were_lost => Error::BadListOf(*at, bad),
+                // The service has the list before it from the same call.
+                Error::DeviceListConflict(_) if step > 0 => Error::BadListOf(*at, BadList::NotNext),
+                other => other,
+            };
+            let list = self.apply(tx, &account, newest.as_ref(), signed).map_err(of_list)?;
+            if *at + 1 == all.len() {
+                self.finish(tx, &account, &list)?;
+            }
+            newest = Some((*signed).clone());
         }
-        Ok(Changed { is_new, devices: of_account(tx, user, self.caller.device)? })
+        Ok(Changed { is_new: !missing.is_empty(), devices: of_account(tx, user, self.caller.device)? })
     }
 
-    fn apply(&self, tx: &mut Conn, account: &Account, newest: Option<SignedList>) -> Result<(), Error> {
+    /// Puts a list on top of the newest one.
+    fn apply(
+        &self,
+        tx: &mut Conn,
+        account: &Account,
+        newest: Option<&SignedList>,
+        signed: &SignedList,
+    ) -> Result<List, Error> {
         let trusted = |list| List::remembered(list).map_err(|error| StoreError::bad_row("read the newest list", error));
-        let old = newest.as_ref().map(trusted).transpose()?;
-        let list = follow(&account.public_key, old.as_ref(), &self.body.list).map_err(|bad| match bad {
-            BadList::NotNext => Error::DeviceListConflict(newest.map(Box::new)),
+        let old = newest.map(trusted).transpose()?;
+        let list = follow(&account.public_key, old.as_ref(), signed).map_err(|bad| match bad {
+            BadList::NotNext => Error::DeviceListConflict(newest.cloned().map(Box::new)),
             bad => Error::BadList(bad),
         })?;
-        let rings = rings(&list, &self.body.sealed)?;
-        check_names(&list, &self.body.names)?;
         let difference = Difference::new(old.as_ref(), &list)?;
         let now = tx.now()?;
         let link = self.link(tx)?;
         let linked = link.as_ref().map(|link| link.asked(now)).transpose()?;
-        let vouching = Vouching { account: &account.public_key, linked, proofs: &self.body.proofs };
+        let past = self.past_links();
+        let vouching = Vouching { account: &account.public_key, linked, past: &past, proofs: &self.body.proofs };
         difference.check_possession(vouching)?;
         check_unused(tx, account.id, &difference.added)?;
 
@@ -185,11 +212,9 @@ impl Change {
             return Err(Error::TooManyLists);
         }
         device_lists::insert(tx, account.id, &list, now)?;
-        notify(tx, account.id)?;
         for listed in &difference.added {
-            let kind = linked.filter(|request| *request.public_key == *listed.key).map(|request| request.kind);
-            let name = linked.filter(|request| *request.public_key == *listed.key).map(|request| &*request.name);
-            devices::insert(tx, &self.added(account, listed, (kind, name), now)?)?;
+            let request = linked.iter().chain(&past).find(|request| *request.public_key == *listed.key);
+            devices::insert(tx, &self.added(account, listed, request.copied(), now)?)?;
         }
         let known = devices::of_account(tx, account.id)?;
         let find = |listed: &ListedDevice| known.iter().find(|device| decode(&listed.key) == Some(device.public_key));
@@ -201,13 +226,33 @@ impl Change {
             devices::update(tx, &Device { role: listed.role, box_key, name, ..device.clone() })?;
         }
         for device in difference.removed.iter().filter_map(|listed| find(listed)) {
+            if !self.body.lists.is_empty() {
+                // It may have been given tokens since the backup, of which nothing is known here.
+                devices::gave_token(tx, device, now.plus(self.token_life))?;
+            }
             remove(tx, device, now)?;
         }
-        content_rings::replace(tx, account.id, (list.version(), list.body().content_epoch), &rings)?;
         if let (Some(link), Some(completed)) = (link, &self.body.link) {
             device_links::update(tx, &link.approve(completed.answer.to_string(), now)?)?;
         }
+        Ok(list)
+    }
+
+    /// Keeps what came with the newest list.
+    fn finish(&self, tx: &mut Conn, account: &Account, list: &List) -> Result<(), Error> {
+        check_names(list, &self.body.names)?;
+        let rings = rings(list, &self.body.sealed)?;
+        content_rings::replace(tx, account.id, (list.version(), list.body().content_epoch), &rings)?;
+        notify(tx, account.id)?;
         Ok(())
+    }
+
+    /// The devices that asked with links, before the service has lost those. Their signatures are over the link and an address of this
+    /// service, and only the account that made a link has seen its request.
+    fn past_links(&self) -> Vec<&DeviceLinkRequest> {
+        let origins = || self.origins.iter().map(String::as_str);
+        let is_good = |link: &&PastDeviceLink| is_possession(origins(), &link.id, &link.request);
+        self.body.links.iter().filter(is_good).map(|link| &link.request).collect()
     }
 
     /// The link that the list completes. It stays locked.
@@ -222,7 +267,7 @@ impl Change {
         &self,
         account: &Account,
         listed: &ListedDevice,
-        (kind, name): (Option<DeviceKind>, Option<&str>),
+        request: Option<&DeviceLinkRequest>,
         now: Timestamp,
     ) -> Result<Device, Error> {
         let bytes = |key: &str| decode(key).ok_or_else(|| StoreError::bad_row("change the device list", "no key"));
@@ -232,22 +277,23 @@ impl Change {
             Role::Recovery => DeviceKind::Recovery,
             Role::Primary | Role::Linked => DeviceKind::Cli,
         };
-        let name = self.body.names.get(&listed.key).map(|name| &**name).or(name);
+        let name = self.body.names.get(&listed.key).or(request.map(|request| &request.name));
         Ok(Device {
             id: DeviceId::generate(),
             user: account.id,
             public_key,
             box_key: bytes(&listed.box_key)?,
             role: listed.role,
-            kind: kind.unwrap_or(by_role),
-            name: name.and_then(device_name),
+            kind: request.map_or(by_role, |request| request.kind),
+            name: name.and_then(|name| device_name(name)),
             machine: listed.machine_id.clone(),
             created_at: now,
             last_seen_at: None,
             is_removed: false,
             is_machine_deleted: false,
-            // The account key signed in before there was a list, and nobody counted its tokens.
-            tokens_until: (public_key == account.public_key).then(|| now.plus(self.token_life)),
+            // The account key signed in before there was a list, and other devices before a restore: nobody counted their tokens.
+            tokens_until: (public_key == account.public_key || !self.body.lists.is_empty())
+                .then(|| now.plus(self.token_life)),
             notify: PushKind::ALL.into(),
         })
     }

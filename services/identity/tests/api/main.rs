@@ -11,6 +11,7 @@ mod device_removal;
 mod device_sign_in;
 mod devices;
 mod listing;
+mod lists_lost;
 mod peers;
 mod push_turns;
 mod pushes;

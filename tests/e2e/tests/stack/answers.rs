@@ -33,11 +33,9 @@ async fn user_with_first_list(stack: &Stack) -> (User, Value) {
         devices: vec![ListedDevice { key: account.clone(), box_key, role: Role::Primary, machine_id: None }],
     };
     let change = ChangeDevices {
-        list: sign_list(&list, &key).unwrap(),
+        list: Some(sign_list(&list, &key).unwrap()),
         sealed: BTreeMap::from([(account, Blob::new("sealed").unwrap())]),
-        link: None,
-        names: BTreeMap::new(),
-        proofs: BTreeMap::new(),
+        ..ChangeDevices::default()
     };
     let user = User { id: token.user_id.to_string(), token: token.token.expose_secret().to_owned() };
     (user, serde_json::to_value(change).unwrap())

@@ -5,7 +5,8 @@ import type { Signer } from "../../protocol/ed25519.js";
 import { MOST_DEVICES, type List, type ListedDevice } from "../../protocol/lists/list.js";
 import type { ContentRing } from "../../protocol/seal/content-ring.js";
 import type { Context } from "../context.js";
-import { changeOf, type ChangeDevices, type Own } from "../own.js";
+import { changeOf, type Own } from "../own.js";
+import type { ChangeDevices } from "../keys.js";
 
 /** Puts the next list on top of the newest one, with a new content epoch when a device that opens contents is gone. True: one is
  * gone. Another device may be faster: then it is done again on top of its list. */
@@ -31,13 +32,15 @@ export async function changeDevices(
     }
     const change = await changeOf(body, contents, keys.signer, added);
     const next: Own = { list: await own.list.next(change.list), contents };
+    const { links, ...sent } = { ...change, ...(await more(next.list)) };
     try {
-      await client.call("POST", "/v1/devices", { body: { ...change, ...(await more(next.list)) } });
+      await client.call("POST", "/v1/devices", { body: sent });
     } catch (error) {
       if (!isProblem(error, "DEVICE_LIST_CONFLICT") || tries >= 3) throw error;
       continue;
     }
-    if (!isLast) await context.adopt(next);
+    // A linking is kept: it vouches for its device, should the server be restored from a backup.
+    if (!isLast) await context.adopt(next, { ...sent, ...(links && { links }) });
     return isOneGone;
   }
 }

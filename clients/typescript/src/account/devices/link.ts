@@ -5,7 +5,7 @@ import { Distrust, Refused } from "../../errors.js";
 import type { List, Role } from "../../protocol/lists/list.js";
 import type { DeviceLinkRequest, LinkCode } from "../../protocol/seal/device-link.js";
 import type { Context } from "../context.js";
-import type { ChangeDevices } from "../own.js";
+import type { ChangeDevices } from "../keys.js";
 import { changeDevices } from "./change.js";
 import type { components } from "../../openapi.js";
 
@@ -83,7 +83,8 @@ export class Asking {
     const { publicKey: key, boxKey } = this.request;
     const answered = async (list: List): Promise<Partial<ChangeDevices>> => {
       const answer = { userId: this.context.userId, account: list.body.account, version: list.version, digest: list.digest };
-      return { link: { id: this.code.id, answer: await this.code.sealAnswer(answer) } };
+      const { id } = this.code;
+      return { link: { id, answer: await this.code.sealAnswer(answer) }, links: [{ id, request: this.request }] };
     };
     await changeDevices(this.context, (devices) => [...devices, { key, boxKey, role }], [], answered);
     return true;

@@ -1,0 +1,283 @@
+//! The newest signed lists of the person's own account, for a server that has lost them: it was restored from a backup. A primary device
+//! sends them again. A server that is not behind, but shows other lists, gets nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ensemble_client::{Client, Error, Known};
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::ContentRing;
+use ensemble_types::devices::{ChangeDevices, PastDeviceLink, Role, SealedContentRing, SignedList};
+use ensemble_types::ids::UserId;
+use ensemble_types::problem::Code;
+use ensemble_types::text::{Blob, Text};
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::devices::{List, box_of, change};
+use crate::failure::{Failure, Result};
+use crate::home::Home;
+use crate::print;
+
+const FILE: &str = "own-lists.json";
+/// Lists that are kept, the newest ones.
+pub(crate) const MOST_KEPT: usize = 64;
+
+/// What a device says that cannot bring the lists back.
+pub(crate) const BEHIND: &str = "The server has an old list of your devices (restored?). Open a primary device.";
+
+/// By server origin and user.
+type Accounts = BTreeMap<String, BTreeMap<UserId, Kept>>;
+
+#[derive(Default, Deserialize, Serialize)]
+pub(crate) struct Kept {
+    /// The oldest first. Each follows the one before it.
+    lists: VecDeque<KeptList>,
+    /// The content ring of the last one, sealed to this device.
+    ring: Option<SealedContentRing>,
+}
+
+/// A list, and what vouches for the keys that it adds, if this device has made it.
+#[derive(Deserialize, Serialize)]
+struct KeptList {
+    #[serde(flatten)]
+    signed: SignedList,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    proofs: BTreeMap<String, Blob<86, 86>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    names: BTreeMap<String, Text<0, 64>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    links: Vec<PastDeviceLink>,
+}
+
+impl KeptList {
+    fn new(signed: SignedList) -> Self {
+        Self { signed, proofs: BTreeMap::new(), names: BTreeMap::new(), links: Vec::new() }
+    }
+
+    fn vouches(&self) -> bool {
+        !self.proofs.is_empty() || !self.names.is_empty() || !self.links.is_empty()
+    }
+
+    fn list(&self) -> Result<List> {
+        Ok(List::remembered(&self.signed).map_err(Error::from)?)
+    }
+}
+
+impl Kept {
+    fn last(&self) -> Result<Option<List>> {
+        self.lists.back().map(KeptList::list).transpose()
+    }
+
+    fn add(&mut self, new: KeptList) -> Result<()> {
+        if let Some(same) = self.lists.iter_mut().find(|kept| kept.signed == new.signed) {
+            if new.vouches() {
+                *same = new;
+            }
+            return Ok(());
+        }
+        let (last, list) = (self.last()?, new.list()?);
+        match last {
+            Some(last) if list.version() <= last.version() => return Ok(()),
+            Some(last) if list.body().prev.as_deref() == Some(&*last.digest_text()) => {}
+            // Some in between were never read here.
+            _ => self.lists.clear(),
+        }
+        self.ring = None;
+        self.lists.push_back(new);
+        while self.lists.len() > MOST_KEPT {
+            self.lists.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The lists that follow the one that the server shows, up to the newest one. `None`: not all of them are kept.
+    fn after(self, shown: Option<&List>, newest: &List) -> Result<Option<Vec<KeptList>>> {
+        let (version, digest) = (shown.map_or(0, List::version), shown.map(List::digest_text));
+        if self.last()?.is_none_or(|last| last.digest() != newest.digest()) {
+            return Ok(None);
+        }
+        let mut missing = Vec::new();
+        for kept in self.lists {
+            let list = kept.list()?;
+            let is_other = list.version() == version && Some(list.digest_text()) != digest;
+            let follows_another = list.version() == version.saturating_add(1) && list.body().prev != digest;
+            if is_other || follows_another {
+                return Err(Error::OldDeviceList.into());
+            }
+            if list.version() > version {
+                missing.push(kept);
+            }
+        }
+        let first = missing.first().map(KeptList::list).transpose()?;
+        Ok(first.filter(|first| first.body().prev == digest).map(|_| missing))
+    }
+}
+
+impl Home {
+    fn kept_lists(&self, origin: &str, user: UserId) -> Result<Kept> {
+        let mut all: Accounts = self.read_json(FILE)?.unwrap_or_default();
+        Ok(all.get_mut(origin).and_then(|users| users.remove(&user)).unwrap_or_default())
+    }
+
+    /// Keeps lists of the own account that were checked, the oldest first, and the ring of the last of them.
+    pub(crate) fn keep_lists(
+        &self,
+        (origin, user): (&str, UserId),
+        checked: impl IntoIterator<Item = SignedList>,
+        ring: &SealedContentRing,
+    ) -> Result<()> {
+        self.keep((origin, user), checked.into_iter().map(KeptList::new), Some(ring))
+    }
+
+    /// Remembers a list that this device has made and the server has taken. `change` has it, and the linking that it has completed.
+    pub(crate) fn remember_change(
+        &self,
+        (origin, user): (&str, UserId),
+        key: &AccountKey,
+        list: &List,
+        change: ChangeDevices,
+    ) -> Result<()> {
+        self.remember_list(origin, user, list)?;
+        let ChangeDevices { sealed, names, proofs, links, .. } = change;
+        let made = KeptList { signed: list.signed().clone(), proofs, names, links };
+        self.keep((origin, user), [made], sealed.get(&key.public_key()))
+    }
+
+    fn keep(
+        &self,
+        (origin, user): (&str, UserId),
+        new: impl IntoIterator<Item = KeptList>,
+        ring: Option<&SealedContentRing>,
+    ) -> Result<()> {
+        let unusable = |error: serde_json::Error| Failure::message(error.to_string());
+        let _lock = self.lock("devices.lock")?;
+        let mut all: Accounts = self.read_json(FILE)?.unwrap_or_default();
+        let before = serde_json::to_value(&all).map_err(unusable)?;
+        let kept = all.entry(origin.to_owned()).or_default().entry(user).or_default();
+        let mut last = None;
+        for list in new {
+            last = Some(list.signed.clone());
+            kept.add(list)?;
+        }
+        // Another command may have kept a newer list, with its ring.
+        if last.is_some() && last.as_ref() == kept.lists.back().map(|kept| &kept.signed) {
+            kept.ring = ring.cloned().or_else(|| kept.ring.take());
+        }
+        if serde_json::to_value(&all).map_err(unusable)? == before {
+            return Ok(());
+        }
+        self.write_json(FILE, &all)
+    }
+}
+
+/// Sends the server the lists that it has lost, if this is a primary device and has them. The server shows another list than the known
+/// one: when it is not simply behind, nothing is sent, and it is not to be relied on.
+pub(crate) async fn send_again(context: &Context, client: &Client, key: &AccountKey, user: UserId) -> Result<()> {
+    let origin = client.origin();
+    let Some(known) = context.home.known_list(origin, user)? else { return Err(Error::OldDeviceList.into()) };
+    let account = &known.body().account;
+    let shown = client.newest_list(user, Known::Account(account)).await?;
+    if shown.as_ref().is_some_and(|shown| shown.version() >= known.version()) {
+        return Err(Error::OldDeviceList.into());
+    }
+    let mut kept = context.home.kept_lists(origin, user)?;
+    let ring = kept.ring.take();
+    let missing = kept.after(shown.as_ref(), &known)?;
+    let is_primary = known.device(&key.public_key()).is_some_and(|device| device.role == Role::Primary);
+    let (Some(missing), Some(ring), true) = (missing, ring, is_primary) else {
+        return Err(Failure::message(BEHIND));
+    };
+    let contents = ContentRing::open(&ring, &box_of(key)?, &key.public_key(), &known)
+        .map_err(|error| Failure::Seal("Your content keys".to_owned(), error))?;
+    let mut change = ChangeDevices { list: None, ..change(&known, &contents, [])? };
+    for list in missing {
+        change.lists.push(list.signed);
+        change.proofs.extend(list.proofs);
+        change.names.extend(list.names.into_iter().filter(|(key, _)| known.device(key).is_some()));
+        change.links.extend(list.links);
+    }
+    match client.change_devices(&change).await {
+        Ok(()) => {
+            print::note("The server had an old list of your devices, as after a restore. It has the newest one again.")
+        }
+        // Another primary device was faster. Then its lists are read.
+        Err(error) if error.is(Code::DeviceListConflict) => {}
+        Err(error) if error.is(Code::InvalidArgument) => {
+            return Err(Failure::message(format!(
+                "The server has an old list of your devices (restored?), and does not take the newer ones from this device: {error}. \
+                 Open the primary device that has added a device last."
+            )));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::devices::{DeviceList, ListedDevice};
+
+    use super::*;
+    use crate::context::now;
+    use crate::devices::{public, signed};
+
+    fn lists(count: usize) -> Vec<List> {
+        let (key, contents) = (AccountKey::generate(), ContentRing::generate());
+        let box_key = box_of(&key).unwrap().public().to_text();
+        let first = DeviceList {
+            account: key.public_key(),
+            version: 1,
+            prev: None,
+            created: now(),
+            content_epoch: 1,
+            content_public_key: public(&contents).unwrap().to_text(),
+            devices: vec![ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None }],
+        };
+        let mut all = vec![List::first(&signed(&first, &key).unwrap(), &key.public_key()).unwrap()];
+        while all.len() < count {
+            let last = all.last().unwrap();
+            let next = last.next(&signed(&last.successor(now()), &key).unwrap()).unwrap();
+            all.push(next);
+        }
+        all
+    }
+
+    fn kept<'l>(lists: impl IntoIterator<Item = &'l List>) -> Kept {
+        let mut kept = Kept::default();
+        for list in lists {
+            kept.add(KeptList::new(list.signed().clone())).unwrap();
+        }
+        kept
+    }
+
+    #[test]
+    fn the_newest_64_lists_are_kept_and_follow_each_other() {
+        let all = lists(70);
+        let newest = &all[69];
+        let missing = |shown: usize| kept(&all).after(Some(&all[shown - 1]), newest).unwrap().map(|lists| lists.len());
+        assert_eq!((missing(69), missing(6), missing(5)), (Some(1), Some(64), None));
+        let of_all = kept(&all[..3]).after(None, &all[2]).unwrap();
+        assert_eq!(of_all.map(|lists| lists.len()), Some(3), "the server has none");
+        let (gap, old) = (kept([&all[0], &all[2]]), kept(&all[..3]));
+        assert!(gap.after(Some(&all[0]), &all[2]).unwrap().is_none(), "the second one was never read");
+        assert!(old.after(Some(&all[0]), newest).unwrap().is_none(), "it lacks the newest ones");
+    }
+
+    #[test]
+    fn another_history_is_not_an_older_one() {
+        let (all, others) = (lists(4), lists(4));
+        for version in [1, 2, 3] {
+            assert!(kept(&all).after(Some(&others[version - 1]), &all[3]).is_err(), "{version}");
+        }
+    }
+
+    #[test]
+    fn what_vouches_for_a_list_is_not_lost_when_it_is_read_again() {
+        let all = lists(1);
+        let mut kept = kept(&all);
+        let names = BTreeMap::from([(all[0].body().account.clone(), Text::new("laptop").unwrap())]);
+        kept.add(KeptList { names, ..KeptList::new(all[0].signed().clone()) }).unwrap();
+        kept.add(KeptList::new(all[0].signed().clone())).unwrap();
+        assert!(kept.lists.len() == 1 && kept.lists[0].vouches());
+    }
+}
