@@ -241,7 +241,7 @@ test("a revocation that a machine has not taken is sent again", async () => {
   assert.ok(revocation);
   const given = live.view.state?.access.find((grant) => grant.user === second);
   assert.ok(given);
-  await live.control({ action: "access", value: { ...given, may: "approve", version: Date.now() + 3_600_000 } });
+  await live.control({ action: "access", value: { ...given, may: "approve", version: Date.now() + 240_000 } });
   await live.control({ action: "access", value: { ...given, may: "none", version: revocation.version } }, revocation.localId);
   await until(live, () => live.taken(revocation.localId)?.is === "rejected");
   assert.equal(mayCommand(second), "approve");

@@ -100,6 +100,10 @@ const replaces =
   (call: Call): Promise<Response> =>
     isSession(call) ? answer(call, (session) => ({ ...session, rekeyNeeded: session.keyEpoch === epoch })) : call.go();
 
+/** As if the hour had passed within which the server's word makes one key. */
+const hourLater = ({ store }: Person, id: string): Promise<void> =>
+  store.update<Json>(`session ${id}`, (known) => ({ ...known, asked: undefined }));
+
 const retitle = (account: Account, id: string, title: string) =>
   account.sessions.describe(id, (metadata) => ({ ...metadata, title }));
 const waiting = async ({ store }: Person, id: string): Promise<Json> => (await store.get<Json>("unfinished"))?.rekeys[id];
@@ -132,6 +136,7 @@ test("who waits for a key still gets the next one", async () => {
   const notices: Notice[] = [];
   const stop = ann.account.notices.subscribe((notice) => notices.push(notice));
   const id = await withBobWaiting(ann);
+  await hourLater(ann, id);
   ann.between.stands = replaces(2);
   await retitle(ann.account, id, "third key");
   ann.between.stands = undefined;
@@ -152,6 +157,7 @@ test("who waits for a key still waits for it when the next one was not made", as
     ["interrupted", false],
   ] as const) {
     const id = await withBobWaiting(ann);
+    await hourLater(ann, id);
     const isChange = ({ method, pathname }: Call): boolean => method === "PATCH" && pathname === `/v1/sessions/${id}`;
     ann.between.stands = (call) => {
       if (isChange(call)) return Promise.resolve(fails ? problem(409, "VERSION_MISMATCH") : problem(500, "INTERNAL"));
@@ -273,7 +279,9 @@ test("another tab that makes a key at the same time is no lie", async () => {
       if (reads === 2) return answer(call, change);
       const response = await call.go();
       ann.between.stands = replaces(epoch);
+      await hourLater(ann, id);
       await retitle(ann.account, id, `after ${epoch}`);
+      await hourLater(ann, id);
       ann.between.stands = undefined;
       return response;
     };

@@ -1,6 +1,7 @@
 //! What this computer remembers of sessions: whose they are, the newest keys that it has used, and what is not finished.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ensemble_protocol::seal::KeyRing;
 use ensemble_types::ids::{MachineId, SessionId, UserId};
@@ -37,6 +38,38 @@ pub(crate) struct KnownSession {
     /// From this epoch on its machine has no key of it, because it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hostless: Option<u32>,
+    /// When a key was made here last that nothing but the server's word asked for. In seconds since 1970, by the clock of this computer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked: Option<u64>,
+    /// The same for the guests who had removed a device.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) renewed: BTreeMap<UserId, u64>,
+    /// The epoch of the last key that was to be made for these reasons. The times count once the session has it: an attempt that
+    /// failed has made none.
+    #[serde(default)]
+    pub(crate) tried: u32,
+}
+
+impl KnownSession {
+    pub(crate) fn new(epoch: u32, floor: u32) -> Self {
+        let (owner, host, hostless, asked) = (None, None, None, None);
+        Self { epoch, floor, owner, host, hostless, asked, renewed: BTreeMap::new(), tried: 0 }
+    }
+
+    /// Whether the server's word may replace the key of this epoch now.
+    pub(crate) fn may_ask(&self, epoch: u32, now: u64) -> bool {
+        epoch < self.tried || self.asked.is_none_or(|at| is_over(at, now))
+    }
+
+    /// Whether a removal of this guest may replace the key of this epoch now.
+    pub(crate) fn may_renew(&self, guest: UserId, epoch: u32, now: u64) -> bool {
+        epoch < self.tried || self.renewed.get(&guest).is_none_or(|at| is_over(*at, now))
+    }
+}
+
+/// Whether the time has passed within which no other key is made. A clock that was set back must not make it longer.
+fn is_over(at: u64, now: u64) -> bool {
+    now.abs_diff(at) >= ONE_KEY.as_secs()
 }
 
 /// A right that is taken away: the version of that, and the `localId` of the command to the machine.
@@ -63,6 +96,8 @@ impl Unfinished {
 }
 
 const SESSIONS: &str = "sessions.json";
+/// A session gets one key within this time for what this device cannot prove by its account's own list: a ring holds 170 keys.
+const ONE_KEY: Duration = Duration::from_secs(3_600);
 
 /// By server origin.
 type KnownSessions = BTreeMap<String, BTreeMap<SessionId, KnownSession>>;
@@ -73,7 +108,7 @@ impl Home {
         let known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
         let known = known.get(origin).and_then(|sessions| sessions.get(&session)).cloned();
         let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
-        Ok(known.unwrap_or(KnownSession { epoch, floor, owner: None, host: None, hostless: None }))
+        Ok(known.unwrap_or_else(|| KnownSession::new(epoch, floor)))
     }
 
     /// Remembers whose a session is, and the epochs of a ring by which others are judged.
@@ -88,8 +123,33 @@ impl Home {
         let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
         let known = all.entry(origin.to_owned()).or_default().entry(session.id);
         let host = session.machine_id.clone().filter(|_| session.hosted);
-        let known = known.or_insert(KnownSession { epoch, floor, owner: Some(session.owner_id), host, hostless: None });
+        let owner = Some(session.owner_id);
+        let known = known.or_insert_with(|| KnownSession { owner, host, ..KnownSession::new(epoch, floor) });
         (known.epoch, known.floor) = (epoch.max(known.epoch), floor.max(known.floor));
+        self.write_json(SESSIONS, &all)
+    }
+
+    /// Notes before the key of this epoch is made that the server has asked for it, or that these guests have removed a device. The
+    /// session is remembered already.
+    pub(crate) fn note_cause(
+        &self,
+        origin: &str,
+        session: SessionId,
+        epoch: u32,
+        (is_asked, guests): (bool, &BTreeSet<UserId>),
+        now: u64,
+    ) -> Result<()> {
+        if !is_asked && guests.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        if let Some(known) = all.entry(origin.to_owned()).or_default().get_mut(&session) {
+            known.tried = epoch;
+            known.asked = if is_asked { Some(now) } else { known.asked };
+            known.renewed.retain(|_, at| !is_over(*at, now));
+            known.renewed.extend(guests.iter().map(|guest| (*guest, now)));
+        }
         self.write_json(SESSIONS, &all)
     }
 
@@ -263,6 +323,26 @@ mod tests {
         }
         let known = home.known_session(ORIGIN, session.id).unwrap();
         assert_eq!((known.epoch, known.floor), (3, 2));
+    }
+
+    #[test]
+    fn a_guest_makes_one_key_an_hour_and_takes_nobody_elses() {
+        let (_place, home) = home();
+        let (session, ann, bob) = (session(), UserId::generate(), UserId::generate());
+        home.remember_session(ORIGIN, &session, Some(&KeyRing::generate())).unwrap();
+        let note = |is_asked, guests: &[UserId], now| {
+            home.note_cause(ORIGIN, session.id, 2, (is_asked, &guests.iter().copied().collect()), now).unwrap();
+            home.known_session(ORIGIN, session.id).unwrap()
+        };
+        let known = note(false, &[ann], 10_000);
+        assert!(!known.may_renew(ann, 2, 13_599) && known.may_renew(ann, 2, 13_600));
+        assert!(known.may_renew(bob, 2, 10_000) && known.may_ask(2, 10_000));
+        assert!(known.may_renew(ann, 1, 10_000), "the key was not made");
+        let known = note(true, &[bob], 12_000);
+        assert!(!known.may_renew(ann, 2, 12_000) && !known.may_renew(bob, 2, 12_000) && !known.may_ask(2, 12_000));
+        let known = note(false, &[bob], 20_000);
+        assert!(known.may_ask(2, 20_000) && known.asked == Some(12_000), "it is not asked anew");
+        assert_eq!(known.renewed.into_keys().collect::<Vec<_>>(), [bob], "what is over is forgotten");
     }
 
     /// A program was killed before it had given a new key to all people, and a machine has made the next one since: they still wait.

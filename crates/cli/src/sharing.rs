@@ -14,7 +14,7 @@ use ensemble_types::text::Blob;
 use futures_util::TryStreamExt;
 
 use crate::context::{Context, Me};
-use crate::devices::List;
+use crate::devices::{List, seconds};
 use crate::failure::{Failure, Result};
 use crate::known_sessions::Unfinished;
 use crate::print;
@@ -39,6 +39,8 @@ pub(crate) struct Members {
     pub(crate) without: BTreeSet<UserId>,
     /// Those whose level changes.
     pub(crate) levels: Recipients,
+    /// Those who have removed a device since they got the key.
+    pub(crate) renewed: BTreeSet<UserId>,
 }
 
 impl Members {
@@ -50,6 +52,11 @@ impl Members {
         Self { levels: Recipients::from([(user, level)]), ..Self::default() }
     }
 
+    pub(crate) fn renewed(users: BTreeSet<UserId>) -> Self {
+        Self { renewed: users, ..Self::default() }
+    }
+
+    /// Whether nobody loses access, and no level changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.without.is_empty() && self.levels.is_empty()
     }
@@ -166,23 +173,38 @@ impl Me {
         Ok(recipients)
     }
 
-    /// Whether somebody with a share has removed a device since the share was sealed. That device may have the session's key.
-    /// Only shares count that a device of the owner has granted, so nobody else makes the session get new keys.
-    pub(crate) async fn has_old_shares(&self, context: &Context, session: &Session) -> Result<bool> {
+    /// Who has removed a device since their share was sealed. That device may have the session's key. Only shares count that a device of
+    /// the owner has granted, so nobody else makes the session get new keys, and each person makes one an hour.
+    pub(crate) async fn who_renewed(
+        &self,
+        context: &Context,
+        session: &Session,
+        ring: &KeyRing,
+    ) -> Result<BTreeSet<UserId>> {
+        let known = context.home.known_session(self.client.origin(), session.id)?;
         let shares: Vec<Share> = self.client.shares(session.id).try_collect().await?;
+        let mut renewed = BTreeSet::new();
         for share in shares {
             // A user whose devices cannot be read now must not stop the owner.
             let Ok(list) = self.list_of(context, share.user_id).await else { continue };
             let Ok(shared) = SharedRing::from_text(&share.encrypted_key) else { continue };
             // What was signed counts, and not what the server says of it.
-            let is_old = shared.recipient_epoch() < list.body().content_epoch;
-            let is_newest = i64::from(shared.epoch()) == session.key_epoch;
+            let is_old = shared.recipient_epoch() < list.body().content_epoch && shared.epoch() == ring.epoch();
             let signer = shared.signer(session.id, share.user_id, &list.body().account);
-            if is_old && is_newest && signer.is_some_and(|signer| self::shares(&self.own().list, &signer)) {
-                return Ok(true);
+            if is_old && signer.is_some_and(|signer| self::shares(&self.own().list, &signer)) {
+                renewed.insert(share.user_id);
             }
         }
-        Ok(false)
+        let (may, later): (BTreeSet<_>, BTreeSet<_>) =
+            renewed.into_iter().partition(|user| known.may_renew(*user, ring.epoch(), seconds()));
+        for user in later.iter().filter(|_| may.is_empty()) {
+            print::note(format!(
+                "{user} has removed devices twice within an hour. The session gets its next key after that hour, or now with \
+                 `ensemble session rekey {}`.",
+                session.reference
+            ));
+        }
+        Ok(may)
     }
 
     /// The level that a device of the owner has granted, or that an admin has.
@@ -301,7 +323,7 @@ impl Me {
             // Another ring was made by another program, which has given it to the people.
             if let Some(Unfinished { mut recipients, .. }) = unfinished.of(&ring) {
                 // A device that was removed since has it: the people get the next one.
-                if self.has_old_key(context, &session)? {
+                if self.due(context, &session)?.is_some() {
                     return self.rekey_locked(context, session, &Members::default(), &lock).await.map(drop);
                 }
                 let removed = context.home.removed_shares(self.client.origin(), id)?;

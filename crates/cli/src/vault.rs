@@ -1,5 +1,6 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
+mod due;
 mod makers;
 mod signing;
 mod titles;
@@ -21,13 +22,13 @@ use ensemble_types::text::Blob;
 use serde::{Deserialize, Serialize};
 
 use crate::context::{Context, Me};
-use crate::devices;
+use crate::devices::{self, seconds};
 use crate::failure::{Failure, Result};
 use crate::home::Lock;
-use crate::known_sessions::KnownSession;
 use crate::print;
 use crate::sharing::{Members, Use};
 
+pub(crate) use self::due::{Due, lacks_key};
 pub(crate) use self::titles::{AgentState, Titled, Titles, agent_state};
 
 /// How old the account's list may be by which something is written.
@@ -62,38 +63,11 @@ impl Me {
         self.own().contents.open_with(|pair| seal::open_ring(sealed, pair, binding))
     }
 
-    /// Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that
-    /// is not listed any more. Everybody knows the content key, so a ring that opens with it proves nothing.
-    pub(crate) fn is_stale(&self, session: &Session) -> bool {
-        let own = self.own();
-        let newest = own.contents.pair(own.contents.epoch());
-        let sealed = session.encryption_key.as_deref().filter(|_| session.access_level == AccessLevel::Owner);
-        match (sealed, newest) {
-            (Some(sealed), Ok(newest)) => match seal::open_ring(sealed, &newest, self.binding(session)) {
-                Ok(signed) => !self.may_make(session, &signed.signer),
-                Err(_) => true,
-            },
-            _ => false,
-        }
-    }
-
     fn binding<'s>(&self, session: &'s Session) -> Binding<'s> {
         match host_of(session) {
             Some(machine) => Binding::Hosted { session: session.id, owner: self.id, machine },
             None => Binding::Session { session: session.id, owner: self.id },
         }
-    }
-
-    /// Whether the machine that hosts the session is not in the account's list any more.
-    pub(crate) fn is_without_its_host(&self, session: &Session) -> bool {
-        let is_listed = |id| self.own().list.body().devices.iter().any(|device| device.machine_id.as_ref() == Some(id));
-        session.hosted && !session.machine_id.as_ref().is_some_and(is_listed)
-    }
-
-    /// Whether a machine that was removed has the key of now, as far as this computer knows. A key that a person's device has made does
-    /// not show whether the machine was given it.
-    pub(crate) fn may_its_host_read(&self, session: &Session, known: &KnownSession) -> bool {
-        self.is_without_its_host(session) && known.hostless.is_none_or(|epoch| session.key_epoch < i64::from(epoch))
     }
 
     /// The keys of a session, for its title. Of an own session who made them is checked: people choose by what it says.
@@ -181,26 +155,29 @@ impl Me {
         Ok((signed.ring, is_fresh))
     }
 
-    /// Whether devices that were removed, or a machine that was, have the session's key.
-    pub(crate) fn has_old_key(&self, context: &Context, session: &Session) -> Result<bool> {
-        let known = context.home.known_session(self.client.origin(), session.id)?;
-        Ok(session.rekey_needed || self.is_stale(session) || self.may_its_host_read(session, &known))
-    }
-
     /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
     /// access, have the one that it had.
     pub(crate) async fn writable(&self, context: &Context, id: SessionId) -> Result<(Session, KeyRing)> {
         self.refresh_own(context, OLDEST).await?;
         let session = self.session(context, id).await?;
-        let (session, ring) = self.readable(context, session).await?;
+        let (mut session, mut ring) = self.readable(context, session).await?;
+        if lacks_key(&session, &ring) {
+            // It may be on its way: the owner's program gives it to people after it has made it.
+            session = self.session(context, id).await?;
+            (session, ring) = self.readable(context, session).await?;
+        }
         if session.access_level == AccessLevel::Owner {
-            if self.has_old_key(context, &session)? || self.has_old_shares(context, &session).await? {
+            if self.due(context, &session)?.is_some() {
                 return self.rekey(context, session, &Members::default()).await;
+            }
+            let renewed = self.who_renewed(context, &session, &ring).await?;
+            if !renewed.is_empty() {
+                return self.rekey(context, session, &Members::renewed(renewed)).await;
             }
         } else {
             self.check_grant(context, &session, Use::Write).await?;
         }
-        if i64::from(ring.epoch()) < session.key_epoch {
+        if lacks_key(&session, &ring) {
             return Err(Failure::message(format!(
                 "The key of this session was changed, and you have not been given the new one yet. Ask its owner to run \
                  `ensemble session rekey {}`.",
@@ -233,8 +210,9 @@ impl Me {
     ) -> Result<(Session, KeyRing)> {
         const TRIES: usize = 3;
         let origin = self.client.origin();
-        // As it is now: another program may have given it a new key before this one had the lock.
-        let mut replaced = session.key_epoch;
+        // As it is now: another program may have given it a new key before this one had the lock. What the server calls its epoch is no
+        // proof of that.
+        let mut replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
         let mut session = self.session(context, session.id).await?;
         for _ in 0..TRIES {
             let removed = context.home.removed_shares(origin, session.id)?;
@@ -242,14 +220,9 @@ impl Me {
             (session, ring) = self.readable(context, session).await?;
             // The program that was faster may not have known who is gone.
             let is_nobody_gone = members.is_empty() && removed.is_empty();
-            if session.key_epoch > replaced && is_nobody_gone && !self.has_old_key(context, &session)? {
+            let due = self.due(context, &session)?;
+            if ring.epoch() > replaced && is_nobody_gone && due.is_none() {
                 return Ok((session, ring));
-            }
-            if i64::from(ring.epoch()) != session.key_epoch {
-                return Err(Failure::message(format!(
-                    "The server gave you another key of session {} than the one of epoch {}. Nothing was changed.",
-                    session.reference, session.key_epoch
-                )));
             }
             let recipients = self.recipients(context, &session, &ring, members).await?;
             let before = context.home.unfinished(origin, session.id)?.and_then(|unfinished| unfinished.of(&ring));
@@ -257,12 +230,15 @@ impl Me {
             let ring = old.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
             let (metadata, seen) = self.title_for_new_key(context, &session, (&old, &ring)).await?.unzip();
             context.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
+            // A removal of one's own is known without the server.
+            let is_asked = due == Some(Due::Asked) && is_nobody_gone && members.renewed.is_empty();
+            context.home.note_cause(origin, session.id, ring.epoch(), (is_asked, &members.renewed), seconds())?;
             let update = UpdateSession {
                 expected_metadata_version: metadata.as_ref().map(|_| session.metadata_version),
                 metadata,
                 encryption_key: Some(seal_ring(&ring, &self.content_key()?, self.binding(&session), &self.key)?),
                 host_key: self.host_key(&session, &ring)?,
-                expected_key_epoch: Some(session.key_epoch),
+                expected_key_epoch: Some(i64::from(old.epoch())),
                 content_epoch: self.content_epoch(),
                 ..UpdateSession::default()
             };
@@ -270,7 +246,7 @@ impl Me {
                 // Another program of the owner was faster.
                 Err(error) if error.is(Code::VersionMismatch) => {
                     context.home.restore_rekey(origin, session.id, before)?;
-                    replaced = session.key_epoch;
+                    replaced = old.epoch();
                     session = self.session(context, session.id).await?;
                 }
                 changed => {

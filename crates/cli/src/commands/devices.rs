@@ -289,15 +289,10 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
     let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
     let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
     // Those that have a new key already need no other one: a command that was killed goes on where it was.
-    let is_due = |session: &Session| {
-        let known = context.home.known_session(me.client.origin(), session.id)?;
-        // A machine that was faster has given nobody else the key that it made.
-        let is_old = session.rekey_needed || me.is_stale(session);
-        Ok::<_, Failure>((is_recent(session) && is_old) || me.may_its_host_read(session, &known))
-    };
     let mut wanted = Vec::new();
     for session in &sessions {
-        if is_due(session)? {
+        let due = me.due(context, session)?;
+        if due.is_some() && (is_recent(session) || me.is_without_its_host(session)) {
             wanted.push(session);
         }
     }
@@ -305,6 +300,8 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
     let mut changed = 0;
     for (done, session) in wanted.iter().enumerate() {
         let rekeyed = match me.session(context, session.id).await {
+            // As it was read again: a list of sessions can say anything.
+            Ok(session) if me.due(context, &session)?.is_none() => continue,
             Ok(session) => me.rekey(context, session, &Members::default()).await.map(drop),
             Err(failure) => Err(failure),
         };

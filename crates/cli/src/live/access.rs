@@ -1,6 +1,7 @@
 //! What a guest may do with the agent of a live session. A share lets a person read; the machine obeys only what the owner has signed.
 
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 
 use ensemble_client::idempotency_key;
 use ensemble_protocol::transcript::account_digest;
@@ -13,10 +14,39 @@ use ensemble_types::shares::{Share, ShareLevel};
 use futures_util::TryStreamExt;
 
 use super::Live;
+use crate::commands::share::people::described;
 use crate::context::{Context, Me, now};
 use crate::failure::{Failure, Result};
 use crate::known_sessions::Revocation;
+use crate::machines::Machines;
 use crate::print;
+use crate::vault::host_of;
+
+/// Whether the session's machine does what it was told of a person.
+#[must_use]
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// It does, or there was nothing to say.
+    Done,
+    /// It is to take their right away, and has not confirmed that.
+    Unconfirmed,
+    /// It did not take it.
+    Rejected(Failure),
+}
+
+impl Told {
+    /// What the command ends with, when all else is done.
+    pub(crate) fn code(self) -> Result {
+        match self {
+            Self::Done => Ok(ExitCode::SUCCESS),
+            Self::Unconfirmed => Ok(UNCONFIRMED.into()),
+            Self::Rejected(failure) => Err(failure),
+        }
+    }
+}
+
+/// The exit code of a command that has taken a right away which the machine may still grant.
+const UNCONFIRMED: u8 = 5;
 
 /// Tells the session's machine what this person may do. Sessions of people, and those of others, need nothing. `is_first`: they have
 /// had no share of it.
@@ -27,9 +57,9 @@ pub(crate) async fn grant(
     user: UserId,
     may: May,
     is_first: bool,
-) -> Result<()> {
+) -> Result<Told> {
     if !session.hosted || session.access_level != AccessLevel::Owner {
-        return Ok(());
+        return Ok(Told::Done);
     }
     let mut live = Live::open(context, me, session.id).await?;
     live.load().await?;
@@ -42,7 +72,7 @@ pub(crate) async fn grant(
     let (is_taking, removed) = (taking.is_some(), may == May::Nothing && taking.is_some_and(|taking| taking.removed));
     let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && !is_taking;
     if has_it || (is_new && may == May::Nothing) {
-        return Ok(());
+        return Ok(Told::Done);
     }
     let version = version_after(known);
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
@@ -59,6 +89,9 @@ pub(crate) async fn grant(
     if taken == Taken::Done {
         context.home.end_revocation(origin, session.id, user)?;
     }
+    if is_careless && may == May::Prompt {
+        print::note("The agent asks little in its mode, so you are asked before it does what they prompt.");
+    }
     match taken {
         Taken::Done => print::note(match may {
             May::Approve => {
@@ -72,16 +105,27 @@ pub(crate) async fn grant(
         Taken::Rejected { code, text } => {
             let why = super::text::rejection(code.as_ref(), text.as_deref());
             let next = if may == May::Nothing { " The next command tells it again." } else { "" };
-            print::note(format!("The machine did not take it: {why}{next}"));
+            return Ok(Told::Rejected(Failure::message(format!("The machine did not take it: {why}{next}"))));
+        }
+        Taken::NotYet | Taken::Queued if may == May::Nothing => {
+            let machine = called(context, me, session).await;
+            let name = described(me, user).await;
+            print::note(format!(
+                "{machine} has not confirmed that {name} may no longer prompt. The next command tells it again."
+            ));
+            return Ok(Told::Unconfirmed);
         }
         Taken::NotYet | Taken::Queued => print::note(
             "The machine has not confirmed yet what they may do: it is away. It does what it last knew until it is back.",
         ),
     }
-    if is_careless && may == May::Prompt {
-        print::note("The agent asks little in its mode, so you are asked before it does what they prompt.");
-    }
-    Ok(())
+    Ok(Told::Done)
+}
+
+/// What people call the machine of a session.
+async fn called(context: &Context, me: &Me, session: &Session) -> String {
+    let Some(id) = host_of(session) else { return "The machine".to_owned() };
+    Machines::load(context, me).await.map_or_else(|_| id.to_string(), |machines| machines.called(id))
 }
 
 /// Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine hears of it.

@@ -8,6 +8,7 @@ use ensemble_types::time::Timestamp;
 use serde_json::json;
 
 use super::*;
+use crate::known_sessions::KnownSession;
 use ensemble_types::ids::UserId;
 
 fn listed(key: &AccountKey, role: Role) -> ListedDevice {
@@ -53,20 +54,20 @@ fn a_machine_that_was_removed_knows_a_key_until_one_is_made_without_it() {
     let me = user(&AccountKey::generate());
     let machine: ensemble_types::ids::MachineId = "laptop".parse().unwrap();
     let mut session = session(&me, SessionId::generate(), "AAAA");
-    (session.hosted, session.machine_id, session.key_epoch) = (true, Some(machine.clone()), 4);
-    let known = |hostless| KnownSession { epoch: 4, floor: 1, owner: None, host: None, hostless };
-    assert!(me.may_its_host_read(&session, &known(None)), "it is in no list");
-    assert!(me.may_its_host_read(&session, &known(Some(5))), "the server shows the key of before");
-    assert!(!me.may_its_host_read(&session, &known(Some(4))) && !me.may_its_host_read(&session, &known(Some(3))));
+    (session.hosted, session.machine_id) = (true, Some(machine.clone()));
+    let known = |hostless| KnownSession { hostless, ..KnownSession::new(4, 1) };
+    assert!(me.may_its_host_read(&session, 4, &known(None)), "it is in no list");
+    assert!(me.may_its_host_read(&session, 4, &known(Some(5))), "the server shows the key of before");
+    assert!(!me.may_its_host_read(&session, 4, &known(Some(4))) && !me.may_its_host_read(&session, 4, &known(Some(3))));
     let mut next = me.own().list.successor(Timestamp::from_unix_seconds(1));
     let device = listed(&AccountKey::generate(), Role::Machine);
     next.devices.push(ListedDevice { machine_id: Some(machine), ..device });
     let list = me.own().list.next(&devices::signed(&next, &me.key).unwrap()).unwrap();
     let contents = me.own().contents.clone();
     let listed = with_own(&me, devices::Own { list, contents });
-    assert!(!listed.may_its_host_read(&session, &known(None)));
+    assert!(!listed.may_its_host_read(&session, 4, &known(None)));
     session.hosted = false;
-    assert!(!listed.may_its_host_read(&session, &known(None)));
+    assert!(!listed.may_its_host_read(&session, 4, &known(None)));
 }
 
 #[test]
@@ -94,4 +95,60 @@ fn a_ring_is_stale_unless_a_listed_device_sealed_it_to_the_newest_content_key() 
     assert!(stale(&me, &by_first) && stale(&me, &by_second), "it knows these rings");
     assert!(stale(&me, &sealed(&me, &second)));
     assert!(!stale(&me, &sealed(&me, &me.key)));
+}
+
+#[test]
+fn the_servers_word_makes_one_key_an_hour_and_a_removal_one_at_any_time() {
+    const NOON: u64 = 1_800_000_000;
+    let (second, id) = (AccountKey::generate(), SessionId::generate());
+    let me = user(&second);
+    let sealed = |signer: &AccountKey| {
+        let binding = Binding::Session { session: id, owner: me.id };
+        seal_ring(&KeyRing::generate(), &me.content_key().unwrap(), binding, signer).unwrap().into_string()
+    };
+    let mut session = session(&me, id, &sealed(&second));
+    let known = |asked| KnownSession { asked, ..KnownSession::new(1, 1) };
+    assert_eq!(me.due_at(&session, &known(None), NOON), None);
+    session.rekey_needed = true;
+    assert_eq!(me.due_at(&session, &known(None), NOON), Some(Due::Asked));
+    assert_eq!(me.due_at(&session, &known(Some(NOON - 3_599)), NOON), None);
+    assert_eq!(me.due_at(&session, &known(Some(NOON - 3_600)), NOON), Some(Due::Asked));
+    assert_eq!(me.due_at(&session, &known(Some(NOON + 90_000)), NOON), Some(Due::Asked), "the clock was set back");
+    let failed = KnownSession { tried: KeyRing::FIRST_EPOCH + 1, ..known(Some(NOON)) };
+    assert_eq!(me.due_at(&session, &failed, NOON), Some(Due::Asked), "the key was not made");
+    // What the server calls the epoch, and when it says that the session was used, is no reason and no obstacle.
+    for epoch in [-1, 0, 1 << 31, 1 << 53] {
+        session.key_epoch = epoch;
+        assert_eq!(me.due_at(&session, &known(Some(NOON)), NOON), None, "{epoch}");
+    }
+    let mut next = me.own().list.successor(Timestamp::from_unix_seconds(1));
+    next.devices.retain(|device| device.key != second.public_key());
+    let contents = me.own().contents.next().unwrap();
+    next.content_epoch += 1;
+    next.content_public_key = contents.public().unwrap().to_text();
+    let list = me.own().list.next(&devices::signed(&next, &me.key).unwrap()).unwrap();
+    let after = with_own(&me, devices::Own { list, contents });
+    for epoch in [-1, 1, 1 << 53] {
+        (session.key_epoch, session.rekey_needed) = (epoch, false);
+        assert_eq!(after.due_at(&session, &known(Some(NOON)), NOON), Some(Due::Removal), "{epoch}");
+    }
+}
+
+#[test]
+fn an_epoch_that_no_ring_has_stops_nobody() {
+    let (me, id) = (user(&AccountKey::generate()), SessionId::generate());
+    let mut session = session(&me, id, "AAAA");
+    let ring = KeyRing::generate();
+    for (level, epoch, lacks) in [
+        (AccessLevel::Edit, 1, false),
+        (AccessLevel::Edit, 2, true),
+        (AccessLevel::Edit, i64::from(KeyRing::LAST_EPOCH), true),
+        (AccessLevel::Edit, i64::from(KeyRing::LAST_EPOCH) + 1, false),
+        (AccessLevel::Edit, 1 << 53, false),
+        (AccessLevel::Edit, i64::MIN, false),
+        (AccessLevel::Owner, 2, false),
+    ] {
+        (session.access_level, session.key_epoch) = (level, epoch);
+        assert_eq!(lacks_key(&session, &ring), lacks, "{level:?} {epoch}");
+    }
 }

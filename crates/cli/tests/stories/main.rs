@@ -13,6 +13,8 @@ mod acp_servers;
 mod acted_room;
 mod alone;
 #[cfg(feature = "up")]
+mod asked;
+#[cfg(feature = "up")]
 mod canaries;
 #[cfg(feature = "up")]
 mod changes;

@@ -86,6 +86,8 @@ pub struct KeyRing {
 impl KeyRing {
     /// The first epoch of a new session or machine.
     pub const FIRST_EPOCH: u32 = FIRST_EPOCH;
+    /// The last epoch that a ring can have.
+    pub const LAST_EPOCH: u32 = FIRST_EPOCH + MOST_KEYS as u32 - 1;
 
     /// Creates a ring with one new key.
     pub fn generate() -> Self {

@@ -9,7 +9,7 @@ import { awaitConfirmed, type Unconfirmed } from "../machines/seen.js";
 import { sessionPages } from "../sessions/find.js";
 import type { Session } from "../sessions/known.js";
 import { readSession, ringForTitle } from "../sessions/read.js";
-import { isStale, mayItsHostRead, rekey } from "../sessions/rekey.js";
+import { due, isWithoutItsHost, rekey } from "../sessions/rekey.js";
 import { titled } from "../sessions/titles.js";
 import { setRemoval } from "../unfinished.js";
 import { changeDevices, checkPrimary } from "./change.js";
@@ -69,29 +69,32 @@ export async function afterRemoval(context: Context, onProgress?: (done: number,
   await finishRemoval(context, onProgress);
 }
 
+/** Gives a session a new key, if one is due by what the server says when it is asked again: a list of sessions can say anything. */
+async function renew(context: Context, id: string): Promise<void> {
+  const session = await readSession(context, id);
+  if ((await due(context, session)) !== undefined) await rekey(context, session);
+}
+
 /** Gives the sessions that are in use new keys after a device was removed. Every other one gets its key before its next message. */
 export async function finishRemoval(
   context: Context,
   onProgress: (done: number, of: number) => void = () => undefined,
 ): Promise<void> {
-  await context.own(0);
-  const due: Session[] = [];
+  const own = await context.own(0);
+  const wanted: Session[] = [];
   for await (const sessions of sessionPages(context)) {
     for (const session of sessions) {
       const isRecent = session.online || Date.now() - Date.parse(session.updatedAt) < RECENT_DAYS * 86_400_000;
-      // A machine that was faster has given nobody else the key that it made.
-      const isOld = session.rekeyNeeded || (await isStale(context, session));
-      if ((isRecent && isOld) || (await mayItsHostRead(context, session))) due.push(session);
+      const isAtOnce = isRecent || isWithoutItsHost(own, session);
+      if (isAtOnce && (await due(context, session)) !== undefined) wanted.push(session);
     }
   }
   // Sessions come the newest first. All others get their key before their next message.
-  due.splice(MOST_AT_ONCE);
-  for (const [at, { id }] of due.entries()) {
+  wanted.splice(MOST_AT_ONCE);
+  for (const [at, { id }] of wanted.entries()) {
     // Others must get theirs. One that fails is tried again before its next message.
-    await readSession(context, id)
-      .then((session) => rekey(context, session))
-      .catch(() => undefined);
-    onProgress(at + 1, due.length);
+    await renew(context, id).catch(() => undefined);
+    onProgress(at + 1, wanted.length);
   }
   // One that fails is tried again with the next removal.
   await renewKeys(context).catch(() => undefined);

@@ -19,7 +19,7 @@ import { beginShareRemoval, endShareRemoval, unfinished } from "../unfinished.js
 import { sessionPages, type SessionFilter } from "./find.js";
 import { rememberSession, type Session } from "./known.js";
 import { readable, readSession, ringForTitle } from "./read.js";
-import { finish, rekey } from "./rekey.js";
+import { finish, lacksKey, rekey } from "./rekey.js";
 import { sealedFor, sharesOf, type Share } from "./share.js";
 import { Starting, type Start } from "./start.js";
 import { lasting, shownOf, titled, titledForWriting, writeTitle, type Metadata } from "./titles.js";
@@ -139,7 +139,8 @@ export class Sessions {
       const sealed = await sealedFor(this.context, session, user, level, ring);
       const body = { userId: user, accessLevel: level, ...sealed };
       await client.call("POST", "/v1/sessions/{id}/shares", { path: { id: session.id }, body });
-      if ((await readSession(this.context, session.id)).keyEpoch > ring.epoch) continue;
+      const now = await readable(this.context, await readSession(this.context, session.id));
+      if (now.ring.epoch > ring.epoch || lacksKey(now.session, now.ring)) continue;
       return tellMachine(this.context, session, user, may(level, approve), true);
     }
     throw new Refused("Other programs of yours change the key of this session at the same time. Try again.");

@@ -16,7 +16,19 @@ interface KnownSession {
   host?: string | undefined;
   /** From this epoch on its machine has no key of it, because it was removed. */
   hostless?: number | undefined;
+  /** When a key was made here last that nothing but the server's word asked for, in milliseconds since 1970 by the clock of this device. */
+  asked?: number | undefined;
+  /** The same for the guests who had removed a device. */
+  renewed?: Record<string, number> | undefined;
+  /** The epoch of the last key that was to be made for these reasons. The times count once the session has it: an attempt that failed has
+   * made none. */
+  tried?: number | undefined;
 }
+
+/** A session gets one key within so many milliseconds for what this device cannot prove by its account's own list: a ring holds 170 keys. */
+const ONE_KEY = 3_600_000;
+/** Whether that time has passed. A clock that was set back must not make it longer. */
+const isOver = (at: number): boolean => Math.abs(Date.now() - at) >= ONE_KEY;
 
 export const isOwner = (session: Session): boolean => session.accessLevel === "owner";
 export const hostOf = (session: Session): string | undefined => (session.hosted ? (session.machineId ?? undefined) : undefined);
@@ -42,6 +54,38 @@ export async function rememberSession(
     floor: Math.max(ring?.floor ?? 1, known?.floor ?? 1),
     owner: session.ownerId,
     host: hostOf(session),
+    asked: known?.asked,
+    renewed: known?.renewed,
+    tried: known?.tried,
     hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? ring?.epoch : undefined)),
   }));
+}
+
+/** Whether the server's word may replace the key of this epoch now. */
+export async function mayAsk(context: Context, session: string, epoch: number): Promise<boolean> {
+  const { asked, tried = 0 } = (await knownSession(context, session)) ?? {};
+  return epoch < tried || asked === undefined || isOver(asked);
+}
+
+/** Those of these guests whose removals may replace the key of this epoch now. */
+export async function mayRenew(context: Context, session: string, epoch: number, guests: readonly string[]): Promise<string[]> {
+  const { renewed = {}, tried = 0 } = (await knownSession(context, session)) ?? {};
+  return guests.filter((guest) => epoch < tried || renewed[guest] === undefined || isOver(renewed[guest]));
+}
+
+/** Notes before the key of this epoch is made that the server has asked for it, or that these guests have removed a device. */
+export async function noteCause(
+  context: Context,
+  session: string,
+  epoch: number,
+  isAsked: boolean,
+  guests: readonly string[],
+): Promise<void> {
+  if (!isAsked && guests.length === 0) return;
+  const now = Date.now();
+  await context.store.update<KnownSession>(record(session), (known) => {
+    const recent = Object.entries(known?.renewed ?? {}).filter(([, at]) => !isOver(at));
+    const renewed = Object.fromEntries([...recent, ...guests.map((guest) => [guest, now] as const)]);
+    return { ...known, epoch: known?.epoch ?? 1, tried: epoch, asked: isAsked ? now : known?.asked, renewed };
+  });
 }

@@ -53,6 +53,13 @@ async function signedRing(context: Context, session: Session): Promise<SignedRin
   }
 }
 
+/** The epoch of the ring in an answer. What does not open is never the older one of two. */
+export const epochIn = (context: Context, session: Session): Promise<number> =>
+  signedRing(context, session).then(
+    ({ ring }) => ring.epoch,
+    () => Number.POSITIVE_INFINITY,
+  );
+
 async function openedRing(context: Context, session: Session, { contents }: Own): Promise<SignedRing> {
   const missing = (): SealError => new SealError("format", `The server gave no key of session ${session.ref}.`);
   if (isOwner(session)) {

@@ -1,31 +1,29 @@
 // New keys of sessions: when one is due, and how all who may have it get it.
 
-import { Distrust, isNotFound, isProblem, Refused, SealError } from "../../errors.js";
-import type { KeyRing } from "../../protocol/seal/ring.js";
-import { bindings, openRing, sealRing } from "../../protocol/seal/signed-ring.js";
+import { isNotFound, isProblem, Refused, SealError } from "../../errors.js";
+import { LAST_EPOCH, type KeyRing } from "../../protocol/seal/ring.js";
+import { bindings, openRing, sealRing, type SignedRing } from "../../protocol/seal/signed-ring.js";
 import type { Context } from "../context.js";
 import { FRESH } from "../lists.js";
 import type { Own } from "../own.js";
 import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished, waitingFor } from "../unfinished.js";
-import { hostOf, isOwner, knownSession, rememberSession, type Session } from "./known.js";
-import { binding, isMadeNow, readable, readSession, type Opened } from "./read.js";
+import { hostOf, isOwner, knownSession, mayAsk, noteCause, rememberSession, type Session } from "./known.js";
+import { binding, epochIn, isMadeNow, readable, readSession, type Opened } from "./read.js";
 import { grantedRecipients, passOn, type Members } from "./share.js";
 import { noteTitle, titleForNewKey } from "./titles.js";
 import type { components } from "../../openapi.js";
 
 type UpdateSession = components["schemas"]["UpdateSession"];
 
-/** Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that is
- * not listed any more. */
-export async function isStale(context: Context, session: Session): Promise<boolean> {
-  const sealed = session.encryptionKey;
-  if (!isOwner(session) || !sealed) return false;
+/** The ring of an own session, if no device that was removed since can have it: it was sealed to the newest content key, by a device that
+ * is listed. */
+async function freshRing(context: Context, session: Session, sealed: string): Promise<SignedRing | undefined> {
   const { contents } = await context.own();
   try {
-    const { signer } = await openRing(sealed, await contents.pair(), binding(context, session));
-    return !(await isMadeNow(context, session, signer));
+    const signed = await openRing(sealed, await contents.pair(), binding(context, session));
+    return (await isMadeNow(context, session, signed.signer)) ? signed : undefined;
   } catch (error) {
-    if (error instanceof SealError) return true;
+    if (error instanceof SealError) return undefined;
     throw error;
   }
 }
@@ -36,16 +34,35 @@ export function isWithoutItsHost({ list }: Own, session: Session): boolean {
   return session.hosted === true && (host === undefined || !list.machine(host));
 }
 
-/** Whether a machine that was removed has the key of now. */
-export async function mayItsHostRead(context: Context, session: Session): Promise<boolean> {
+/** Whether a machine that was removed has the key of this epoch. */
+async function mayItsHostRead(context: Context, session: Session, epoch: number): Promise<boolean> {
   if (!isWithoutItsHost(await context.own(), session)) return false;
   const known = await knownSession(context, session.id);
-  return known?.hostless === undefined || session.keyEpoch < known.hostless;
+  return known?.hostless === undefined || epoch < known.hostless;
 }
 
-/** Whether devices that were removed, users who lost access, or a machine that was removed have the session's key. */
-export const hasOldKey = async (context: Context, session: Session): Promise<boolean> =>
-  session.rekeyNeeded || (await isStale(context, session)) || (await mayItsHostRead(context, session));
+/** Why a session is to get a new key: a device, or the machine that hosts it, is not in the account's list any more; or the server says
+ * so. What the list proves makes one always. What the server says may make one, at most once an hour and session, because a ring holds
+ * only so many keys, and prevents none. */
+export type Due = "removal" | "removal_of_host" | "asked";
+
+/** Why an own session is to get a new key before anything is written there. */
+export async function due(context: Context, session: Session): Promise<Due | undefined> {
+  const sealed = session.encryptionKey;
+  if (!isOwner(session) || !sealed) return undefined;
+  const signed = await freshRing(context, session, sealed);
+  if (!signed) return "removal";
+  if (await mayItsHostRead(context, session, signed.ring.epoch)) return "removal_of_host";
+  if (!session.rekeyNeeded) return undefined;
+  // A machine makes a key because of a list that was signed, and gives it to no people. So one may follow each of its keys.
+  const isByMachine = (await context.own()).list.device(signed.signer)?.role === "machine";
+  return isByMachine || (await mayAsk(context, session.id, signed.ring.epoch)) ? "asked" : undefined;
+}
+
+/** Whether a session has a newer key than this guest was given, as the server says. An epoch that no ring has is made up. An owner's ring
+ * comes in the same answer, and is judged by what was signed. */
+export const lacksKey = (session: Session, ring: KeyRing): boolean =>
+  !isOwner(session) && session.keyEpoch > ring.epoch && session.keyEpoch <= LAST_EPOCH;
 
 /** Begins a new epoch: a key for the owner, for every user with a share, and for the machine that hosts the session. */
 export async function rekey(context: Context, session: Session, members: Members = {}): Promise<Opened> {
@@ -55,32 +72,33 @@ export async function rekey(context: Context, session: Session, members: Members
 
 async function rekeyed(context: Context, given: Session, members: Members): Promise<Opened> {
   const { client, store } = context;
-  let [read, replaced] = [given, given.keyEpoch];
+  // What the server calls its epoch is no proof that another program was faster.
+  let [read, replaced] = [given, await epochIn(context, given)];
   for (let tries = 0; tries < 3; tries++) {
     const opened = await readable(context, read);
     const { session, ring: before } = opened;
-    if (before.epoch !== session.keyEpoch) {
-      throw new Distrust(
-        `The server gave you another key of session ${session.ref} than the one of epoch ${session.keyEpoch}.`,
-      );
-    }
     // Another program of the owner may have been faster. It may not have known of the removal.
     const isNobodyGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
-    if (before.epoch > replaced && isNobodyGone && !(await hasOldKey(context, session))) return opened;
+    const why = await due(context, session);
+    if (before.epoch > replaced && isNobodyGone && why === undefined) return opened;
     const waiting = await waitingFor(store, session.id, before);
     const recipients = await grantedRecipients(context, session, before, members, waiting?.recipients);
     const ring = before.next();
     const digest = (await ring.digestOf(ring.epoch)) ?? "";
     const titled = await titleForNewKey(context, session, before, ring);
     await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: waiting });
+    const renewed = members.renewed ?? [];
+    // A removal of one's own is known without the server.
+    const isAsked = why === "asked" && isNobodyGone && renewed.length === 0;
+    await noteCause(context, session.id, ring.epoch, isAsked, renewed);
     const title = titled && { metadata: titled.metadata, expectedMetadataVersion: session.metadataVersion };
-    const body = { ...(await update(context, session, ring)), ...title };
+    const body = { ...(await update(context, session, ring)), expectedKeyEpoch: before.epoch, ...title };
     try {
       await client.call("PATCH", "/v1/sessions/{id}", { path: { id: session.id }, body });
     } catch (error) {
       if (!isProblem(error, "VERSION_MISMATCH")) throw error;
       await endRekey(store, session.id, waiting);
-      [read, replaced] = [await readSession(context, session.id), session.keyEpoch];
+      [read, replaced] = [await readSession(context, session.id), before.epoch];
       continue;
     }
     await rememberSession(context, session, ring, body.hostKey === undefined);
@@ -107,7 +125,6 @@ async function update(context: Context, session: Session, ring: KeyRing): Promis
       machine !== undefined && {
         hostKey: await sealRing(ring, entry.boxKey, bindings.host(session.id, machine, contents.epoch), signer),
       }),
-    expectedKeyEpoch: session.keyEpoch,
     contentEpoch: contents.epoch,
   };
 }
@@ -134,7 +151,7 @@ async function finishRekey(context: Context, id: string): Promise<void> {
     const waiting = await waitingFor(store, id, ring);
     // Another program has made this ring, and has given it to the people.
     if (!waiting) return endRekey(store, id);
-    if (await hasOldKey(context, session)) {
+    if ((await due(context, session)) !== undefined) {
       // Who must not read what comes has this key too: those who wait get the next one.
       await rekeyed(context, session, {});
       return;

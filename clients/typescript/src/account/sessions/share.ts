@@ -6,7 +6,7 @@ import { SharedRing, type Admin, type ShareLevel } from "../../protocol/seal/sha
 import type { Context } from "../context.js";
 import { everHad, FRESH } from "../lists.js";
 import { removedShares, type Recipients } from "../unfinished.js";
-import { hostOf, isOwner, knownFloor, type Session } from "./known.js";
+import { hostOf, isOwner, knownFloor, mayRenew, type Session } from "./known.js";
 import type { components } from "../../openapi.js";
 
 export type Share = components["schemas"]["Share"];
@@ -14,6 +14,8 @@ export type Share = components["schemas"]["Share"];
 /** What changes of the people of a session while it gets a new key. */
 export interface Members {
   without?: readonly string[];
+  /** Those who have removed a device since they got the key. */
+  renewed?: readonly string[];
   level?: { user: string; level: ShareLevel };
 }
 
@@ -148,10 +150,11 @@ async function isGrantedByAdmin(context: Context, share: Share, admin: Admin): P
   return signer !== undefined && list.body.account === admin.account && list.commands(signer);
 }
 
-/** Whether somebody with a share has removed a device since the share was sealed. Only shares count that a device of the owner has
- * granted, so nobody else makes the session get new keys. */
-export async function hasOldShares(context: Context, session: Session): Promise<boolean> {
+/** Who has removed a device since their share was sealed. That device may have the session's key. Only shares count that a device of the
+ * owner has granted, so nobody else makes the session get new keys, and each person makes one an hour. */
+export async function whoRenewed(context: Context, session: Session, ring: KeyRing): Promise<string[]> {
   const { list: own } = await context.own();
+  const renewed: string[] = [];
   for (const share of await sharesOf(context, session.id)) {
     // A user whose devices cannot be read now must not stop the owner.
     const list = await context.people.list(share.userId, FRESH).catch(() => undefined);
@@ -160,12 +163,12 @@ export async function hasOldShares(context: Context, session: Session): Promise<
       const shared = SharedRing.fromText(share.encryptedKey);
       if (shared.recipientEpoch >= list.body.contentEpoch) continue;
       const signer = await shared.signer(share.sessionId, share.userId, list.body.account);
-      if (shared.epoch === session.keyEpoch && signer !== undefined && own.commands(signer)) return true;
+      if (shared.epoch === ring.epoch && signer !== undefined && own.commands(signer)) renewed.push(share.userId);
     } catch (error) {
       if (!(error instanceof SealError)) throw error;
     }
   }
-  return false;
+  return mayRenew(context, session.id, ring.epoch, renewed);
 }
 
 /** Seals a session's ring to a user, after checking the user's devices, with a signature that says who may have it. */

@@ -5,22 +5,26 @@ import type { Context } from "../context.js";
 import { FRESH } from "../lists.js";
 import { isOwner } from "./known.js";
 import { readable, readSession, type Opened } from "./read.js";
-import { hasOldKey, rekey } from "./rekey.js";
-import { checkGrant, hasOldShares } from "./share.js";
+import { due, lacksKey, rekey } from "./rekey.js";
+import { checkGrant, whoRenewed } from "./share.js";
 import type { components } from "../../openapi.js";
 
 /** The session with the keys for writing. It gets a new key first if somebody has the old one who must not read what comes. */
 export async function writable(context: Context, id: string): Promise<Opened> {
   const [read] = await Promise.all([readSession(context, id), context.own(FRESH)]);
   // What is judged below is what is written under.
-  const opened = await readable(context, read);
+  let opened = await readable(context, read);
+  // It may be on its way: the owner's program gives it to people after it has made it.
+  if (lacksKey(opened.session, opened.ring)) opened = await readable(context, await readSession(context, id));
   const { session, ring } = opened;
   if (isOwner(session)) {
-    if ((await hasOldKey(context, session)) || (await hasOldShares(context, session))) return rekey(context, session);
+    if ((await due(context, session)) !== undefined) return rekey(context, session);
+    const renewed = await whoRenewed(context, session, ring);
+    if (renewed.length > 0) return rekey(context, session, { renewed });
   } else {
     await checkGrant(context, session, "write");
   }
-  if (ring.epoch < session.keyEpoch) {
+  if (lacksKey(session, ring)) {
     throw new Refused(
       "The key of this session was changed, and you have not been given the new one yet. Ask its owner to open the session.",
     );

@@ -11,6 +11,8 @@ const VERSION = 2;
 const FIRST_EPOCH = 1;
 /** What fits into the 8 KiB that the service stores for a sealed ring. */
 const MOST_KEYS = 170;
+/** The last epoch that a ring can have. */
+export const LAST_EPOCH = MOST_KEYS;
 
 /** One 256-bit secret for each epoch, from 1 on. */
 export class Secrets {

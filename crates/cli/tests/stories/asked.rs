@@ -1,0 +1,89 @@
+//! What the server says of a session's key makes at most one an hour, prevents none, and stops nobody.
+
+use serde_json::{Value, json};
+
+use crate::ensemble::User;
+use crate::lies::victim;
+use crate::linking::add;
+use crate::lying::LyingServer;
+
+/// The epoch of the key under which the newest message was written.
+fn newest_epoch(user: &User, session: &str) -> Value {
+    user.json_lines(&["session", "read", session]).last().unwrap()["message"]["keyEpoch"].clone()
+}
+
+#[test]
+fn a_server_that_always_asks_for_a_new_key_gets_one_an_hour_and_a_removal_makes_one_at_once() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let id = session.to_string();
+    let phone = User::new(Some(&server.direct));
+    add(&user, &phone, &[]);
+    let path = format!("GET /v1/sessions/{id}");
+    server.lie(move |line, answer| {
+        if line == path {
+            answer["rekeyNeeded"] = json!(true);
+        }
+    });
+    let write = |times: usize| {
+        for _ in 0..times {
+            user.succeed(&["session", "send", &id, "text"]);
+        }
+        newest_epoch(&user, &id)
+    };
+    assert_eq!(write(3), 2);
+    let devices = user.json(&["devices"])["devices"].as_array().unwrap().clone();
+    let lost = devices.iter().find(|device| device["current"] == false).unwrap()["publicKey"].as_str().unwrap();
+    user.succeed(&["devices", "remove", lost, "--yes"]);
+    assert_eq!(write(2), 3, "the removal makes one, and no other one follows");
+    // As if the hour had passed.
+    let file = user.files().join("sessions.json");
+    let mut known: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    for sessions in known.as_object_mut().unwrap().values_mut() {
+        let asked = &mut sessions[&id]["asked"];
+        *asked = json!(asked.as_u64().unwrap() - 3_600);
+    }
+    std::fs::write(&file, known.to_string()).unwrap();
+    assert_eq!(write(3), 4);
+    user.succeed(&["session", "rekey", &id]);
+    assert_eq!(write(1), 5, "a person makes one at any time");
+}
+
+#[test]
+fn an_epoch_that_the_server_makes_up_stops_nobody() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let id = session.to_string();
+    let guest = User::new(Some(&server.url));
+    let guest_id = guest.json(&["login"])["id"].as_str().unwrap().to_owned();
+    user.succeed(&["share", "add", &id, &guest_id, "--level", "edit"]);
+    for (n, epoch) in [1_i64 << 31, 1 << 53, -1, i64::MIN].into_iter().enumerate() {
+        let path = format!("GET /v1/sessions/{id}");
+        server.lie(move |line, answer| {
+            if line == path {
+                answer["keyEpoch"] = json!(epoch);
+            }
+        });
+        user.succeed(&["session", "send", &id, &format!("by the owner {n}")]);
+        guest.succeed(&["session", "send", &id, &format!("by the guest {n}")]);
+        for reader in [&user, &guest] {
+            let lines = reader.json_lines(&["session", "read", &id]);
+            let texts: Vec<&Value> = lines.iter().rev().take(2).map(|line| &line["body"]["text"]).collect();
+            assert_eq!(texts, [&json!(format!("by the guest {n}")), &json!(format!("by the owner {n}"))], "{epoch}");
+        }
+        assert_eq!(newest_epoch(&user, &id), json!(n + 1), "{epoch}");
+        user.succeed(&["session", "rekey", &id]);
+        user.succeed(&["share", "add", &id, &guest_id, "--level", "edit"]);
+    }
+    // The owner's ring is judged by who made it, and not by the number beside it.
+    let path = format!("GET /v1/sessions/{id}");
+    server.lie(move |line, answer| {
+        if line == path {
+            answer["keyEpoch"] = json!(6);
+        }
+    });
+    user.succeed(&["session", "send", &id, "by the owner"]);
+    assert_eq!(newest_epoch(&user, &id), 5);
+    let said = guest.fail(&["session", "send", &id, "by the guest"]);
+    assert!(said.contains("you have not been given the new one yet"), "{said}");
+}
