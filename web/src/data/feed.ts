@@ -24,6 +24,8 @@ export interface FeedView {
   isGone?: boolean | undefined;
   /** Messages came that are sealed with a newer key than the public link has. They are not among the items. */
   hasLater?: boolean | undefined;
+  /** What comes after the items is sealed with a key that this device has not been given yet. */
+  lacksKey?: boolean | undefined;
   /** A machine hosts it. */
   isHosted: boolean;
   may: May;

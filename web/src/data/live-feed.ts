@@ -200,6 +200,7 @@ export class LiveFeed implements SessionFeed {
       state,
       turnId: turnId || undefined,
       items: view.items.slice(),
+      lacksKey: view.lacksKey,
       open: view.open,
       plan: view.plan?.entries ?? [],
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),

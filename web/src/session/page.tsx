@@ -177,6 +177,12 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                         new link.
                     </p>
                 )}
+                {view.lacksKey && (
+                    <p className="reader-note" role="status">
+                        What comes next is encrypted with a key that has not reached this device yet. It is shown when the key
+                        comes.
+                    </p>
+                )}
                 {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
                 {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
                 {row && shown === "share" && <ShareDialog row={row} access={state?.access ?? []} onClose={close} />}

@@ -1,5 +1,5 @@
 /** A card for what the agent asks. It stays until the machine says that the request is closed. */
-import { type KeyboardEvent, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, useCallback, useContext, useEffect, useId, useMemo, useRef, useState } from "react";
 import { Choice } from "../base/field.tsx";
 import { Icon } from "../base/icons.tsx";
 import { Changes, type Diff } from "../text/changes.tsx";
@@ -184,6 +184,7 @@ function Options({ options, disabled, isReady, isSeen, isOpen, mayReach, onOpen,
     const first = plain.length > 0 ? plain : options.slice(0, 1);
     const others = options.filter((one) => !first.includes(one));
     const list = useRef<HTMLDivElement>(null);
+    const whose = useId();
     /** What reaches further is chosen by the keyboard twice. */
     const [asked, setAsked] = useState<PermissionOption>();
     useEffect(() => {
@@ -207,6 +208,7 @@ function Options({ options, disabled, isReady, isSeen, isOpen, mayReach, onOpen,
                 disabled={disabled || (!isSeen && !isRefusal(option)) || (!mayReach && !isForOnce(option))}
                 aria-disabled={!isReady}
                 aria-keyshortcuts={key}
+                aria-describedby={mayReach || isForOnce(option) ? undefined : whose}
                 className={`button ${option.kind === "allow_once" ? "primary" : isRefusal(option) ? "danger" : ""}`}
                 onBlur={() => setAsked(undefined)}
                 onClick={(event) => {
@@ -240,10 +242,12 @@ function Options({ options, disabled, isReady, isSeen, isOpen, mayReach, onOpen,
             {isOpen && (
                 <div className="others" ref={list} onKeyDown={arrows}>
                     {others.map(button)}
-                    {!mayReach && options.some((one) => !isForOnce(one)) && (
-                        <span className="sent">More than this request is for the owner to allow.</span>
-                    )}
                 </div>
+            )}
+            {!mayReach && (isOpen ? options : first).some((one) => !isForOnce(one)) && (
+                <span className="sent" id={whose}>
+                    More than this request is for the owner to allow.
+                </span>
             )}
         </>
     );

@@ -201,8 +201,28 @@ describe("cards", { timeout: 10 * 60_000 }, () => {
       await always.waitFor();
       assert.equal(await always.evaluate((button) => button.disabled), isGuest);
       assert.equal(await card.getByText("is for the owner to allow").count(), isGuest ? 1 : 0);
+      // The grey says why also to those who do not see it.
+      const described = await always.evaluate(
+        (button) => button.ariaDescribedByElements?.map((one) => one.textContent).join() ?? "",
+      );
+      assert.equal(described, isGuest ? "More than this request is for the owner to allow." : "");
+      if (isGuest) {
+        await always.dispatchEvent("click");
+        assert.deepEqual(await answered(page), []);
+      }
       await allow.click();
       assert.deepEqual(await answered(page), ["r1 yes"]);
+      checked();
+      await context.close();
+    }
+  });
+
+  test("what lacks its key is said where it will be", async () => {
+    for (const lacksKey of [true, false]) {
+      const { page, context, checked } = await shown({ bodies: [asks({})], view: { lacksKey } });
+      await cardOf(page).allow.waitFor();
+      const said = page.getByRole("status").filter({ hasText: "encrypted with a key that has not reached this device yet" });
+      assert.equal(await said.count(), lacksKey ? 1 : 0);
       checked();
       await context.close();
     }

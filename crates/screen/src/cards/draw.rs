@@ -1,12 +1,13 @@
 //! How a card looks: a rule, what is asked in full, and under it each option with its key and its own name.
 
 use crossterm::event::KeyCode;
-use ensemble_protocol::transcript::body::{Permission, QuestionItem};
+use ensemble_protocol::transcript::body::{Permission, PermissionOption, QuestionItem};
 use ensemble_protocol::transcript::view::{Asks, Card, View};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use super::permission::is_for_once;
 use super::{Cards, Choosing, Keys, Listed, MOST_KEYS, Typing};
 use crate::about::Level;
 use crate::clean::{line, strict};
@@ -207,14 +208,15 @@ fn permission_options(
     let has_keys = setting.about.level >= Level::Approve;
     let keys = Keys::of(permission);
     let (rows, reaches_further) = (keys.rows(), listed.is_some_and(|listed| listed.reaches_further));
-    let mut add = |lines: &mut Vec<Line<'static>>, is_marked: bool, key: char, name: &str| {
+    let is_theirs = |option: &&PermissionOption| setting.about.level != Level::Approve || is_for_once(option);
+    let mut add = |lines: &mut Vec<Line<'static>>, is_marked: bool, key: char, name: &str, is_theirs: bool| {
         if is_marked {
             focus = Some(lines.len());
         }
         let mark = if is_marked { paint.pick("›", ">") } else { " " };
         let before = Span::styled(format!("{mark} {key}  "), paint.asks());
         lines.extend(wrap(
-            &[Span::raw(line(name, MOST_NAME))],
+            &[Span::styled(line(name, MOST_NAME), if is_theirs { paint.plain() } else { paint.dim() })],
             setting.width,
             Break::Words,
             &before,
@@ -224,16 +226,22 @@ fn permission_options(
     for (at, digit) in rows.iter().enumerate() {
         let Some(option) = keys.option(KeyCode::Char(*digit)) else { continue };
         let is_marked = !reaches_further && listed.is_some_and(|listed| listed.mark == at);
-        add(&mut lines, is_marked, if has_keys { *digit } else { ' ' }, &option.name);
+        add(&mut lines, is_marked, if has_keys { *digit } else { ' ' }, &option.name, true);
     }
     if has_keys && !reaches_further {
         if rows.contains(&'4') {
             let is_marked = listed.is_some_and(|listed| listed.mark + 1 == rows.len());
-            add(&mut lines, is_marked, '4', "What reaches further than this request");
+            add(&mut lines, is_marked, '4', "What reaches further than this request", true);
         }
     } else {
         for (at, option) in keys.further.iter().take(MOST_OPTIONS).enumerate() {
-            add(&mut lines, listed.is_some_and(|listed| listed.mark == at), ' ', &option.name);
+            add(&mut lines, listed.is_some_and(|listed| listed.mark == at), ' ', &option.name, is_theirs(option));
+        }
+        if !keys.further.iter().all(is_theirs) {
+            let text =
+                format!("{} is the only one who may choose the grey options.", setting.name(setting.about.owner));
+            let indent = Span::raw("     ");
+            lines.extend(wrap(&[Span::styled(text, paint.warning())], setting.width, Break::Words, &indent, &indent));
         }
     }
     if let Some(listed) = listed {

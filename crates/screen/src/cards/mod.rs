@@ -252,7 +252,7 @@ impl Cards {
         };
         let keys = Keys::of(permission);
         if let Some(listed) = &mut self.listed {
-            match listed.key(key, &keys, is_ready) {
+            match listed.key(key, &keys, is_ready, about.level >= Level::Owner) {
                 permission::Step::Not => {}
                 permission::Step::Stays => return Pressed::Done,
                 permission::Step::Closes => {

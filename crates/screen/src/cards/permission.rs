@@ -32,8 +32,8 @@ impl Listed {
         Self { reaches_further: true, ..Self::default() }
     }
 
-    /// A key for the list. Nothing is chosen before the card is ready.
-    pub(super) fn key(&mut self, key: KeyCode, keys: &Keys<'_>, is_ready: bool) -> Step {
+    /// A key for the list. Nothing is chosen before the card is ready, and by nobody but the owner what only the owner may choose.
+    pub(super) fn key(&mut self, key: KeyCode, keys: &Keys<'_>, is_ready: bool, is_owner: bool) -> Step {
         let rows = keys.rows();
         let count = if self.reaches_further { keys.further.len() } else { rows.len() }.max(1);
         self.mark = self.mark.min(count - 1);
@@ -47,6 +47,7 @@ impl Listed {
                 Some(digit) => return chosen(keys.option(KeyCode::Char(*digit))),
                 None => {}
             },
+            KeyCode::Enter if !is_owner && !keys.further.get(self.mark).copied().is_some_and(is_for_once) => {}
             KeyCode::Enter if self.is_confirmed => return chosen(keys.further.get(self.mark).copied()),
             KeyCode::Enter => self.is_confirmed = true,
             _ => return Step::Not,
@@ -57,6 +58,11 @@ impl Listed {
 
 fn chosen(option: Option<&PermissionOption>) -> Step {
     option.map_or(Step::Stays, |option| Step::Chosen(option.option_id.clone()))
+}
+
+/// The machine takes any other option from the owner only.
+pub(super) fn is_for_once(option: &PermissionOption) -> bool {
+    matches!(option.kind, OptionKind::AllowOnce | OptionKind::RejectOnce)
 }
 
 /// The options that this screen offers. Of a request that is cut only those that refuse.

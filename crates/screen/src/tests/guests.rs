@@ -4,6 +4,7 @@ use crossterm::event::KeyCode;
 use ensemble_protocol::transcript::body::*;
 use ensemble_protocol::transcript::words::*;
 
+use super::cards::{card, chose, offers};
 use super::session::{Session, is_in, prompt, turn};
 use crate::{Level, control};
 
@@ -94,4 +95,36 @@ fn a_mode_that_is_rejected_is_wanted_no_more() {
     session.wait(5_000);
     assert!(!session.text().contains("ask → edit"), "the machine has not answered");
     session.host(turn(TurnState::Started, None));
+}
+
+#[test]
+fn what_only_the_owner_may_choose_is_grey_for_others_and_cannot_be_chosen() {
+    use OptionKind::{AllowAlways, AllowOnce, RejectOnce};
+    let options = [("once", AllowOnce), ("again", AllowOnce), ("rule", AllowAlways), ("no", RejectOnce)];
+    let reason = "Ben is the only one who may choose the grey options.";
+    let opened = |level| {
+        let mut session = Session::new(70, 24);
+        session.level = level;
+        session.host(offers(&options));
+        session.settle();
+        session.key(KeyCode::Tab);
+        session.key(KeyCode::Up);
+        assert_eq!(session.key(KeyCode::Enter), None);
+        session
+    };
+    let mut guest = opened(Level::Approve);
+    assert!(guest.text().contains(reason), "{}", guest.text());
+    assert_eq!(guest.key(KeyCode::Down), None);
+    assert!(card(&mut guest).contains(&" ›    rule".to_owned()), "{}", guest.text());
+    for _ in 0..3 {
+        assert_eq!(guest.key(KeyCode::Enter), None, "it is not theirs");
+    }
+    guest.key(KeyCode::Up);
+    assert_eq!(guest.key(KeyCode::Enter), None, "it is asked about once more");
+    assert_eq!(guest.key(KeyCode::Enter), chose("r", "digest-1", "again"), "it counts for this request only");
+    let mut owner = opened(Level::Owner);
+    assert!(!owner.text().contains(reason), "{}", owner.text());
+    owner.key(KeyCode::Down);
+    owner.key(KeyCode::Enter);
+    assert_eq!(owner.key(KeyCode::Enter), chose("r", "digest-1", "rule"));
 }

@@ -58,3 +58,15 @@ fn the_wheel_scrolls_from_below_a_prompt_that_waits() {
     session.press(KeyCode::End, KeyModifiers::CONTROL);
     assert!(session.text().contains(" │ second"));
 }
+
+#[test]
+fn what_lacks_its_key_is_said_at_the_end() {
+    let mut session = Session::new(60, 24);
+    session.host(text(1, "Plums are ripe"));
+    session.view.lacks_key = true;
+    let shown = session.text();
+    let said = shown.find("encrypted with a key that has not").unwrap();
+    assert!(shown.find("Plums are ripe").unwrap() < said, "{shown}");
+    session.view.lacks_key = false;
+    assert!(!session.text().contains("encrypted"), "{}", session.text());
+}

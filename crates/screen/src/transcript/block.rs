@@ -130,6 +130,14 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
     }
 }
 
+/// Stands where the messages will be whose key has not come yet.
+pub(crate) fn lacks_key(setting: &Setting<'_>) -> Block {
+    let text =
+        "What comes next is encrypted with a key that has not reached this device yet. It is shown when the key comes.";
+    let (text, nothing) = (Span::styled(text, setting.paint.warning()), Span::raw(""));
+    Block { lines: wrap(&[text], setting.width, Break::Words, &nothing, &nothing).into(), ..Block::default() }
+}
+
 /// A text that is still being written.
 pub(crate) fn growing(growing: &Growing, setting: &Setting<'_>) -> Block {
     let text = readable(&growing.text);

@@ -120,6 +120,9 @@ impl Transcript {
         parts.sort_by_key(|(part, _)| *part);
         let mut below: Vec<Block> =
             parts.into_iter().map(|(part, text)| self.growing_block(part, text, setting)).collect();
+        if view.lacks_key {
+            below.push(block::lacks_key(setting));
+        }
         below.extend(view.waiting().map(|item| self.cache.block(item, view, setting)));
         let waiting = view.waiting().map(|item| item.id).collect();
         Walk { view, setting, cache: &mut self.cache, first, next, tails, below, waiting }

@@ -12,6 +12,7 @@ import type { Session } from "../sessions/known.js";
 import { readable, readSession } from "../sessions/read.js";
 import { shownOf, titled, type Metadata } from "../sessions/titles.js";
 import { sendCommand, type Sent } from "./sender.js";
+import { inOrder, KeyHints, type Waiting } from "./waiting.js";
 import { Watched } from "./watch.js";
 import type { components } from "../../openapi.js";
 
@@ -28,6 +29,7 @@ export class LiveSession {
   /** The `seq` of the first message that was taken. */
   #first: number | undefined;
   #older: Promise<boolean> | undefined;
+  #waiting: Waiting | undefined;
   #taking: Promise<unknown> = Promise.resolve();
 
   private constructor(
@@ -73,32 +75,91 @@ export class LiveSession {
   /** Follows the session until the signal is aborted: everything that comes is folded into the view. Each change is given here and to
    * those who have subscribed. It can be called again later, and goes on where it was. */
   async *follow(options: FollowOptions = {}): AsyncGenerator<Changed, void, undefined> {
-    const after = this.view.lastSeq ?? this.session.lastSeq;
-    for await (const event of followSession(this.context.client, this.session.id, { ...options, after })) {
-      yield await this.take(event);
+    const after = this.#waiting?.newest ?? this.view.lastSeq ?? this.session.lastSeq;
+    const stop = new AbortController();
+    const signal = AbortSignal.any([stop.signal, ...(options.signal ? [options.signal] : [])]);
+    const events = followSession(this.context.client, this.session.id, { ...options, signal, after });
+    let event: Promise<IteratorResult<SessionEvent, void>> | undefined;
+    let keys: KeyHints | undefined;
+    try {
+      for (;;) {
+        event ??= events.next();
+        if (this.#waiting) keys ??= new KeyHints(this.context.client, this.session.id);
+        const next = await Promise.race([event, ...(keys ? [keys.next()] : [])]);
+        if (next) {
+          if (next.done) return;
+          event = undefined;
+          yield await this.take(next.value);
+        } else {
+          keys?.taken();
+          yield await this.#next(() => this.#sessionChanged());
+        }
+        if (!this.#waiting) keys = void keys?.end();
+      }
+    } finally {
+      stop.abort();
+      keys?.end();
+      event?.catch(() => undefined);
+      await events.return();
     }
   }
 
   /** Takes an event that somebody else has read from the session's stream, as another tab. Events are taken one after the other. */
   take(event: SessionEvent): Promise<Changed> {
-    const taken = this.#taking.then(() => this.#take(event));
+    return this.#next(() => this.#take(event));
+  }
+
+  #next(take: () => Promise<Changed>): Promise<Changed> {
+    const taken = this.#taking.then(take);
     this.#taking = taken.catch(() => undefined);
     return taken;
   }
 
   async #take(event: SessionEvent): Promise<Changed> {
-    const none: Changed = { items: [], state: false, plan: false, live: false };
-    let changed = none;
-    if (event.event === "message") {
-      changed = this.view.message(await this.watched.opened(event.data));
-    } else if (event.event === "live") {
-      const frame = await this.watched.frame(event.data.content);
-      if (frame) changed = this.view.frame(frame);
-    } else {
-      await this.watched.changed();
-      changed = { ...none, state: true };
+    if (event.event === "session") return this.#sessionChanged();
+    if (event.event === "message") return this.#tell(await this.#message(event.data));
+    const frame = await this.watched.frame(event.data.content);
+    return this.#tell(frame ? this.view.frame(frame) : nothing());
+  }
+
+  async #message(message: Sealed): Promise<Changed> {
+    if (this.#waiting) {
+      // It is read again after those before it.
+      this.#waiting.newest = Math.max(this.#waiting.newest, message.seq);
+      return nothing();
+    }
+    const { opened, waiting } = await inOrder(this.watched, [message]);
+    return this.#fold(opened, waiting);
+  }
+
+  /** The session has another key, or something else of it has changed. */
+  async #sessionChanged(): Promise<Changed> {
+    await this.watched.changed();
+    const changed = { ...nothing(), state: true };
+    while (this.#waiting && this.#waiting.epoch <= this.watched.ring.epoch) {
+      const { first, newest } = this.#waiting;
+      const messages = await this.#page({ limit: PAGE, after: first - 1 });
+      const { opened, waiting } = await inOrder(this.watched, messages);
+      const last = messages.at(-1)?.seq ?? newest;
+      const isMore = last < newest;
+      const rest = isMore ? { first: last + 1, epoch: this.#waiting.epoch, newest } : undefined;
+      const { items, plan } = this.#fold(opened, waiting ? { ...waiting, newest: Math.max(waiting.newest, newest) } : rest);
+      [changed.items, changed.plan, changed.live] = [[...changed.items, ...items], changed.plan || plan, true];
     }
     return this.#tell(changed);
+  }
+
+  /** Shows messages, and says whether those after them wait. */
+  #fold(opened: Incoming[], waiting: Waiting | undefined): Changed {
+    const changed = nothing();
+    for (const one of opened) {
+      const { items, state, plan, live } = this.view.message(one);
+      changed.items.push(...items);
+      [changed.state, changed.plan, changed.live] = [changed.state || state, changed.plan || plan, changed.live || live];
+    }
+    this.#waiting = waiting;
+    changed.live = this.view.waitForKey(waiting !== undefined).live || changed.live;
+    return changed;
   }
 
   /** Something for the agent to do: now, where it can be steered, or next. */
@@ -136,7 +197,8 @@ export class LiveSession {
 
   async #load(): Promise<void> {
     const messages = await this.#page({ limit: PAGE });
-    for (const incoming of await this.#all(messages)) this.view.message(incoming);
+    const { opened, waiting } = await inOrder(this.watched, messages);
+    this.#fold(opened, waiting);
     this.#first = messages[0]?.seq;
     // What is asked must be seen, however much was written since.
     for (let pages = 0; pages < MOST_PAGES; pages++) {
@@ -148,21 +210,20 @@ export class LiveSession {
   async #loadOlder(): Promise<boolean> {
     if (this.#first === undefined || this.#first <= 1) return false;
     const messages = await this.#page({ limit: PAGE, before: this.#first });
+    const { opened, waiting } = await inOrder(this.watched, messages);
     this.#first = messages[0]?.seq ?? 1;
-    this.#tell(this.view.older(await this.#all(messages)));
+    // All that was written under a newer key waits with it.
+    if (waiting) this.#waiting = { ...waiting, newest: this.#waiting?.newest ?? waiting.newest };
+    this.view.waitForKey(this.#waiting !== undefined);
+    this.#tell(this.view.older(opened));
     return true;
   }
 
-  async #page(query: { limit: number; before?: number }): Promise<Sealed[]> {
+  async #page(query: { limit: number; before?: number; after?: number }): Promise<Sealed[]> {
     const { client } = this.context;
     const params = { path: { id: this.session.id }, query };
     const { messages } = await client.call("GET", "/v3/sessions/{id}/messages", params);
     return messages.sort((one, other) => one.seq - other.seq);
-  }
-
-  /** Opens messages together: checking a signature waits for other threads. */
-  #all(messages: Sealed[]): Promise<Incoming[]> {
-    return Promise.all(messages.map((message) => this.watched.opened(message)));
   }
 
   /** Where the agent works, as the machine has said it and this device shows it: in a state, or in the metadata by which the session was
@@ -178,3 +239,5 @@ export class LiveSession {
     return changed;
   }
 }
+
+const nothing = (): Changed => ({ items: [], state: false, plan: false, live: false });

@@ -1,7 +1,7 @@
 // The messages of a live session as they are opened: with the keys of now, and with who has signed them.
 
 import { SealError } from "../../errors.js";
-import { openContent, purposes, type KeyRing } from "../../protocol/seal/ring.js";
+import { epochOf, openContent, purposes, type KeyRing } from "../../protocol/seal/ring.js";
 import { readBody } from "../../protocol/transcript/body.js";
 import { bodyDigest, openEnvelope } from "../../protocol/transcript/envelope.js";
 import { readFrame, type Frame } from "../../protocol/transcript/frame.js";
@@ -16,6 +16,9 @@ type Sealed = components["schemas"]["Message"];
 
 export class Watched {
   readonly #authors: Authors;
+  /** The newest key that a message has named and that the server was asked for. It is asked once: a change of the session tells when the
+   * key comes later. */
+  #asked: { epoch: number; done: Promise<void> } | undefined;
 
   constructor(
     private readonly context: Context,
@@ -25,8 +28,9 @@ export class Watched {
     this.#authors = new Authors(context, session);
   }
 
-  /** Opens a message and finds out who has signed it. */
-  async opened(message: Sealed): Promise<Incoming> {
+  /** Opens a message and finds out who has signed it. A number: it is sealed with the key of this epoch, which this device has not been
+   * given yet. */
+  async opened(message: Sealed): Promise<Incoming | number> {
     const { seq } = message;
     const unsigned = (why: string): Incoming => ({
       seq,
@@ -41,6 +45,7 @@ export class Watched {
       if (error instanceof SealError) return unsigned(error.message);
       throw error;
     }
+    if (typeof opened === "number") return opened;
     const envelope = await openEnvelope(this.session.id, opened);
     if (typeof envelope === "string") return unsigned(envelope);
     // Who sends is known to the server. It lets nobody name others, whose lists everybody would read.
@@ -65,16 +70,23 @@ export class Watched {
     if (this.session.keyEpoch > this.ring.epoch) await this.#newKey();
   }
 
-  async #unseal(content: string): Promise<Uint8Array<ArrayBuffer>> {
-    const purpose = purposes.message(this.session.id);
+  async #unseal(content: string): Promise<Uint8Array<ArrayBuffer> | number> {
+    const epoch = epochOf(content);
+    if (epoch > this.ring.epoch) await this.#ask(epoch);
+    // A key that the session has never had does not come.
+    if (epoch > this.ring.epoch && epoch <= this.session.keyEpoch) return epoch;
+    return openContent(this.ring, purposes.message(this.session.id), content);
+  }
+
+  /** The key was changed in the meantime. */
+  async #ask(epoch: number): Promise<void> {
+    if (epoch > (this.#asked?.epoch ?? 0)) this.#asked = { epoch, done: this.changed() };
+    const asked = this.#asked;
     try {
-      return await openContent(this.ring, purpose, content);
+      await asked?.done;
     } catch (error) {
-      if (!(error instanceof SealError && error.kind === "epoch")) throw error;
-      // The key was changed in the meantime.
-      const { session, ring } = await readable(this.context, await readSession(this.context, this.session.id));
-      [this.session, this.ring] = [session, ring];
-      return openContent(this.ring, purpose, content);
+      if (this.#asked === asked) this.#asked = undefined;
+      throw error;
     }
   }
 

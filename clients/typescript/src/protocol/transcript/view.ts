@@ -80,6 +80,7 @@ export class View {
   #receipts: Receipt[] = [];
   #state: State | undefined;
   #plan: Plan | undefined;
+  #lacksKey = false;
   readonly #live = new Live();
   #version = 0;
 
@@ -113,6 +114,19 @@ export class View {
 
   get plan(): Plan | undefined {
     return this.#plan;
+  }
+
+  /** What comes after the items is encrypted with a key that has not reached this device yet. */
+  get lacksKey(): boolean {
+    return this.#lacksKey;
+  }
+
+  /** Says whether messages after the items wait for their key. */
+  waitForKey(lacksKey: boolean): Changed {
+    const changed = { ...nothing(), live: this.#lacksKey !== lacksKey };
+    this.#lacksKey = lacksKey;
+    if (changed.live) this.#version++;
+    return changed;
   }
 
   /** The `seq` of the newest message. */

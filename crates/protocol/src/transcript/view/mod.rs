@@ -80,6 +80,8 @@ pub struct View {
     state: Option<State>,
     plan: Option<Plan>,
     live: Live,
+    /// What comes after the items is encrypted with a key that this device has not been given yet.
+    pub lacks_key: bool,
 }
 
 /// The id of the first item. Older ones that are loaded later have lower ids.
@@ -116,6 +118,7 @@ impl View {
             state: None,
             plan: None,
             live: Live::default(),
+            lacks_key: false,
         }
     }
 

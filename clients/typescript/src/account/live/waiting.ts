@@ -1,0 +1,71 @@
+// Messages at the end of a session that came before their key. They are not kept: they are read again from the history, in order, when
+// the key has come.
+
+import type { Client } from "../../client.js";
+import { followHints, type Hint } from "../../streams.js";
+import type { Incoming } from "../../protocol/transcript/view.js";
+import type { Watched } from "./watch.js";
+import type { components } from "../../openapi.js";
+
+type Sealed = components["schemas"]["Message"];
+
+export interface Waiting {
+  /** The `seq` of the first message that waits, and the epoch of its key. */
+  first: number;
+  epoch: number;
+  /** The `seq` of the newest message that came. */
+  newest: number;
+}
+
+/** Opens messages that follow each other, up to the first one that lacks its key. */
+export async function inOrder(
+  watched: Watched,
+  messages: readonly Sealed[],
+): Promise<{ opened: Incoming[]; waiting: Waiting | undefined }> {
+  // Together: checking a signature waits for other threads.
+  const all = await Promise.all(messages.map((message) => watched.opened(message)));
+  const opened: Incoming[] = [];
+  for (const [at, one] of all.entries()) {
+    if (typeof one === "number") {
+      const [first, newest] = [messages[at]?.seq ?? 0, messages.at(-1)?.seq ?? 0];
+      return { opened, waiting: { first, epoch: one, newest } };
+    }
+    opened.push(one);
+  }
+  return { opened, waiting: undefined };
+}
+
+/** Says when a key of a session may have come. The session's own stream does not tell of a key that a guest is given. */
+export class KeyHints {
+  readonly #stop = new AbortController();
+  readonly #hints: AsyncGenerator<Hint, void, undefined>;
+  #next: Promise<void> | undefined;
+
+  constructor(
+    client: Client,
+    private readonly session: string,
+  ) {
+    this.#hints = followHints(client, { signal: this.#stop.signal });
+  }
+
+  /** The next one, at the latest when there is a connection. It is the same one until it was taken. */
+  next(): Promise<void> {
+    return (this.#next ??= this.#find());
+  }
+
+  taken(): void {
+    this.#next = undefined;
+  }
+
+  end(): void {
+    this.#next?.catch(() => undefined);
+    this.#stop.abort();
+  }
+
+  async #find(): Promise<void> {
+    for (;;) {
+      const { done, value: hint } = await this.#hints.next();
+      if (done || hint.kind === "all" || hint.kind === "device" || hint.id === this.session) return;
+    }
+  }
+}
