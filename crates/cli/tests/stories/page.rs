@@ -8,6 +8,9 @@ use ensemble_testkit::free_port;
 use crate::ensemble::{User, up};
 use crate::place::Place;
 
+/// How much of what Node says of failed steps is repeated.
+const FIRST_LINES: usize = 30;
+
 #[test]
 fn a_person_works_with_an_agent_from_the_page() {
     tell("first");
@@ -77,6 +80,10 @@ pub(crate) fn told(story: &str, url: &str, place: &Place, more: &[(&str, &str)])
     node.args(["--test", "--test-reporter=spec"]).arg(format!("tests/story/{story}.test.mjs")).current_dir(&web);
     node.env("ENSEMBLE", env!("CARGO_BIN_EXE_ensemble")).env("ENSEMBLE_URL", url);
     node.envs(more.iter().copied());
-    let ended = node.status().expect("node must be installed, and `make web` must have run");
-    assert!(ended.success(), "the story failed; see above");
+    let output = node.output().expect("node must be installed, and `make web` must have run");
+    let said = String::from_utf8_lossy(&output.stdout);
+    print!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    // The steps after the first failed one fail because of it.
+    let first: Vec<&str> = said.lines().skip_while(|line| !line.contains("failing tests:")).take(FIRST_LINES).collect();
+    assert!(output.status.success(), "the story failed:\n{}", first.join("\n"));
 }
