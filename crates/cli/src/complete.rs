@@ -37,8 +37,8 @@ pub(crate) fn runs() -> ArgValueCandidates {
 pub(crate) fn tasks() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let Some(run) = typed_run() else { return Vec::new() };
-        ask(async |_, me| {
-            let run = run.get(me).await?;
+        ask(async |context, me| {
+            let run = run.get(context, me).await?;
             let tasks = run.tasks.iter().flatten().take(MOST as usize).enumerate();
             let found = tasks.map(|(at, task)| {
                 let said = format!("{} {}", task.status.as_str(), task.title.as_deref().unwrap_or_default());
@@ -106,7 +106,7 @@ fn candidate(reference: &str, said: &str) -> CompletionCandidate {
 }
 
 fn last(what: &str) -> CompletionCandidate {
-    CompletionCandidate::new("last").help(Some(format!("the newest {what}").into()))
+    CompletionCandidate::new("last").help(Some(format!("the {what} that was used last here").into()))
 }
 
 fn ask(find: impl AsyncFnOnce(&Context, &Me) -> Result<Vec<CompletionCandidate>>) -> Vec<CompletionCandidate> {

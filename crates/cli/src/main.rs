@@ -28,6 +28,7 @@ mod home;
 mod kept_lists;
 mod known_sessions;
 mod last_lines;
+mod last_used;
 mod live;
 mod machine_key;
 mod machines;

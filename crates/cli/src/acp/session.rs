@@ -22,7 +22,7 @@ use super::rpc::{Error, INTERNAL, NOT_FOUND, PARAMS, SIGN_IN};
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::names::title;
-use crate::live::{Live, Watch, Watched, host};
+use crate::live::{KeyHints, Live, Watch, Watched, host};
 
 /// Messages of the past that an editor gets.
 const MOST_REPLAYED: i64 = 6_000;
@@ -148,7 +148,9 @@ async fn open(
 ) -> Result<Opened, Error> {
     let known = match (&wanted, which.session) {
         (Wanted::This(id), _) => Some(*id),
-        (Wanted::New(_), Some(named)) => Some(named.with_agent(&me).await.map_err(|failure| error_of(&failure))?),
+        (Wanted::New(_), Some(named)) => {
+            Some(named.with_agent(context, &me).await.map_err(|failure| error_of(&failure))?)
+        }
         (Wanted::New(_), None) => None,
     };
     let cwd = match (wanted, known) {
@@ -214,17 +216,34 @@ async fn read(mut live: Live<'_>, (is_new, left_out): (bool, Option<String>), re
         while let Some(message) = messages.next().await {
             let message = message?;
             after = message.seq;
-            reports.say(said(&mut live, &message, &mut named).await?).await;
+            if let Some(report) = said(&mut live, &message, &mut named).await? {
+                reports.say(report).await;
+            }
         }
     }
     reports.say(Report::Event(id, Event::CaughtUp)).await;
     let _devices = live.follow_devices();
+    let mut keys = KeyHints::new(client.clone(), id);
     let mut watch = Watch::new(client, id, after);
     loop {
-        let report = match watch.next().await? {
+        let watched = tokio::select! {
+            watched = watch.next() => watched?,
+            () = keys.next(live.lacks_key()) => {
+                online(&mut live).await;
+                if !waited(&mut live, &mut named, reports).await? {
+                    watch.lost();
+                }
+                continue;
+            }
+        };
+        let report = match watched {
             Watched::Connected => {
                 reports.say(Report::Event(id, Event::Connected(true))).await;
-                online(&mut live).await
+                let report = online(&mut live).await;
+                if !waited(&mut live, &mut named, reports).await? {
+                    watch.lost();
+                }
+                report
             }
             Watched::Away => Some(Report::Event(id, Event::Connected(false))),
             Watched::Event(SessionEvent::Message(message)) => {
@@ -241,14 +260,20 @@ async fn read(mut live: Live<'_>, (is_new, left_out): (bool, Option<String>), re
                     }
                     report => {
                         watch.taken(message.seq);
-                        Some(report?)
+                        report?
                     }
                 }
             }
             Watched::Event(SessionEvent::Live(frame)) => {
                 live.frame(&frame.content).map(|frame| Report::Event(id, Event::Frame(frame)))
             }
-            Watched::Event(SessionEvent::Changed(_)) => online(&mut live).await,
+            Watched::Event(SessionEvent::Changed(_)) => {
+                let report = online(&mut live).await;
+                if !waited(&mut live, &mut named, reports).await? {
+                    watch.lost();
+                }
+                report
+            }
         };
         if let Some(report) = report
             && !reports.say(report).await
@@ -264,16 +289,38 @@ async fn online(live: &mut Live<'_>) -> Option<Report> {
     Some(Report::Event(live.session.id, Event::Online(live.session.online)))
 }
 
-/// A message, opened and checked, with the names that are new in it.
-async fn said(live: &mut Live<'_>, message: &Message, named: &mut HashSet<UserId>) -> Result<Report> {
-    let incoming = live.opened(message).await?.incoming();
+/// A message, opened and checked. `None`: it waits for its key, or came with those that have waited.
+async fn said(live: &mut Live<'_>, message: &Message, named: &mut HashSet<UserId>) -> Result<Option<Report>> {
+    let Some(opened) = live.arrived(message).await? else { return Ok(None) };
+    Ok(Some(report(live, opened.incoming(), named).await))
+}
+
+/// Reports the messages whose key has come. False: they could not all be read now.
+async fn waited(live: &mut Live<'_>, named: &mut HashSet<UserId>, reports: &Reports) -> Result<bool> {
+    loop {
+        let opened = match live.waited().await {
+            Err(Failure::Client(error)) if error.is_passing() => return Ok(false),
+            opened => opened?,
+        };
+        if opened.is_empty() {
+            return Ok(true);
+        }
+        for one in opened {
+            let report = report(live, one.incoming(), named).await;
+            reports.say(report).await;
+        }
+    }
+}
+
+/// A message with the names that are new in it.
+async fn report(live: &mut Live<'_>, incoming: Incoming, named: &mut HashSet<UserId>) -> Report {
     let mut names = Vec::new();
     for user in people(&incoming) {
         if named.insert(user) {
             names.push((user, live.name(user).await));
         }
     }
-    Ok(Report::Event(live.session.id, Event::Said(Box::new(incoming), names)))
+    Report::Event(live.session.id, Event::Said(Box::new(incoming), names))
 }
 
 fn people(incoming: &Incoming) -> impl Iterator<Item = UserId> {

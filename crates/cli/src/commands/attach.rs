@@ -21,7 +21,7 @@ use super::sessions::Sessions;
 use crate::complete;
 use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
-use crate::live::{self, Live, Opened, text};
+use crate::live::{self, KeyHints, Live, Opened, text};
 use crate::print;
 
 /// Shows a live session of yours, or one that was shared with you.
@@ -50,10 +50,10 @@ impl Attach {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let id = match self.session {
-            Some(session) => session.with_agent(&me).await?,
+            Some(session) => session.with_agent(context, &me).await?,
             None => match only(&me).await? {
                 Some(only) => only,
-                None => chosen(context).await?.with_agent(&me).await?,
+                None => chosen(context).await?.with_agent(context, &me).await?,
             },
         };
         show(Live::open(context, &me, id).await?).await?;
@@ -89,7 +89,7 @@ async fn chosen(context: &Context) -> Result<Named> {
 impl Log {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let id = self.session.with_agent(&me).await?;
+        let id = self.session.with_agent(context, &me).await?;
         log(Live::open(context, &me, id).await?, self.follow, self.approvals).await?;
         Ok(DONE)
     }
@@ -109,16 +109,25 @@ async fn log(mut live: Live<'_>, follow: bool, approvals: bool) -> Result<()> {
             printed.message(&mut live, &message).await?;
         }
     }
+    if live.lacks_key() {
+        print::note("What comes next is encrypted with a key that has not reached this device yet.");
+    }
     if !follow {
         return printed.rest(&mut live).await;
     }
+    let mut keys = KeyHints::new(client.clone(), id);
     let mut events = pin!(client.follow_session(id, Some(after)));
     loop {
         let event = tokio::select! {
             event = events.next() => event,
+            () = keys.next(live.lacks_key()) => {
+                printed.key_may_have_come(&mut live).await?;
+                continue;
+            }
             _ = interrupt.recv() => return printed.end(&live),
         };
         match event {
+            Some(Ok(SessionEvent::Changed(_))) => printed.key_may_have_come(&mut live).await?,
             Some(Ok(SessionEvent::Message(message))) => printed.message(&mut live, &message).await?,
             Some(Ok(_)) => {}
             Some(Err(error)) => return printed.end(&live).and(Err(error.into())),
@@ -157,17 +166,41 @@ pub(super) const MAY_CHANGE: usize = 500;
 impl Printed {
     async fn message(&mut self, live: &mut Live<'_>, message: &Message) -> Result<()> {
         if self.json {
-            let Opened { seq, author, body, message, .. } = live.opened(message).await?;
-            let is_meant = message.is_ok_and(|message| is_approval(&message.content));
-            if self.approvals && !is_meant {
-                return Ok(());
-            }
-            let body: Option<Value> = body.and_then(|body| serde_json::from_str(&body).ok());
-            return print::json(&json!({ "seq": seq, "author": author_json(&author), "body": body }), true);
+            return live.arrived(message).await?.map_or(Ok(()), |opened| self.json_line(opened));
         }
         live.take(message).await?;
         live.learn_names().await;
         self.print(live, if self.follows { 0 } else { MAY_CHANGE })
+    }
+
+    /// Prints the messages that have waited for their key, if it has come.
+    async fn key_may_have_come(&mut self, live: &mut Live<'_>) -> Result<()> {
+        if !live.lacks_key() {
+            return Ok(());
+        }
+        if !self.json {
+            live.renew().await?;
+            live.learn_names().await;
+            return self.print(live, 0);
+        }
+        live.refresh().await?;
+        loop {
+            let opened = live.waited().await?;
+            if opened.is_empty() {
+                return Ok(());
+            }
+            opened.into_iter().try_for_each(|one| self.json_line(one))?;
+        }
+    }
+
+    fn json_line(&self, opened: Opened) -> Result<()> {
+        let Opened { seq, author, body, message } = opened;
+        let is_meant = message.is_ok_and(|message| is_approval(&message.content));
+        if self.approvals && !is_meant {
+            return Ok(());
+        }
+        let body: Option<Value> = body.and_then(|body| serde_json::from_str(&body).ok());
+        print::json(&json!({ "seq": seq, "author": author_json(&author), "body": body }), true)
     }
 
     /// Prints all but the newest `held` items.
@@ -257,10 +290,16 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let mut interrupt = interrupts()?;
     let mut printed = Printed { follows: true, ..Printed::default() };
     printed.rest(&mut live).await?;
+    let mut keys = KeyHints::new(live.me.client.clone(), live.session.id);
     let mut events = pin!(live.me.client.follow_session(live.session.id, Some(after)));
     loop {
         let event = tokio::select! {
             event = events.next() => event,
+            () = keys.next(live.lacks_key()) => {
+                live.renew().await?;
+                printed.rest(&mut live).await?;
+                continue;
+            }
             _ = interrupt.recv() => return printed.end(&live),
         };
         match event {

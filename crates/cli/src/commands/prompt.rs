@@ -81,7 +81,7 @@ impl Prompt {
         let attachments = attachments(&self.attach)?;
         let when = if self.now { When::Now } else { When::Next };
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         let taken = live.command(Content::Prompt(Text { text, attachments, when, directory: None })).await?;
         done(context, &live, taken, "The agent has it.")
     }
@@ -90,7 +90,7 @@ impl Prompt {
 impl Answer {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         live.load().await?;
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let card = match self.chosen(context, &live, is_terminal)? {
@@ -227,14 +227,14 @@ fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
 impl Which {
     pub(crate) async fn interrupt(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         let taken = live.command(Content::Control(Control::Interrupt)).await?;
         done(context, &live, taken, "What runs is interrupted.")
     }
 
     pub(crate) async fn stop(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(&me).await?).await?;
+        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         let taken = live.command(Content::Control(Control::Stop)).await?;
         if taken == Taken::Done {
             let update = UpdateSession { status: Some(SessionStatus::Ended), ..UpdateSession::default() };

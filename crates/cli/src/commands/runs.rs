@@ -214,7 +214,7 @@ fn at_least_one(text: &str) -> Result<usize, &'static str> {
 
 impl Delete {
     async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let run = self.run.get(me).await?;
+        let run = self.run.get(context, me).await?;
         let reference = run.reference;
         let ask = |not_applied: &[String]| match not_applied {
             _ if self.yes => Ok(()),
@@ -232,6 +232,7 @@ impl Delete {
             super::discard::all_of(context, me, &run, &machines, ask).await?;
         }
         me.client.delete_run(run.id).await?;
+        context.home.forget_used_run(me, run.id);
         if context.json {
             return print::json(&serde_json::json!({ "success": true }), false);
         }
@@ -239,7 +240,7 @@ impl Delete {
     }
 }
 
-/// A run, given as its ref, its id, or as `last` for the newest.
+/// A run, given as its ref, its id, or as `last` for the one that was submitted or watched last on this device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which {
     Named(IdOrRef<RunId>),
@@ -267,23 +268,24 @@ fn unknown(run: &impl std::fmt::Display, error: Error) -> Failure {
 
 impl Which {
     /// The run with its tasks.
-    pub(crate) async fn get(self, me: &Me) -> Result<Run> {
-        let id = self.find(me).await?;
+    pub(crate) async fn get(self, context: &Context, me: &Me) -> Result<Run> {
+        let id = self.find(context, me).await?;
         let mut run = me.client.run(id).await.map_err(|error| unknown(&id, error))?;
         me.take_signed(&mut run).await?;
         Ok(run)
     }
 
-    pub(crate) async fn find(self, me: &Me) -> Result<RunId> {
+    pub(crate) async fn find(self, context: &Context, me: &Me) -> Result<RunId> {
         match self {
             Self::Named(IdOrRef::Id(id)) => Ok(id),
             Self::Named(IdOrRef::Ref(reference)) => {
                 me.client.find_run(reference).await.map_err(|error| unknown(&reference, error))
             }
-            Self::Last => {
-                let page = me.client.run_page(None, Some(1), None).await?;
-                page.runs.first().map(|run| run.id).ok_or_else(|| Failure::message("You have no runs yet."))
-            }
+            Self::Last => context.home.last_run(me).ok_or_else(|| {
+                Failure::message(
+                    "No run was submitted or watched on this device yet, so there is no `last`. Name one: `ensemble runs` shows them.",
+                )
+            }),
         }
     }
 }

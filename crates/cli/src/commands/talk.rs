@@ -70,7 +70,7 @@ impl Talk {
             Err(error) => return Err(error.into()),
         };
         let is_here = self.is_here(context);
-        let id = self.session.find(&me).await?;
+        let id = self.session.find(context, &me).await?;
         let address = format!("{}/sessions/{id}/talk", me.client.base().as_str().trim_end_matches('/'));
         if !is_here {
             return page(context, &address, self.open);

@@ -4,6 +4,7 @@
 pub(crate) mod access;
 mod attachments;
 mod draft;
+mod history;
 pub(crate) mod host;
 pub(crate) mod names;
 mod owner;
@@ -15,12 +16,12 @@ mod watch;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ensemble_client::{SessionEvent, Window, idempotency_key};
+use ensemble_client::idempotency_key;
 use ensemble_protocol::seal::{self, KeyRing, Purpose, SealError};
 use ensemble_protocol::transcript::body::{Content, Message as Said};
-use ensemble_protocol::transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Taken, View};
+use ensemble_protocol::transcript::view::{Author, Incoming, Item, Keep, Shown, Taken, View};
 use ensemble_protocol::transcript::{Envelope, Frame};
 use ensemble_screen::Connection;
 use ensemble_types::devices::Role;
@@ -36,16 +37,12 @@ use crate::failure::{Failure, Result};
 use crate::vault::{Titled, agent_state};
 
 pub(crate) use self::attachments::attachments;
+pub(crate) use self::history::KeyHints;
+use self::history::Waiting;
 use self::owner::Owner;
 pub(crate) use self::sender::Sender;
 pub(crate) use self::watch::{Watch, Watched};
 
-/// Messages that are loaded before new ones are followed.
-const NEWEST: u32 = 300;
-/// Pages that are read to find a request that is open.
-const MOST_PAGES: u32 = 20;
-/// How long the key of a message is waited for, once for each key.
-const KEY_WITHIN: Duration = Duration::from_secs(3);
 /// How long a command of this program may wait for the machine's receipt before that is said.
 const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
 
@@ -64,8 +61,9 @@ pub(crate) struct Live<'a> {
     names: HashMap<UserId, String>,
     /// The `seq` of the first message that was taken.
     first: Option<i64>,
-    /// The key of this epoch was waited for, and did not come.
-    not_given: u32,
+    /// The newest key that the server was asked for. It is asked once: a hint tells when the key comes later.
+    asked: u32,
+    waiting: Option<Waiting>,
 }
 
 /// A message that was opened and checked.
@@ -77,9 +75,10 @@ pub(crate) struct Opened {
 }
 
 impl<'a> Live<'a> {
-    /// Opens a session, and starts its host where that is the task of this computer.
+    /// Opens a session for the person, and starts its host where that is the task of this computer.
     pub(crate) async fn open(context: &'a Context, me: &'a Me, id: SessionId) -> Result<Self> {
         let live = Self::open_asleep(context, me, id).await?;
+        context.home.use_session(me, &live.session);
         host::wake(context, me, &live.session).await;
         Ok(live)
     }
@@ -100,7 +99,8 @@ impl<'a> Live<'a> {
         let titled = (titled, (session.metadata_version, ring.epoch()));
         let view = View::new(Keep::default());
         let (signers, names) = (HashMap::new(), HashMap::new());
-        Ok(Self { context, me, session, view, ring, titled, owner, signers, names, first: None, not_given: 0 })
+        let (first, asked, waiting) = (None, 0, None);
+        Ok(Self { context, me, session, view, ring, titled, owner, signers, names, first, asked, waiting })
     }
 
     pub(crate) fn sender(&self) -> Sender<'a> {
@@ -160,62 +160,6 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Takes the newest messages. Returns the `seq` from which to follow.
-    pub(crate) async fn load(&mut self) -> Result<i64> {
-        let window = Window { limit: Some(NEWEST), ..Window::default() };
-        let mut page = self.me.client.message_page(self.session.id, window).await?;
-        page.messages.sort_by_key(|message| message.seq);
-        for message in &page.messages {
-            self.take(message).await?;
-        }
-        self.first = page.messages.first().map(|message| message.seq);
-        // What is asked must be seen, however much was written since.
-        let mut pages = 0;
-        while self.session.attention.open > 0
-            && self.view.open().len() == 0
-            && pages < MOST_PAGES
-            && self.load_older().await?
-        {
-            pages += 1;
-        }
-        Ok(page.messages.last().map_or(page.last_seq, |message| message.seq))
-    }
-
-    /// Takes the messages before the first one. False: there are none.
-    pub(crate) async fn load_older(&mut self) -> Result<bool> {
-        let Some(first) = self.first.filter(|first| *first > 1) else { return Ok(false) };
-        let window = Window { limit: Some(NEWEST), before: Some(first), ..Window::default() };
-        let mut page = self.me.client.message_page(self.session.id, window).await?;
-        page.messages.sort_by_key(|message| message.seq);
-        self.first = page.messages.first().map(|message| message.seq).or(Some(1));
-        let mut older = Vec::with_capacity(page.messages.len());
-        for message in &page.messages {
-            older.push(self.opened(message).await?.incoming());
-        }
-        self.view.older(older);
-        Ok(true)
-    }
-
-    /// Takes the next message.
-    pub(crate) async fn take(&mut self, message: &Message) -> Result<Changed> {
-        let opened = self.opened(message).await?;
-        Ok(self.view.message(opened.incoming()))
-    }
-
-    /// Takes an event of the stream.
-    pub(crate) async fn event(&mut self, event: SessionEvent) -> Result<Changed> {
-        Ok(match event {
-            SessionEvent::Message(message) => self.take(&message).await?,
-            SessionEvent::Live(live) => {
-                self.frame(&live.content).map(|frame| self.view.frame(&frame)).unwrap_or_default()
-            }
-            SessionEvent::Changed(_) => {
-                self.refresh().await?;
-                Changed { state: true, ..Changed::default() }
-            }
-        })
-    }
-
     /// Opens a live frame. What is none is nothing.
     pub(crate) fn frame(&self, content: &str) -> Option<Frame> {
         let opened = seal::open(&self.ring, Purpose::LiveFrame(self.session.id), content);
@@ -237,8 +181,8 @@ impl<'a> Live<'a> {
         self.learn_title().await
     }
 
-    /// Opens a message and finds out who has signed it.
-    pub(crate) async fn opened(&mut self, message: &Message) -> Result<Opened> {
+    /// Opens a message and finds out who has signed it. An error: the epoch of its key, which has not come yet.
+    async fn opened(&mut self, message: &Message) -> Result<std::result::Result<Opened, u32>> {
         let seq = u64::try_from(message.seq).unwrap_or_default();
         let unsigned = |why: String| Opened {
             seq,
@@ -248,43 +192,37 @@ impl<'a> Live<'a> {
         };
         let opened = match self.unseal(message).await? {
             Ok(opened) => opened,
-            Err(error) => return Ok(unsigned(error.to_string())),
+            // A key that the session has never had does not come.
+            Err(SealError::UnknownEpoch(epoch))
+                if epoch > self.ring.epoch() && i64::from(epoch) <= self.session.key_epoch =>
+            {
+                return Ok(Err(epoch));
+            }
+            Err(error) => return Ok(Ok(unsigned(error.to_string()))),
         };
         let envelope = match Envelope::open(self.session.id, &opened) {
             Ok(envelope) => envelope,
-            Err(why) => return Ok(unsigned(why.to_string())),
+            Err(why) => return Ok(Ok(unsigned(why.to_string()))),
         };
         let said = envelope.message();
         if said.as_ref().is_ok_and(|said| said.local_id != message.local_id) {
-            return Ok(unsigned("it was signed under another id".to_owned()));
+            return Ok(Ok(unsigned("it was signed under another id".to_owned())));
         }
         let author = self.author(&envelope).await?;
-        Ok(Opened { seq, author, body: Some(envelope.body), message: said })
+        Ok(Ok(Opened { seq, author, body: Some(envelope.body), message: said }))
     }
 
     async fn unseal(&mut self, message: &Message) -> Result<std::result::Result<Vec<u8>, SealError>> {
         let purpose = Purpose::Message(self.session.id);
         let opened = seal::open(&self.ring, purpose, &message.content);
-        if !matches!(opened, Err(SealError::UnknownEpoch(_))) {
-            return Ok(opened);
-        }
-        // The key was changed in the meantime. The owner's program gives it to people after it has made it.
-        let given_up = Instant::now() + KEY_WITHIN;
-        loop {
-            self.session = self.me.session(self.context, self.session.id).await?;
-            self.ring = self.me.reading_ring(self.context, &self.session).await?;
-            self.learn_title().await?;
-            let opened = seal::open(&self.ring, purpose, &message.content);
-            let Err(SealError::UnknownEpoch(epoch)) = opened else { return Ok(opened) };
-            let may_come = i64::from(epoch) <= self.session.key_epoch && epoch > self.not_given;
-            if !may_come {
-                return Ok(opened);
+        match opened {
+            // The key was changed in the meantime.
+            Err(SealError::UnknownEpoch(epoch)) if epoch > self.asked => {
+                self.refresh().await?;
+                self.asked = epoch;
+                Ok(seal::open(&self.ring, purpose, &message.content))
             }
-            if Instant::now() >= given_up {
-                self.not_given = epoch;
-                return Ok(opened);
-            }
-            tokio::time::sleep(KEY_WITHIN / 10).await;
+            opened => Ok(opened),
         }
     }
 
@@ -349,9 +287,16 @@ impl<'a> Live<'a> {
         let (local_id, seq) = self.sender().send_as(local_id, content).await?;
         let after = self.view_end().min(seq - 1);
         let mut events = std::pin::pin!(self.me.client.follow_session(self.session.id, Some(after)));
+        let mut keys = KeyHints::new(self.me.client.clone(), self.session.id);
         let receipt = async {
-            while let Some(event) = events.next().await {
-                self.event(event?).await?;
+            loop {
+                tokio::select! {
+                    event = events.next() => match event {
+                        Some(event) => drop(self.event(event?).await?),
+                        None => break,
+                    },
+                    () = keys.next(self.lacks_key()) => self.renew().await?,
+                }
                 match self.taken(&local_id) {
                     None | Some(Taken::NotYet) => {}
                     Some(taken) => return Ok(taken),

@@ -15,7 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::draft::Draft;
-use super::{Live, Sender, Watch, Watched};
+use super::{KeyHints, Live, Sender, Watch, Watched};
 use crate::failure::{Failure, Result};
 use crate::print;
 
@@ -42,6 +42,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let mut keys = EventStream::new();
     let client = live.me.client.clone();
     let _devices = live.follow_devices();
+    let mut key_hints = KeyHints::new(client.clone(), live.session.id);
     let mut watch = Watch::new(client, live.session.id, after);
     let (mut is_connected, mut seen) = (true, Instant::now());
     let sender = live.sender();
@@ -84,7 +85,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
             () = tokio::time::sleep_until(stale.unwrap_or_else(Instant::now).into()), if stale.is_some() => {}
             () = tokio::time::sleep_until(keep.unwrap_or_else(Instant::now).into()), if keep.is_some() => draft.keep(),
             watched = watch.next() => match watched? {
-                Watched::Connected => match live.refresh().await {
+                Watched::Connected => match live.renew().await {
                     Err(Failure::Client(error)) if error.is_passing() => watch.lost(),
                     refreshed => {
                         refreshed?;
@@ -121,6 +122,12 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
                     has_seen(&mut live).await;
                 }
             },
+            () = key_hints.next(live.lacks_key()) => {
+                if let Err(error) = live.renew().await {
+                    screen.notice(&format!("What waits for its key could not be read: {error}"));
+                }
+                live.learn_names().await;
+            }
             // The server says that a machine is away when it has been silent for a minute, and tells nobody.
             () = tokio::time::sleep_until((seen + SILENT).into()), if is_connected && live.session.online => {
                 if let Err(error) = live.refresh().await {

@@ -126,7 +126,8 @@ fn a_server_that_others_reach_has_no_runner_that_takes_what_is_not_signed() {
             .unwrap();
         assert!(answer.status.success(), "{answer:?}");
         let ended = crate::live::until("the end of the run", || {
-            let run = user.json(&["show", "last"]);
+            let newest = user.json(&["runs"])["runs"][0]["ref"].as_str()?.to_owned();
+            let run = user.json(&["show", &newest]);
             ["completed", "failed"].iter().any(|state| run["status"] == *state).then_some(run)
         });
         assert_eq!(ended["status"], ends, "{ended}");

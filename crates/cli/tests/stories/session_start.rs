@@ -80,13 +80,15 @@ fn a_session_is_started_on_another_computer() {
     assert!(has_text(&turns(&second, session, 2), "the owner"));
     assert!(second.succeed(&["sessions"]).contains("Greet me."));
     // The server knows that a session was begun, and which.
-    let task = owner.json(&["show", "last"])["tasks"][0].clone();
+    assert!(owner.fail(&["show", "last"]).contains("No run was submitted"), "a session is no run");
+    let start = owner.json(&["runs"])["runs"][0]["ref"].as_str().unwrap().to_owned();
+    let task = owner.json(&["show", &start])["tasks"][0].clone();
     assert_eq!((&task["prompt"], &task["status"]), (&Value::Null, &"completed".into()), "{task}");
     let shown = owner.json(&["session", "show", session]);
     assert_eq!(task["sessionId"], shown["session"]["id"]);
     assert!(!task.to_string().contains("project") && !task.to_string().contains("Greet"), "{task}");
 
-    assert!(owner.succeed(&["show", "last"]).contains("completed"));
+    assert!(owner.succeed(&["show", &start]).contains("completed"));
     // The start of a session is no run for people, and stays one for programs.
     assert!(owner.succeed(&["runs"]).starts_with("No runs."));
     assert_eq!(owner.json(&["runs"])["runs"][0]["status"], "completed");

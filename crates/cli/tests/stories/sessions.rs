@@ -88,7 +88,11 @@ fn a_session_is_shared_and_the_share_removed() {
     assert_eq!(friend.json_lines(&["session", "read", session, "--all"]).len(), 5);
 
     owner.succeed(&["session", "end", session]);
-    assert!(owner.fail(&["session", "show", "last"]).contains("session list --all"), "`last` is one that is listed");
+    assert_eq!(
+        owner.json(&["session", "show", "last"])["session"]["id"],
+        id,
+        "what has ended was used last all the same"
+    );
     assert!(!owner.succeed(&["session", "list"]).contains(session));
     assert!(owner.succeed(&["session", "list", "--all"]).contains("ended"));
     assert_eq!(owner.run(&["session", "delete", session]).code, 1, "without a terminal it needs --yes");
@@ -97,6 +101,10 @@ fn a_session_is_shared_and_the_share_removed() {
     owner.succeed(&["session", "delete", session, "--yes"]);
     assert!(!known().contains(id), "a session that is gone is not remembered");
     assert_eq!(friend.run(&["session", "show", session]).code, 1);
+    assert!(
+        owner.fail(&["session", "show", "last"]).contains("`ensemble session list` shows them"),
+        "and what is gone is not"
+    );
 }
 
 #[test]
@@ -109,14 +117,16 @@ fn a_name_is_that_of_the_person_with_whom_something_was_shared_first() {
         .map(|title| text(&owner.json(&["session", "create", "--title", title]), "/session/ref").to_owned());
     assert!(owner.fail(&["share", "add", &one, "Bob"]).contains("Nobody with whom"), "nothing was shared yet");
     owner.succeed(&["share", "add", &one, &ids[0]]);
-    // A guest has one session, and no own one.
-    let read = first.run(&["session", "read", "last"]);
-    assert!(read.code == 0 && read.err.contains(&format!("`last` is session {one}")), "{}{}", read.out, read.err);
+    // What somebody shares becomes the last one when it was used here.
+    assert!(first.fail(&["session", "read", "last"]).contains("No session was used on this device yet"));
+    first.succeed(&["session", "read", &one]);
+    assert_eq!(text(&first.json(&["session", "show", "last"]), "/session/ref"), one);
+    assert_eq!(text(&owner.json(&["session", "show", "last"]), "/session/ref"), other, "each device has its own");
 
     owner.succeed(&["share", "add", &one, &ids[1]]);
     let added = owner.run(&["share", "add", &other, "bob"]);
     assert!(added.code == 0 && added.out.contains(&ids[0]), "{}{}", added.out, added.err);
-    assert!(first.fail(&["session", "read", "last"]).contains("several are shared with you"));
+    assert_eq!(text(&first.json(&["session", "show", "last"]), "/session/ref"), one, "and not the newest one");
     assert_eq!(second.run(&["session", "read", &other]).code, 1);
     owner.succeed(&["share", "change", &other, "Bob", "--level", "edit"]);
     owner.succeed(&["share", "remove", &other, "Bob"]);

@@ -38,7 +38,7 @@ impl Rename {
         if self.title.trim().is_empty() {
             return Err(Failure::message("The title is empty."));
         }
-        let id = self.session.find(me).await?;
+        let id = self.session.find(context, me).await?;
         let (session, ring) = me.writable(context, id).await?;
         let before = me.titled_for_writing(context, &session, &ring).await?;
         // What does not count does not come to count by a new title.
@@ -50,7 +50,7 @@ impl Rename {
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
+        let id = self.session.find(context, me).await?;
         let reference = me.client.session(id).await?.reference;
         if !self.yes {
             confirm::deletion(&format!("session {reference} with all its messages, for everyone"))?;
@@ -58,6 +58,7 @@ impl Delete {
         me.client.delete_session(id).await?;
         context.home.forget_session(me.client.origin(), id)?;
         context.home.forget_draft(id)?;
+        context.home.forget_used_session(me, id);
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }

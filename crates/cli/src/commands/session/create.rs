@@ -86,6 +86,7 @@ impl Create {
         if created {
             context.home.remember_session(me.client.origin(), &session, Some(&ring))?;
         }
+        context.home.use_session(me, &session);
         if context.json {
             return list::print_opened(context, me, &session).await;
         }

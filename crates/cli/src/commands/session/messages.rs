@@ -74,7 +74,7 @@ pub(crate) struct Follow {
 
 impl Send {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
+        let id = self.session.find(context, me).await?;
         let text = match self.text.as_slice() {
             [dash] if dash == "-" => crate::plan::piped_text(MESSAGE_BYTES)?,
             words => words.join(" "),
@@ -95,6 +95,7 @@ impl Send {
             key_epoch: Some(ring.epoch().into()),
         };
         let (message, sent) = me.client.append_message(session.id, &message).await?;
+        context.home.use_session(me, &session);
         if context.json {
             let body = opened(&ring, session.id, &message.content).ok();
             return print::json(&json!({ "message": message, "body": body }), false);
@@ -111,8 +112,9 @@ impl Send {
 
 impl Read {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
+        let id = self.session.find(context, me).await?;
         let session = me.session(context, id).await?;
+        context.home.use_session(me, &session);
         // What a machine and its people have signed is a transcript.
         let is_transcript = session.hosted && !context.json;
         if is_transcript && self.all {
@@ -146,9 +148,10 @@ impl Read {
 
 impl Follow {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
+        let id = self.session.find(context, me).await?;
         let mut interrupt = interrupts()?;
         let session = me.session(context, id).await?;
+        context.home.use_session(me, &session);
         if session.hosted && !context.json {
             return Err(Failure::message(format!(
                 "An agent works in session {0}. `ensemble log --follow {0}` prints its transcript and goes on with it.",

@@ -37,7 +37,7 @@ enum Expiry {
 
 impl Link {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
+        let id = self.session.find(context, me).await?;
         let (session, ring) = me.writable(context, id).await?;
         let secret = LinkSecret::generate();
         let sealed =

@@ -19,11 +19,12 @@ use crate::commands::session::Named;
 use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
-use crate::live::access;
+use crate::live::access::{self, Told};
 use crate::print;
 use crate::sharing::Members;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
+use crate::vault::lacks_key;
 use crate::when;
 
 #[derive(Debug, Args)]
@@ -86,25 +87,30 @@ impl FromStr for With {
 impl With {
     /// Shares a session that has just begun.
     pub(crate) async fn share(&self, context: &Context, me: &Me, id: SessionId) -> Result<()> {
-        let (session, share, fingerprint) = share_with(context, me, id, (&self.user, self.level, false)).await?;
+        let (session, share, fingerprint, told) = share_with(context, me, id, (&self.user, self.level, false)).await?;
         let called = described(me, share.user_id).await;
         print::note(format!("{called} may now {} session {}.", verb(share.access_level), session.reference));
         compare(&fingerprint);
+        if let Err(failure) = told.code() {
+            print::note(failure.to_string());
+        }
         Ok(())
     }
 }
 
 impl Add {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
-        let (session, share, fingerprint) = share_with(context, me, id, (&self.user, self.level, self.approve)).await?;
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result {
+        let id = self.session.find(context, me).await?;
+        let (session, share, fingerprint, told) =
+            share_with(context, me, id, (&self.user, self.level, self.approve)).await?;
         if context.json {
-            return print::json(&share, false);
+            print::json(&share, false)?;
+        } else {
+            let called = described(me, share.user_id).await;
+            print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
+            compare(&fingerprint);
         }
-        let called = described(me, share.user_id).await;
-        print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
-        compare(&fingerprint);
-        Ok(())
+        told.code()
     }
 }
 
@@ -114,13 +120,13 @@ fn compare(fingerprint: &str) {
     ));
 }
 
-/// Shares a session. The last value is the fingerprint of the user's key.
+/// Shares a session. The text is the fingerprint of the user's key.
 async fn share_with(
     context: &Context,
     me: &Me,
     id: SessionId,
     (user, level, approve): (&Who, Level, bool),
-) -> Result<(Session, Share, String)> {
+) -> Result<(Session, Share, String, Told)> {
     let (user_id, looked_at) = user.chosen(context, me).await?;
     let fingerprint = me.fingerprint_of(context, user_id).await?;
     if looked_at.is_some_and(|looked_at| looked_at != fingerprint) {
@@ -139,9 +145,9 @@ async fn share_with(
         }
     }
     let (session, share) = shared(context, me, id, (user_id, level)).await?;
-    access::grant(context, me, &session, user_id, may(level, approve), true).await?;
+    let told = access::grant(context, me, &session, user_id, may(level, approve), true).await?;
     remember(context, me, user_id).await?;
-    Ok((session, share, fingerprint))
+    Ok((session, share, fingerprint, told))
 }
 
 /// Shares the session with its newest key, also when another program gives it a new one at the same time.
@@ -157,7 +163,8 @@ async fn shared(
         let (encrypted_key, epoch) = me.sealed_for(context, &session, user_id, level, &ring).await?;
         let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
         let (share, _) = me.client.create_share(id, &request).await?;
-        if me.session(context, id).await?.key_epoch <= i64::from(ring.epoch()) {
+        let (now, newest) = me.readable(context, me.session(context, id).await?).await?;
+        if newest.epoch() <= ring.epoch() && !lacks_key(&now, &newest) {
             return Ok((session, share));
         }
     }
@@ -165,8 +172,8 @@ async fn shared(
 }
 
 impl Change {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result {
+        let id = self.session.find(context, me).await?;
         let user = self.user.find(context, me, id).await?;
         let level = self.level.into();
         // The level is signed together with the key. A new key ends what an earlier level has granted.
@@ -182,37 +189,42 @@ impl Change {
         let (key, epoch) = me.sealed_for(context, &session, user, level, &ring).await?;
         let update = UpdateShare { access_level: Some(level), encrypted_key: Some(key), content_epoch: Some(epoch) };
         let share = me.client.update_share(id, user, &update).await?;
-        access::grant(context, me, &session, user, may(level, self.approve), false).await?;
+        let told = access::grant(context, me, &session, user, may(level, self.approve), false).await?;
         if context.json {
-            return print::json(&share, false);
+            print::json(&share, false)?;
+        } else {
+            let called = described(me, user).await;
+            print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
         }
-        let called = described(me, user).await;
-        print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))
+        told.code()
     }
 }
 
 impl Remove {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.session.find(me).await?;
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result {
+        let id = self.session.find(context, me).await?;
         let user = self.user.find(context, me, id).await?;
         let called = described(me, user).await;
         let session = me.session(context, id).await?;
+        let mut told = Told::Done;
         // A user who has left cannot read the session any more, and need not change its key.
         if user != me.id && session.access_level == AccessLevel::Owner {
             access::begin_taking(context, me, &session, user, true)?;
             context.home.begin_share_removal(me.client.origin(), id, user)?;
             me.client.delete_share(id, user).await?;
             // The machine first: what they may do ends with its receipt.
-            access::grant(context, me, &session, user, May::Nothing, false).await?;
+            told = access::grant(context, me, &session, user, May::Nothing, false).await?;
             let session = me.session(context, id).await?;
             me.rekey(context, session, &Members::without(user)).await?;
         } else {
             me.client.delete_share(id, user).await?;
         }
         if context.json {
-            return print::json(&json!({ "success": true }), false);
+            print::json(&json!({ "success": true }), false)?;
+        } else {
+            print::line(format!("{called} no longer has access to the session."))?;
         }
-        print::line(format!("{called} no longer has access to the session."))
+        told.code()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::live::show::carry_out;
 impl Conversation<'_> {
     pub(super) async fn in_session(&mut self, watched: Watched) -> Result<()> {
         match watched {
-            Watched::Connected => match self.live.refresh().await {
+            Watched::Connected => match self.live.renew().await {
                 Err(Failure::Client(error)) if error.is_passing() => self.watch.lost(),
                 refreshed => {
                     refreshed?;

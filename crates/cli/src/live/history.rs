@@ -1,0 +1,200 @@
+//! The messages of a live session in their order: from its history, as they come, and when a key comes that they have waited for.
+
+use ensemble_client::{Client, SessionEvent, Window};
+use ensemble_protocol::transcript::view::Changed;
+use ensemble_types::hints::{Hint, HintKind};
+use ensemble_types::ids::SessionId;
+use ensemble_types::messages::Message;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Live, Opened};
+use crate::failure::Result;
+
+/// Messages that are loaded at once.
+const NEWEST: u32 = 300;
+/// Pages that are read to find a request that is open.
+const MOST_PAGES: u32 = 20;
+/// After the stream of hints has failed.
+const FOLLOWS_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// Messages at the end of the session that came before their key. They are not kept: they are read again when the key has come.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting {
+    /// The `seq` of the first one, and the epoch of its key.
+    first: i64,
+    epoch: u32,
+    /// The `seq` of the newest one.
+    newest: i64,
+}
+
+impl Live<'_> {
+    /// Takes the newest messages. Returns the `seq` from which to follow.
+    pub(crate) async fn load(&mut self) -> Result<i64> {
+        let window = Window { limit: Some(NEWEST), ..Window::default() };
+        let mut page = self.me.client.message_page(self.session.id, window).await?;
+        page.messages.sort_by_key(|message| message.seq);
+        for message in &page.messages {
+            self.take(message).await?;
+        }
+        self.first = page.messages.first().map(|message| message.seq);
+        // What is asked must be seen, however much was written since.
+        let mut pages = 0;
+        while self.session.attention.open > 0
+            && self.view.open().len() == 0
+            && pages < MOST_PAGES
+            && self.load_older().await?
+        {
+            pages += 1;
+        }
+        Ok(page.messages.last().map_or(page.last_seq, |message| message.seq))
+    }
+
+    /// Takes the messages before the first one. False: there are none.
+    pub(crate) async fn load_older(&mut self) -> Result<bool> {
+        let Some(first) = self.first.filter(|first| *first > 1) else { return Ok(false) };
+        let window = Window { limit: Some(NEWEST), before: Some(first), ..Window::default() };
+        let mut page = self.me.client.message_page(self.session.id, window).await?;
+        page.messages.sort_by_key(|message| message.seq);
+        let mut older = Vec::with_capacity(page.messages.len());
+        for message in &page.messages {
+            match self.opened(message).await? {
+                Ok(opened) => older.push(opened.incoming()),
+                // All that was written under a newer key waits with it.
+                Err(epoch) => {
+                    let newest = self.waiting.as_ref().map_or(first - 1, |waiting| waiting.newest);
+                    self.wait(Some(Waiting { first: message.seq, epoch, newest }));
+                    break;
+                }
+            }
+        }
+        self.first = page.messages.first().map(|message| message.seq).or(Some(1));
+        self.view.older(older);
+        Ok(true)
+    }
+
+    /// Takes the next message.
+    pub(crate) async fn take(&mut self, message: &Message) -> Result<Changed> {
+        let opened = self.arrived(message).await?;
+        Ok(opened.map(|opened| self.view.message(opened.incoming())).unwrap_or_default())
+    }
+
+    /// Takes an event of the stream.
+    pub(crate) async fn event(&mut self, event: SessionEvent) -> Result<Changed> {
+        Ok(match event {
+            SessionEvent::Message(message) => self.take(&message).await?,
+            SessionEvent::Live(live) => {
+                self.frame(&live.content).map(|frame| self.view.frame(&frame)).unwrap_or_default()
+            }
+            SessionEvent::Changed(_) => {
+                self.renew().await?;
+                Changed { state: true, ..Changed::default() }
+            }
+        })
+    }
+
+    /// Reads what the server says of the session now, and takes the messages whose key has come.
+    pub(crate) async fn renew(&mut self) -> Result<()> {
+        self.refresh().await?;
+        loop {
+            let opened = self.waited().await?;
+            if opened.is_empty() {
+                return Ok(());
+            }
+            for one in opened {
+                self.view.message(one.incoming());
+            }
+        }
+    }
+
+    /// Opens the next message. `None`: it waits for its key, as those before it that are not shown.
+    pub(crate) async fn arrived(&mut self, message: &Message) -> Result<Option<Opened>> {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.newest = waiting.newest.max(message.seq);
+            return Ok(None);
+        }
+        Ok(match self.opened(message).await? {
+            Ok(opened) => Some(opened),
+            Err(epoch) => {
+                self.wait(Some(Waiting { first: message.seq, epoch, newest: message.seq }));
+                None
+            }
+        })
+    }
+
+    /// Some of the messages whose key has come, in order. None: the others still wait.
+    pub(crate) async fn waited(&mut self) -> Result<Vec<Opened>> {
+        let mut opened = Vec::new();
+        let Some(Waiting { first, epoch, newest }) = self.waiting else { return Ok(opened) };
+        if epoch > self.ring.epoch() {
+            return Ok(opened);
+        }
+        let window = Window { limit: Some(NEWEST), after: Some(first - 1), ..Window::default() };
+        let page = self.me.client.message_page(self.session.id, window).await?;
+        let last = page.messages.last().map_or(newest, |message| message.seq);
+        for message in &page.messages {
+            match self.opened(message).await? {
+                Ok(one) => opened.push(one),
+                Err(epoch) => {
+                    self.wait(Some(Waiting { first: message.seq, epoch, newest: newest.max(last) }));
+                    return Ok(opened);
+                }
+            }
+        }
+        self.wait((last < newest).then_some(Waiting { first: last + 1, epoch, newest }));
+        Ok(opened)
+    }
+
+    /// Whether messages wait for their key.
+    pub(crate) fn lacks_key(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    fn wait(&mut self, waiting: Option<Waiting>) {
+        self.view.lacks_key = waiting.is_some();
+        self.waiting = waiting;
+    }
+}
+
+/// Says when a key of a session may have come. The session's own stream does not tell of a key that a guest is given.
+pub(crate) struct KeyHints {
+    client: Client,
+    session: SessionId,
+    hints: Option<BoxStream<'static, ensemble_client::Result<Hint>>>,
+    next_try: Instant,
+}
+
+impl KeyHints {
+    pub(crate) fn new(client: Client, session: SessionId) -> Self {
+        Self { client, session, hints: None, next_try: Instant::now() }
+    }
+
+    /// Waits for the next one, for as long as a key is lacked. The first comes at once: nothing tells of a key that came before. Cancel
+    /// safe.
+    pub(crate) async fn next(&mut self, lacks_key: bool) {
+        if !lacks_key {
+            self.hints = None;
+            return std::future::pending().await;
+        }
+        loop {
+            if self.hints.is_none() {
+                sleep_until(self.next_try).await;
+            }
+            match self.hints.get_or_insert_with(|| self.client.follow_hints().boxed()).next().await {
+                Some(Ok(hint)) if self.is_meant(&hint) => return,
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => {
+                    self.hints = None;
+                    self.next_try = Instant::now() + FOLLOWS_AGAIN_AFTER;
+                }
+            }
+        }
+    }
+
+    fn is_meant(&self, hint: &Hint) -> bool {
+        let is_of_session = hint.id.as_deref() == Some(self.session.to_string().as_str());
+        matches!(hint.kind, HintKind::All | HintKind::Device) || is_of_session
+    }
+}
