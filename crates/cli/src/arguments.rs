@@ -32,9 +32,9 @@ Start with `ensemble up` in one terminal, then `ensemble do \"…\"` in another.
 
 `last` is the run or session that was used last on this device.
 
-Exit codes: 0 done, 1 failed (also: the run failed), 2 not a command, 3 the run was cancelled, 4 the run completed but
-agents were refused commands, 5 it is not known what a task changed, or a machine has not confirmed that somebody may no
-longer prompt, 6 the order waits for a machine that is away, 130 interrupted.";
+Exit codes: 0 done, 1 failed (also: the run failed), 2 not a command, or one that needs --yes where there is no terminal
+to ask at, 3 the run was cancelled, 4 the run completed but agents were refused commands, 5 it is not known what a task
+changed, or a machine has not confirmed that somebody may no longer prompt, 6 the order waits for a machine that is away, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Client(Box<Error>),
     /// Encryption or decryption failed. The first part names the data.
     Seal(String, SealError),
+    /// A person has to agree first, and cannot be asked.
+    NotAgreed(String),
     /// Any other failure, as a sentence.
     Message(String),
     /// The reader of our output has closed it. Nothing is printed.
@@ -38,7 +40,7 @@ impl Failure {
         let text = if json { self.as_json().to_string() } else { format!("error: {self}") };
         // If standard error cannot be written, only the exit code is left.
         let _unwritable = writeln!(io::stderr(), "{text}");
-        ExitCode::FAILURE
+        if matches!(self, Self::NotAgreed(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
     }
 
     fn as_json(&self) -> serde_json::Value {
@@ -63,7 +65,7 @@ impl fmt::Display for Failure {
             // Much of it is what the server has said.
             Self::Client(error) => f.write_str(&clean(&client_text(error))),
             Self::Seal(what, error) => write!(f, "{what} cannot be decrypted or encrypted: {error}."),
-            Self::Message(sentence) => f.write_str(sentence),
+            Self::Message(sentence) | Self::NotAgreed(sentence) => f.write_str(sentence),
             Self::OutputClosed => Ok(()),
         }
     }

@@ -8,6 +8,7 @@
 mod account;
 mod acp;
 mod agent_output;
+mod agreed;
 mod arguments;
 mod asking;
 mod changes;

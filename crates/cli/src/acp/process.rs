@@ -56,12 +56,14 @@ pub(crate) struct Which {
     pub(crate) provider: Provider,
     pub(crate) model: Option<String>,
     pub(crate) mode: Choice,
+    /// What a person would be asked is agreed to.
+    pub(crate) yes: bool,
 }
 
 impl Which {
     pub(super) fn start_on(&self, machine: &str, cwd: PathBuf) -> Start {
         let directory = self.directory.clone().unwrap_or(cwd);
-        Start::quietly(machine.to_owned(), directory, self.provider, self.model.clone(), self.mode)
+        Start::quietly(machine.to_owned(), directory, self.provider, self.model.clone(), (self.mode, self.yes))
     }
 }
 

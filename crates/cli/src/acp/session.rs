@@ -19,6 +19,8 @@ use tokio::sync::mpsc;
 use super::core::{Event, Opening, Wanted};
 use super::process::Which;
 use super::rpc::{Error, INTERNAL, NOT_FOUND, PARAMS, SIGN_IN};
+use crate::agreed::{Where, Work};
+use crate::commands::agent::Choice;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::names::title;
@@ -179,9 +181,18 @@ async fn begin(
     if let Some(machine) = &which.machine {
         return which.start_on(machine, cwd).begin(context, me).await;
     }
+    let directory = which.directory.as_ref().map_or_else(|| cwd.clone(), |directory| cwd.join(directory));
+    let work = Work {
+        directory: &directory.display().to_string(),
+        on: Where::Here,
+        is_bypass: which.mode == Choice::Bypass,
+        is_said: which.yes,
+        is_quiet: true,
+    };
+    me.agree(context, work)?;
     let start = Start {
         agent: which.agent.clone(),
-        directory: which.directory.as_ref().map_or_else(|| cwd.clone(), |directory| cwd.join(directory)),
+        directory,
         mode: Mode::of(which.mode.permission().as_str()),
         model: which.model.clone(),
         title: None,

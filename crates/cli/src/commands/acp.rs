@@ -38,6 +38,9 @@ pub(crate) struct Acp {
     /// What it may do without asking
     #[arg(long, value_enum, default_value_t = Choice::Ask)]
     mode: Choice,
+    /// Say yes: the machine is meant, and the agent may do everything where the mode is bypass
+    #[arg(long, short)]
+    yes: bool,
     /// Sign in, and end. Editors that have a terminal add this
     #[arg(long, hide = true)]
     login: bool,
@@ -59,8 +62,8 @@ impl Acp {
                 return Err(Failure::message("On another machine the agent is claude, codex or gemini."));
             }
         };
-        let Self { session, machine, dir: directory, provider: agent, model, mode, .. } = self;
-        let which = acp::Which { session, machine, directory, agent, provider, model, mode };
+        let Self { session, machine, dir: directory, provider: agent, model, mode, yes, .. } = self;
+        let which = acp::Which { session, machine, directory, agent, provider, model, mode, yes };
         acp::run(context, &which).await?;
         Ok(DONE)
     }

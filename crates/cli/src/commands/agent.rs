@@ -20,6 +20,7 @@ use super::run::here;
 use super::sessions::opened;
 use super::share::With;
 use super::submit::max_cost;
+use crate::agreed::{Where, Work};
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::names::title;
@@ -60,6 +61,9 @@ pub(crate) struct Agent {
     /// Continue a conversation of the agent, by the agent's own id
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
+    /// Say yes: it may do everything where the mode is bypass
+    #[arg(long, short)]
+    yes: bool,
     /// Go on with the last session of this agent in this directory
     #[arg(long = "continue", short = 'c', conflicts_with_all = ["resume", "model", "mode", "title"])]
     continues: bool,
@@ -111,6 +115,16 @@ impl Agent {
         }
         // Of a directory that is not there the host says so.
         let directory = directory.unwrap_or(named);
+        me.agree(
+            context,
+            Work {
+                directory: &text_of(&directory),
+                on: Where::Here,
+                is_bypass: self.mode == Choice::Bypass,
+                is_said: self.yes,
+                is_quiet: false,
+            },
+        )?;
         let start = Start {
             agent: name.to_owned(),
             directory: directory.clone(),

@@ -1,5 +1,6 @@
 //! What `run` and `do` share: the options of a submission, and on which machine it runs.
 
+mod agreement;
 mod waits;
 
 use std::time::Duration;
@@ -54,6 +55,9 @@ pub(crate) struct Options {
     pub(crate) max_cost: Option<f64>,
     #[command(flatten)]
     pub(crate) allow: AllowDenials,
+    /// Say yes: the machine is meant, and agents may do everything where the permission is bypass
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     /// Submit only once: the same key (16 to 128 characters) again returns the same run
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
@@ -108,6 +112,7 @@ impl Options {
     ) -> Result<(Run, Asked)> {
         draft.allow_tools(&self.allow_tools)?;
         let mut machines = Machines::load(context, me).await?;
+        let written = agreement::written(&draft);
         draft.name_machines(|named| machines.find(named).cloned())?;
         let machine = place(self.machine.as_deref(), &draft, &machines)?;
         if let Some(elsewhere) = machine.as_ref().filter(|machine| Some(*machine) != machines.this())
@@ -120,6 +125,7 @@ impl Options {
             ));
         }
         places::check(&draft, machine.as_ref(), machines.this()).await?;
+        self.agree((context, me), &draft, &written, (machine.as_ref(), &machines))?;
         changes::say_uncommitted(context, &draft, machine.as_ref(), &machines).await;
         if draft.needs_provider() {
             machines = looked(context, me, machine.as_ref(), machines).await?;

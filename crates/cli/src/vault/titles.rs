@@ -222,7 +222,7 @@ fn passing(failure: Failure) -> Option<Failure> {
                 .code()
                 .is_some_and(|code| matches!(code.status(), 400..=499) && !matches!(code.status(), 401 | 408 | 429)),
         },
-        Failure::Seal(..) | Failure::Message(_) => true,
+        Failure::Seal(..) | Failure::Message(_) | Failure::NotAgreed(_) => true,
         Failure::OutputClosed => false,
     };
     (!says_no).then_some(failure)

@@ -76,7 +76,7 @@ impl Story {
 
     fn say(&self, more: &[&str], prompt: &str) -> Finished {
         let mut arguments = vec!["do", "-C", "project", "--provider", "claude"];
-        arguments.extend(["--permission", "bypass", "--model", "claude-sonnet-4-5"]);
+        arguments.extend(["--permission", "bypass", "--yes", "--model", "claude-sonnet-4-5"]);
         arguments.extend(more);
         arguments.push(prompt);
         self.user.run(&arguments)
@@ -235,7 +235,7 @@ tasks:
 - {key: b, prompt: '[[run echo b >> log; sleep 1; echo b >> log]]'}
 ";
     fs::write(user.home().join("plan.yaml"), plan).unwrap();
-    let ended = user.run(&["run", "plan.yaml"]);
+    let ended = user.run(&["run", "plan.yaml", "--yes"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     let log = story.read("log");
     assert!(log == "a\na\nb\nb\n" || log == "b\nb\na\na\n", "{log}");

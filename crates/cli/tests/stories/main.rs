@@ -11,6 +11,8 @@ mod acp_quits;
 mod acp_servers;
 #[cfg(feature = "up")]
 mod acted_room;
+#[cfg(feature = "up")]
+mod agreed;
 mod alone;
 #[cfg(feature = "up")]
 mod asked;

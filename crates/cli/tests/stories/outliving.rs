@@ -27,7 +27,7 @@ fn a_command_in_the_background_is_shown_and_an_interrupt_ends_it() {
     // Its length is a name for it.
     let length = format!("{}", 100_000_000 + u64::from(std::process::id()));
     let tool = format!(r#"[[tool Bash {{"command":"sleep {length}","run_in_background":true,"description":"wait"}}]]"#);
-    let session = place.start(&["claude", "--mode", "bypass", &tool]);
+    let session = place.start(&["claude", "--mode", "bypass", "--yes", &tool]);
     turns(user, &session, 1);
     let (shown, _) = seen(user, &session, "the command that still runs", |log| still_running(log).cloned());
     assert_eq!(shown.len(), 1, "{shown:?}");

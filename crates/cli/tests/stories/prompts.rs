@@ -221,7 +221,7 @@ fn refused_commands_are_named_and_have_an_exit_code() {
         "permission: bypass\nfailOnDenial: true\ntasks:\n- {key: tests, prompt: run the tests}\n- {key: after, prompt: x, dependsOn: [tests]}\n",
     )
     .unwrap();
-    let ended = user.run(&["run", "plan.yaml"]);
+    let ended = user.run(&["run", "plan.yaml", "--yes"]);
     assert_eq!(ended.code, 1, "{}{}", ended.out, ended.err);
     for said in [
         "tests had the permission edit, not bypass",

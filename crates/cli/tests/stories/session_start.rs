@@ -37,9 +37,9 @@ impl Agent {
     }
 }
 
-/// The ref of the only machine.
+/// The id of the only machine.
 fn machine(user: &User) -> String {
-    user.json(&["machine", "list"])["machines"][0]["machine"]["ref"].as_str().unwrap().to_owned()
+    user.json(&["machine", "list"])["machines"][0]["machine"]["id"].as_str().unwrap().to_owned()
 }
 
 /// Starts a session of claude on the machine.

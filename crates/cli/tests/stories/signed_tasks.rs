@@ -52,7 +52,7 @@ impl Place {
         let directory = self.owner.home().join("project");
         let prompt = format!("[[run {command}]]");
         let mut arguments =
-            vec!["do", "-C", directory.to_str().unwrap(), "--provider", "claude", "--permission", "bypass"];
+            vec!["do", "-C", directory.to_str().unwrap(), "--provider", "claude", "--permission", "bypass", "--yes"];
         arguments.extend(["--model", "claude-sonnet-4-5"]);
         arguments.extend(more);
         arguments.push(&prompt);

@@ -22,7 +22,7 @@ fn each_session_has_the_variables_of_its_terminal() {
     // The first one starts the program that hosts both.
     for key in ["key-one", "key-two"] {
         let prompt = format!("[[run echo \"$ANTHROPIC_API_KEY [$GIT_DIR$GIT_INDEX_FILE] $GIT_AUTHOR_NAME\" > {key}]]");
-        let mut command = user.command(&["claude", "--mode", "bypass", &prompt, "--dir", "work", "--detach"]);
+        let mut command = user.command(&["claude", "--mode", "bypass", "--yes", &prompt, "--dir", "work", "--detach"]);
         let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.map(odd_path).unwrap();
         command.env("ANTHROPIC_API_KEY", key).env("PATH", path);
         command

@@ -11,6 +11,7 @@ use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
 use ensemble_types::text::Text;
 
+use crate::agreed::{Where, Work};
 use crate::commands::agent::{Choice, first_prompt, sent};
 use crate::commands::run::here;
 use crate::commands::submit::{Draws, max_cost, provider};
@@ -63,6 +64,9 @@ pub(crate) struct Start {
     /// Start it and print its ref
     #[arg(long, short)]
     detach: bool,
+    /// Say yes: this machine is meant, and the agent may do everything where the mode is bypass
+    #[arg(long, short)]
+    yes: bool,
 }
 
 impl Start {
@@ -72,9 +76,10 @@ impl Start {
         dir: PathBuf,
         provider: Provider,
         model: Option<String>,
-        mode: Choice,
+        (mode, yes): (Choice, bool),
     ) -> Self {
-        Self { prompt: Vec::new(), machine, dir, provider, model, mode, title: None, max_cost: None, detach: true }
+        let (prompt, title, max_cost) = (Vec::new(), None, None);
+        Self { prompt, machine, dir, provider, model, mode, title, max_cost, detach: true, yes }
     }
 
     pub(super) async fn run(self, context: &Context, me: &Me) -> Result {
@@ -107,6 +112,14 @@ impl Start {
         let directory = directory.to_str().filter(is_there).ok_or_else(|| {
             Failure::message("The directory must be a path on the machine: --dir /srv/project, or --dir '~/project'.")
         })?;
+        let work = Work {
+            directory,
+            on: Where::of(Some(machine), &machines),
+            is_bypass: self.mode == Choice::Bypass,
+            is_said: self.yes || machine.as_str() == self.machine,
+            is_quiet: within.is_some(),
+        };
+        me.agree(context, work)?;
         let at = now();
         let mut task = SessionTask {
             run_id: RunId::generate(),
