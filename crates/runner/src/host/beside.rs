@@ -25,7 +25,8 @@ impl Session {
     /// Sends what the session says.
     pub(super) fn deliver(&self, told: mpsc::Sender<Delivered>) -> impl Future<Output = ()> + use<> {
         let of = (self.host.clone(), self.keys.clone(), self.id);
-        deliver::run(of, self.outbox.clone(), self.core.kept.confirmed(), self.behind.subscribe(), told)
+        let at_server = (self.core.kept.confirmed(), self.at_server);
+        deliver::run(of, self.outbox.clone(), at_server, self.behind.subscribe(), told)
     }
 
     /// Reads what people send, after what was dealt with.

@@ -107,19 +107,20 @@ struct Sender {
     doubts: bool,
     /// The server has confirmed the messages up to this count.
     confirmed: u64,
-    /// The newest `seq` that it has given to one of them.
-    newest: i64,
+    /// The one that it got last. With a count of 0 it is not known.
+    newest: Newest,
     /// When the server was known to have all of them.
     answered: Timestamp,
     /// The count up to which messages were sent again, since the server was behind at this time.
     again: Option<(Timestamp, u64)>,
 }
 
-/// Sends until the session is gone. `confirmed` is the count up to which the server has had all messages.
+/// Sends until the session is gone. `confirmed` is the count up to which the server has had all messages, and `newest` the last of
+/// them that it was seen to have.
 pub(crate) async fn run(
     (host, keys, session): (Arc<Host>, Keys, SessionId),
     outbox: Outbox,
-    confirmed: u64,
+    (confirmed, newest): (u64, Newest),
     behind: watch::Receiver<Option<Behind>>,
     told: mpsc::Sender<Delivered>,
 ) {
@@ -133,9 +134,9 @@ pub(crate) async fn run(
         behind,
         known: None,
         returns,
-        doubts: true,
+        doubts: newest.n < confirmed,
         confirmed,
-        newest: 0,
+        newest,
         answered: Timestamp::from_micros(0),
         again: None,
     };
@@ -152,13 +153,15 @@ impl Sender {
         if std::mem::take(&mut self.doubts) {
             return self.look(self.confirmed).await;
         }
+        // What the server lacks cannot be seen any more when something new was sent.
         tokio::select! {
-            messages = outbox.next() => self.send_new(outbox, &messages).await,
-            changed = self.behind.changed() => changed.map_err(|_| Over),
+            biased;
             changed = self.returns.changed() => {
                 self.doubts = true;
                 changed.map_err(|_| Over)
             }
+            changed = self.behind.changed() => changed.map_err(|_| Over),
+            messages = outbox.next() => self.send_new(outbox, &messages).await,
         }
     }
 
@@ -170,18 +173,18 @@ impl Sender {
         }
         let Some(seqs) = self.send(messages).await? else { return Ok(()) };
         // An earlier message had this number, so what the server lacks comes late, and readers say so.
-        if *seqs.start() <= self.newest {
+        if *seqs.start() <= self.newest.seq {
             self.look(first.n.saturating_sub(1)).await?;
         }
-        (self.newest, self.confirmed, self.answered) = (*seqs.end(), last.n, self.host.now());
+        (self.newest, self.confirmed, self.answered) = (got(last, &seqs), last.n, self.host.now());
         outbox.remove(last.n);
         self.tell(Delivered::Upto(last.n)).await
     }
 
-    /// Whether the server has fewer messages than it had, or cannot be asked.
+    /// Whether the server lacks the message that it got last, or cannot be asked. Another one may have its number.
     async fn may_be_restored(&self) -> bool {
         let is_recent = self.host.now().since(self.answered) < NOT_RESTORED_WITHIN;
-        !is_recent && !self.keys.refresh().await.is_ok_and(|seen| seen.last_seq >= self.newest)
+        !is_recent && !shown::has(&self.host, &self.keys, self.session, self.newest).await.unwrap_or(false)
     }
 
     /// Looks whether the server has what it has confirmed, up to this count.
@@ -190,7 +193,7 @@ impl Sender {
             if found.n < upto {
                 return self.is_behind(upto, &found).await;
             }
-            self.newest = found.seq;
+            self.newest = found;
         }
         self.answered = self.host.now();
         Ok(())
@@ -261,7 +264,7 @@ impl Sender {
                 tracing::warn!(session.id = %session, "Messages from {next} to {} are kept nowhere any more", first.n - 1);
             }
             let Some(seqs) = self.send(&messages).await? else { return Ok(()) };
-            (self.newest, self.again) = (*seqs.end(), Some((from, last.n)));
+            (self.newest, self.again) = (got(last, &seqs), Some((from, last.n)));
             next = last.n + 1;
         }
         Ok(())
@@ -333,6 +336,11 @@ impl Sender {
     }
 }
 
+/// What the server got last.
+fn got(last: &Outgoing, seqs: &RangeInclusive<i64>) -> Newest {
+    Newest { n: last.n, seq: *seqs.end(), last: *seqs.end() }
+}
+
 fn seal_all(
     host: &Host,
     ring: &KeyRing,
@@ -365,3 +373,8 @@ pub(crate) async fn send_frames(host: &Host, keys: &Keys, session: SessionId, fr
     }
     Ok(host.client.send_live_frames(sealed).await.map(drop)?)
 }
+
+#[cfg(test)]
+pub(super) mod double;
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use super::{Host, Pause};
 #[derive(Default)]
 pub(crate) struct Wakers {
     known: Mutex<HashMap<SessionId, Arc<Notify>>>,
-    /// Marked when the server is there again after it was not.
+    /// Marked by [`Self::is_back`].
     returns: watch::Sender<()>,
 }
 
@@ -44,8 +44,12 @@ impl Wakers {
         self.returns.subscribe()
     }
 
-    pub(crate) fn wake_all(&self) {
+    /// The server is there again after it was not.
+    pub(crate) fn is_back(&self) {
         self.returns.send_replace(());
+    }
+
+    pub(crate) fn wake_all(&self) {
         self.lock().values().for_each(|waker| waker.notify_one());
     }
 
@@ -57,6 +61,8 @@ impl Wakers {
 /// Reads hints for as long as the host runs.
 pub(crate) async fn run(host: Arc<Host>) {
     let (mut pause, mut refused) = (Pause::new(&host), None::<Instant>);
+    // What it has was read when the sessions were opened.
+    let mut may_be_restored = false;
     // A runner notices it too, and says to who has started it that it was refused.
     let runners = if host.is_for_sessions_only() { 1 } else { 2 };
     let grace = host.config.timing.refused_grace * runners;
@@ -74,6 +80,9 @@ pub(crate) async fn run(host: Arc<Host>) {
                         (HintKind::All, _) => {
                             host.lists.reread().await;
                             host.lists.say_again();
+                            if std::mem::replace(&mut may_be_restored, true) {
+                                host.wakers.is_back();
+                            }
                             if let Err(error) = host.wake_all().await {
                                 pause.say(&format!("Sessions that have ended do not get commands now: {error}"));
                                 break;
@@ -94,6 +103,28 @@ pub(crate) async fn run(host: Arc<Host>) {
                 }
             }
         }
+        may_be_restored = true;
         pause.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::host::deliver::double::Double;
+
+    #[tokio::test]
+    async fn only_a_server_that_was_away_is_back() {
+        let double = Double::new().await;
+        let (mut returns, mut requests) = (double.host.wakers.returns(), double.server.requests.subscribe());
+        let running = tokio::spawn(run(double.host.clone()));
+        // Each connection is followed by this question.
+        let asked = |requests: &Vec<(String, _)>| requests.iter().any(|(line, _)| line.starts_with("get /v1/sessions"));
+        tokio::time::timeout(Duration::from_secs(60), requests.wait_for(asked)).await.unwrap().unwrap();
+        assert!(!returns.has_changed().unwrap(), "what the server has was read a moment before");
+        tokio::time::timeout(Duration::from_secs(60), returns.changed()).await.unwrap().unwrap();
+        running.abort();
     }
 }

@@ -70,6 +70,9 @@ pub(crate) struct Kept {
     /// The agent was ended in the middle of a turn, and has not been told.
     #[serde(default)]
     pub(crate) cut_off: bool,
+    /// People were told that a key is missing.
+    #[serde(default)]
+    pub(crate) has_said_no_key: bool,
     /// What the session may cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<CostLimit>,
@@ -236,6 +239,7 @@ pub(crate) enum Change {
     Process(Uuid),
     Ended(bool),
     CutOff(bool),
+    SaidNoKey,
     HostKey(String),
     Task(TaskTurn),
     Left(Option<Box<Left>>),
@@ -277,6 +281,7 @@ impl Kept {
             process: None,
             ended: false,
             cut_off: false,
+            has_said_no_key: false,
             limit: None,
             task: None,
             left: None,
@@ -330,6 +335,7 @@ impl Kept {
             Change::Process(id) => self.process = Some(id),
             Change::Ended(ended) => self.ended = ended,
             Change::CutOff(is_cut_off) => self.cut_off = is_cut_off,
+            Change::SaidNoKey => self.has_said_no_key = true,
             Change::HostKey(sealed) => self.host_key = sealed,
             Change::Task(task) => self.task = Some(task),
             Change::McpServers(servers) => self.mcp_servers = servers,

@@ -60,6 +60,13 @@ pub(crate) struct Seen {
     metadata: (i64, String),
 }
 
+impl Seen {
+    fn of(session: &Session) -> Self {
+        let metadata = (session.metadata_version, session.metadata.clone());
+        Self { last_seq: session.last_seq, key_epoch: session.key_epoch, metadata }
+    }
+}
+
 /// A key that could not be made is tried again after this time.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(2);
 
@@ -247,11 +254,14 @@ impl Keys {
         self.said.sealed(ring, (self.session, version), given, (self.lists.owner(), &self.own))
     }
 
-    /// Looks at the metadata that the server shows. A title counts as it was judged while its signer was listed; and what this machine says
-    /// of the session is signed again where others have left it out.
+    /// Looks at the key and the metadata that the server shows. One that was restored may lack the key, and gets it. A title counts as it
+    /// was judged while its signer was listed; and what this machine says of the session is signed again where others have left it out.
     pub(crate) async fn look_at(&self, shown: &Session) -> Result<(), NoKey> {
         let (ring, version, sealed) = (self.ring(), shown.metadata_version, shown.metadata.as_str());
         let at = (ring.epoch(), version);
+        if shown.key_epoch < i64::from(ring.epoch()) {
+            return self.offer(&Seen::of(shown)).await;
+        }
         if shown.key_epoch != i64::from(ring.epoch()) || self.said.has_seen(at, sealed) {
             return Ok(());
         }
@@ -304,8 +314,7 @@ impl Keys {
     /// Reads the newest ring from the server, and checks who made it.
     pub(crate) async fn refresh(&self) -> Result<Seen, NoKey> {
         let session = self.client.session(self.session).await?;
-        let metadata = (session.metadata_version, session.metadata.clone());
-        let seen = Seen { last_seq: session.last_seq, key_epoch: session.key_epoch, metadata };
+        let seen = Seen::of(&session);
         if session.key_epoch <= i64::from(self.ring().epoch()) {
             return Ok(seen);
         }
@@ -330,5 +339,25 @@ impl Keys {
         };
         self.take(held, sealed);
         Ok(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::deliver::double::Double;
+
+    #[tokio::test]
+    async fn a_server_that_is_found_without_the_key_gets_it() {
+        let double = Double::new().await;
+        let keys = double.keys(&double.ring.next_by_machine().unwrap()).await;
+        let shown: Session = serde_json::from_value(double.server.session()).unwrap();
+        assert_eq!((shown.key_epoch, keys.ring().epoch()), (1, 2));
+        keys.look_at(&shown).await.unwrap();
+        let requests = double.server.requests.borrow().clone();
+        let given: Vec<_> = requests.iter().filter(|(line, _)| line.starts_with("patch")).collect();
+        assert_eq!(given.len(), 1, "{requests:?}");
+        assert_eq!(given[0].1["expectedKeyEpoch"], 1);
+        assert!(given[0].1["hostKey"].is_string() && given[0].1["encryptionKey"].is_string());
     }
 }

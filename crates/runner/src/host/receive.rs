@@ -71,13 +71,12 @@ pub(crate) async fn run(
                 }
                 let last = seen.last_seq;
                 if last < reader.marks.looked() {
-                    // People may have written before this was noticed.
-                    let after = (last - READ_AGAIN).max(0);
-                    if last < reader.marks.after() && !reader.pass_on(What::Restored { after, last }).await {
+                    reader.tries = None;
+                    if let Some(after) = reader.marks.restored(last)
+                        && !reader.pass_on(What::Restored { after, last }).await
+                    {
                         return;
                     }
-                    reader.marks.restored(after);
-                    reader.tries = None;
                 }
                 let newest = reader.keys.ring().epoch();
                 if reader.marks.missing().is_some_and(|missing| newest >= missing) {
@@ -141,7 +140,7 @@ struct Reader {
     marks: Marks,
     /// For the key that is missing.
     tries: Option<Tries>,
-    /// That a key is missing. It is said again when one was missing after this one has come.
+    /// That a key is missing.
     has_said: bool,
     grants: watch::Receiver<Vec<AccessGrant>>,
     received: mpsc::Sender<Received>,
@@ -250,14 +249,14 @@ impl Reader {
             }
             return false;
         };
-        if let Some(is_here) = self.has_key(missing).await {
-            self.has_said &= !is_here;
+        if self.has_key(missing).await.is_some() {
             self.go_back();
             return true;
         }
         let Some(tries) = &mut self.tries else { return false };
         tries.again = Instant::now() + tries.pause.next();
         if !std::mem::replace(&mut self.has_said, true) {
+            tracing::warn!(session.id = %self.session, "Commands wait for a key that this machine does not have yet");
             self.pass_on(What::NoKey).await;
         }
         false
@@ -342,7 +341,7 @@ pub(crate) async fn find_signer(
     }
 }
 
-async fn reach(deadline: Option<Instant>) {
+pub(super) async fn reach(deadline: Option<Instant>) {
     match deadline {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,

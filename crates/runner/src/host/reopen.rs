@@ -125,6 +125,7 @@ impl Host {
                         }
                     };
                     let mut session = self.session(core, spool, keys).await?;
+                    session.at_server = shown.newest_own(session.core.kept.confirmed());
                     session.follows = follows;
                     return Ok(session);
                 }
@@ -174,6 +175,7 @@ impl Host {
         let keys = self.keys(id, &card.host_key, titles::Card::new(&card.agent, &card.directory)).await?;
         let shown = self.shown(&keys, id, None).await?;
         let (epoch, host_key) = keys.changes().borrow().clone();
+        let at_server = shown.newest_own(shown.n());
         let GoesOn { kept, unanswered } = shown.go_on(Card { host_key, ..card });
         let kept = Kept { lost: Some(self.now()), mark: Some(mark()), ..kept };
         let mut core = self.core(kept, epoch).await;
@@ -182,17 +184,15 @@ impl Host {
         let says: Vec<Change> =
             core.take_changes().into_iter().filter(|change| matches!(change, Change::Say(_))).collect();
         let (folder, kept) = (self.sessions.clone(), core.kept.clone());
-        let replaced = on_disk(move || {
-            let (mut spool, aside) = Spool::replace_lost(&folder, &kept)?;
-            spool.write(&says).map(|()| (spool, aside))
-        })
-        .await;
+        let replaced = on_disk(move || Spool::replace_lost(&folder, &kept, &says)).await;
         let (spool, aside) = replaced.map_err(|error| Why::Now(format!("its log cannot be begun anew: {error}")))?;
         tracing::error!(
             session.id = %id, aside = %aside.display(), n = core.kept.n,
             "The log of a session could not be used and was set aside: {why}. The session goes on with what the server has"
         );
-        self.session(core, spool, keys).await
+        let mut session = self.session(core, spool, keys).await?;
+        session.at_server = at_server;
+        Ok(session)
     }
 
     async fn keys(&self, id: SessionId, host_key: &str, card: titles::Card) -> Result<Keys, Why> {

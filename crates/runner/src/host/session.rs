@@ -19,10 +19,11 @@ use super::deliver::{Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
 use super::leftovers::Leftovers;
-use super::receive::{Received, What};
+use super::receive::{Received, What, reach};
 use super::room::Permit;
 use super::running::{Happened, Running};
 use super::served::Server;
+use super::shown::Newest;
 use super::spool::Spool;
 use super::status::{self, Status};
 use super::tasks::Ends;
@@ -51,6 +52,8 @@ pub(crate) struct Session {
     pub(super) leftovers: Leftovers,
     pub(super) status: watch::Sender<Status>,
     pub(super) grants: watch::Sender<Vec<AccessGrant>>,
+    /// The newest of its own messages that the server was seen to have.
+    pub(super) at_server: Newest,
     /// Of a server that was restored, as it is on disk.
     pub(super) behind: watch::Sender<Option<Behind>>,
     /// Whether the agent runs.
@@ -96,6 +99,7 @@ impl Session {
             id: core.kept.session,
             task,
             grants: watch::Sender::new(core.kept.access.clone()),
+            at_server: Newest::default(),
             behind: watch::Sender::new(core.kept.behind.clone()),
             core,
             spool: Some(spool),
@@ -386,13 +390,6 @@ impl Session {
 async fn next(agent: &mut Option<Running>, reads: bool) -> Happened {
     match agent {
         Some(agent) => agent.next(reads).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn reach(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

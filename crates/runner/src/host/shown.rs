@@ -31,8 +31,8 @@ const MOST_UNANSWERED: usize = 200;
 pub(crate) struct Shown {
     /// The `seq` of the newest message.
     newest: i64,
-    /// The host's own messages, by their count.
-    own: BTreeMap<u64, Fact>,
+    /// The host's own messages by their count, each with its `seq`.
+    own: BTreeMap<u64, (i64, Fact)>,
     /// The key and `localId` of the commands with a receipt.
     answered: HashSet<(String, String)>,
     /// Those of all commands that were seen, newest first.
@@ -68,12 +68,12 @@ impl Shown {
         }
         match (message.content.writer(), message.n) {
             (Writer::Client, _) => self.commands.push((envelope.key, message.local_id)),
-            (Writer::Host, Some(n)) if envelope.key == key => self.add_own(n, message),
+            (Writer::Host, Some(n)) if envelope.key == key => self.add_own((n, stored.seq), message),
             _ => {}
         }
     }
 
-    fn add_own(&mut self, n: u64, message: Message) {
+    fn add_own(&mut self, (n, seq): (u64, i64), message: Message) {
         let fact = match message.content {
             Content::State(state) => Fact::State {
                 phase: state.phase,
@@ -98,7 +98,7 @@ impl Shown {
             }
             _ => Fact::Other,
         };
-        self.own.entry(n).or_insert(fact);
+        self.own.entry(n).or_insert((seq, fact));
     }
 
     /// The `seq` of the newest message.
@@ -111,9 +111,15 @@ impl Shown {
         self.own.last_key_value().map_or(0, |(n, _)| *n)
     }
 
+    /// The newest of the host's own messages with a count up to this one.
+    pub(crate) fn newest_own(&self, upto: u64) -> Newest {
+        let found = self.own.range(..=upto).next_back();
+        found.map(|(n, (seq, _))| Newest { n: *n, seq: *seq, last: self.newest }).unwrap_or_default()
+    }
+
     /// Whether nothing from before can be open: the newest state but one of an agent at rest was found.
     fn is_enough(&self) -> bool {
-        self.own.values().any(|fact| matches!(fact, Fact::State { phase: Phase::Idle, .. }))
+        self.own.values().any(|(_, fact)| matches!(fact, Fact::State { phase: Phase::Idle, .. }))
     }
 
     /// How the session goes on with what was found.
@@ -123,7 +129,7 @@ impl Shown {
         let mut kept = Kept { n, seen: self.newest, process, ..Kept::new(session, agent, directory, host_key) };
         let mut open: BTreeMap<String, bool> = BTreeMap::new();
         let mut tools: BTreeSet<String> = BTreeSet::new();
-        for fact in self.own.into_values() {
+        for (_, fact) in self.own.into_values() {
             match fact {
                 Fact::State { phase, resume, model, cost_usd } => {
                     kept.ended = phase == Phase::Ended;
@@ -219,10 +225,7 @@ pub(crate) async fn newest_own(
 ) -> Result<Option<Newest>, Error> {
     let (ring, key) = (keys.ring(), host.key.public_key());
     let own = |stored: &Stored| {
-        let envelope = Envelope::open(session, &open(&ring, session, stored)?).ok()?;
-        let message = envelope.message().ok().filter(|message| message.local_id == stored.local_id)?;
-        let is_own = envelope.key == key && message.content.writer() == Writer::Host;
-        let n = message.n.filter(|n| is_own && *n <= upto)?;
+        let n = own_count((&ring, &key), session, stored).filter(|n| *n <= upto)?;
         Some(Newest { n, seq: stored.seq, last: 0 })
     };
     let (mut before, mut last) = (None, 0);
@@ -240,6 +243,27 @@ pub(crate) async fn newest_own(
         before = first;
     }
     Ok(None)
+}
+
+/// Whether the server still has this message. With a count of 0 there is none to ask for.
+///
+/// # Errors
+/// The server cannot be asked now.
+pub(crate) async fn has(host: &Host, keys: &Keys, session: SessionId, newest: Newest) -> Result<bool, Error> {
+    if newest.n == 0 {
+        return Ok(true);
+    }
+    let window = Window { before: None, after: newest.seq.checked_sub(1), limit: Some(1) };
+    let page = host.client.message_page(session, window).await?;
+    let (ring, key) = (keys.ring(), host.key.public_key());
+    Ok(page.messages.iter().any(|stored| own_count((&ring, &key), session, stored) == Some(newest.n)))
+}
+
+/// The count of a message, if it is the host's own.
+fn own_count((ring, key): (&KeyRing, &str), session: SessionId, stored: &Stored) -> Option<u64> {
+    let envelope = Envelope::open(session, &open(ring, session, stored)?).ok()?;
+    let message = envelope.message().ok().filter(|message| message.local_id == stored.local_id)?;
+    message.n.filter(|_| envelope.key == key && message.content.writer() == Writer::Host)
 }
 
 fn open(ring: &KeyRing, session: SessionId, stored: &Stored) -> Option<Vec<u8>> {

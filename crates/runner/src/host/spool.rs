@@ -98,20 +98,25 @@ impl Card {
 impl Spool {
     /// Begins the log of a new session.
     pub(crate) fn create(sessions: &Path, kept: &Kept) -> io::Result<Self> {
-        let spool = Self::begin(sessions, kept, 0)?;
+        let spool = Self::begin(sessions, kept, 0, &[])?;
         sync_folder(sessions)?;
         Ok(spool)
     }
 
-    fn begin(sessions: &Path, kept: &Kept, generation: u64) -> io::Result<Self> {
+    /// The log has this step before it counts, which is when there is a snapshot.
+    fn begin(sessions: &Path, kept: &Kept, generation: u64, step: &[Change]) -> io::Result<Self> {
         let folder = sessions.join(kept.session.to_string());
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let card = Card::of(kept);
         replace(&folder.join(CARD), &card)?;
         let log = open_log(&folder, generation)?;
         log.set_len(0)?;
-        write_snapshot(&folder, generation, kept)?;
-        Ok(Self { folder, card, generation, log, written: 0, has_said: false })
+        let mut spool = Self { folder, card, generation, log, written: 0, has_said: false };
+        if !step.is_empty() {
+            spool.write(step)?;
+        }
+        write_snapshot(&spool.folder, generation, kept)?;
+        Ok(spool)
     }
 
     /// Opens the log of a session of an earlier process.
@@ -139,10 +144,10 @@ impl Spool {
         }
     }
 
-    /// Begins the log of this session anew, after a copy of the old one was put aside. Returns the folder of the copy.
+    /// Begins the log of this session anew with this step, after a copy of the old one was put aside. Returns the folder of the copy.
     ///
-    /// When the process ends in the middle of it, the old log is as it was.
-    pub(crate) fn replace_lost(sessions: &Path, kept: &Kept) -> io::Result<(Self, PathBuf)> {
+    /// When the process ends in the middle of it, the log is lost as before, and nothing of it stands beside a new one.
+    pub(crate) fn replace_lost(sessions: &Path, kept: &Kept, step: &[Change]) -> io::Result<(Self, PathBuf)> {
         let name = kept.session.to_string();
         let folder = sessions.join(&name);
         let mut generation = 0;
@@ -168,11 +173,14 @@ impl Spool {
                 fs::copy(entry.path(), aside.join(entry.file_name()))?;
             }
         }
-        let spool = Self::begin(sessions, kept, generation)?;
+        match fs::remove_file(folder.join(SNAPSHOT)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         for log in logs {
             fs::remove_file(log)?;
         }
-        Ok((spool, aside))
+        Ok((Self::begin(sessions, kept, generation, step)?, aside))
     }
 
     /// The sessions that have a log.
@@ -219,10 +227,8 @@ impl Spool {
             self.card = Card::of(kept);
             replace(&self.folder.join(CARD), &self.card)?;
         }
-        let old = std::mem::replace(&mut self.generation, next);
-        self.log = log;
-        self.written = 0;
-        if let Err(error) = self.keep(old)
+        (self.generation, self.log, self.written) = (next, log, 0);
+        if let Err(error) = self.keep()
             && !std::mem::replace(&mut self.has_said, true)
         {
             tracing::warn!("What a session has said is not kept for a server that is restored: {error}");
@@ -230,10 +236,10 @@ impl Spool {
         Ok(())
     }
 
-    /// Keeps a log that was folded, and lets go of older ones.
-    fn keep(&self, generation: u64) -> io::Result<()> {
-        history::keep(&self.folder, generation)?;
-        self.folder.parent().map_or(Ok(()), |sessions| history::sweep(sessions, wall_clock()))
+    /// Keeps the logs that were folded, and lets go of older ones, also when one of them cannot be kept.
+    fn keep(&self) -> io::Result<()> {
+        let kept = history::keep(&self.folder, self.generation);
+        kept.and(self.folder.parent().map_or(Ok(()), |sessions| history::sweep(sessions, wall_clock())))
     }
 
     /// Removes all of the session.
@@ -344,11 +350,9 @@ fn read(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), Not
     }
     let written = u64::try_from(good).unwrap_or(u64::MAX);
     log.set_len(written)?;
-    // A process that ended before it had put its log away.
-    if let Some(old) = generation.checked_sub(1)
-        && folder.join(log_name(old)).exists()
-    {
-        history::keep(folder, old)?;
+    // A process may have ended before it had put its log away. A session goes on without what is kept.
+    if let Err(error) = history::keep(folder, generation) {
+        tracing::warn!(session.id = %session, "What it has said is not kept for a server that is restored: {error}");
     }
     Ok((generation, kept, log, written))
 }

@@ -45,8 +45,12 @@ const NO_KEY: &str = "This machine does not have the newest key of the session y
                       under that key is done when a program of the owner has given the machine the key.";
 
 impl Core {
-    /// Messages wait for a key that this machine does not have.
+    /// Messages wait for a key that this machine does not have. It is said once in each session.
     pub(crate) fn lacks_key(&mut self) {
+        if self.kept.has_said_no_key {
+            return;
+        }
+        self.change(Change::SaidNoKey);
         self.say(Content::Error(Failure { code: ErrorCode::Unknown, text: NO_KEY.to_owned(), retry_at: None }));
     }
 

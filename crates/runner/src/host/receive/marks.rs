@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::READ_AGAIN;
+
 /// So many commands are judged at most while an earlier message waits. Then nothing more is read.
 const MOST_AHEAD: usize = 4_000;
 
@@ -68,9 +70,13 @@ impl Marks {
         self.missing = None;
     }
 
-    /// The server was restored: the messages after `after` come again, and later ones have other numbers.
-    pub(super) fn restored(&mut self, after: i64) {
-        *self = Self::new(self.after.min(after));
+    /// The server was restored: it has nothing after `last`, and later messages have other numbers. Returns after which one those come
+    /// again that were dealt with. `None`: it has all of them.
+    pub(super) fn restored(&mut self, last: i64) -> Option<i64> {
+        // People may have written before this was noticed.
+        let again = (last < self.after).then(|| (last - READ_AGAIN).max(0));
+        *self = Self::new(again.unwrap_or(self.after));
+        again
     }
 }
 
@@ -124,12 +130,16 @@ mod tests {
 
     #[test]
     fn a_restored_server_has_other_messages_under_the_numbers() {
-        let mut marks = Marks::new(5);
-        marks.waits(6, 2);
-        assert!(marks.looked_at(7, true));
-        marks.restored(6);
-        assert_eq!((marks.after(), marks.looked(), marks.missing(), marks.is_judged(7)), (5, 5, None, false));
-        marks.restored(2);
-        assert_eq!((marks.after(), marks.looked()), (2, 2));
+        let mut marks = Marks::new(5_000);
+        marks.waits(5_001, 2);
+        assert!(marks.looked_at(5_002, true));
+        assert_eq!(marks.restored(5_001), None, "nothing that was dealt with is lost");
+        assert_eq!(
+            (marks.after(), marks.looked(), marks.missing(), marks.is_judged(5_002)),
+            (5_000, 5_000, None, false)
+        );
+        assert_eq!(marks.restored(4_000), Some(3_000));
+        assert_eq!((marks.after(), marks.looked()), (3_000, 3_000));
+        assert_eq!(marks.restored(200), Some(0));
     }
 }

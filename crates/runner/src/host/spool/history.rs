@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use ensemble_process::disk::on_disk;
 
 use super::super::kept::{Change, Outgoing};
-use super::{log_name, log_number};
+use super::log_number;
 use crate::wake::wall_clock;
 
 /// A segment goes when its newest message is older than this.
@@ -23,9 +23,18 @@ const MOST_OF_ALL: u64 = 512 << 20;
 /// Between two looks at the sessions to which nothing is written.
 const SWEPT_EVERY: Duration = Duration::from_secs(3_600);
 
-/// Keeps a log that was folded.
+/// Keeps the logs that were folded into the snapshot of this generation, also those that could not be kept before.
+///
+/// # Errors
+/// The first one. The other logs are kept all the same.
 pub(super) fn keep(folder: &Path, generation: u64) -> io::Result<()> {
-    fs::rename(folder.join(log_name(generation)), folder.join(format!("sent-{generation}.jsonl")))
+    let mut kept = Ok(());
+    for (number, log) in numbered(folder, log_number)? {
+        if number < generation {
+            kept = kept.and(fs::rename(log, folder.join(format!("sent-{number}.jsonl"))));
+        }
+    }
+    kept
 }
 
 /// The generation of a segment.
@@ -48,37 +57,56 @@ pub(crate) async fn watch(sessions: PathBuf) {
 }
 
 /// Removes what is too old, then the oldest of what is too much.
+///
+/// # Errors
+/// The first one. The other sessions are swept all the same.
 pub(super) fn sweep(sessions: &Path, now: SystemTime) -> io::Result<()> {
-    let mut left = Vec::new();
+    let (mut left, mut swept) = (Vec::new(), Ok(()));
     for session in fs::read_dir(sessions)? {
-        let mut segments = Vec::new();
-        for (number, path) in numbered(&session?.path(), segment_number)? {
-            // Another session sweeps at the same time, or this one is deleted.
-            if let Some(about) = if_there(fs::metadata(&path))? {
-                segments.push((number, about.modified()?, about.len(), path));
-            }
-        }
-        let old = |written: SystemTime| now.duration_since(written).is_ok_and(|age| age > KEPT_FOR);
-        let mut size: u64 = segments.iter().map(|(_, _, size, _)| size).sum();
-        for (number, written, bytes, path) in segments {
-            if old(written) || size > MOST_OF_SESSION {
-                if_there(fs::remove_file(path))?;
-                size -= bytes;
-            } else {
-                left.push((written, number, bytes, path));
-            }
-        }
+        let found = session.and_then(|session| segments(&session.path()));
+        let is_old = |(written, ..): &Segment| now.duration_since(*written).is_ok_and(|age| age > KEPT_FOR);
+        swept = swept.and(found.and_then(|found| remove(found, MOST_OF_SESSION, is_old, &mut left)));
     }
     left.sort_unstable();
-    let mut size: u64 = left.iter().map(|(_, _, size, _)| size).sum();
-    for (_, _, bytes, path) in left {
-        if size <= MOST_OF_ALL {
-            break;
+    swept.and(remove(left, MOST_OF_ALL, |_| false, &mut Vec::new()))
+}
+
+/// When it was written last, its number, its bytes and its path.
+type Segment = (SystemTime, u64, u64, PathBuf);
+
+/// The segments of a session, the oldest first.
+fn segments(session: &Path) -> io::Result<Vec<Segment>> {
+    let mut found = Vec::new();
+    for (number, path) in numbered(session, segment_number)? {
+        // Another session sweeps at the same time, or this one is deleted.
+        if let Some(about) = if_there(fs::metadata(&path))? {
+            found.push((about.modified()?, number, about.len(), path));
         }
-        if_there(fs::remove_file(path))?;
-        size -= bytes;
     }
-    Ok(())
+    Ok(found)
+}
+
+/// Removes the old ones and the first of what is more than `most` bytes. The others are added to `left`.
+fn remove(
+    segments: Vec<Segment>,
+    most: u64,
+    is_old: impl Fn(&Segment) -> bool,
+    left: &mut Vec<Segment>,
+) -> io::Result<()> {
+    let mut size: u64 = segments.iter().map(|(_, _, bytes, _)| bytes).sum();
+    let mut removed = Ok(());
+    for segment in segments {
+        if size <= most && !is_old(&segment) {
+            left.push(segment);
+            continue;
+        }
+        let (_, _, bytes, path) = segment;
+        match if_there(fs::remove_file(path)) {
+            Ok(_) => size -= bytes,
+            Err(error) => removed = removed.and(Err(error)),
+        }
+    }
+    removed
 }
 
 fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
@@ -187,8 +215,8 @@ const SAYS: &[u8] = b"{\"say\":";
 
 #[cfg(test)]
 mod tests {
-    use super::super::Spool;
     use super::super::tests::{kept, say, step};
+    use super::super::{Opened, Spool};
     use super::*;
     use crate::host::kept::Kept;
 
@@ -215,7 +243,7 @@ mod tests {
         kept
     }
 
-    fn segments(sessions: &Path, kept: &Kept) -> Vec<PathBuf> {
+    fn segments_of(sessions: &Path, kept: &Kept) -> Vec<PathBuf> {
         let found = numbered(&sessions.join(kept.session.to_string()), segment_number).unwrap();
         found.into_iter().map(|(_, path)| path).collect()
     }
@@ -229,7 +257,7 @@ mod tests {
         let sessions = tempfile::tempdir().unwrap();
         let kept = said(sessions.path(), 100);
         let folder = sessions.path().join(kept.session.to_string());
-        assert!(segments(sessions.path(), &kept).len() >= 2);
+        assert!(segments_of(sessions.path(), &kept).len() >= 2);
         assert_eq!(all(&folder, 0, 100), (1..=100).collect::<Vec<_>>());
         assert_eq!(all(&folder, 37, 99), (38..=99).collect::<Vec<_>>());
         assert_eq!(all(&folder, 100, 100), Vec::<u64>::new());
@@ -245,7 +273,7 @@ mod tests {
         let kept = said(sessions.path(), 100);
         let folder = sessions.path().join(kept.session.to_string());
         let mut history = History::open(&folder, 0, 100).unwrap();
-        fs::remove_file(&segments(sessions.path(), &kept)[1]).unwrap();
+        fs::remove_file(&segments_of(sessions.path(), &kept)[1]).unwrap();
         let read = std::iter::repeat_with(|| history.next(10, 1 << 20))
             .find(|read| read.as_ref().is_ok_and(Vec::is_empty) || read.is_err());
         assert_eq!(read.unwrap().unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -255,30 +283,70 @@ mod tests {
     fn what_is_old_or_too_much_goes_oldest_first() {
         let sessions = tempfile::tempdir().unwrap();
         let (first, second) = (said(sessions.path(), 200), said(sessions.path(), 100));
-        let of_first = segments(sessions.path(), &first);
+        let of_first = segments_of(sessions.path(), &first);
         assert!(of_first.len() >= 4);
         sweep(sessions.path(), wall_clock()).unwrap();
-        assert_eq!(segments(sessions.path(), &first), of_first);
+        assert_eq!(segments_of(sessions.path(), &first), of_first);
 
         // More than one session may have.
         resize(&of_first[0], 30 << 20);
         resize(&of_first[1], 40 << 20);
         sweep(sessions.path(), wall_clock()).unwrap();
-        assert_eq!(segments(sessions.path(), &first), of_first[1..]);
+        assert_eq!(segments_of(sessions.path(), &first), of_first[1..]);
 
         // More than all may have: each of these has less than its bound.
         let crowd: Vec<Kept> = (0..9).map(|_| said(sessions.path(), 60)).collect();
         for kept in &crowd {
-            resize(&segments(sessions.path(), kept)[0], 58 << 20);
+            resize(&segments_of(sessions.path(), kept)[0], 58 << 20);
         }
         sweep(sessions.path(), wall_clock()).unwrap();
-        let rest = [&first, &second].map(|kept| segments(sessions.path(), kept).len());
+        let rest = [&first, &second].map(|kept| segments_of(sessions.path(), kept).len());
         assert_eq!(rest, [0, 0], "they are older than those of the others");
-        assert_eq!(crowd.iter().filter(|kept| segments(sessions.path(), kept).len() == 1).count(), 8);
+        assert_eq!(crowd.iter().filter(|kept| segments_of(sessions.path(), kept).len() == 1).count(), 8);
 
         sweep(sessions.path(), wall_clock() + KEPT_FOR / 2).unwrap();
-        assert!(crowd.iter().any(|kept| !segments(sessions.path(), kept).is_empty()));
+        assert!(crowd.iter().any(|kept| !segments_of(sessions.path(), kept).is_empty()));
         sweep(sessions.path(), wall_clock() + KEPT_FOR + Duration::from_secs(60)).unwrap();
-        assert!(crowd.iter().all(|kept| segments(sessions.path(), kept).is_empty()));
+        assert!(crowd.iter().all(|kept| segments_of(sessions.path(), kept).is_empty()));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_kept_is_kept_later_and_stops_nothing() {
+        let sessions = tempfile::tempdir().unwrap();
+        let mut kept = kept();
+        let folder = sessions.path().join(kept.session.to_string());
+        let mut spool = Spool::create(sessions.path(), &kept).unwrap();
+        let mut say_all = |spool: &mut Spool, counts: std::ops::RangeInclusive<u64>| {
+            counts.for_each(|n| step(spool, &mut kept, vec![say(n, 1 << 20)]));
+            kept.clone()
+        };
+        let in_the_way = ["sent-0.jsonl", "sent-1.jsonl"].map(|name| folder.join(name));
+        in_the_way.iter().for_each(|path| fs::create_dir_all(path.join("x")).unwrap());
+        let kept = say_all(&mut spool, 1..=8);
+        assert_eq!(numbered(&folder, log_number).unwrap().len(), 3, "two of them cannot be renamed");
+        drop(spool);
+        let Opened::Whole(mut spool, _) = Spool::open(sessions.path(), kept.session).unwrap() else {
+            panic!("a session goes on without it")
+        };
+        in_the_way.iter().for_each(|path| fs::remove_dir_all(path).unwrap());
+        say_all(&mut spool, 9..=12);
+        let logs = numbered(&folder, log_number).unwrap();
+        assert_eq!(logs.len(), 1, "all older ones are kept: {logs:?}");
+        assert_eq!(all(&folder, 0, 12), (1..=12).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_session_that_cannot_be_swept_leaves_the_others() {
+        let sessions = tempfile::tempdir().unwrap();
+        for session in 0..40 {
+            let segment = sessions.path().join(format!("{session}/sent-0.jsonl"));
+            fs::create_dir_all(segment.parent().unwrap()).unwrap();
+            // A folder in the place of a segment is not removed.
+            if session % 2 == 0 { fs::create_dir(segment) } else { fs::write(segment, "") }.unwrap();
+        }
+        let late = wall_clock() + KEPT_FOR + Duration::from_secs(60);
+        assert!(sweep(sessions.path(), late).is_err());
+        let left = |session: &u32| sessions.path().join(format!("{session}/sent-0.jsonl")).exists();
+        assert_eq!((0..40).filter(left).collect::<Vec<_>>(), (0..40).step_by(2).collect::<Vec<_>>());
     }
 }

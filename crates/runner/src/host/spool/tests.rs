@@ -124,7 +124,7 @@ fn a_damaged_log_is_replaced_and_kept() {
         assert_eq!(lost(&sessions, &kept).0, card);
 
         let anew = Kept { n: 40, ..Kept::new(kept.session, card.agent, card.directory, card.host_key) };
-        let (spool, aside) = Spool::replace_lost(&sessions, &anew).unwrap();
+        let (spool, aside) = Spool::replace_lost(&sessions, &anew, &[]).unwrap();
         drop(spool);
         assert!(aside.join(CARD).exists(), "what was there is kept in {}", aside.display());
         let Opened::Whole(mut spool, mut read) = Spool::open(&sessions, kept.session).unwrap() else {
@@ -172,7 +172,7 @@ fn the_newest_lost_logs_are_kept() {
     fs::create_dir(&sessions).unwrap();
     let kept = kept();
     drop(Spool::create(&sessions, &kept).unwrap());
-    let asides: Vec<PathBuf> = (0..5).map(|_| Spool::replace_lost(&sessions, &kept).unwrap().1).collect();
+    let asides: Vec<PathBuf> = (0..5).map(|_| Spool::replace_lost(&sessions, &kept, &[]).unwrap().1).collect();
     let there: Vec<bool> = asides.iter().map(|aside| aside.exists()).collect();
     assert_eq!(there, [false, false, true, true, true]);
 }
@@ -185,7 +185,7 @@ fn nothing_is_left_of_a_session_that_was_deleted() {
     let (deleted, other) = (kept(), kept());
     for kept in [&deleted, &other] {
         drop(Spool::create(&sessions, kept).unwrap());
-        Spool::replace_lost(&sessions, kept).unwrap();
+        Spool::replace_lost(&sessions, kept, &[]).unwrap();
     }
     Spool::delete(&sessions, deleted.session).unwrap();
     Spool::delete(&sessions, deleted.session).unwrap();
@@ -198,4 +198,35 @@ fn nothing_is_left_of_a_session_that_was_deleted() {
     assert!(!names.iter().any(|name| name.contains(&deleted.session.to_string())), "{names:?}");
     assert_eq!(names.iter().filter(|name| name.ends_with("session.json")).count(), 2, "{names:?}");
     assert!(names.iter().any(|name| name.contains(&other.session.to_string())), "{names:?}");
+}
+
+#[test]
+fn a_new_log_has_what_is_said_in_it_before_it_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = folder.path().join("sessions");
+    fs::create_dir(&sessions).unwrap();
+    let mut kept = kept();
+    let mut spool = Spool::create(&sessions, &kept).unwrap();
+    step(&mut spool, &mut kept, vec![say(41, 5)]);
+    drop(spool);
+    let session = sessions.join(kept.session.to_string());
+    fs::write(session.join(SNAPSHOT), "").unwrap();
+    let anew =
+        Kept { n: 41, mark: Some("m".into()), ..Kept::new(kept.session, "claude".into(), "/w".into(), "k".into()) };
+    let says = [Change::Say(Outgoing { n: 41, local_id: Some("h41-m".into()), body: "anew".into() })];
+
+    // The process ends before there is a snapshot.
+    let in_the_way = session.join("snapshot.new");
+    fs::create_dir(&in_the_way).unwrap();
+    Spool::replace_lost(&sessions, &anew, &says).unwrap_err();
+    assert!(fs::read_to_string(session.join("log-1.jsonl")).unwrap().contains("h41-m"));
+    lost(&sessions, &kept);
+
+    fs::remove_dir(&in_the_way).unwrap();
+    drop(Spool::replace_lost(&sessions, &anew, &says).unwrap());
+    let Opened::Whole(..) = Spool::open(&sessions, kept.session).unwrap() else { panic!("it is whole") };
+    let mut history = Spool::history(&sessions, kept.session, 40, 41).unwrap();
+    let found = history.next(10, 1 << 20).unwrap();
+    assert_eq!(found.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["anew"]);
+    assert!(history.next(10, 1 << 20).unwrap().is_empty());
 }

@@ -118,3 +118,17 @@ fn a_stop_before_an_earlier_message_has_one_receipt_after_a_restart() {
     again.give(71, stored(&room, "c-1", stop), signer);
     assert_eq!(receipts(&again), 1);
 }
+
+#[test]
+fn a_missing_key_is_said_once_in_each_session() {
+    let mut room = confirmed();
+    for _ in 0..3 {
+        room.core.lacks_key();
+    }
+    room.settle();
+    assert_eq!(errors(&room), 1);
+    let mut again = room_by(room.owner, room.core.kept.clone());
+    again.core.lacks_key();
+    again.settle();
+    assert_eq!(errors(&again), 0, "the next process knows that it was said");
+}
