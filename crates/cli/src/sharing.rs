@@ -186,7 +186,7 @@ impl Me {
         let mut renewed = BTreeSet::new();
         for share in shares {
             // A user whose devices cannot be read now must not stop the owner.
-            let Ok(list) = self.list_of(context, share.user_id).await else { continue };
+            let Ok(list) = self.list_since(context, share.user_id, share.list_version).await else { continue };
             let Ok(shared) = SharedRing::from_text(&share.encrypted_key) else { continue };
             // What was signed counts, and not what the server says of it.
             let is_old = shared.recipient_epoch() < list.body().content_epoch && shared.epoch() == ring.epoch();

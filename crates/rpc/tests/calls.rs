@@ -13,8 +13,9 @@ use ensemble_chassis::{
     start,
 };
 use ensemble_rpc::identity::{
-    Accounts, AccountsClient, GetAccountRequest, GetAccountResponse, Keys, KeysClient, RevokeMachineTokensRequest,
-    RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
+    Accounts, AccountsClient, GetAccountRequest, GetAccountResponse, Keys, KeysClient, ListVersion,
+    ListVersionsRequest, ListVersionsResponse, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
+    SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
 };
 use ensemble_rpc::{Channel, KeyRefresh, Peer, RemoteKeys, RpcError};
 use ensemble_testkit::{eventually, in_time};
@@ -74,6 +75,14 @@ impl Accounts for Script {
         Box::pin(async move {
             self.step().await?;
             Ok(GetAccountResponse { user_id: request.user_id, created_at: 7 })
+        })
+    }
+
+    fn list_versions(&self, request: ListVersionsRequest) -> BoxFuture<'_, Result<ListVersionsResponse, RpcError>> {
+        Box::pin(async move {
+            self.step().await?;
+            let of = |user_id| ListVersion { user_id, version: 1 };
+            Ok(ListVersionsResponse { versions: request.user_ids.into_iter().map(of).collect() })
         })
     }
 

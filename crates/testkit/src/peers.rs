@@ -13,9 +13,10 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
 use ensemble_chassis::{Clock, RpcCall, RpcMount, http_client};
 use ensemble_rpc::identity::{
-    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys, PushEvent, Pushes,
-    RevokeMachineTokensRequest, RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey,
-    mount_accounts, mount_keys, mount_pushes,
+    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys, ListVersion,
+    ListVersionsRequest, ListVersionsResponse, PushEvent, Pushes, RevokeMachineTokensRequest,
+    RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
+    mount_pushes,
 };
 use ensemble_rpc::machines::{GetMachineRequest, GetMachineResponse, MachineDirectory, mount_machine_directory};
 use ensemble_rpc::orchestrator::{
@@ -51,6 +52,8 @@ struct Inner {
     machines_away: AtomicBool,
     orchestrator_away: AtomicBool,
     revoked_machines: Mutex<Vec<RevokeMachineTokensRequest>>,
+    /// By user, the version of the newest device list.
+    list_versions: Mutex<HashMap<String, u32>>,
     ended_machines: Mutex<Vec<EndMachineLeasesRequest>>,
     hints: Mutex<Vec<AccountHint>>,
     pushes: Mutex<Vec<PushEvent>>,
@@ -70,6 +73,7 @@ impl Peers {
             machines_away: AtomicBool::default(),
             orchestrator_away: AtomicBool::default(),
             revoked_machines: Mutex::default(),
+            list_versions: Mutex::default(),
             ended_machines: Mutex::default(),
             hints: Mutex::default(),
             pushes: Mutex::default(),
@@ -152,6 +156,10 @@ impl Peers {
     }
 
     /// The revocations that identity received.
+    pub fn set_list_version(&self, user: UserId, version: u32) {
+        lock(&self.inner.list_versions).insert(user.to_string(), version);
+    }
+
     pub fn revoked_machines(&self) -> Vec<RevokeMachineTokensRequest> {
         lock(&self.inner.revoked_machines).clone()
     }
@@ -237,6 +245,15 @@ impl Accounts for Inner {
                 return Err(RpcError::NotFound(request.user_id));
             }
             Ok(GetAccountResponse { user_id: request.user_id, created_at: 0 })
+        })
+    }
+
+    fn list_versions(&self, request: ListVersionsRequest) -> BoxFuture<'_, Result<ListVersionsResponse, RpcError>> {
+        Box::pin(async move {
+            here(&self.identity_away)?;
+            let known = lock(&self.list_versions);
+            let of = |user_id: String| Some(ListVersion { version: *known.get(&user_id)?, user_id });
+            Ok(ListVersionsResponse { versions: request.user_ids.into_iter().filter_map(of).collect() })
         })
     }
 

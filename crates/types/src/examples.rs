@@ -38,7 +38,7 @@ pub(crate) fn session() -> Value {
 pub(crate) fn share() -> Value {
     json!({
         "sessionId": SESSION, "userId": GUEST, "accessLevel": "view", "encryptedKey": SEALED, "contentEpoch": 1,
-        "sharedBy": USER, "createdAt": AT, "updatedAt": AT,
+        "listVersion": 2, "sharedBy": USER, "createdAt": AT, "updatedAt": AT,
     })
 }
 

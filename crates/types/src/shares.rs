@@ -75,6 +75,9 @@ pub struct Share {
     pub encrypted_key: String,
     #[serde(default)]
     pub content_epoch: Option<ContentEpoch>,
+    /// The version of the user's newest device list, where shares are listed. Null when it is not known now.
+    #[serde(default)]
+    pub list_version: Option<u32>,
     pub shared_by: UserId,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{
-    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys,
-    MintVoiceTokenRequest, MintVoiceTokenResponse, PushEvent, Pushes, RevokeMachineTokensRequest,
-    RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VoiceTokens,
+    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys, ListVersion,
+    ListVersionsRequest, ListVersionsResponse, MintVoiceTokenRequest, MintVoiceTokenResponse, PushEvent, Pushes,
+    RevokeMachineTokensRequest, RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VoiceTokens,
 };
 use ensemble_store_kit::{Db, StoreError};
 use ensemble_types::ids::{RunId, SessionId, UserId};
@@ -16,7 +16,10 @@ use futures_util::future::BoxFuture;
 
 use crate::error::Error;
 use crate::keys::KeyRing;
-use crate::operations::{accounts, pushes, tokens};
+use crate::operations::{accounts, devices, pushes, tokens};
+
+/// The most users of one call.
+const MOST_USERS: usize = 500;
 
 /// Implements the contracts of this service.
 pub(crate) struct RpcServer {
@@ -38,6 +41,18 @@ impl Accounts for RpcServer {
         Box::pin(async move {
             let account = accounts::read(&self.db, user(&request.user_id)?).await?;
             Ok(GetAccountResponse { user_id: request.user_id, created_at: account.created_at.micros() })
+        })
+    }
+
+    fn list_versions(&self, request: ListVersionsRequest) -> BoxFuture<'_, Result<ListVersionsResponse, RpcError>> {
+        Box::pin(async move {
+            if request.user_ids.len() > MOST_USERS {
+                return Err(RpcError::Invalid(format!("more than {MOST_USERS} users")));
+            }
+            let users = request.user_ids.iter().map(|id| user(id)).collect::<Result<Vec<_>, _>>()?;
+            let versions = devices::list_versions(&self.db, users).await?;
+            let version = |(user, version): (UserId, u32)| ListVersion { user_id: user.to_string(), version };
+            Ok(ListVersionsResponse { versions: versions.into_iter().map(version).collect() })
         })
     }
 

@@ -1,10 +1,11 @@
 //! Clients of the other services, behind the traits that their contracts generate.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_rpc::RpcError;
-use ensemble_rpc::identity::{Accounts, GetAccountRequest};
+use ensemble_rpc::identity::{Accounts, GetAccountRequest, ListVersionsRequest, ListVersionsResponse};
 use ensemble_rpc::machines::{GetMachineRequest, MachineDirectory};
 use ensemble_types::ids::{MachineId, UserId};
 use moka::sync::Cache;
@@ -43,6 +44,19 @@ impl Peers {
             Err(RpcError::NotFound(_)) => Err(Error::MachineNotFound),
             Err(error) => Err(Error::Peer(error)),
         }
+    }
+
+    /// The versions of the newest device lists of these users, as far as they can be read now.
+    pub(crate) async fn list_versions(&self, users: impl Iterator<Item = UserId>) -> HashMap<UserId, u32> {
+        let user_ids: Vec<String> = users.map(|user| user.to_string()).collect();
+        if user_ids.is_empty() {
+            return HashMap::new();
+        }
+        let found = self.accounts.list_versions(ListVersionsRequest { user_ids }).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "The versions of device lists could not be read");
+            ListVersionsResponse::default()
+        });
+        found.versions.into_iter().filter_map(|of| Some((of.user_id.parse().ok()?, of.version))).collect()
     }
 
     /// Fails unless the user exists.

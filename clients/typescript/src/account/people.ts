@@ -7,6 +7,9 @@ import type { OwnReader } from "./own.js";
 import type { OwnDevice } from "./keys.js";
 import { readUser, type Pins } from "./pins.js";
 
+/** How long a list counts as the newest one where the server says that it is, in milliseconds. */
+const A_DAY = 86_400_000;
+
 export class People {
   readonly #lists = new Map<string, { list: List; at: number }>();
   readonly #reading = new Map<string, Promise<List>>();
@@ -46,6 +49,13 @@ export class People {
     const read = this.#read(user).finally(() => this.#reading.delete(user));
     this.#reading.set(user, read);
     return read;
+  }
+
+  /** The same, where the server names the newest version. One that this program has read is not read again for a day. */
+  async listSince(user: string, newest: number | null, maxAge: number): Promise<List> {
+    const cached = this.#lists.get(user);
+    const isNewest = newest !== null && cached !== undefined && cached.list.version >= newest;
+    return this.list(user, isNewest ? A_DAY : maxAge);
   }
 
   async #read(user: string): Promise<List> {

@@ -14,6 +14,9 @@ use crate::failure::{Failure, Result};
 /// How old the list of somebody else may be. A program may be open for days.
 const OLDEST: Duration = Duration::from_secs(60);
 
+/// How long the list of somebody else counts as the newest one where the server says that it is.
+const A_DAY: Duration = Duration::from_secs(24 * 3_600);
+
 /// The newest lists of other users, as this program has read and checked them, and when.
 #[derive(Default)]
 pub(crate) struct People(Mutex<HashMap<UserId, (List, Instant)>>);
@@ -38,6 +41,19 @@ impl Me {
     /// The newest device list of a user. The account key that was first seen is remembered, and another one later is refused.
     pub(crate) async fn list_of(&self, context: &Context, user: UserId) -> Result<List> {
         self.list_within(context, user, OLDEST).await
+    }
+
+    /// The same, where the server names the newest version. One that is known here is not read again for a day.
+    pub(crate) async fn list_since(&self, context: &Context, user: UserId, newest: Option<u32>) -> Result<List> {
+        let Some(newest) = newest else { return self.list_of(context, user).await };
+        let known = context.home.recent_list(self.client.origin(), user, A_DAY)?;
+        match known.filter(|list| list.version() >= newest) {
+            Some(list) => Ok(list),
+            None => {
+                self.people.forget_older(user, newest);
+                self.list_of(context, user).await
+            }
+        }
     }
 
     /// The same, read again when it is older than this. That of the own account is as it was read last.

@@ -87,6 +87,25 @@ pub struct GetAccountResponse {
     pub created_at: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListVersionsRequest {
+    /// At most 500.
+    #[prost(string, repeated, tag = "1")]
+    pub user_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListVersionsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub versions: ::prost::alloc::vec::Vec<ListVersion>,
+}
+/// The version of a user's newest device list.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListVersion {
+    #[prost(string, tag = "1")]
+    pub user_id: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub version: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RevokeMachineTokensRequest {
     #[prost(string, tag = "1")]
     pub user_id: ::prost::alloc::string::String,
@@ -142,6 +161,11 @@ pub trait Accounts: Send + Sync + 'static {
         &self,
         request: GetAccountRequest,
     ) -> ::futures_util::future::BoxFuture<'_, Result<GetAccountResponse, crate::RpcError>>;
+    /// Users without a list are left out.
+    fn list_versions(
+        &self,
+        request: ListVersionsRequest,
+    ) -> ::futures_util::future::BoxFuture<'_, Result<ListVersionsResponse, crate::RpcError>>;
     /// Can be repeated.
     fn revoke_machine_tokens(
         &self,
@@ -163,6 +187,12 @@ impl Accounts for AccountsClient {
     ) -> ::futures_util::future::BoxFuture<'_, Result<GetAccountResponse, crate::RpcError>> {
         Box::pin(self.0.call("ensemble.identity.v1.Accounts/Get", crate::CallKind::Read, request))
     }
+    fn list_versions(
+        &self,
+        request: ListVersionsRequest,
+    ) -> ::futures_util::future::BoxFuture<'_, Result<ListVersionsResponse, crate::RpcError>> {
+        Box::pin(self.0.call("ensemble.identity.v1.Accounts/ListVersions", crate::CallKind::Read, request))
+    }
     fn revoke_machine_tokens(
         &self,
         request: RevokeMachineTokensRequest,
@@ -178,6 +208,13 @@ pub fn mount_accounts(service: ::std::sync::Arc<dyn Accounts>) -> Vec<::ensemble
             move |request| {
                 let service = ::std::sync::Arc::clone(&service);
                 async move { service.get(request).await }
+            }
+        }),
+        crate::server::mount("ensemble.identity.v1.Accounts/ListVersions", {
+            let service = ::std::sync::Arc::clone(&service);
+            move |request| {
+                let service = ::std::sync::Arc::clone(&service);
+                async move { service.list_versions(request).await }
             }
         }),
         crate::server::mount("ensemble.identity.v1.Accounts/RevokeMachineTokens", {

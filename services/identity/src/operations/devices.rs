@@ -125,6 +125,11 @@ pub(crate) async fn rename(
     .await
 }
 
+/// The versions of the newest lists of these users. Those without a list are left out.
+pub(crate) async fn list_versions(db: &Db, users: Vec<UserId>) -> Result<Vec<(UserId, u32)>, Error> {
+    db.read("read versions of device lists", move |c| Ok(device_lists::newest_versions(c, &users)?)).await
+}
+
 /// Takes the next list of the caller's account, with the content ring for each device that may open contents, or several that were lost
 /// since a backup. Linking, removing and turning the epoch are one transaction each: the account is locked, so of two lists at once one
 /// is the next.

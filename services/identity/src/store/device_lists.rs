@@ -1,8 +1,9 @@
 //! The table `device_lists`.
 
+use diesel::dsl::max;
 use diesel::prelude::*;
 use ensemble_protocol::lists::{List, decode, encode};
-use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::devices::SignedList;
 use ensemble_types::ids::UserId;
@@ -25,6 +26,17 @@ pub(crate) fn newest(c: &mut Conn, user: UserId) -> Result<Option<SignedList>, S
     let query = device_lists::table.filter(device_lists::user_id.eq(user.db())).order(device_lists::version.desc());
     let row: Option<Row> = on!(c, |c| query.select(Row::as_select()).first(c).optional())?;
     row.map(|row| row.list(c)).transpose()
+}
+
+/// The versions of the newest lists of these users.
+pub(crate) fn newest_versions(c: &mut Conn, users: &[UserId]) -> Result<Vec<(UserId, u32)>, StoreError> {
+    let users: Vec<DbId> = users.iter().map(|user| user.db()).collect();
+    let rows: Vec<(UserId, Option<i32>)> = on!(c, |c| device_lists::table
+        .filter(device_lists::user_id.eq_any(users))
+        .group_by(device_lists::user_id)
+        .select((device_lists::user_id, max(device_lists::version)))
+        .load(c))?;
+    Ok(rows.into_iter().filter_map(|(user, version)| Some((user, u32::try_from(version?).ok()?))).collect())
 }
 
 /// At most `limit` lists after that version, the oldest first, with their versions.

@@ -2,7 +2,8 @@
 
 use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{
-    Accounts, AccountsClient, GetAccountRequest, Keys, KeysClient, RevokeMachineTokensRequest, SnapshotRequest,
+    Accounts, AccountsClient, GetAccountRequest, Keys, KeysClient, ListVersionsRequest, RevokeMachineTokensRequest,
+    SnapshotRequest,
 };
 use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::{SOON, eventually, on_both_databases};
@@ -23,6 +24,22 @@ on_both_databases! {
         assert_eq!(get(id.clone()).await.unwrap().user_id, id);
         assert!(matches!(get(UserId::generate().to_string()).await, Err(RpcError::NotFound(_))));
         assert!(matches!(get("x".to_owned()).await, Err(RpcError::Invalid(_))));
+    }
+
+    async fn peers_read_the_versions_of_the_newest_lists_of_users(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (mut alice, bob) = (Owner::new(&fixture).await, Owner::new(&fixture).await);
+        let (_, _, without) = fixture.account().await;
+        alice.put(alice.next()).await;
+        let accounts = AccountsClient::new(channel_to(&fixture.service.internal_url()));
+        let read = |user_ids: Vec<String>| accounts.list_versions(ListVersionsRequest { user_ids });
+        let found = read(vec![alice.user.clone(), bob.user.clone(), without, UserId::generate().to_string()]).await;
+        let mut found: Vec<_> = found.unwrap().versions.into_iter().map(|of| (of.version, of.user_id)).collect();
+        found.sort_unstable();
+        assert_eq!(found, [(1, bob.user), (2, alice.user)]);
+        for bad in [vec!["x".to_owned()], vec![UserId::generate().to_string(); 501]] {
+            assert!(matches!(read(bad).await, Err(RpcError::Invalid(_))));
+        }
     }
 
     async fn tokens_of_a_deleted_machine_are_revoked(on: Backend) {

@@ -97,7 +97,7 @@ pub(crate) async fn list(
     limit: usize,
     cursor: Option<String>,
 ) -> Result<SharePage, Error> {
-    service
+    let mut page = service
         .db
         .read("list shares", move |c| {
             read_session(c, id, &caller)?.1.own()?;
@@ -110,9 +110,14 @@ pub(crate) async fn list(
             shares.truncate(limit);
             let last =
                 shares.last().filter(|_| has_more).map(|share| (share.created_at.micros(), share.user_id.uuid()));
-            Ok(SharePage { shares, next_cursor: last.map(|key| cursor::encode(&list, &key)) })
+            Ok::<_, Error>(SharePage { shares, next_cursor: last.map(|key| cursor::encode(&list, &key)) })
         })
-        .await
+        .await?;
+    let versions = service.peers.list_versions(page.shares.iter().map(|share| share.user_id)).await;
+    for share in &mut page.shares {
+        share.list_version = versions.get(&share.user_id).copied();
+    }
+    Ok(page)
 }
 
 fn check_create<'a>(

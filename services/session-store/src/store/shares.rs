@@ -187,6 +187,7 @@ fn share_from_row(operation: &'static str, row: ShareRow) -> Result<Share, Store
         access_level: level_from_number(operation, row.access_level)?,
         encrypted_key: row.encrypted_key,
         content_epoch: epoch_from_number(operation, row.content_epoch)?,
+        list_version: None,
         shared_by: row.shared_by,
         created_at: row.created_at,
         updated_at: row.updated_at,

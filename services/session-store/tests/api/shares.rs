@@ -2,7 +2,7 @@
 
 use ensemble_testkit::on_both_databases;
 use ensemble_types::ids::UserId;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
@@ -48,6 +48,24 @@ on_both_databases! {
         owner.api.patch(&mine, &json!({ "accessLevel": "view" })).await.problem(404, "NOT_FOUND");
         guest.api.get(&format!("/v1/sessions/{id}")).await.problem(404, "NOT_FOUND");
         assert_eq!(owner.api.get(&format!("/v1/sessions/{id}")).await.expect(200)["rekeyNeeded"], true);
+    }
+
+    async fn shares_are_listed_with_the_newest_device_list_of_their_users(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let id = owner.session().await;
+        let (one, _other) = (fixture.guest(&owner, &id, "edit").await, fixture.guest(&owner, &id, "view").await);
+        let versions = async || {
+            let page = owner.api.get(&format!("/v1/sessions/{id}/shares")).await.expect(200);
+            let version = |share: &Value| (share["userId"] == json!(one.id), share["listVersion"].clone());
+            let mut versions: Vec<_> = page["shares"].as_array().unwrap().iter().map(version).collect();
+            versions.sort_by_key(|(is_one, _)| *is_one);
+            versions.into_iter().map(|(_, version)| version).collect::<Vec<_>>()
+        };
+        fixture.peers.set_list_version(one.id, 7);
+        assert_eq!(versions().await, [Value::Null, json!(7)]);
+        fixture.peers.identity_away(true);
+        assert_eq!(versions().await, [Value::Null, Value::Null], "shares can be read all the same");
     }
 
     async fn the_owner_the_caller_and_unknown_users_cannot_be_recipients(on: Backend) {

@@ -157,7 +157,7 @@ export async function whoRenewed(context: Context, session: Session, ring: KeyRi
   const renewed: string[] = [];
   for (const share of await sharesOf(context, session.id)) {
     // A user whose devices cannot be read now must not stop the owner.
-    const list = await context.people.list(share.userId, FRESH).catch(() => undefined);
+    const list = await context.people.listSince(share.userId, share.listVersion ?? null, FRESH).catch(() => undefined);
     if (!list) continue;
     try {
       const shared = SharedRing.fromText(share.encryptedKey);
