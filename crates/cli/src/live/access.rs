@@ -74,7 +74,7 @@ pub(crate) async fn grant(
     if has_it || (is_new && may == May::Nothing) {
         return Ok(Told::Done);
     }
-    let version = version_after(known);
+    let (version, has_had_none) = (version_after(known), is_first && known.is_none());
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
     let (origin, local_id) = (me.client.origin(), idempotency_key());
     if may == May::Nothing {
@@ -107,6 +107,8 @@ pub(crate) async fn grant(
             let next = if may == May::Nothing { " The next command tells it again." } else { "" };
             return Ok(Told::Rejected(Failure::message(format!("The machine did not take it: {why}{next}"))));
         }
+        // They have had no right that is known. The machine hears of it all the same.
+        Taken::NotYet | Taken::Queued if may == May::Nothing && has_had_none => {}
         Taken::NotYet | Taken::Queued if may == May::Nothing => {
             let machine = called(context, me, session).await;
             let name = described(me, user).await;
@@ -223,15 +225,16 @@ async fn tell_of_one_again(
             return end();
         }
     }
-    let local_id = match taken {
+    let (local_id, version) = match taken {
         // It has not arrived, or long ago. It is no second command.
-        None => local_id,
+        None if version <= version_after(None) && !is_outrun => (local_id, version),
+        // This computer's clock was ahead when it was noted.
+        None => (local_id, version_after(known)),
         // What was refused is refused for ever.
-        Some(Taken::Rejected { .. }) => idempotency_key(),
+        Some(Taken::Rejected { .. }) => (idempotency_key(), version_after(known)),
         // The machine reads it when it is back.
         Some(_) => return Ok(()),
     };
-    let version = if is_outrun { version_after(known) } else { version };
     let revocation = Revocation { local_id: local_id.clone(), version, removed };
     context.home.begin_revocation(me.client.origin(), id, user, revocation)?;
     let grant = named(context, me, user, May::Nothing, (version, removed, known)).await?;

@@ -120,7 +120,9 @@ async function tellOneAgain(
   if (taken && taken.is !== "rejected") return;
   // What was refused is refused for ever. What may have arrived is no second command.
   const next = taken ? newId() : localId;
-  const version = isOutrun ? Math.max((known?.version ?? 0) + 1, context.credential.now()) : noted;
+  // What was refused needs another version, and so does one that a clock had made while it was ahead.
+  const isNew = isOutrun || taken !== undefined || noted > context.credential.now();
+  const version = isNew ? Math.max((known?.version ?? 0) + 1, context.credential.now()) : noted;
   await beginRevocation(context.store, id, user, { localId: next, version });
   await grant(context, live, user, "none", version, next);
 }
