@@ -40,10 +40,20 @@ const withoutKeys: typeof fetch = async (input, init) => {
 /** What Bob asks for. Only a machine makes a session that is hosted; what messages say is read in the same way. */
 const asked: string[] = [];
 let bobSees: Json;
+/** What Bob gets in the place of the next streams of hints. */
+const streams: (() => Response | Promise<Response>)[] = [];
+/** What Bob gets in the place of each part of a history. */
+let part: ((messages: Json[]) => Json[]) | undefined;
 const hosted: typeof fetch = async (input, init) => {
   const { pathname } = new URL(String(input));
   asked.push(`${init?.method ?? "GET"} ${pathname}`);
+  const stream = pathname === "/v1/events" ? streams.shift() : undefined;
+  if (stream) return stream();
   const response = await fetch(input, init);
+  if (part && pathname.endsWith("/messages") && (init?.method ?? "GET") === "GET") {
+    const page: Json = await response.json();
+    return Response.json({ ...page, messages: part(page.messages) });
+  }
   if (!isSession(input) || !response.ok) return response;
   return Response.json({ ...(await response.json()), hosted: true, machineId: null, ...bobSees });
 };
@@ -147,6 +157,51 @@ test("a session that is opened before its key comes goes on when it comes, also 
   await ann.sessions.finish();
   await until(live, () => !live.view.lacksKey);
   assert.deepEqual(shown(live), ["one", "2", "3", "4", "5"]);
+});
+
+test("hints that are refused or end are followed again, and not without a pause", async () => {
+  const id = await shared();
+  await say(id, "one");
+  await rekeyWithoutBob(id);
+  await say(id, "two");
+  const live = await bob.sessions.open(id);
+  assert.deepEqual([shown(live), live.view.lacksKey], [["one"], true]);
+  const refused = { type: "about:blank", title: "No", status: 403, code: "FORBIDDEN", detail: "No." };
+  const over = (): Response => new Response(null, { status: 204 });
+  streams.push(
+    () => Response.json(refused, { status: 403, headers: { "content-type": "application/problem+json" } }),
+    over,
+    over,
+    async () => {
+      await ann.sessions.finish();
+      return over();
+    },
+  );
+  asked.length = 0;
+  await until(live, () => !live.view.lacksKey);
+  assert.deepEqual([shown(live), streams.length], [["one", "two"], 0]);
+  const reads = asked.filter((call) => call === `GET /v1/sessions/${id}`).length;
+  assert.ok(reads <= 3, `it was read ${reads} times, although nothing told of a key`);
+});
+
+test("a server that gives the same messages again is not asked for ever", async () => {
+  const id = await shared();
+  await say(id, "one");
+  await rekeyWithoutBob(id);
+  for (const text of ["two", "three"]) await say(id, text);
+  const live = await bob.sessions.open(id);
+  await ann.sessions.finish();
+  let [first, parts]: [Json, number] = [undefined, 0];
+  part = (messages) => {
+    if (++parts > 20) throw new Error("asked for ever");
+    return [(first ??= messages[0])];
+  };
+  try {
+    await until(live, () => !live.view.lacksKey);
+  } finally {
+    part = undefined;
+  }
+  assert.deepEqual(shown(live), ["one", "two"]);
 });
 
 test("a key that the session never had is not waited for", async () => {

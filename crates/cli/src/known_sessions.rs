@@ -6,6 +6,7 @@ use std::time::Duration;
 use ensemble_protocol::seal::KeyRing;
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::sessions::Session;
+use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Result;
@@ -41,7 +42,10 @@ pub(crate) struct KnownSession {
     /// When a key was made here last that nothing but the server's word asked for. In seconds since 1970, by the clock of this computer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked: Option<u64>,
-    /// The same for the guests who had removed a device.
+    /// The `asked` of which it was said when the next one can follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) said: Option<u64>,
+    /// What `asked` is, for the guests who had removed a device.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) renewed: BTreeMap<UserId, u64>,
     /// The epoch of the last key that was to be made for these reasons. The times count once the session has it: an attempt that
@@ -52,13 +56,18 @@ pub(crate) struct KnownSession {
 
 impl KnownSession {
     pub(crate) fn new(epoch: u32, floor: u32) -> Self {
-        let (owner, host, hostless, asked) = (None, None, None, None);
-        Self { epoch, floor, owner, host, hostless, asked, renewed: BTreeMap::new(), tried: 0 }
+        let (owner, host, hostless, asked, said) = (None, None, None, None, None);
+        Self { epoch, floor, owner, host, hostless, asked, said, renewed: BTreeMap::new(), tried: 0 }
     }
 
     /// Whether the server's word may replace the key of this epoch now.
     pub(crate) fn may_ask(&self, epoch: u32, now: u64) -> bool {
         epoch < self.tried || self.asked.is_none_or(|at| is_over(at, now))
+    }
+
+    /// When a removal of this guest may replace the key again.
+    pub(crate) fn next_of(&self, guest: UserId) -> Option<Timestamp> {
+        self.renewed.get(&guest).map(|at| next_after(*at))
     }
 
     /// Whether a removal of this guest may replace the key of this epoch now.
@@ -70,6 +79,11 @@ impl KnownSession {
 /// Whether the time has passed within which no other key is made. A clock that was set back must not make it longer.
 fn is_over(at: u64, now: u64) -> bool {
     now.abs_diff(at) >= ONE_KEY.as_secs()
+}
+
+/// When another key can be made after one that was made at this time.
+fn next_after(at: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(i64::try_from(at).unwrap_or(i64::MAX)).plus(ONE_KEY)
 }
 
 /// A right that is taken away: the version of that, and the `localId` of the command to the machine.
@@ -151,6 +165,18 @@ impl Home {
             known.renewed.extend(guests.iter().map(|guest| (*guest, now)));
         }
         self.write_json(SESSIONS, &all)
+    }
+
+    /// When the server's word may replace the key of a session again, if that was not said yet.
+    pub(crate) fn say_next(&self, origin: &str, session: SessionId) -> Result<Option<Timestamp>> {
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        let known = all.get_mut(origin).and_then(|sessions| sessions.get_mut(&session));
+        let Some(known) = known.filter(|known| known.asked != known.said) else { return Ok(None) };
+        known.said = known.asked;
+        let next = known.asked.map(next_after);
+        self.write_json(SESSIONS, &all)?;
+        Ok(next)
     }
 
     /// Forgets a session that was deleted.

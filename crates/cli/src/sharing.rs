@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::known_sessions::Unfinished;
 use crate::print;
 use crate::vault::host_of;
+use crate::when;
 
 pub(crate) use self::people::People;
 
@@ -198,8 +199,9 @@ impl Me {
         let (may, later): (BTreeSet<_>, BTreeSet<_>) =
             renewed.into_iter().partition(|user| known.may_renew(*user, ring.epoch(), seconds()));
         for user in later.iter().filter(|_| may.is_empty()) {
+            let next = known.next_of(*user).map(when::clock).unwrap_or_default();
             print::note(format!(
-                "{user} has removed devices twice within an hour. The session gets its next key after that hour, or now with \
+                "{user} has removed devices twice within an hour. The session gets its next key at {next}, or now with \
                  `ensemble session rekey {}`.",
                 session.reference
             ));

@@ -174,6 +174,7 @@ impl Me {
             if !renewed.is_empty() {
                 return self.rekey(context, session, &Members::renewed(renewed)).await;
             }
+            self.say_next_key(context, &session)?;
         } else {
             self.check_grant(context, &session, Use::Write).await?;
         }

@@ -18,7 +18,7 @@ const NEWEST: u32 = 300;
 /// Pages that are read to find a request that is open.
 const MOST_PAGES: u32 = 20;
 /// After the stream of hints has failed.
-const FOLLOWS_AGAIN_AFTER: Duration = Duration::from_secs(60);
+const FOLLOWS_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Messages at the end of the session that came before their key. They are not kept: they are read again when the key has come.
 #[derive(Clone, Copy)]
@@ -133,12 +133,13 @@ impl Live<'_> {
         }
         let window = Window { limit: Some(NEWEST), after: Some(first - 1), ..Window::default() };
         let page = self.me.client.message_page(self.session.id, window).await?;
-        let last = page.messages.last().map_or(newest, |message| message.seq);
-        for message in &page.messages {
+        let messages = asked_for(page.messages, first, newest);
+        let last = messages.last().map_or(newest, |message| message.seq);
+        for message in &messages {
             match self.opened(message).await? {
                 Ok(one) => opened.push(one),
                 Err(epoch) => {
-                    self.wait(Some(Waiting { first: message.seq, epoch, newest: newest.max(last) }));
+                    self.wait(Some(Waiting { first: message.seq, epoch, newest }));
                     return Ok(opened);
                 }
             }
@@ -156,6 +157,15 @@ impl Live<'_> {
         self.view.lacks_key = waiting.is_some();
         self.waiting = waiting;
     }
+}
+
+/// The messages from `first` to `newest` in their order, each once. The stream gives those after them, and a server that gives others again
+/// would be asked for ever.
+fn asked_for(mut messages: Vec<Message>, first: i64, newest: i64) -> Vec<Message> {
+    messages.retain(|message| (first..=newest).contains(&message.seq));
+    messages.sort_by_key(|message| message.seq);
+    messages.dedup_by_key(|message| message.seq);
+    messages
 }
 
 /// Says when a key of a session may have come. The session's own stream does not tell of a key that a guest is given.
@@ -196,5 +206,34 @@ impl KeyHints {
     fn is_meant(&self, hint: &Hint) -> bool {
         let is_of_session = hint.id.as_deref() == Some(self.session.to_string().as_str());
         matches!(hint.kind, HintKind::All | HintKind::Device) || is_of_session
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(seq: i64) -> Message {
+        let (session, user) = (SessionId::generate(), ensemble_types::ids::UserId::generate());
+        let document = json!({
+            "id": session, "seq": seq, "localId": "l", "content": "c", "senderId": user, "keyEpoch": 1,
+            "createdAt": "2026-03-26T00:00:00.000Z",
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    /// What comes after the newest one comes by the stream too, and would be printed twice.
+    #[test]
+    fn of_what_the_server_gives_only_what_waits_is_taken_once_and_in_order() {
+        let taken = |given: &[i64]| -> Vec<i64> {
+            let given = given.iter().map(|seq| message(*seq)).collect();
+            asked_for(given, 4, 6).into_iter().map(|message| message.seq).collect()
+        };
+        assert_eq!(taken(&[4, 5, 6]), [4, 5, 6]);
+        assert_eq!(taken(&[6, 5, 4, 5]), [4, 5, 6]);
+        assert_eq!(taken(&[4, 5, 6, 7, 8]), [4, 5, 6]);
+        assert!(taken(&[1, 2, 3]).is_empty(), "it would be asked for ever");
     }
 }

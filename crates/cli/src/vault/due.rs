@@ -9,6 +9,8 @@ use crate::context::{Context, Me};
 use crate::devices::seconds;
 use crate::failure::Result;
 use crate::known_sessions::KnownSession;
+use crate::print;
+use crate::when;
 
 /// Why a session is to get a new key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,22 @@ impl Me {
         // A machine makes a key because of a list that was signed, and gives it to no people. So one may follow each of its keys.
         let is_by_machine = self.own().list.device(&signed.signer).is_some_and(|device| device.role == Role::Machine);
         (session.rekey_needed && (is_by_machine || known.may_ask(signed.ring.epoch(), now))).then_some(Due::Asked)
+    }
+
+    /// Says when the server's word makes the next key of a session that gets none now. It is said once.
+    pub(super) fn say_next_key(&self, context: &Context, session: &Session) -> Result<()> {
+        if !session.rekey_needed {
+            return Ok(());
+        }
+        if let Some(next) = context.home.say_next(self.client.origin(), session.id)? {
+            print::note(format!(
+                "The server asks for another key of session {0}. It gets one an hour in this way, because a session has only so many: the \
+                 next one at {1}. `ensemble session rekey {0}` makes one now.",
+                session.reference,
+                when::clock(next)
+            ));
+        }
+        Ok(())
     }
 
     /// Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that

@@ -138,7 +138,9 @@ export class LiveSession {
     const changed = { ...nothing(), state: true };
     while (this.#waiting && this.#waiting.epoch <= this.watched.ring.epoch) {
       const { first, newest } = this.#waiting;
-      const messages = await this.#page({ limit: PAGE, after: first - 1 });
+      const page = await this.#page({ limit: PAGE, after: first - 1 });
+      // A server that gives others again would be asked for ever.
+      const messages = page.filter(({ seq }) => seq >= first);
       const { opened, waiting } = await inOrder(this.watched, messages);
       const last = messages.at(-1)?.seq ?? newest;
       const isMore = last < newest;

@@ -2,6 +2,7 @@
 // the key has come.
 
 import type { Client } from "../../client.js";
+import { pause, sleep } from "../../retry.js";
 import { followHints, type Hint } from "../../streams.js";
 import type { Incoming } from "../../protocol/transcript/view.js";
 import type { Watched } from "./watch.js";
@@ -35,18 +36,21 @@ export async function inOrder(
   return { opened, waiting: undefined };
 }
 
+/** After the stream of hints has ended, it is followed again at the latest after so many milliseconds. */
+const LONGEST_PAUSE = 10_000;
+
 /** Says when a key of a session may have come. The session's own stream does not tell of a key that a guest is given. */
 export class KeyHints {
   readonly #stop = new AbortController();
-  readonly #hints: AsyncGenerator<Hint, void, undefined>;
+  #hints: AsyncGenerator<Hint, void, undefined> | undefined;
+  /** How often the stream has ended since it gave a hint. */
+  #ends = 0;
   #next: Promise<void> | undefined;
 
   constructor(
-    client: Client,
+    private readonly client: Client,
     private readonly session: string,
-  ) {
-    this.#hints = followHints(client, { signal: this.#stop.signal });
-  }
+  ) {}
 
   /** The next one, at the latest when there is a connection. It is the same one until it was taken. */
   next(): Promise<void> {
@@ -58,14 +62,26 @@ export class KeyHints {
   }
 
   end(): void {
-    this.#next?.catch(() => undefined);
     this.#stop.abort();
   }
 
   async #find(): Promise<void> {
-    for (;;) {
-      const { done, value: hint } = await this.#hints.next();
-      if (done || hint.kind === "all" || hint.kind === "device" || hint.id === this.session) return;
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      this.#hints ??= followHints(this.client, { signal });
+      // A server that refuses the hints does not end the session that is followed.
+      const hint = await this.#hints.next().then(
+        (next) => (next.done ? undefined : next.value),
+        () => undefined,
+      );
+      if (hint === undefined) {
+        this.#hints = undefined;
+        await sleep(pause(++this.#ends, undefined, { longest: LONGEST_PAUSE }), signal).catch(() => undefined);
+      } else {
+        // It comes with each connection.
+        if (hint.kind !== "all") this.#ends = 0;
+        if (hint.kind === "all" || hint.kind === "device" || hint.id === this.session) return;
+      }
     }
   }
 }
