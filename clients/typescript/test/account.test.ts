@@ -216,7 +216,8 @@ test("recovery words bring an account back, and remove what is lost", async () =
   assert.deepEqual(same.words, words);
   await same.confirm();
   assert.equal(await ann.devices.isAlone(), false);
-  const options = { base: server.url, store: new MemoryStore(), name: "Ann's new laptop" };
+  // The name of a lost device is free again.
+  const options = { base: server.url, store: new MemoryStore(), name: "Ann's lost laptop" };
   await assert.rejects(recover(words.toReversed().join(" "), options), Refused);
   const found = await recover(words.join(" "), options);
   assert.equal(found.fingerprint, await ann.fingerprint());
@@ -226,6 +227,7 @@ test("recovery words bring an account back, and remove what is lost", async () =
   );
   const back = await found.finish(found.devices.map(({ key }) => key));
   assert.deepEqual([back.userId, await back.isPrimary()], [ann.userId, true]);
+  assert.deepEqual((await back.devices.all()).map(({ name }) => name).sort(), ["Ann's lost laptop", null]);
   const talk = await back.sessions.converse(session.id);
   assert.equal(talk.session.keyEpoch, 2, "the session has a new key");
   await talk.send("after the loss");

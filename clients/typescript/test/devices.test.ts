@@ -38,6 +38,8 @@ test("a list that breaks a rule is refused", async () => {
     ["nothing changes", () => undefined],
     ["a device is added", (next) => next.devices.push(entry("linked"))],
     ["a machine is added", (next) => next.devices.push(entry("machine", { machineId: "m1" }))],
+    ["a device has a name", (next) => next.devices.push(entry("linked", { name: given.digests[0] }))],
+    ["a device has none", (next) => next.devices.push(entry("linked", { name: null }))],
     [
       "a device is removed with a new epoch",
       (next) => {
@@ -68,6 +70,9 @@ test("a list that breaks a rule is refused", async () => {
     ["two recoveries", (next) => next.devices.push(entry("recovery"))],
     ["a role that is not known", (next) => next.devices.push(entry("king" as lists.Role))],
     ["a weak key", (next) => next.devices.push({ ...entry("linked"), boxKey: encode(new Uint8Array(32)) })],
+    ["a name that is no SHA-256", (next) => next.devices.push(entry("linked", { name: "laptop" }))],
+    ["a name that is no text", (next) => next.devices.push(entry("linked", { name: 1 }))],
+    ["too long", (next) => (next.created = `${" ".repeat(32_768)}2026-01-01`)],
     ["too many", (next) => (next.devices = Array.from({ length: 65 }, () => entry("linked")))],
   ];
   for (const [what, change, signer] of bad) await assert.rejects(attempt(change, signer), Distrust, what);

@@ -18,12 +18,20 @@ class Restored {
   versions: number | undefined;
   /** The calls that gave it lists again. */
   readonly sent: Json[] = [];
+  /** It has lost all names. */
+  isNameless = false;
+  /** Called when it has taken a list, in the place of its answer. */
+  taken: (() => void) | undefined;
   /** What else is changed in the lists that it shows. */
   change: (lists: Json[]) => Json[] = (lists) => lists;
 
   readonly fetch: typeof fetch = async (input, init) => {
     const { pathname, searchParams } = new URL(String(input));
     const response = await fetch(input, init);
+    if (pathname === "/v1/devices" && init?.method === "POST" && this.taken) {
+      this.taken();
+      return new Promise(() => undefined);
+    }
     if (pathname === "/v1/devices" && init?.method === "POST") {
       const body = JSON.parse(String(init.body));
       if (body.lists) {
@@ -33,6 +41,10 @@ class Restored {
     }
     const { versions } = this;
     if (versions === undefined || !response.ok) return response;
+    if (pathname === "/v1/devices" && this.isNameless && (init?.method ?? "GET") === "GET") {
+      const { devices, ...rest }: Json = await response.json();
+      return Response.json({ ...rest, devices: devices.map((one: Json) => ({ ...one, name: null, nameSalt: null })) });
+    }
     if (pathname === "/v1/devices/content-ring") return Response.json({ ...(await response.json()), version: versions });
     if (!/^\/v1\/users\/[^/]+\/devices$/.test(pathname)) return response;
     const page: Json = await response.json();
@@ -57,7 +69,7 @@ test("a primary device gives the server the lists that it lacks", async () => {
   restored.versions = 1;
   assert.equal((await ann.own(0)).list.version, 3);
   assert.equal(restored.sent.length, 1);
-  const [{ lists, list, sealed, proofs }] = restored.sent;
+  const [{ lists, list, sealed, proofs, names }] = restored.sent;
   assert.equal(list, undefined);
   assert.deepEqual(
     lists.map(({ body }: Json) => JSON.parse(body).version),
@@ -67,8 +79,31 @@ test("a primary device gives the server the lists that it lacks", async () => {
   const openers = newest.devices.map(({ key }: Json) => key);
   assert.deepEqual(Object.keys(sealed).sort(), openers.sort());
   assert.equal(Object.keys(proofs).length, 2, "both words have signed that they are listed");
+  assert.deepEqual(
+    Object.values(names as Json).map(({ name }: Json) => name),
+    ["Ann"],
+  );
   await ann.own(0);
   assert.equal(restored.sent.length, 1, "once");
+});
+
+test("the names that another primary device has given are sent with the lists", async () => {
+  const { ann, restored } = await account();
+  const linking = await ann.devices.link();
+  const joining = await join(linking.address, { store: new MemoryStore(), name: "laptop" });
+  const asking = await linking.asked();
+  assert.ok(await asking.approve(joining.digits, "primary"));
+  const laptop = await joining.finished();
+  await laptop.devices.rename(laptop.keys.publicKey, "old laptop");
+  await laptop.devices.rename(ann.keys.publicKey, "new laptop");
+  assert.equal((await ann.own(0)).list.version, 4);
+  // It knows no names of those that it has lost.
+  restored.versions = 2;
+  restored.isNameless = true;
+  assert.equal((await ann.own(0)).list.version, 4);
+  const [{ lists, names }] = restored.sent;
+  const sent = Object.fromEntries(Object.entries(names as Json).map(([key, { name }]: [string, Json]) => [key, name]));
+  assert.deepEqual([lists.length, sent], [2, { [ann.keys.publicKey]: "new laptop", [laptop.keys.publicKey]: "old laptop" }]);
 });
 
 test("a server that shows other lists gets nothing", async () => {
@@ -103,4 +138,39 @@ test("a linked device says that a primary one is needed", async () => {
   assert.deepEqual(restored.sent, []);
   restored.versions = undefined;
   assert.equal((await phone.own(0)).list.version, 3);
+});
+
+test("what is kept is written only when it is new", async () => {
+  let writes = 0;
+  class Counting extends MemoryStore {
+    override update<T>(name: string, change: (value: T | undefined) => T | undefined): Promise<void> {
+      if (name.startsWith("own lists ")) writes++;
+      return super.update(name, change);
+    }
+  }
+  const ann = await Account.create({ base: server.url, store: new Counting(), name: "Ann" });
+  await ann.own(0);
+  writes = 0;
+  for (let reads = 0; reads < 3; reads++) await ann.own(0);
+  assert.equal(writes, 0);
+  await words(ann);
+  assert.ok(writes > 0);
+});
+
+test("what vouches for a list is not lost when the page is closed before the answer comes", async () => {
+  const [restored, store] = [new Restored(), new MemoryStore()];
+  const options = { base: server.url, store, name: "Ann", fetch: restored.fetch };
+  const closed = await Account.create(options);
+  const taken = new Promise<void>((resolve) => (restored.taken = resolve));
+  void words(closed);
+  await taken;
+  restored.taken = undefined;
+  const ann = await Account.open(options);
+  assert.equal((await ann?.own(0))?.list.version, 2);
+  restored.versions = 1;
+  assert.equal((await ann?.own(0))?.list.version, 2);
+  assert.deepEqual(
+    restored.sent.map(({ proofs }) => Object.keys(proofs).length),
+    [1],
+  );
 });

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use ensemble_client::devices::List;
-use ensemble_client::devices::{Removal, proof_text, sign_list};
+use ensemble_client::devices::{Names, Removal, proof_text, sign_list};
 use ensemble_client::{Client, Error, Known};
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
-use ensemble_types::devices::{ChangeDevices, DeviceList, ListedDevice, Role, SealedContentRing, SignedList};
+use ensemble_types::devices::{
+    ChangeDevices, DeviceList, DeviceName, ListedDevice, Role, SealedContentRing, SignedList,
+};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
 use ensemble_types::text::{Blob, Text};
@@ -20,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
 use crate::home::Home;
-use crate::kept_lists::{MOST_KEPT, send_again};
+use crate::kept_lists::{MOST_KEPT, send, send_again};
+use crate::names;
 
 /// The checked lists, by server origin and user.
 const FILE: &str = "devices.json";
@@ -180,6 +183,8 @@ async fn read(context: &Context, client: &Client, key: &AccountKey, user: UserId
             .map_err(|error| Failure::Seal("Your content keys".to_owned(), error))?;
         if context.home.remember_newest(origin, user, &list)? {
             context.home.keep_lists((origin, user), read, &sealed.sealed)?;
+            // They are sent again with the lists, should the server be restored from a backup.
+            let _names = names::of(context, client, user, &list).await;
             return Ok(Own { list, contents });
         }
         tries.next().ok_or_else(|| Failure::message(OVERTAKEN))?;
@@ -233,12 +238,11 @@ pub(crate) async fn of_user(context: &Context, client: &Client, user: UserId, ac
 /// The first list: this device alone, as a primary one.
 async fn begin(context: &Context, client: &Client, key: &AccountKey, user: UserId) -> Result<()> {
     let contents = ContentRing::generate();
-    let entry = ListedDevice {
-        key: key.public_key(),
-        box_key: box_of(key)?.public().to_text(),
-        role: Role::Primary,
-        machine_id: None,
-    };
+    let box_key = box_of(key)?.public().to_text();
+    let mut entry =
+        ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None, name: None, by: None };
+    let mut names = Names::default();
+    names.give(&mut entry, &crate::commands::machine::host());
     let list = DeviceList {
         account: key.public_key(),
         version: 1,
@@ -249,28 +253,20 @@ async fn begin(context: &Context, client: &Client, key: &AccountKey, user: UserI
         devices: vec![entry],
     };
     let list = List::first(&signed(&list, key)?, &key.public_key()).map_err(Error::from)?;
-    let name = Some(crate::commands::machine::host());
-    let change = change(&list, &contents, [Added { key, name }])?;
-    match client.change_devices(&change).await {
-        Err(error) if error.is(Code::DeviceListConflict) => Ok(()),
-        answer => {
-            answer?;
-            context.home.remember_change((client.origin(), user), key, &list, change)
-        }
+    let change = change(&list, &contents, [key], names.given().clone())?;
+    match send(context, client, (key, user), &list, (&change, Vec::new())).await {
+        Err(Failure::Client(error)) if error.is(Code::DeviceListConflict) => Ok(()),
+        answer => answer,
     }
 }
 
-/// A key that a list adds and that this program has made, and its name.
-pub(crate) struct Added<'a> {
-    pub(crate) key: &'a AccountKey,
-    pub(crate) name: Option<String>,
-}
-
-/// The request for a list, with the content ring sealed to each device that may open contents.
+/// The request for a list, with the content ring sealed to each device that may open contents. `added`: the keys that it adds and that
+/// this program has made.
 pub(crate) fn change<'a>(
     list: &List,
     contents: &ContentRing,
-    added: impl IntoIterator<Item = Added<'a>>,
+    added: impl IntoIterator<Item = &'a AccountKey>,
+    names: BTreeMap<String, DeviceName>,
 ) -> Result<ChangeDevices> {
     let mut sealed = BTreeMap::new();
     for device in list.openers() {
@@ -281,13 +277,12 @@ pub(crate) fn change<'a>(
         })?;
         sealed.insert(device.key.clone(), ring);
     }
-    let (mut names, mut proofs) = (BTreeMap::new(), BTreeMap::new());
-    for Added { key, name } in added {
+    let mut proofs = BTreeMap::new();
+    for key in added {
         let public = key.public_key();
         let entry = list.device(&public).ok_or_else(|| Failure::message("A new key is not in the list."))?;
         let proof = Blob::new(key.sign(&proof_text(&list.body().account, entry)));
-        proofs.insert(public.clone(), proof.map_err(|error| Failure::message(format!("A proof {error}.")))?);
-        names.extend(name.and_then(|name| shortened(&name)).map(|name| (public, name)));
+        proofs.insert(public, proof.map_err(|error| Failure::message(format!("A proof {error}.")))?);
     }
     Ok(ChangeDevices { list: Some(list.signed().clone()), sealed, names, proofs, ..ChangeDevices::default() })
 }

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ensemble_client::Error;
 use ensemble_client::devices::MOST_DEVICES;
 use ensemble_protocol::AccountKey;
 use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
 
-use crate::commands::machine::host;
 use crate::context::{Context, Me, now};
-use crate::devices::{Added, List, box_of, change, signed};
+use crate::devices::{List, box_of, change};
 use crate::failure::{Failure, Result};
+use crate::kept_lists;
+use crate::names::next_list;
 use crate::print;
 
 /// The file with this machine's key, which is in the account's list from now on. `None`: this device may not sign lists, or the
@@ -53,23 +53,27 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
             }
         };
         let box_key = box_of(&new)?.public().to_text();
-        let machine_id = Some(machine.clone());
-        next.devices.push(ListedDevice { key: new.public_key(), box_key, role: Role::Machine, machine_id });
-        let list = own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
-        let change = change(&list, &own.contents, [Added { key: &new, name: Some(host()) }])?;
-        match me.client.change_devices(&change).await {
-            Ok(()) => {
-                context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)?;
-                return Ok(Some(path));
-            }
+        let (machine_id, by) = (Some(machine.clone()), Some(me.key.public_key()));
+        next.devices.push(ListedDevice {
+            key: new.public_key(),
+            box_key,
+            role: Role::Machine,
+            machine_id,
+            name: None,
+            by,
+        });
+        let (list, names) = next_list(&own.list, next, me.names(context).await?, &me.key)?;
+        let change = change(&list, &own.contents, [&new], names)?;
+        match kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await {
+            Ok(()) => return Ok(Some(path)),
             // Another program of the account was faster.
-            Err(error) if error.is(Code::DeviceListConflict) => {
+            Err(Failure::Client(error)) if error.is(Code::DeviceListConflict) => {
                 me.refresh_own(context, Duration::ZERO).await?;
                 key = Some(new);
             }
             // The key was removed before. A removed key is never listed again.
-            Err(error) if error.is(Code::Conflict) => {}
-            Err(error) => return Err(error.into()),
+            Err(Failure::Client(error)) if error.is(Code::Conflict) => {}
+            Err(failure) => return Err(failure),
         }
     }
     Err(Failure::message(BUSY))
@@ -92,14 +96,13 @@ pub(crate) async fn unlist(context: &Context, me: &Me, machines: &[&MachineId]) 
             );
             return Ok(());
         }
-        let list = own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
-        let change = change(&list, &own.contents, [])?;
-        match me.client.change_devices(&change).await {
-            Ok(()) => return context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change),
-            Err(error) if error.is(Code::DeviceListConflict) => {
+        let (list, names) = next_list(&own.list, next, me.names(context).await?, &me.key)?;
+        let change = change(&list, &own.contents, [], names)?;
+        match kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await {
+            Err(Failure::Client(error)) if error.is(Code::DeviceListConflict) => {
                 me.refresh_own(context, Duration::ZERO).await?;
             }
-            Err(error) => return Err(error.into()),
+            sent => return sent,
         }
     }
     Err(Failure::message(BUSY))

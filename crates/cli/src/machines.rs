@@ -4,7 +4,7 @@ mod opened;
 
 use std::path::PathBuf;
 
-use ensemble_types::devices::Device;
+use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
@@ -105,12 +105,12 @@ pub(crate) struct Machines {
 impl Machines {
     pub(crate) async fn load(context: &Context, me: &Me) -> Result<Self> {
         let this = context.home.settings()?.machines.remove(me.client.origin());
-        let (machines, devices) = tokio::join!(me.client.machines().try_collect::<Vec<Machine>>(), me.client.devices());
+        let (machines, names) = tokio::join!(me.client.machines().try_collect::<Vec<Machine>>(), me.names(context));
         let all = opened(me, machines?).await?;
         // Without them machines have their own names.
-        let devices = devices.map(|devices| devices.devices).unwrap_or_default();
-        let listed = devices.iter().filter(|device| me.own().list.device(&device.public_key).is_some());
-        let devices = listed.filter_map(|device| Some((device.name.clone()?, machine_of(device, &all)?))).collect();
+        let (names, own) = (names.unwrap_or_default(), me.own());
+        let named = |device: &ListedDevice| Some((names.get(&device.key)?.to_owned(), machine_of(device, &all)?));
+        let devices = own.list.body().devices.iter().filter_map(named).collect();
         let runner_file = Some(context.home.path().join("runner.yaml"));
         Ok(Self { all, this, devices, runner_file })
     }
@@ -271,9 +271,8 @@ impl Machines {
 }
 
 /// The machine that a device is, or the one that it has registered on its own computer.
-fn machine_of(device: &Device, all: &[Known]) -> Option<MachineId> {
-    let has_registered =
-        |known: &&Known| known.card.as_ref().and_then(|card| card.by.as_ref()) == Some(&device.public_key);
+fn machine_of(device: &ListedDevice, all: &[Known]) -> Option<MachineId> {
+    let has_registered = |known: &&Known| known.card.as_ref().and_then(|card| card.by.as_ref()) == Some(&device.key);
     let registered = || all.iter().find(has_registered).map(|known| known.machine.id.clone());
     device.machine_id.clone().or_else(registered)
 }

@@ -33,6 +33,7 @@ mod last_used;
 mod live;
 mod machine_key;
 mod machines;
+mod names;
 mod origin;
 mod pins;
 mod places;

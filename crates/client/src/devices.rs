@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 pub use ensemble_protocol::lists::{
-    LinkText, List, ListError, MOST_DEVICES, Removal, encode, is_possession, proof_text, seen_text,
+    LinkText, List, ListError, MOST_DEVICES, Names, Removal, encode, is_possession, proof_text, seen_text,
 };
 use ensemble_types::devices::{
-    ChangeDevices, CreatedDeviceLink, Device, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList,
-    DeviceListPage, Devices, ListedDevice, SignedList, UpdateDevice,
+    ChangeDevices, CreatedDeviceLink, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList, DeviceListPage,
+    Devices, ListedDevice, SignedList,
 };
-use ensemble_types::ids::{DeviceId, MachineId, UserId};
+use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::text::{Blob, Text};
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
@@ -67,12 +67,6 @@ impl Client {
     /// The content ring that is sealed to the calling device.
     pub async fn content_ring(&self) -> Result<DeviceContentRing> {
         self.get(&["v1", "devices", "content-ring"]).send().await
-    }
-
-    pub async fn rename_device(&self, id: DeviceId, name: &str) -> Result<Device> {
-        let name = Text::new(name).map_err(|error| Error::Argument(format!("the name {error}")))?;
-        let update = UpdateDevice { name: Some(name), ..UpdateDevice::default() };
-        self.patch(&["v1", "devices", &id.to_string()], Repeat::Harmless).json(&update).send().await
     }
 
     /// The newest list of a user, checked version by version from what is known. `None`: the user has no list, and none was

@@ -4,6 +4,7 @@
 //! and a browser's WebCrypto. No I/O happens here, and time is passed in.
 
 mod account_key;
+mod hidden;
 pub mod lists;
 #[cfg(feature = "seal")]
 pub mod seal;

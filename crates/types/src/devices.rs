@@ -63,7 +63,7 @@ impl Role {
 pub struct SignedList {
     /// A [`DeviceList`] as JSON.
     #[schema(value_type = DeviceListText)]
-    pub body: Text<1, 16_384>,
+    pub body: Text<1, 32_768>,
     /// The Ed25519 public key that signed it.
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
     pub signer: Blob<43, 43>,
@@ -75,7 +75,7 @@ pub struct SignedList {
 /// The schema of the body of a list.
 pub enum DeviceListText {}
 
-json_text!(DeviceListText, DeviceList, 1, 16_384);
+json_text!(DeviceListText, DeviceList, 1, 32_768);
 
 /// A key of a map: an Ed25519 public key.
 pub enum PublicKeyText {}
@@ -124,6 +124,25 @@ pub struct ListedDevice {
     /// Of a runner, and of nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_id: Option<MachineId>,
+    /// What its name is bound by: SHA-256 of `ensemble-device-name-v1\n`, the 16 bytes of the salt and the name in UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{43}$")]
+    pub name: Option<String>,
+    /// Of a machine: the key of the device that has registered it on its own computer. They are removed together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9_-]{43}$")]
+    pub by: Option<String>,
+}
+
+/// The name of a device, and what opens the commitment in the list. Only the account's own devices are given both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceName {
+    /// 16 random bytes.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{22}$")]
+    pub salt: Blob<22, 22>,
+    /// 1 to 64 bytes in NFC, without control, format and direction characters.
+    pub name: Text<1, 64>,
 }
 
 impl ListedDevice {
@@ -163,7 +182,11 @@ impl DeviceKind {
 #[schema(examples(json!(examples::device())))]
 pub struct Device {
     pub id: DeviceId,
+    /// As the service has it. It counts where it opens the commitment in the list.
     pub name: Option<String>,
+    /// What opens the commitment, with the name.
+    #[schema(pattern = "^[A-Za-z0-9_-]{22}$")]
+    pub name_salt: Option<String>,
     pub kind: DeviceKind,
     pub role: Role,
     pub public_key: String,
@@ -197,7 +220,7 @@ pub struct Devices {
 /// The content ring sealed to a device's box key.
 pub type SealedContentRing = Blob<1, 8_192>;
 
-/// The id of a linking: 128 random bits.
+/// The id of a linking: 64 random bits, and 64 that name the account.
 pub type DeviceLinkId = Blob<22, 22>;
 
 /// The next list of the caller's account, and the content ring for each device that may open contents. Or the lists that the service has
@@ -207,7 +230,7 @@ pub type DeviceLinkId = Blob<22, 22>;
 #[schema(examples(json!({
     "list": {"body": "{\"account\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"version\":1,\"prev\":null,\"created\":\"2026-03-26T00:00:00.000Z\",\"contentEpoch\":1,\"contentPublicKey\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"devices\":[{\"key\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"boxKey\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\",\"role\":\"primary\"}]}", "signer": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "signature": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0-Pw"},
     "sealed": {"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8": "AQAAAAFzZWFsZWQ"},
-    "names": {"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8": "laptop"},
+    "names": {"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8": {"salt": "AAECAwQFBgcICQoLDA0ODw", "name": "laptop"}},
 })))]
 pub struct ChangeDevices {
     /// The next list. Without it `lists` is needed.
@@ -224,10 +247,11 @@ pub struct ChangeDevices {
     /// The linking that this list completes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<CompletedDeviceLink>,
-    /// Names of devices, by public key.
+    /// By public key: the names of exactly those devices that have a `name` in `list` or the last of `lists`. Each opens its commitment, and
+    /// no two are the same without regard to case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<PublicKeyText, Text<0, 64>>)]
-    pub names: BTreeMap<String, Text<0, 64>>,
+    #[schema(value_type = BTreeMap<PublicKeyText, DeviceName>)]
+    pub names: BTreeMap<String, DeviceName>,
     /// By public key: that somebody holds a key that the list adds. Ed25519 by that key over
     /// `ensemble-device-v1\n<account>\n<key>\n<boxKey>\n<role>`. Not for the account key, which signs the first list, and not for
     /// the device of `link`, which has signed its request.
@@ -284,10 +308,8 @@ pub struct DeviceListPage {
 /// What to change of a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(examples(json!({"name": "Ada's laptop"})))]
+#[schema(examples(json!({"notify": ["permission", "finished"]})))]
 pub struct UpdateDevice {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<Text<0, 64>>,
     /// Where the calling device is reached by notifications; `null` ends them.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PushSubscription>)]

@@ -109,7 +109,8 @@ pub(crate) fn signed_list() -> Value {
 
 pub(crate) fn device() -> Value {
     json!({
-        "id": OTHER, "publicKey": KEY, "boxKey": KEY, "role": "primary", "kind": "cli", "name": "laptop", "current": true,
+        "id": OTHER, "publicKey": KEY, "boxKey": KEY, "role": "primary", "kind": "cli", "name": "laptop",
+        "nameSalt": "AAECAwQFBgcICQoLDA0ODw", "current": true,
         "createdAt": AT, "lastSeenAt": AT,
     })
 }

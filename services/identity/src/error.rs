@@ -180,7 +180,7 @@ impl IntoProblem for Error {
 fn place(bad: &BadList) -> &'static str {
     match bad {
         BadList::Sealed => "/sealed",
-        BadList::Names => "/names",
+        BadList::Names(_) => "/names",
         BadList::OtherLink => "/link",
         BadList::Lists => "/lists",
         BadList::Links => "/links",

@@ -161,8 +161,8 @@ fn accounts(routes: Routes) -> Routes {
         )
 }
 
-/// 64 lists of 16 KiB, whose quotes are escaped, 64 rings of 8 KiB, and what else is in the body.
-const MAX_CHANGE: usize = 2 << 20;
+/// 64 lists of 32 KiB, whose quotes are escaped, 64 rings of 8 KiB, and what else is in the body.
+const MAX_CHANGE: usize = 4 << 20;
 
 fn devices_of(routes: Routes) -> Routes {
     routes
@@ -171,8 +171,8 @@ fn devices_of(routes: Routes) -> Routes {
                 .access(Access::UserOrRecovery)
                 .operation(DEVICES, "getDevices", "Reads your signed device list, and the names of your devices.")
                 .about(
-                    "Names, kinds and notifications are kept beside the list and are not signed. Verify the \
-                     list before you trust a key in it.",
+                    "A name counts where it opens the commitment in the list. Kinds and notifications are kept beside \
+                     the list and are not signed. Verify the list before you trust a key in it.",
                 )
                 .response::<Devices>(200)
                 .errors(&[NotFound])
@@ -219,12 +219,7 @@ fn devices_of(routes: Routes) -> Routes {
         .row(
             patch("/v1/devices/{id}")
                 .access(Access::User)
-                .operation(
-                    DEVICES,
-                    "updateDevice",
-                    "Names a device: a primary device names each, another one names itself. Sets the calling \
-                     device's notifications.",
-                )
+                .operation(DEVICES, "updateDevice", "Sets the calling device's notifications.")
                 .about("Members that are left out keep their value.")
                 .body::<UpdateDevice>()
                 .max_body(4 << 10)

@@ -55,3 +55,8 @@ export function folder(path: string): string {
       .pop() || path
   );
 }
+
+/** The name of a device as the signed list has it, or else what is said in its place. */
+export function deviceName({ name, hasOtherName }: { name: string | null; hasOtherName: boolean }, nameless: string): string {
+  return name ?? (hasOtherName ? "The server gives another name" : nameless);
+}

@@ -1,12 +1,15 @@
 /** The devices of the account, checked against the list that was signed. */
 import type { Linking, NewWords } from "@ensemble/client/account";
+import { deviceName } from "../base/words.ts";
 import { mine } from "./account.ts";
 import { confirmationsChanged } from "./machines.ts";
 
 export interface DeviceRow {
-  id: string;
   key: string;
+  /** How it is called, or what it is. */
   name: string;
+  /** Of a device without a name: nothing. */
+  given: string;
   kind: string;
   role: string;
   current: boolean;
@@ -17,13 +20,13 @@ const KINDS: Record<string, string> = { cli: "A terminal", web: "A browser", run
 
 export async function devices(): Promise<DeviceRow[]> {
   const all = await mine().devices.all();
-  return all.map(({ id, publicKey, name, kind, role, current, lastSeenAt }) => ({
-    id,
+  return all.map(({ publicKey, name, hasOtherName, kind, role, current, lastSeenAt }) => ({
     kind,
     role,
     current,
     key: publicKey,
-    name: (kind === "recovery" ? undefined : name?.trim()) || (KINDS[kind] ?? kind),
+    name: deviceName({ name, hasOtherName }, KINDS[kind] ?? kind),
+    given: name ?? "",
     lastSeenAt: lastSeenAt ?? undefined,
   }));
 }
@@ -37,8 +40,8 @@ export function newWords(): Promise<NewWords> {
   return mine().devices.newWords();
 }
 
-export async function renameDevice(id: string, name: string): Promise<void> {
-  await mine().devices.rename(id, name);
+export async function renameDevice(key: string, name: string): Promise<void> {
+  await mine().devices.rename(key, name);
 }
 
 /** Removes a device. Nothing is sealed to it any more, and sessions that are in use get new keys. Resolves to the number of machines

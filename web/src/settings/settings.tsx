@@ -4,25 +4,16 @@ import { Confirm } from "../base/confirm.tsx";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
-import { say } from "../base/toast.tsx";
-import { ago } from "../base/words.ts";
 import { account, displayName, setDisplayName, signOut } from "../data/account.ts";
-import { type DeviceRow, devices, removeDevice } from "../data/devices.ts";
+import { devices } from "../data/devices.ts";
 import { textOf } from "../data/failure.ts";
 import { AddDevice } from "./add-device.tsx";
 import { About } from "./about.tsx";
+import { Device } from "./device.tsx";
 import { LookSettings } from "./look.tsx";
 import { NewWords } from "./new-words.tsx";
 import { NotificationSettings } from "./notifications.tsx";
-import { oneLine } from "../text/visible.ts";
 import { useLoaded } from "../data/use-loaded.ts";
-
-const ROLES: Record<string, string> = {
-    primary: "can add and remove devices",
-    linked: "can read, write and approve",
-    machine: "runs agents",
-    recovery: "brings the account back",
-};
 
 export function Settings() {
     const me = useStore(account);
@@ -58,10 +49,15 @@ export function Settings() {
                         <ul className="list">
                             {list.value.map((row) => (
                                 <li key={row.key}>
-                                    <Device row={row} mayRemove={me.role === "primary"} onChanged={list.reload} />
+                                    <Device row={row} isPrimary={me.role === "primary"} onChanged={list.reload} />
                                 </li>
                             ))}
                         </ul>
+                    )}
+                    {me.role === "linked" && (
+                        <p className="soft">
+                            Only a primary device can add, rename and remove devices. This browser is a linked one.
+                        </p>
                     )}
                 </section>
                 <section className="section" aria-labelledby="account">
@@ -104,71 +100,6 @@ export function Settings() {
                 {shown === "add" && <AddDevice onClose={close} onAdded={list.reload} />}
                 {shown === "words" && <NewWords onClose={close} onMade={list.reload} />}
             </div>
-        </div>
-    );
-}
-
-function Device({ row, mayRemove, onChanged }: { row: DeviceRow; mayRemove: boolean; onChanged: () => void }) {
-    const [asks, setAsks] = useState(false);
-    const [isBusy, setBusy] = useState(false);
-    const [error, setError] = useState<string>();
-    const remove = () => {
-        setBusy(true);
-        setError(undefined);
-        removeDevice(row.key)
-            .then((unconfirmed) => {
-                const open =
-                    unconfirmed === 1
-                        ? "A machine has not confirmed it: see Home."
-                        : `${unconfirmed} machines have not confirmed it: see Home.`;
-                say(`Removed: ${oneLine(row.name, 60)}.${unconfirmed > 0 ? ` ${open}` : ""}`);
-                onChanged();
-            })
-            .catch((caught: unknown) => setError(textOf(caught)))
-            .finally(() => setBusy(false));
-    };
-    const isRemovable = mayRemove && !row.current && row.role !== "machine" && row.role !== "recovery";
-    return (
-        <div className="entry device">
-            <span className="what">
-                <span className="name">
-                    <bdi>{oneLine(row.name, 80)}</bdi> {row.current && <span className="tag accent">this browser</span>}
-                </span>
-                <span className="about">
-                    {ROLES[row.role] ?? row.role}
-                    {row.lastSeenAt ? ` · ${ago(row.lastSeenAt)}` : ""}
-                </span>
-                {error !== undefined && (
-                    <span className="error-text" role="alert">
-                        {error}
-                    </span>
-                )}
-                {isBusy && (
-                    <span className="about" role="status">
-                        Removing it. Your sessions get new keys: this takes a few seconds.
-                    </span>
-                )}
-            </span>
-            {isRemovable && !asks && (
-                <button
-                    type="button"
-                    className="button small plain"
-                    onClick={() => setAsks(true)}
-                    aria-label={`Remove ${oneLine(row.name, 60)}`}
-                >
-                    Remove
-                </button>
-            )}
-            {isRemovable && asks && (
-                <>
-                    <button type="button" className="button small danger" disabled={isBusy} onClick={remove}>
-                        Remove
-                    </button>
-                    <button type="button" className="button small" disabled={isBusy} onClick={() => setAsks(false)}>
-                        Cancel
-                    </button>
-                </>
-            )}
         </div>
     );
 }

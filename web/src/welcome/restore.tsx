@@ -2,6 +2,7 @@
 import type { Recovering } from "@ensemble/client/account";
 import { type FormEvent, useState } from "react";
 import { Choice, Field } from "../base/field.tsx";
+import { deviceName } from "../base/words.ts";
 import { findAccount, restore } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
@@ -103,7 +104,7 @@ function Found({ found, onBack, onDone }: { found: Recovering; onBack: () => voi
                         <Choice
                             key={device.key}
                             className="choice"
-                            label={oneLine(device.name ?? "Without a name", 60)}
+                            label={oneLine(deviceName(device, "Without a name"), 60)}
                             hint={device.role}
                             checked={lost.has(device.key)}
                             disabled={isBusy}

@@ -311,7 +311,18 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     await dialog.getByLabel("Six digits").fill(digits);
     await dialog.getByRole("button", { name: "Add it" }).click();
     await second.page.getByRole("link", { name: /Another title/ }).waitFor();
-    await page.getByText("The second browser", { exact: true }).waitFor();
+    // It has its name in the list that this browser signs, and the other one reads it there.
+    await page.getByRole("button", { name: "Rename The second browser" }).click();
+    const entry = page.getByRole("listitem").filter({ has: page.getByRole("textbox") });
+    await entry.getByLabel("Name of this device").fill("The other browser");
+    await accessible(page, "rename a device");
+    await entry.getByRole("button", { name: "Save" }).click();
+    await page.getByText("The other browser", { exact: true }).waitFor();
+    await second.page.goto(`${origin}/settings`);
+    await second.page.getByText("The other browser", { exact: true }).waitFor();
+    await second.page.getByText(/^Only a primary device can add, rename and remove devices/).waitFor();
+    assert.equal(await second.page.getByRole("button", { name: /^(Rename|Remove)/ }).count(), 0);
+    await second.page.goto(origin);
     await ensemble(["prompt", session, "[[run touch second]]"]);
     const card = second.page.getByRole("region", { name: /The agent asks/ });
     await card.getByRole("button", { name: "Allow once" }).click();
@@ -322,9 +333,9 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
       .first()
       .click();
     await second.page.getByLabel("Prompt").fill("never sent");
-    await page.getByRole("button", { name: "Remove The second browser" }).click();
+    await page.getByRole("button", { name: "Remove The other browser" }).click();
     await page.getByRole("button", { name: "Remove", exact: true }).click();
-    await page.getByText("Removed: The second browser").waitFor();
+    await page.getByText("Removed: The other browser").waitFor();
 
     const isRemoved = second.page.getByRole("heading", { name: "This server says that this browser was removed" });
     await isRemoved.waitFor();

@@ -279,7 +279,18 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
     // Its length is a name for it.
     const length = String(100_000_000 + process.pid);
     const tool = `[[tool Bash {"command":"sleep ${length}","run_in_background":true,"description":"wait"}]]`;
-    const outlived = await ensemble(["claude", "--title", "Outlived", "--dir", "work", "--mode", "bypass", "--yes", "--detach", tool]);
+    const outlived = await ensemble([
+      "claude",
+      "--title",
+      "Outlived",
+      "--dir",
+      "work",
+      "--mode",
+      "bypass",
+      "--yes",
+      "--detach",
+      tool,
+    ]);
     await page.goto(origin);
     await page
       .getByRole("main")

@@ -57,6 +57,13 @@ describe("parts", { timeout: 10 * 60_000 }, () => {
     );
   });
 
+  test("a device has its signed name, and no other one that the server gives", async () => {
+    const { deviceName } = await part("base/words.ts");
+    assert.equal(deviceName({ name: "Laptop", hasOtherName: false }, "A browser"), "Laptop");
+    assert.equal(deviceName({ name: null, hasOtherName: true }, "A browser"), "The server gives another name");
+    assert.equal(deviceName({ name: null, hasOtherName: false }, "A browser"), "A browser");
+  });
+
   test("nothing in the text of an error is hidden", async () => {
     const { textOf } = await part("data/failure.ts");
     const { whyOf } = await part("data/connection.ts");

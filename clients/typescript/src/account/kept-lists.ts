@@ -7,13 +7,16 @@ import { ContentRing } from "../protocol/seal/content-ring.js";
 import type { Store } from "../store/store.js";
 import { knownList, newestList, OldList } from "./lists.js";
 import type { ChangeDevices, OwnDevice } from "./keys.js";
+import { namesIn } from "./names.js";
 
 /** Lists that are kept, the newest ones. */
 export const MOST_KEPT = 64;
+/** Lists that were sent and have no answer yet, the newest ones. */
+const MOST_SENT = 8;
 const BEHIND = "The server has an old list of your devices (restored?). Open a primary device.";
 
 /** What vouches for the keys that a list adds, if this device has made it. */
-type Vouching = Pick<ChangeDevices, "proofs" | "names" | "links">;
+type Vouching = Pick<ChangeDevices, "proofs" | "links">;
 
 interface KeptList {
   signed: SignedList;
@@ -28,6 +31,8 @@ interface Kept {
   lists: KeptList[];
   /** The content ring of the last one, sealed to this device. */
   ring?: string;
+  /** Lists that this device has sent, and of which it does not know yet that the server has them: the page may be closed meanwhile. */
+  sent?: KeptList[];
 }
 
 const record = (user: string): string => `own lists ${user}`;
@@ -42,25 +47,51 @@ export async function keepLists(
 ): Promise<void> {
   const last = checked.at(-1);
   if (!last) return;
-  await store.update<Kept>(record(user), (before) => {
+  const change = (before: Kept | undefined): Kept => {
     let kept: Kept = before ?? { lists: [] };
     for (const list of checked) kept = withList(kept, list, list === last ? vouching : undefined);
     // Another tab may have kept a newer list, with its ring.
-    return ring !== undefined && kept.lists.at(-1)?.digest === last.digest ? { ...kept, ring } : kept;
+    const isItsRing = ring !== undefined && ring !== kept.ring && kept.lists.at(-1)?.digest === last.digest;
+    return isItsRing ? { ...kept, ring } : kept;
+  };
+  // Most often nothing is new, and a store writes each change to the disk.
+  const before = await store.get<Kept>(record(user));
+  if (before && change(before) === before) return;
+  await store.update<Kept>(record(user), change);
+}
+
+/** Keeps what vouches for a list that this device has made, before the server is asked to take it. */
+export async function keepSent(store: Store, user: string, list: List, { proofs, links }: Vouching): Promise<void> {
+  if (!proofs && !links) return;
+  const vouching = { ...(proofs && { proofs }), ...(links && { links }) };
+  await store.update<Kept>(record(user), (kept) => {
+    const others = kept?.sent?.filter(({ digest }) => digest !== list.digest) ?? [];
+    return { ...kept, lists: kept?.lists ?? [], sent: [...others, entryOf(list, vouching)].slice(-MOST_SENT) };
   });
 }
 
-function withList(kept: Kept, list: List, vouching: Vouching | undefined): Kept {
-  const { signed, version, digest, body } = list;
-  const entry: KeptList = { signed, version, prev: body.prev, digest, ...(vouching && { vouching }) };
+const entryOf = ({ signed, version, digest, body }: List, vouching: Vouching | undefined): KeptList => ({
+  signed,
+  version,
+  prev: body.prev,
+  digest,
+  ...(vouching && { vouching }),
+});
+
+function withList(kept: Kept, list: List, given: Vouching | undefined): Kept {
+  const { version, digest, body } = list;
+  const vouching = given ?? kept.sent?.find((one) => one.digest === digest)?.vouching;
+  const entry = entryOf(list, vouching);
+  // No other list of this version or an older one can be the next.
+  const sent = kept.sent?.filter((one) => one.version > version) ?? [];
   if (kept.lists.some((one) => one.digest === digest)) {
-    return vouching ? { ...kept, lists: kept.lists.map((one) => (one.digest === digest ? entry : one)) } : kept;
+    return vouching ? { ...kept, lists: kept.lists.map((one) => (one.digest === digest ? entry : one)), sent } : kept;
   }
   const last = kept.lists.at(-1);
   if (last && version <= last.version) return kept;
   // Where some in between were never read here, the chain begins anew.
   const before = last?.digest === body.prev ? kept.lists : [];
-  return { lists: [...before, entry].slice(-MOST_KEPT) };
+  return { lists: [...before, entry].slice(-MOST_KEPT), sent };
 }
 
 /** The lists that follow the one that the server shows. Undefined: not all of them are kept. */
@@ -76,7 +107,8 @@ function after(kept: readonly KeptList[], shown: List | undefined, newest: List)
 
 /** Sends the server the lists that it has lost, if this is a primary device and has them. The server shows another list than the known
  * one: when it is not simply behind, nothing is sent, and it is not to be relied on. */
-export async function sendAgain({ client, store, userId, keys }: OwnDevice): Promise<void> {
+export async function sendAgain(device: OwnDevice): Promise<void> {
+  const { client, store, userId, keys } = device;
   const known = await knownList(store, userId);
   if (!known) throw new OldList();
   const { account } = known.body;
@@ -88,11 +120,11 @@ export async function sendAgain({ client, store, userId, keys }: OwnDevice): Pro
   if (!missing || ring === undefined || !isPrimary) throw new Refused(BEHIND);
   const contents = await ContentRing.open(ring, keys.box, keys.publicKey, known);
   const vouching = missing.map((one) => one.vouching ?? {});
-  const names = vouching.flatMap((one) => Object.entries(one.names ?? {}).filter(([key]) => known.device(key)));
   const body: ChangeDevices = {
     lists: missing.map(({ signed }) => signed),
     sealed: await ringsOf(known.body, contents),
-    names: Object.fromEntries(names),
+    // Those of the last list. Names are kept when a list is read or made.
+    names: (await namesIn(device, known)).given,
     proofs: Object.assign({}, ...vouching.map(({ proofs }) => proofs)) as Record<string, string>,
     links: vouching.flatMap(({ links }) => links ?? []),
   };
@@ -101,6 +133,14 @@ export async function sendAgain({ client, store, userId, keys }: OwnDevice): Pro
   } catch (error) {
     // Another primary device was faster. Then its lists are read.
     if (isProblem(error, "DEVICE_LIST_CONFLICT")) return;
+    if (isProblem(error, "CONFLICT")) {
+      throw new Refused(
+        "The server has an old list of your devices (restored?), and does not take the newer ones: a device in them belongs to another " +
+          "account there by now. Ask the operator of the server to delete that account, or to restore a newer backup: " +
+          'docs/OPERATIONS.md, "Backup and restore", says how. Then load the page again.',
+        { cause: error },
+      );
+    }
     if (!isProblem(error, "INVALID_ARGUMENT")) throw error;
     throw new Refused(
       "The server has an old list of your devices (restored?), and does not take the newer ones from this device. Open the primary " +

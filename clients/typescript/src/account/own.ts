@@ -3,11 +3,13 @@
 import { isNotFound, isProblem, Refused } from "../errors.js";
 import { encode } from "../protocol/bytes.js";
 import type { Signer } from "../protocol/ed25519.js";
-import { List, proofText, signList, type DeviceList, type SignedList } from "../protocol/lists/list.js";
+import { List, proofText, signList, type DeviceList, type ListedDevice, type SignedList } from "../protocol/lists/list.js";
+import { Names, type NamesByKey } from "../protocol/lists/name.js";
 import { ContentRing } from "../protocol/seal/content-ring.js";
 import { type ChangeDevices, DEVICE, type OwnDevice, type StoredDevice } from "./keys.js";
 import { keepLists, MOST_KEPT, ringsOf, sendAgain } from "./kept-lists.js";
 import { knownList, newestList, OldList, rememberList } from "./lists.js";
+import { keepNames, namesIn } from "./names.js";
 
 /** The account's newest list and content ring, as this device has checked them. */
 export interface Own {
@@ -34,6 +36,7 @@ export class OwnReader {
   async adopt(own: Own, change: ChangeDevices): Promise<void> {
     const { store, userId, keys } = this.device;
     await rememberList(store, userId, own.list);
+    await keepNames(store, userId, change.names ?? {});
     await keepLists(store, userId, [own.list], change.sealed[keys.publicKey], vouchingOf(change));
     [this.#own, this.#readAt] = [own, performance.now()];
   }
@@ -72,6 +75,9 @@ export class OwnReader {
       const contents = await ContentRing.open(sealed.sealed, keys.box, keys.publicKey, list);
       await rememberList(store, userId, list);
       await keepLists(store, userId, read.length > 0 ? read : [list], sealed.sealed);
+      // A server that was restored from a backup needs the names too, and gets the lists again from a primary device.
+      const isPrimary = list.device(keys.publicKey)?.role === "primary";
+      if (read.length > 0 && isPrimary) await namesIn(this.device, list).catch(() => undefined);
       return { list, contents };
     }
   }
@@ -92,6 +98,9 @@ export class OwnReader {
     const { client, store, userId } = this.device;
     const { publicKey, boxKey, signer } = this.device.keys;
     const contents = ContentRing.generate();
+    const names = new Names();
+    const entry: ListedDevice = { key: publicKey, boxKey, role: "primary" };
+    await names.give(entry, (await store.get<StoredDevice>(DEVICE))?.name ?? "");
     const body: DeviceList = {
       account: publicKey,
       version: 1,
@@ -99,42 +108,43 @@ export class OwnReader {
       created: new Date().toISOString(),
       contentEpoch: 1,
       contentPublicKey: await contents.publicKey(),
-      devices: [{ key: publicKey, boxKey, role: "primary" }],
+      devices: [entry],
     };
-    const change = await changeOf(body, contents, signer);
-    const name = (await store.get<StoredDevice>(DEVICE))?.name ?? "";
+    const change = await changeOf(body, contents, signer, names);
     const list = await List.first(change.list, publicKey);
-    const names = { [publicKey]: name };
     try {
-      await client.call("POST", "/v1/devices", { body: { ...change, names } });
+      await client.call("POST", "/v1/devices", { body: change });
     } catch (error) {
       // Another tab of this device was faster. Then its ring is read.
       if (isProblem(error, "DEVICE_LIST_CONFLICT")) return;
       throw error;
     }
     await rememberList(store, userId, list);
-    await keepLists(store, userId, [list], change.sealed[publicKey], vouchingOf({ ...change, names }));
+    await keepNames(store, userId, change.names);
+    await keepLists(store, userId, [list], change.sealed[publicKey], vouchingOf(change));
   }
 }
 
-const vouchingOf = ({ proofs, names, links }: ChangeDevices): Pick<ChangeDevices, "proofs" | "names" | "links"> => ({
+const vouchingOf = ({ proofs, links }: ChangeDevices): Pick<ChangeDevices, "proofs" | "links"> => ({
   ...(proofs && { proofs }),
-  ...(names && { names }),
   ...(links && { links }),
 });
 
-/** Signs a list, and seals the content ring to each device that may open contents. `added` are keys that this program has made. */
+/** Signs a list, and seals the content ring to each device that may open contents. A device that is not in `names` loses its name in the
+ * list. `added` are keys that this program has made. */
 export async function changeOf(
   body: DeviceList,
   contents: ContentRing,
   signer: Signer,
+  names: Names,
   added: readonly Signer[] = [],
-): Promise<ChangeDevices & { list: SignedList }> {
+): Promise<ChangeDevices & { list: SignedList; names: NamesByKey }> {
   const sealed = await ringsOf(body, contents);
+  const sent = names.forNext(body);
   const proofs: Record<string, string> = {};
   for (const one of added) {
     const entry = body.devices.find(({ key }) => key === one.publicKey);
     if (entry) proofs[one.publicKey] = encode(await one.sign(proofText(body.account, entry)));
   }
-  return { list: await signList(body, signer), sealed, ...(added.length > 0 && { proofs }) };
+  return { list: await signList(body, signer), sealed, names: sent, ...(added.length > 0 && { proofs }) };
 }

@@ -1,24 +1,28 @@
 //! `ensemble devices`: shows the devices of the account, and removes one.
 
+mod its_machines;
+mod renaming;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ensemble_client::{Client, SessionFilter};
 use ensemble_types::devices::{Device, ListedDevice, Role};
-use ensemble_types::ids::MachineId;
 use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{AccessLevel, Session};
 use futures_util::{StreamExt, TryStreamExt};
 
+use self::its_machines::{await_machines, machines_of};
 use super::DONE;
 use super::link::{check_primary, described};
 use super::recovery::begin_epoch;
 use crate::confirm;
-use crate::confirmations;
 use crate::context::{Context, Me, now};
-use crate::devices::{Own, change, signed};
+use crate::devices::{Own, change};
 use crate::failure::{Failure, Result};
-use crate::machines::{Known, Machines};
+use crate::kept_lists;
+use crate::machines::Machines;
+use crate::names::{self, next_list};
 use crate::pins::Shared;
 use crate::print;
 use crate::seen_titles::MOST_KEPT;
@@ -47,7 +51,7 @@ enum Change {
     /// Remove a device: it can no longer sign in, and reads nothing that is written from now on
     #[command(visible_alias = "rm")]
     Remove {
-        /// The device's name, id or public key, or the first eight or more characters of its key
+        /// The device's name, or the first eight or more characters of its key
         // A key can begin with a hyphen.
         #[arg(allow_hyphen_values = true)]
         device: String,
@@ -58,13 +62,13 @@ enum Change {
         #[arg(long)]
         keep_machines: bool,
     },
-    /// Name a device
+    /// Name a device. Only a primary device can
     Rename {
-        /// The device's name, id or public key, or the first eight or more characters of its key
+        /// The device's name, or the first eight or more characters of its key
         // A key can begin with a hyphen.
         #[arg(allow_hyphen_values = true)]
         device: String,
-        /// At most 64 characters. Only your own devices see it
+        /// At most 64 bytes. Only your own devices see it
         name: String,
     },
 }
@@ -78,13 +82,7 @@ impl Devices {
                 remove(context, &me, &device, yes, keep_machines).await?;
             }
             Some(Change::Rename { device, name }) => {
-                let device = find(&me, &device).await?;
-                let device = me.client.rename_device(device.id, &name).await?;
-                if context.json {
-                    print::json(&device, false)?;
-                } else {
-                    print::line(format!("The device is called {}.", called(&device)))?;
-                }
+                renaming::rename(context, &me, &device, &name).await?;
             }
         }
         Ok(DONE)
@@ -92,7 +90,12 @@ impl Devices {
 }
 
 async fn list(context: &Context, me: &Me) -> Result<()> {
-    let devices = listed(me).await?;
+    let mut devices = listed(context, me).await?;
+    let machines = Machines::if_available(context, me).await;
+    // A machine has its name in what it has sealed.
+    for device in devices.iter_mut().filter(|device| device.name.is_none()) {
+        device.name = device.machine_id.as_ref().and_then(|id| machines.name(id)).map(str::to_owned);
+    }
     if context.json {
         let (version, digest) = (me.own().list.version(), me.own().list.digest_text());
         return print::json(&serde_json::json!({ "devices": devices, "version": version, "digest": digest }), false);
@@ -107,8 +110,10 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
         Column::fixed("", 2),
     ]);
     for device in &devices {
+        let has_other = device.name.is_none() && is_named(me, device);
+        let name = if has_other { "the server gives another name" } else { device.name.as_deref().unwrap_or_default() };
         table.row([
-            (Tone::Plain, print::inline(device.name.as_deref().unwrap_or_default())),
+            (if has_other { Tone::Dim } else { Tone::Plain }, name.to_owned()),
             (Tone::Plain, device.role.as_str().to_owned()),
             (Tone::Plain, device.public_key.chars().take(8).collect()),
             (Tone::Plain, device.kind.as_str().to_owned()),
@@ -128,10 +133,11 @@ fn last_seen(device: &Device) -> String {
     device.last_seen_at.map(|at| when::ago(at.max(device.created_at))).unwrap_or_default()
 }
 
-/// The devices that the checked list has. What the server says beside it is shown, and not relied on.
-async fn listed(me: &Me) -> Result<Vec<Device>> {
-    let devices = me.client.devices().await?.devices;
+/// The devices that the checked list has, with their names in it. What the server says of them else is shown, and not relied on.
+async fn listed(context: &Context, me: &Me) -> Result<Vec<Device>> {
+    let mut devices = me.client.devices().await?.devices;
     let own = me.own();
+    let names = names::given(context, (me.client.origin(), me.id), &own.list, &devices)?;
     let is_listed = |device: &Device| {
         let entry = own.list.device(&device.public_key);
         entry.is_some_and(|entry| entry.role == device.role && entry.box_key == device.box_key)
@@ -142,14 +148,21 @@ async fn listed(me: &Me) -> Result<Vec<Device>> {
              trust this server.",
         ));
     }
+    for device in &mut devices {
+        device.name = names.get(&device.public_key).map(str::to_owned);
+    }
     Ok(devices)
 }
 
-async fn find(me: &Me, named: &str) -> Result<Device> {
-    let devices = listed(me).await?;
+/// Whether the list has a name for the device.
+fn is_named(me: &Me, device: &Device) -> bool {
+    me.own().list.device(&device.public_key).is_some_and(|entry| entry.name.is_some())
+}
+
+async fn find(context: &Context, me: &Me, named: &str) -> Result<Device> {
+    let devices = listed(context, me).await?;
     let is_meant = |device: &&Device| {
-        device.name.as_deref() == Some(named)
-            || device.id.to_string() == named
+        device.name.as_ref().is_some_and(|name| name.to_lowercase() == named.to_lowercase())
             || (named.len() >= 8 && device.public_key.starts_with(named))
     };
     let mut found = devices.iter().filter(is_meant);
@@ -167,7 +180,7 @@ async fn find(me: &Me, named: &str) -> Result<Device> {
 
 fn called(device: &Device) -> String {
     let key: String = device.public_key.chars().take(8).collect();
-    match device.name.as_deref().map(print::inline).filter(|name| !name.is_empty()) {
+    match &device.name {
         Some(name) => format!("{name} ({key})"),
         None => key,
     }
@@ -175,7 +188,7 @@ fn called(device: &Device) -> String {
 
 async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machines: bool) -> Result<()> {
     check_primary(me)?;
-    let device = find(me, named).await?;
+    let device = find(context, me, named).await?;
     let name = called(&device);
     if device.public_key == me.key.public_key() {
         return Err(Failure::message(
@@ -183,7 +196,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         ));
     }
     let machines = Machines::load(context, me).await?;
-    let gone = machines_of(&device, &machines, keep_machines);
+    let gone = machines_of(me, &device, &machines, keep_machines);
     if !yes {
         // One question: nothing waits for another answer once the person has said that the device is lost.
         let named: Vec<String> =
@@ -191,13 +204,13 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         confirm::deletion(&format!("{name}, {}, from your account{}", described(device.kind), named.concat()))?;
     }
     let mut next = me.own().list.successor(now());
-    let is_gone = |entry: &ListedDevice| entry.machine_id.as_ref().is_some_and(|id| gone.contains(&id));
+    let is_gone = |entry: &ListedDevice| entry.machine_id.as_ref().is_some_and(|id| gone.contains(id));
     next.devices.retain(|entry| entry.key != device.public_key && !is_gone(entry));
     let mut contents = me.own().contents.clone();
     if device.role != Role::Machine {
         contents = begin_epoch(&mut next, &contents)?;
     }
-    let list = me.own().list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
+    let (list, names) = next_list(&me.own().list, next, me.names(context).await?, &me.key)?;
     // What it has written last is read before it is removed: nobody relies on its signature afterwards.
     let shared = me.shared_state(context).await.unwrap_or_else(|failure| {
         // A device that is to be removed could make it unreadable.
@@ -207,9 +220,8 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     see_titles(context, me).await;
     let _lock = context.home.lock_removal().await?;
     begin_removal(context, &me.client, list.version())?;
-    let change = change(&list, &contents, [])?;
-    me.client.change_devices(&change).await?;
-    context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)?;
+    let change = change(&list, &contents, [], names)?;
+    kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
     print::note(format!("{name} is removed. It cannot sign in any more."));
     for id in &gone {
         match me.client.delete_machine(id).await {
@@ -256,27 +268,6 @@ pub(crate) async fn see_titles(context: &Context, me: &Me) {
     if let Err(failure) = seen {
         print::note(format!("Sessions may lose the titles that were given there: {failure}"));
     }
-}
-
-/// Waits until the machines that are there have confirmed that the device may command no longer. Returns those that have not.
-async fn await_machines(me: &Me, machines: &Machines, device: &str) -> Vec<MachineId> {
-    let open = confirmations::awaited(me).await;
-    for machine in &open {
-        let (name, is_away) = (machines.called(&machine.id), if machine.was_there { "" } else { "is away and " });
-        print::note(format!(
-            "{name} {is_away}has not confirmed the removal. Until it does, somebody who has {device} and the server can still command it."
-        ));
-    }
-    open.into_iter().map(|machine| machine.id).collect()
-}
-
-/// The machines to delete with a device: itself, or those that were registered on the same computer.
-fn machines_of<'m>(device: &Device, machines: &'m Machines, keep: bool) -> Vec<&'m MachineId> {
-    let is_itself = |known: &&Known| device.machine_id.as_ref() == Some(&known.machine.id);
-    let is_on_it = |known: &&Known| {
-        known.card.as_ref().is_some_and(|card| card.by.as_deref() == Some(&*device.public_key)) && !keep
-    };
-    machines.all().iter().filter(|known| is_itself(known) || is_on_it(known)).map(|known| &known.machine.id).collect()
 }
 
 /// Gives the sessions that are in use new keys, and forgets that this is to be done. Returns how many have one.

@@ -21,8 +21,10 @@ use qrcode::render::unicode::Dense1x2;
 use super::DONE;
 use super::machine::register;
 use crate::context::{Context, Me, interrupts, now};
-use crate::devices::{change, signed};
+use crate::devices::change;
 use crate::failure::{Failure, Result};
+use crate::kept_lists;
+use crate::names::next_list;
 use crate::print;
 
 /// One call waits so long. A linking lasts ten minutes.
@@ -104,12 +106,12 @@ impl Link {
         if !digits_match(&text, code).await? {
             return Err(Failure::message("These are not the digits that the new device shows. Nothing was added."));
         }
-        let (name, role) = (print::inline(&request.name), role(self.role, request.kind));
+        let role = role(self.role, request.kind);
         let machine = match role {
             Role::Machine => Some(register(me, &request.name).await?),
             _ => None,
         };
-        add(context, me, code, &request, (role, machine.clone())).await?;
+        let name = add(context, me, code, &request, (role, machine.clone())).await?;
         if context.json {
             let added = serde_json::json!({ "publicKey": request.public_key, "role": role, "machineId": machine });
             print::json(&added, false)?;
@@ -203,22 +205,25 @@ async fn typed_line() -> Result<Option<String>> {
         .map_err(Failure::from)
 }
 
-/// Signs the list with the new device, and tells it the account.
+/// Signs the list with the new device, and tells it the account. Returns the name of the device.
 async fn add(
     context: &Context,
     me: &Me,
     code: &LinkCode,
     request: &DeviceLinkRequest,
     (role, machine_id): (Role, Option<MachineId>),
-) -> Result<()> {
+) -> Result<String> {
     let mut next = me.own().list.successor(now());
-    next.devices.push(ListedDevice {
-        key: request.public_key.to_string(),
-        box_key: request.box_key.to_string(),
-        role,
-        machine_id,
-    });
-    let list = me.own().list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
+    let (key, box_key) = (request.public_key.to_string(), request.box_key.to_string());
+    let mut entry = ListedDevice { key, box_key, role, machine_id, name: None, by: None };
+    let mut names = me.names(context).await?;
+    // A machine has its name in what it has sealed.
+    if role != Role::Machine {
+        names.give(&mut entry, if request.name.trim().is_empty() { request.kind.as_str() } else { &request.name });
+    }
+    let name = names.get(&request.public_key).map_or_else(|| request.name.to_string(), str::to_owned);
+    next.devices.push(entry);
+    let (list, names) = next_list(&me.own().list, next, names, &me.key)?;
     let answer = DeviceLinkAnswer {
         user_id: me.id,
         account: list.body().account.clone(),
@@ -226,15 +231,15 @@ async fn add(
         digest: list.digest_text(),
     };
     let sealed = code.seal_answer(&answer).map_err(|error| Failure::Seal("The answer".to_owned(), error))?;
-    let mut change = change(&list, &me.own().contents, [])?;
+    let mut change = change(&list, &me.own().contents, [], names)?;
     let too_long = |_| Failure::message("The answer to the new device is too long.");
     change.link = Some(CompletedDeviceLink {
         id: Blob::new(code.id.clone()).map_err(too_long)?,
         answer: Blob::new(sealed).map_err(too_long)?,
     });
-    me.client.change_devices(&change).await?;
     // It vouches for the device, should the server be restored from a backup.
     let id = Blob::new(code.id.clone()).map_err(too_long)?;
-    change.links = vec![PastDeviceLink { id, request: request.clone() }];
-    context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)
+    let links = vec![PastDeviceLink { id, request: request.clone() }];
+    kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, links)).await?;
+    Ok(print::inline(&name))
 }

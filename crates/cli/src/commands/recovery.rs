@@ -7,6 +7,7 @@ mod typed;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::Args;
+use ensemble_client::devices::Names;
 use ensemble_client::{Client, Credential, Error, Known};
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{ContentRing, RecoveryWords, fingerprint};
@@ -21,9 +22,11 @@ use super::link::check_primary;
 use crate::commands::machine::host;
 use crate::confirm;
 use crate::context::{Context, Me, now};
-use crate::devices::{self, Added, List, Own, box_of, change, signed};
+use crate::devices::{self, List, Own, box_of, change};
 use crate::failure::{Failure, Result};
 use crate::home::Lock;
+use crate::kept_lists;
+use crate::names::{self, next_list};
 use crate::print;
 use crate::settings::Occasion;
 
@@ -54,14 +57,20 @@ impl Recovery {
             contents = begin_epoch(&mut next, &contents)?;
         }
         let box_key = words.box_key().map_err(unusable)?.public().to_text();
-        next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Recovery, machine_id: None });
-        let list = me.own().list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
+        next.devices.push(ListedDevice {
+            key: key.public_key(),
+            box_key,
+            role: Role::Recovery,
+            machine_id: None,
+            name: None,
+            by: None,
+        });
+        let (list, names) = next_list(&me.own().list, next, me.names(context).await?, &me.key)?;
         if is_replaced {
             begin_removal(context, &me.client, list.version())?;
         }
-        let change = change(&list, &contents, [Added { key: &key, name: None }])?;
-        me.client.change_devices(&change).await?;
-        context.home.remember_change((me.client.origin(), me.id), &me.key, &list, change)?;
+        let change = change(&list, &contents, [&key], names)?;
+        kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
         if is_replaced {
             let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
             finish_removal(context, &me).await?;
@@ -179,23 +188,26 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     }
     context.home.keep_pending(&key, DeviceKind::Recovery, None)?;
     let mut next = list.successor(now());
-    let is_one_gone = remove_lost(&client, &mut next, &recovery).await?;
+    let mut names = names::of(context, &client, token.user_id, &list).await?;
+    let is_one_gone = remove_lost(&names, &mut next, &recovery)?;
     let contents = if is_one_gone { begin_epoch(&mut next, &contents)? } else { contents };
     let box_key = box_of(&key)?.public().to_text();
-    next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None });
+    let mut entry =
+        ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None, name: None, by: None };
+    names.give(&mut entry, &host());
+    next.devices.push(entry);
     let before = list;
-    let list = before.next(&signed(&next, &recovery)?).map_err(Error::from)?;
+    let (list, names) = next_list(&before, next, names, &recovery)?;
     if is_one_gone {
         begin_removal(context, &client, list.version())?;
     }
-    let changed = client.change_devices(&change(&list, &contents, [Added { key: &key, name: Some(host()) }])?).await;
-    if let Err(error) = changed {
-        if error.is(Code::Conflict) {
-            // The key of the killed command was listed and removed meanwhile. The next try makes another one.
-            context.home.forget_pending()?;
-        }
-        return Err(error.into());
+    let change = change(&list, &contents, [&key], names)?;
+    let changed = kept_lists::send(context, &client, (&key, token.user_id), &list, (&change, Vec::new())).await;
+    if matches!(&changed, Err(Failure::Client(error)) if error.is(Code::Conflict)) {
+        // The key of the killed command was listed and removed meanwhile. The next try makes another one.
+        context.home.forget_pending()?;
     }
+    changed?;
     let gone = if is_one_gone { Gone::One(Some(Box::new(before))) } else { Gone::None };
     recovered(context, client, key, &lock, (&list, token.user_id), gone).await
 }
@@ -266,20 +278,20 @@ async fn opened(
 }
 
 /// Asks about each other device whether it is lost. True when one is removed that could open contents.
-async fn remove_lost(client: &Client, next: &mut DeviceList, recovery: &AccountKey) -> Result<bool> {
+fn remove_lost(names: &Names, next: &mut DeviceList, recovery: &AccountKey) -> Result<bool> {
     let mut is_one_gone = false;
-    // The signed list says which devices there are. Names are what the server keeps beside it.
-    let named = client.devices().await?.devices;
     for device in next.devices.clone() {
-        if device.key == recovery.public_key() {
+        let is_gone = next.devices.iter().all(|entry| entry.key != device.key);
+        if device.key == recovery.public_key() || is_gone {
             continue;
         }
         let key: String = device.key.chars().take(8).collect();
-        let name = named.iter().find(|named| named.public_key == device.key).and_then(|named| named.name.as_deref());
-        print::note(format!("{} ({key}), {}", print::inline(name.unwrap_or("without a name")), device.role.as_str()));
+        let name = names.get(&device.key).unwrap_or("without a name");
+        print::note(format!("{name} ({key}), {}", device.role.as_str()));
         if confirm::change("Is it lost? Remove it from the account")? {
             let before = next.devices.len();
-            next.devices.retain(|entry| entry.key != device.key);
+            // A machine goes with the computer on which it is.
+            next.devices.retain(|entry| entry.key != device.key && entry.by.as_ref() != Some(&device.key));
             is_one_gone |= next.devices.len() < before && device.role.opens_contents();
         }
     }

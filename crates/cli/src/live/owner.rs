@@ -119,7 +119,14 @@ mod tests {
             created: Timestamp::from_unix_seconds(0),
             content_epoch: 1,
             content_public_key: ContentRing::generate().public().unwrap().to_text(),
-            devices: vec![ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None }],
+            devices: vec![ListedDevice {
+                key: key.public_key(),
+                box_key,
+                role: Role::Primary,
+                machine_id: None,
+                name: None,
+                by: None,
+            }],
         };
         List::first(&devices::signed(&list, key).unwrap(), &key.public_key()).unwrap()
     }

@@ -13,7 +13,7 @@ use ensemble_types::ids::UserId;
 
 fn listed(key: &AccountKey, role: Role) -> ListedDevice {
     let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
-    ListedDevice { key: key.public_key(), box_key, role, machine_id: None }
+    ListedDevice { key: key.public_key(), box_key, role, machine_id: None, name: None, by: None }
 }
 
 /// A user with a second device, which is linked.

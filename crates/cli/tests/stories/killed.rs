@@ -100,6 +100,22 @@ fn a_removal_that_is_killed_is_finished_by_the_next_command() {
     assert_eq!(last(&friend, &session), ("after".into(), (before + 1).into()));
 }
 
+/// A server that was restored from a backup gets the lists again only with the signature of each key that they add.
+#[test]
+fn what_vouches_for_a_new_key_outlives_the_command() {
+    let server = LyingServer::start();
+    let owner = User::new(Some(&server.url));
+    owner.succeed(&["login"]);
+    let is_change = |_, line: &str| line == "POST /v1/devices";
+    assert!(killed_at(&server, &owner, &["machine", "register"], is_change));
+    owner.succeed(&["session", "list"]);
+    let file = std::fs::read(owner.files().join("own-lists.json")).unwrap();
+    let kept = &serde_json::from_slice::<Value>(&file).unwrap()[server.url.as_str()];
+    let lists = kept.as_object().unwrap().values().next().unwrap()["lists"].as_array().unwrap();
+    let proofs = lists[1]["proofs"].as_object().unwrap_or_else(|| panic!("{kept:#}"));
+    assert_eq!((lists.len(), proofs.len()), (2, 1), "{kept:#}");
+}
+
 #[test]
 fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     let place = Place::new();
@@ -164,6 +180,41 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     // Once the machine has confirmed it, it is over.
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && !next.err.contains("asked again") && is_over(), "{}{}", next.err, settings());
+}
+
+#[test]
+fn share_ends_with_5_until_the_machine_confirms_that_somebody_may_no_longer_prompt() {
+    let place = Place::with_agent("claude", "claude");
+    let owner = &place.user;
+    let (_up, url) = up(owner, &["--no-runner"]);
+    let (editor, editor_id) = guest(&url);
+    let session = place.start(&["claude", "[[say begin]]"]);
+    turns(owner, &session, 1);
+    owner.succeed(&["share", "add", &session, &editor_id, "--level", "edit"]);
+    let host = Pid::from_raw(i32::try_from(host_of(owner).unwrap()).unwrap());
+    kill(host, Signal::SIGSTOP).unwrap();
+    for change in [
+        ["share", "change", &session, &editor_id, "--level", "view"].as_slice(),
+        &["share", "remove", &session, &editor_id],
+    ] {
+        let ended = owner.run(change);
+        let is_said = ended.err.contains("has not confirmed that") && ended.err.contains("may no longer prompt");
+        assert!(ended.code == 5 && is_said, "{}: {}{}", ended.code, ended.out, ended.err);
+    }
+    kill(host, Signal::SIGCONT).unwrap();
+    let may = |log: &[Value]| {
+        let state = log.iter().rev().find(|body| body["type"] == "state")?;
+        let mut access = state["access"].as_array()?.iter();
+        Some(access.find(|grant| grant["user"] == editor_id.as_str())?["may"] == "none")
+    };
+    seen(owner, &session, "the end of the right", |log| may(log).unwrap_or(true).then_some(()));
+    editor.fail(&["prompt", &session, "[[say no more]]"]);
+    until("nothing is left to be confirmed", || {
+        owner.succeed(&["session", "list"]);
+        let settings = std::fs::read(owner.files().join("settings.json")).unwrap();
+        let settings: Value = serde_json::from_slice(&settings).unwrap();
+        (settings["revocations"][url.trim_end_matches('/')] == json!({})).then_some(())
+    });
 }
 
 /// The processes that host sessions for this person, and those that are about to.

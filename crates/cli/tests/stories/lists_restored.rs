@@ -164,3 +164,17 @@ fn another_history_gets_nothing() {
     let said = second.succeed(&["whoami"]);
     assert!(said.contains("version 4"), "{said}");
 }
+
+#[test]
+fn a_damaged_file_of_lists_is_replaced_and_said_once() {
+    let server = Server::start();
+    let owner = server.owner();
+    let file = owner.files().join("own-lists.json");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    for is_said in [true, false] {
+        let ended = owner.run(&["session", "list"]);
+        assert!(ended.code == 0 && ended.err.contains("own-lists.json cannot be read") == is_said, "{}", ended.err);
+    }
+    serde_json::from_slice::<serde_json::Value>(&std::fs::read(&file).unwrap()).unwrap();
+}

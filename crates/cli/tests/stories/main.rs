@@ -25,6 +25,8 @@ mod crowd;
 #[cfg(feature = "up")]
 mod data;
 #[cfg(feature = "up")]
+mod device_names;
+#[cfg(feature = "up")]
 mod devices;
 #[cfg(feature = "up")]
 mod doctor;

@@ -144,6 +144,8 @@ fn remove_only(by: &Thief, url: &str, removed: &str) -> u32 {
         let contents = by.contents.next().unwrap();
         let mut next = list.body().clone();
         next.devices.retain(|device| device.key != removed);
+        // This device was not given the names.
+        next.devices.iter_mut().for_each(|device| device.name = None);
         (next.version, next.prev) = (next.version + 1, Some(list.digest_text()));
         (next.content_epoch, next.content_public_key) = (contents.epoch(), contents.public().unwrap().to_text());
         let signed = sign_list(&next, &by.key).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use ensemble_types::devices::{DeviceList, ListedDevice, Role, SignedList};
+use ensemble_types::ids::MachineId;
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -60,6 +61,8 @@ pub enum ListError {
     Forked,
     #[error("the device list has content epoch {found}, and must have {expected}: {why}")]
     Epoch { expected: u32, found: u32, why: &'static str },
+    #[error("the device list names a device as the computer of machine {0} that is none of the account")]
+    Maker(MachineId),
     #[error("the device list leaves no device that can sign the next one")]
     NoSigner,
 }
@@ -85,6 +88,9 @@ impl List {
         if *list.signed.signer != *account || !is_primary || list.list.prev.is_some() {
             return Err(ListError::NotFirst);
         }
+        if let Some(machine) = list.made_by_none(None) {
+            return Err(ListError::Maker(machine.clone()));
+        }
         match list.list.content_epoch {
             1 => Ok(list),
             found => Err(ListError::Epoch { expected: 1, found, why: "it is the first list" }),
@@ -107,6 +113,9 @@ impl List {
         }
         if !self.device(&next.signed.signer).is_some_and(|signer| signer.role.signs_lists()) {
             return Err(ListError::Signer);
+        }
+        if let Some(machine) = next.made_by_none(Some(self)) {
+            return Err(ListError::Maker(machine.clone()));
         }
         let opened = |list: &DeviceList| -> HashSet<(String, String)> {
             let devices = list.devices.iter().filter(|device| device.role.opens_contents());
@@ -137,6 +146,19 @@ impl List {
                 why: "an epoch is at most one above the one before",
             }),
         }
+    }
+
+    /// A machine whose `by` is no device of a person, in this list or the one before, and was not there before.
+    fn made_by_none(&self, before: Option<&Self>) -> Option<&MachineId> {
+        let is_person = |list: &Self, key: &str| list.device(key).is_some_and(|device| device.role.shares_sessions());
+        let is_unknown = |device: &&ListedDevice| {
+            device.by.as_ref().is_some_and(|by| {
+                let was_there =
+                    before.and_then(|before| before.device(&device.key)).is_some_and(|old| old.by == device.by);
+                !was_there && !is_person(self, by) && !before.is_some_and(|before| is_person(before, by))
+            })
+        };
+        self.list.devices.iter().find(is_unknown).and_then(|device| device.machine_id.as_ref())
     }
 
     /// What is known of removals in the list after this one.
@@ -261,6 +283,12 @@ fn check_form(list: &DeviceList) -> Result<(), &'static str> {
         }
         if (device.role == Role::Machine) != device.machine_id.is_some() {
             return Err("machineId belongs to the role machine, and to no other");
+        }
+        if device.by.as_deref().is_some_and(|by| device.role != Role::Machine || signing_key(by).is_none()) {
+            return Err("by is the key of a device, and belongs to the role machine");
+        }
+        if device.name.as_deref().is_some_and(|name| decode::<32>(name).is_none()) {
+            return Err("a name is no SHA-256");
         }
     }
     let count = |role| list.devices.iter().filter(|device| device.role == role).count();

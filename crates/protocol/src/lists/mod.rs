@@ -6,6 +6,7 @@
 mod bytes;
 mod link;
 mod list;
+mod name;
 mod proof;
 mod seen;
 #[cfg(test)]
@@ -14,5 +15,6 @@ mod tests;
 pub use bytes::{decode, encode, is_signed};
 pub use link::{LinkText, is_possession};
 pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, Removal, signed_text};
+pub use name::{MOST_NAME_BYTES, NameError, Names, commitment, is_name};
 pub use proof::{is_proof, proof_text};
 pub use seen::seen_text;

@@ -25,7 +25,7 @@ fn box_key(number: u8) -> String {
 
 fn device(number: u8, role: Role) -> ListedDevice {
     let machine_id = (role == Role::Machine).then(|| format!("m{number}").parse().unwrap());
-    ListedDevice { key: public(number), box_key: box_key(100 + number), role, machine_id }
+    ListedDevice { key: public(number), box_key: box_key(100 + number), role, machine_id, name: None, by: None }
 }
 
 fn body(devices: Vec<ListedDevice>) -> DeviceList {
@@ -317,4 +317,32 @@ fn a_machine_confirms_a_removal_with_its_signature() {
     let mut added = after(&later);
     added.devices.push(device(9, Role::Machine));
     assert_eq!(later.next(&sign(&added, 1)).unwrap().unconfirmed(|_| None), [&machine]);
+}
+
+#[test]
+fn a_machine_is_of_a_device_of_the_account() {
+    let of = |by: Option<String>| ListedDevice { by, ..device(3, Role::Machine) };
+    let signs = |body: &DeviceList| sign(body, 1);
+    let list = |devices: Vec<ListedDevice>| DeviceList { devices, ..body(vec![]) };
+    let first = |devices: Vec<ListedDevice>| List::first(&signs(&list(devices)), &public(1));
+    let (one, two) = (|| device(1, Role::Primary), || device(2, Role::Linked));
+    assert!(first(vec![one(), of(Some(public(1)))]).is_ok() && first(vec![one(), two(), of(Some(public(2)))]).is_ok());
+    for by in [public(4), public(3)] {
+        let refused = first(vec![one(), of(Some(by))]).unwrap_err();
+        assert!(matches!(refused, ListError::Maker(_)), "{refused}");
+    }
+    assert!(matches!(first(vec![one(), of(Some("x".to_owned()))]), Err(ListError::Malformed(_))));
+    let person = ListedDevice { by: Some(public(1)), ..two() };
+    assert!(matches!(first(vec![one(), person]), Err(ListError::Malformed(_))), "it belongs to machines");
+
+    // It stays when the device goes, and is not made up afterwards.
+    let before = first(vec![one(), two(), of(Some(public(2)))]).unwrap();
+    let next = |devices| {
+        let (content_epoch, content_public_key) = (2, box_key(250));
+        let next = before.successor(Timestamp::from_unix_seconds(1));
+        before.next(&signs(&DeviceList { devices, content_epoch, content_public_key, ..next }))
+    };
+    assert!(next(vec![one(), of(Some(public(2)))]).is_ok());
+    let other = ListedDevice { by: Some(public(9)), ..device(3, Role::Machine) };
+    assert!(matches!(next(vec![one(), other]), Err(ListError::Maker(_))));
 }

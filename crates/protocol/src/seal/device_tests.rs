@@ -67,7 +67,7 @@ fn key(seed: &str) -> AccountKey {
 
 fn listed(key: &AccountKey, role: Role) -> ListedDevice {
     let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
-    ListedDevice { key: key.public_key(), box_key, role, machine_id: None }
+    ListedDevice { key: key.public_key(), box_key, role, machine_id: None, name: None, by: None }
 }
 
 fn signed(list: &DeviceList, by: &AccountKey) -> SignedList {
@@ -102,6 +102,8 @@ fn generate() -> Vectors {
         box_key: words.box_key().unwrap().public().to_text(),
         role: Role::Recovery,
         machine_id: None,
+        name: None,
+        by: None,
     };
     let grown = DeviceList {
         version: 2,

@@ -6,12 +6,30 @@ use std::time::Duration;
 use ensemble_types::devices::{self, DeviceLinkRequest, DeviceLinkState};
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
+use sha2::{Digest, Sha256};
+
+use super::encode;
 
 /// Links of one account that somebody can still use.
 pub(crate) const MOST_OPEN_LINKS: i64 = 5;
 
-/// 128 random bits. Everybody who knows it may ask, and read how far the link is.
+/// 64 random bits, and 64 of their digest with the account key: a link of another account vouches for nothing. Everybody who knows it may
+/// ask, and read how far the link is.
 pub(crate) type LinkId = [u8; 16];
+
+/// The id of a link of this account.
+pub(crate) fn link_id(random: [u8; 8], account: &[u8; 32]) -> LinkId {
+    let text = format!("ensemble-link-id-v1\n{}\n{}", encode(account), encode(&random));
+    let digest = Sha256::digest(text);
+    let mut id: LinkId = [0; 16];
+    id.iter_mut().zip(random.iter().chain(&digest)).for_each(|(byte, from)| *byte = *from);
+    id
+}
+
+/// Whether this account has made the link with this id.
+pub(crate) fn is_link_of(id: &LinkId, account: &[u8; 32]) -> bool {
+    id.first_chunk().is_some_and(|random| link_id(*random, account) == *id)
+}
 
 /// How far a link is, as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +156,18 @@ mod tests {
             kind: DeviceKind::Web,
             mac: blob(),
             signature: Blob::new("A".repeat(86)).unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_id_of_a_link_names_the_account_that_made_it() {
+        let id = link_id([7; 8], &[1; 32]);
+        assert!(is_link_of(&id, &[1; 32]) && !is_link_of(&id, &[2; 32]));
+        assert_ne!(id, link_id([8; 8], &[1; 32]));
+        for at in 0..16 {
+            let mut other = id;
+            other[at] ^= 1;
+            assert!(!is_link_of(&other, &[1; 32]), "{at}");
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_protocol::lists::{List, ListError, decode, encode, is_proof};
+use ensemble_protocol::lists::{List, ListError, NameError, decode, encode, is_proof};
 use ensemble_types::devices::{ChangeDevices, DeviceLinkRequest, ListedDevice, Role, SealedContentRing, SignedList};
-use ensemble_types::text::{Blob, Text};
+use ensemble_types::text::Blob;
 
 /// Bytes of a list's body.
-const MOST_BYTES: usize = 16 << 10;
+const MOST_BYTES: usize = 32 << 10;
 /// Lists that are taken at once.
 const MOST_LISTS: usize = 64;
 
@@ -23,8 +23,8 @@ pub(crate) enum BadList {
     TooLong,
     #[error("must have exactly the devices of the list whose role is primary, linked or recovery")]
     Sealed,
-    #[error("must be of devices in the list")]
-    Names,
+    #[error(transparent)]
+    Names(#[from] NameError),
     #[error(
         "a device that is a machine or recovery words stays what it is; make a new key for another role or machine"
     )]
@@ -145,15 +145,12 @@ pub(crate) fn rings<'s>(
     rings.filter(|rings| rings.len() == sealed.len()).ok_or(BadList::Sealed)
 }
 
-pub(crate) fn check_names(list: &List, names: &BTreeMap<String, Text<0, 64>>) -> Result<(), BadList> {
-    if names.keys().all(|key| list.device(key).is_some()) { Ok(()) } else { Err(BadList::Names) }
-}
-
 #[cfg(test)]
 mod tests {
     use ed25519_dalek::{Signer, SigningKey};
     use ensemble_protocol::lists::{proof_text, signed_text};
     use ensemble_types::devices::{DeviceKind, DeviceList};
+    use ensemble_types::text::Text;
     use ensemble_types::time::Timestamp;
 
     use super::*;
@@ -177,7 +174,14 @@ mod tests {
     /// A machine has the id `m`.
     fn device(number: u8, role: Role) -> ListedDevice {
         let machine_id = (role == Role::Machine).then(|| "m".parse().unwrap());
-        ListedDevice { key: public(number), box_key: encode(&[100 + number; 32]), role, machine_id }
+        ListedDevice {
+            key: public(number),
+            box_key: encode(&[100 + number; 32]),
+            role,
+            machine_id,
+            name: None,
+            by: None,
+        }
     }
 
     fn body(devices: Vec<ListedDevice>) -> DeviceList {
@@ -222,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_at_most_16384_bytes() {
+    fn a_list_has_at_most_32768_bytes() {
         let is_too_long = |body: String| {
             let signed = SignedList { body: Text::new(body).unwrap(), ..sign(&self::body(vec![primary()])) };
             follow(&account(), None, &signed) == Err(BadList::TooLong)
         };
         // A letter of two bytes: the interface bounds the characters.
-        let longest = "ä".repeat(8_192);
+        let longest = "ä".repeat(16_384);
         assert!(!is_too_long(longest.clone()) && is_too_long(longest + "a"));
     }
 
@@ -340,15 +344,5 @@ mod tests {
         for wrong in [&[1, 2][..], &[1, 2, 3, 4], &[1, 2, 4, 5], &[1, 2, 5], &[]] {
             assert_eq!(found(wrong), Err(BadList::Sealed), "{wrong:?}");
         }
-    }
-
-    #[test]
-    fn only_devices_in_the_list_are_named() {
-        let list = list(vec![primary(), device(2, Role::Linked)]);
-        let check = |numbers: &[u8]| {
-            check_names(&list, &numbers.iter().map(|number| (public(*number), Text::new("phone").unwrap())).collect())
-        };
-        assert_eq!((check(&[]), check(&[2]), check(&[1, 2])), (Ok(()), Ok(()), Ok(())));
-        assert_eq!((check(&[3]), check(&[1, 3])), (Err(BadList::Names), Err(BadList::Names)));
     }
 }

@@ -12,9 +12,9 @@ mod sign_in;
 mod token;
 
 pub(crate) use account::{Account, AccountChange, BadAccountChange, ContentKey, Registration};
-pub(crate) use device::{CallingDevice, Device, name as device_name};
-pub(crate) use device_link::{DeviceLink, LinkClosed, LinkId, LinkStep, MOST_OPEN_LINKS};
-pub(crate) use device_list::{BadList, Difference, Vouching, check_names, follow, lists, rings};
+pub(crate) use device::{CallingDevice, Device};
+pub(crate) use device_link::{DeviceLink, LinkClosed, LinkId, LinkStep, MOST_OPEN_LINKS, is_link_of, link_id};
+pub(crate) use device_list::{BadList, Difference, Vouching, follow, lists, rings};
 pub(crate) use encoding::encode;
 pub(crate) use origin::Origin;
 pub(crate) use push::{BadSubscription, Subscription, kinds, kinds_text, wait};

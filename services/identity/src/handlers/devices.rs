@@ -48,16 +48,10 @@ pub(crate) async fn update(
 ) -> HandlerResult<Json<Device>> {
     let trusted = service.push_services.trusted_origins();
     let settings = Settings::new(body.push_subscription, body.notify, trusted)?;
-    // The notifications first: they are the device's own, and a refusal changes nothing.
-    let set = match settings.is_empty() {
-        true => None,
-        false => Some(pushes::set(&service.db, &caller, id, settings).await?),
-    };
-    match (body.name, set) {
-        (Some(name), _) => Ok(Json(devices::rename(&service.db, &caller, id, name.into_string()).await?)),
-        (None, Some(device)) => Ok(Json(device)),
-        (None, None) => Err(Error::BadField("/name", "is needed, or another field").into()),
+    if settings.is_empty() {
+        return Err(Error::BadField("/notify", "is needed, or `pushSubscription`").into());
     }
+    Ok(Json(pushes::set(&service.db, &caller, id, settings).await?))
 }
 
 pub(crate) async fn push_key(service: State<Identity>) -> HandlerResult<Json<PushKey>> {

@@ -9,25 +9,26 @@ use rand::RngCore;
 
 use super::devices::{calling, is_taken, lock_key};
 use crate::Identity;
-use crate::domain::{DeviceLink, LinkId, MOST_OPEN_LINKS, encode};
+use crate::domain::{DeviceLink, LinkId, MOST_OPEN_LINKS, encode, link_id};
 use crate::error::Error;
 use crate::store::device_links;
 pub(crate) use crate::store::device_links::topic;
 
 pub(crate) async fn create(service: &Identity, caller: &Caller) -> Result<DeviceLink, Error> {
     let (user, key) = (caller.user, caller.device);
-    let mut id: LinkId = [0; 16];
-    rand::rngs::OsRng.fill_bytes(&mut id);
+    let mut random = [0; 8];
+    rand::rngs::OsRng.fill_bytes(&mut random);
     let lifetime = service.rules.device_link_lifetime;
     let insert = move |tx: &mut Conn| {
         // The lock makes concurrent requests of one account count each other's links.
-        if !calling(tx, user, key)?.1.is_primary() {
+        let (account, device) = calling(tx, user, key)?;
+        if !device.is_primary() {
             return Err(Error::NotPrimary);
         }
         if device_links::count_open(tx, user)? >= MOST_OPEN_LINKS {
             return Err(Error::TooManyLinks);
         }
-        let link = DeviceLink::new(id, user, tx.now()?, lifetime);
+        let link = DeviceLink::new(link_id(random, &account.public_key), user, tx.now()?, lifetime);
         device_links::insert(tx, &link)?;
         Ok(link)
     };

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ensemble_chassis::Caller;
 use ensemble_chassis::auth::DeviceKey;
-use ensemble_protocol::lists::{List, decode, is_possession};
+use ensemble_protocol::lists::{List, commitment, decode, is_possession};
 use ensemble_store_kit::{Conn, Db, StoreError, hints};
 use ensemble_types::devices::{
-    ChangeDevices, DeviceContentRing, DeviceKind, DeviceLinkRequest, DeviceListPage, Devices, ListedDevice,
+    ChangeDevices, DeviceContentRing, DeviceKind, DeviceLinkRequest, DeviceListPage, DeviceName, Devices, ListedDevice,
     PastDeviceLink, Role, SignedList,
 };
 use ensemble_types::hints::{AccountHint, HintKind};
@@ -19,8 +19,7 @@ use ensemble_types::time::Timestamp;
 use super::signing_keys;
 use crate::Identity;
 use crate::domain::{
-    Account, BadList, CallingDevice, Device, DeviceLink, Difference, Vouching, check_names, device_name, follow, lists,
-    rings,
+    Account, BadList, CallingDevice, Device, DeviceLink, Difference, Vouching, follow, is_link_of, lists, rings,
 };
 use crate::error::Error;
 use crate::store::{accounts, content_rings, device_links, device_lists, devices, pushes, revocations, tokens};
@@ -101,30 +100,6 @@ pub(crate) async fn page(db: &Db, caller: &Caller, user: UserId, after: i32) -> 
     .await
 }
 
-/// Names a device. A primary names each, any other names itself.
-pub(crate) async fn rename(
-    db: &Db,
-    caller: &Caller,
-    id: DeviceId,
-    text: String,
-) -> Result<ensemble_types::devices::Device, Error> {
-    let (user, key) = (caller.user, caller.device);
-    db.write("name a device", move |tx| {
-        let (account, caller) = calling(tx, user, key)?;
-        let device = devices::of_account(tx, user)?.into_iter().find(|device| device.id == id);
-        let device = device.ok_or(Error::DeviceNotFound)?;
-        if !caller.is_primary() && !caller.is(id) {
-            return Err(Error::NotPrimary);
-        }
-        let named = Device { name: device_name(&text), ..device };
-        devices::update(tx, &named)?;
-        notify(tx, user)?;
-        let has_push = pushes::subscribed(tx, user)?.contains(&id);
-        Ok(named.seen_by(&key.map_or(account.public_key, |key| key.0), has_push))
-    })
-    .await
-}
-
 /// The versions of the newest lists of these users. Those without a list are left out.
 pub(crate) async fn list_versions(db: &Db, users: Vec<UserId>) -> Result<Vec<(UserId, u32)>, Error> {
     db.read("read versions of device lists", move |c| Ok(device_lists::newest_versions(c, &users)?)).await
@@ -133,11 +108,12 @@ pub(crate) async fn list_versions(db: &Db, users: Vec<UserId>) -> Result<Vec<(Us
 /// Takes the next list of the caller's account, with the content ring for each device that may open contents, or several that were lost
 /// since a backup. Linking, removing and turning the epoch are one transaction each: the account is locked, so of two lists at once one
 /// is the next.
-pub(crate) async fn change(service: &Identity, caller: &Caller, body: ChangeDevices) -> Result<Changed, Error> {
+pub(crate) async fn change(service: &Identity, caller: &Caller, mut body: ChangeDevices) -> Result<Changed, Error> {
     lists(&body)?;
-    let origins = service.rules.origins.iter().map(ToString::to_string).collect();
+    let origins: Vec<String> = service.rules.origins.iter().map(ToString::to_string).collect();
+    body.links.retain(|link| is_possession(origins.iter().map(String::as_str), &link.id, &link.request));
     let token_life = service.rules.lifetimes.longest();
-    let change = Arc::new(Change { caller: caller.clone(), body, origins, token_life });
+    let change = Arc::new(Change { caller: caller.clone(), body, token_life });
     let changed = service.db.write("change the device list", move |tx| change.run(tx)).await?;
     if changed.is_new {
         tracing::info!(user.id = %caller.user, devices = changed.devices.devices.len(), "Changed the device list");
@@ -158,9 +134,8 @@ fn notify(tx: &mut Conn, user: UserId) -> Result<(), StoreError> {
 
 struct Change {
     caller: Caller,
+    /// Who asked with its links has signed that, at an address of this service.
     body: ChangeDevices,
-    /// The addresses of this service.
-    origins: Vec<String>,
     /// The longest life of a token.
     token_life: Duration,
 }
@@ -174,6 +149,7 @@ impl Change {
         // Another device may have sent the first of those that were lost.
         let known = all.iter().position(|list| newest.as_ref() == Some(list)).map_or(0, |at| at.saturating_add(1));
         let missing: Vec<_> = all.iter().enumerate().skip(known).collect();
+        let past = self.past_links(&account);
         for (step, (at, signed)) in missing.iter().enumerate() {
             let of_list = |error| match error {
                 Error::BadList(bad) if were_lost => Error::BadListOf(*at, bad),
@@ -181,7 +157,7 @@ impl Change {
                 Error::DeviceListConflict(_) if step > 0 => Error::BadListOf(*at, BadList::NotNext),
                 other => other,
             };
-            let list = self.apply(tx, &account, newest.as_ref(), signed).map_err(of_list)?;
+            let list = self.apply(tx, (&account, &past), newest.as_ref(), signed).map_err(of_list)?;
             if *at + 1 == all.len() {
                 self.finish(tx, &account, &list)?;
             }
@@ -194,7 +170,7 @@ impl Change {
     fn apply(
         &self,
         tx: &mut Conn,
-        account: &Account,
+        (account, past): (&Account, &[&DeviceLinkRequest]),
         newest: Option<&SignedList>,
         signed: &SignedList,
     ) -> Result<List, Error> {
@@ -208,8 +184,7 @@ impl Change {
         let now = tx.now()?;
         let link = self.link(tx)?;
         let linked = link.as_ref().map(|link| link.asked(now)).transpose()?;
-        let past = self.past_links();
-        let vouching = Vouching { account: &account.public_key, linked, past: &past, proofs: &self.body.proofs };
+        let vouching = Vouching { account: &account.public_key, linked, past, proofs: &self.body.proofs };
         difference.check_possession(vouching)?;
         check_unused(tx, account.id, &difference.added)?;
 
@@ -218,7 +193,7 @@ impl Change {
         }
         device_lists::insert(tx, account.id, &list, now)?;
         for listed in &difference.added {
-            let request = linked.iter().chain(&past).find(|request| *request.public_key == *listed.key);
+            let request = linked.iter().chain(past).find(|request| *request.public_key == *listed.key);
             devices::insert(tx, &self.added(account, listed, request.copied(), now)?)?;
         }
         let known = devices::of_account(tx, account.id)?;
@@ -226,8 +201,8 @@ impl Change {
         for listed in &difference.kept {
             let device =
                 find(listed).ok_or_else(|| StoreError::bad_row("change the device list", "a row is missing"))?;
-            let name = self.body.names.get(&listed.key).map_or_else(|| device.name.clone(), |name| device_name(name));
             let box_key = decode(&listed.box_key).unwrap_or(device.box_key);
+            let name = self.name(listed);
             devices::update(tx, &Device { role: listed.role, box_key, name, ..device.clone() })?;
         }
         for device in difference.removed.iter().filter_map(|listed| find(listed)) {
@@ -245,19 +220,27 @@ impl Change {
 
     /// Keeps what came with the newest list.
     fn finish(&self, tx: &mut Conn, account: &Account, list: &List) -> Result<(), Error> {
-        check_names(list, &self.body.names)?;
+        list.check_names(&self.body.names).map_err(BadList::Names)?;
         let rings = rings(list, &self.body.sealed)?;
         content_rings::replace(tx, account.id, (list.version(), list.body().content_epoch), &rings)?;
         notify(tx, account.id)?;
         Ok(())
     }
 
-    /// The devices that asked with links, before the service has lost those. Their signatures are over the link and an address of this
-    /// service, and only the account that made a link has seen its request.
-    fn past_links(&self) -> Vec<&DeviceLinkRequest> {
-        let origins = || self.origins.iter().map(String::as_str);
-        let is_good = |link: &&PastDeviceLink| is_possession(origins(), &link.id, &link.request);
-        self.body.links.iter().filter(is_good).map(|link| &link.request).collect()
+    /// The name of an entry, if it is the one that the list is about.
+    fn name(&self, listed: &ListedDevice) -> Option<DeviceName> {
+        self.body
+            .names
+            .get(&listed.key)
+            .filter(|name| listed.name.is_some() && listed.name == commitment(name))
+            .cloned()
+    }
+
+    /// The devices that asked with links of this account, before the service has lost those. The account is in the id of each: who has
+    /// seen a request of another account lists nobody with it.
+    fn past_links(&self, account: &Account) -> Vec<&DeviceLinkRequest> {
+        let is_own = |link: &&PastDeviceLink| decode(&link.id).is_some_and(|id| is_link_of(&id, &account.public_key));
+        self.body.links.iter().filter(is_own).map(|link| &link.request).collect()
     }
 
     /// The link that the list completes. It stays locked.
@@ -282,7 +265,6 @@ impl Change {
             Role::Recovery => DeviceKind::Recovery,
             Role::Primary | Role::Linked => DeviceKind::Cli,
         };
-        let name = self.body.names.get(&listed.key).or(request.map(|request| &request.name));
         Ok(Device {
             id: DeviceId::generate(),
             user: account.id,
@@ -290,7 +272,7 @@ impl Change {
             box_key: bytes(&listed.box_key)?,
             role: listed.role,
             kind: request.map_or(by_role, |request| request.kind),
-            name: name.and_then(|name| device_name(name)),
+            name: self.name(listed),
             machine: listed.machine_id.clone(),
             created_at: now,
             last_seen_at: None,

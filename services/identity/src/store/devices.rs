@@ -5,8 +5,9 @@ use std::time::Duration;
 use diesel::prelude::*;
 use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::devices::{DeviceKind, Role};
+use ensemble_types::devices::{DeviceKind, DeviceName, Role};
 use ensemble_types::ids::{DeviceId, MachineId, UserId};
+use ensemble_types::text::{Blob, Text};
 use ensemble_types::time::Timestamp;
 
 use super::revocations;
@@ -26,6 +27,7 @@ struct Row {
     role: String,
     kind: String,
     name: Option<String>,
+    name_salt: Option<String>,
     machine_id: Option<String>,
     created_at: Timestamp,
     last_seen_at: Option<Timestamp>,
@@ -71,7 +73,8 @@ pub(crate) fn insert(tx: &mut Conn, device: &Device) -> Result<(), StoreError> {
         devices::box_key.eq(device.box_key.as_slice()),
         devices::role.eq(device.role.as_str()),
         devices::kind.eq(device.kind.as_str()),
-        devices::name.eq(&device.name),
+        devices::name.eq(device.name.as_ref().map(|name| &*name.name)),
+        devices::name_salt.eq(device.name.as_ref().map(|name| &*name.salt)),
         devices::machine_id.eq(device.machine.as_ref().map(|machine| machine.as_str())),
         devices::created_at.eq(device.created_at.db()),
         devices::tokens_until.eq(device.tokens_until.map(|until| until.plus(CLOCK_SKEW)).db()),
@@ -85,7 +88,8 @@ pub(crate) fn update(tx: &mut Conn, device: &Device) -> Result<(), StoreError> {
     let changed = (
         devices::role.eq(device.role.as_str()),
         devices::box_key.eq(device.box_key.as_slice()),
-        devices::name.eq(&device.name),
+        devices::name.eq(device.name.as_ref().map(|name| &*name.name)),
+        devices::name_salt.eq(device.name.as_ref().map(|name| &*name.salt)),
         devices::notify.eq(kinds_text(&device.notify)),
     );
     on!(tx, |c| diesel::update(devices::table.find(device.id.db())).set(changed).execute(c))?;
@@ -156,6 +160,10 @@ impl Row {
         let bad = |what: &'static str| StoreError::bad_row(c.operation(), what);
         let role = Role::ALL.into_iter().find(|role| role.as_str() == self.role);
         let kind = DeviceKind::ALL.into_iter().find(|kind| kind.as_str() == self.kind);
+        // Names of before they were in lists have no salt.
+        let name = self.name.zip(self.name_salt);
+        let name =
+            name.and_then(|(name, salt)| Some(DeviceName { salt: Blob::new(salt).ok()?, name: Text::new(name).ok()? }));
         let machine = self.machine_id.map(|id| id.parse()).transpose();
         Ok(Device {
             id: self.id,
@@ -164,7 +172,7 @@ impl Row {
             box_key: bytes(self.box_key, c)?,
             role: role.ok_or_else(|| bad("a device has an unknown role"))?,
             kind: kind.ok_or_else(|| bad("a device has an unknown kind"))?,
-            name: self.name,
+            name,
             machine: machine.map_err(|error| StoreError::bad_row(c.operation(), error))?,
             created_at: self.created_at,
             last_seen_at: self.last_seen_at,

@@ -75,6 +75,7 @@ diesel::table! {
         role -> Text,
         kind -> Text,
         name -> Nullable<Text>,
+        name_salt -> Nullable<Text>,
         machine_id -> Nullable<Text>,
         created_at -> Moment,
         last_seen_at -> Nullable<Moment>,

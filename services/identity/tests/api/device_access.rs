@@ -40,14 +40,14 @@ on_both_databases! {
         // Everybody may send a list that a primary has signed already: the signature decides.
         let list = change(&alice.signed);
         let by_linked = change(&sign(&alice.next(), &linked));
-        let name = json!({ "name": "x" });
+        let notify = json!({ "notify": [] });
         for Row(method, path, body, statuses) in [
             Row("GET", "/v1/devices".into(), Value::Null, [0, 0, 0, 401, 0, 401, 403]),
             Row("POST", "/v1/devices".into(), list, [0, 0, 0, 401, 400, 401, 403]),
             Row("POST", "/v1/devices".into(), by_linked, [400, 400, 400, 401, 400, 401, 403]),
             Row("GET", "/v1/devices/content-ring".into(), Value::Null, [0, 0, 0, 401, 0, 401, 403]),
-            Row("PATCH", format!("/v1/devices/{id}"), name.clone(), [0, 403, 403, 401, 404, 401, 403]),
-            Row("PATCH", format!("/v1/devices/{linked_id}"), name, [0, 0, 403, 401, 404, 401, 403]),
+            Row("PATCH", format!("/v1/devices/{id}"), notify.clone(), [0, 403, 403, 401, 404, 401, 403]),
+            Row("PATCH", format!("/v1/devices/{linked_id}"), notify, [403, 0, 403, 401, 404, 401, 403]),
             Row("GET", format!("/v1/users/{user}/devices"), Value::Null, [0, 0, 0, 401, 0, 401, 0]),
             Row("GET", format!("/v1/users/{other}/devices"), Value::Null, [0, 0, 404, 401, 0, 401, 0]),
             Row("GET", format!("/v1/auth/links/{link}"), Value::Null, [0; 7]),

@@ -2,7 +2,6 @@
 
 use ensemble_testkit::{Peers, SOON, eventually, on_both_databases};
 use ensemble_types::devices::Role;
-use serde_json::json;
 
 use crate::Fixture;
 use crate::listing::{Keys, Owner};
@@ -24,9 +23,7 @@ on_both_databases! {
         let tablet = Keys::new();
         alice.link(&fixture, &tablet, Role::Linked).await;
         let linked = hints(first + 1).await;
-        let devices = alice.api.get("/v1/devices").await.expect(200);
-        let id = devices["devices"][0]["id"].as_str().unwrap();
-        alice.api.patch(&format!("/v1/devices/{id}"), &json!({ "name": "Desk" })).await.expect(200);
+        alice.put(alice.next()).await;
         let named = hints(linked + 1).await;
         alice.put(alice.without(&tablet)).await;
         hints(named + 1).await;

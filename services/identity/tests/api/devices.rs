@@ -2,11 +2,11 @@
 
 use ensemble_testkit::on_both_databases;
 use ensemble_types::devices::{DeviceList, Role};
-use ensemble_types::ids::{DeviceId, UserId};
+use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 
 use crate::Fixture;
-use crate::listing::{Keys, Owner, after, change, first, new_epoch, proven, refused, sign, sign_text};
+use crate::listing::{Keys, Owner, after, change, first, named, new_epoch, proven, refused, sign, sign_text};
 
 on_both_databases! {
     async fn the_first_list_is_the_account_keys(on: Backend) {
@@ -18,15 +18,16 @@ on_both_databases! {
             json!({ "list": null, "devices": [], "nextCursor": null })
         );
         alice.get("/v1/devices/content-ring").await.problem(404, "NOT_FOUND");
-        let signed = sign(&first(&keys), &keys);
+        let (entry, name) = named(keys.entry(Role::Primary), "my laptop");
+        let signed = sign(&DeviceList { devices: vec![entry], ..first(&keys) }, &keys);
         let mut body = change(&signed);
-        body["names"] = json!({ keys.public(): "my \u{7}laptop" });
+        body["names"] = json!({ keys.public(): name });
         let made = alice.post("/v1/devices", &body).await.expect(201);
         assert_eq!(made["list"], json!(signed));
         assert_eq!(made["devices"].as_array().unwrap().len(), 1);
         let device = &made["devices"][0];
         for (field, value) in [
-            ("name", json!("my laptop")), ("kind", json!("cli")), ("role", json!("primary")),
+            ("name", json!("my laptop")), ("nameSalt", json!(name.salt)), ("kind", json!("cli")), ("role", json!("primary")),
             ("publicKey", json!(keys.public())), ("boxKey", json!(keys.box_key)), ("machineId", Value::Null),
             ("current", json!(true)),
         ] {
@@ -137,8 +138,8 @@ on_both_databases! {
             changed["list"] = json!(body);
             is_list(send(changed).await, "form");
         }
-        let wide = sign_text(&text.replacen('{', &format!("{{\"later\":\"{}\",", "€".repeat(6_000)), 1), &alice.keys);
-        is_list(send(change(&wide)).await, "16384 bytes");
+        let wide = sign_text(&text.replacen('{', &format!("{{\"later\":\"{}\",", "€".repeat(11_000)), 1), &alice.keys);
+        is_list(send(change(&wide)).await, "32768 bytes");
         assert_eq!(alice.api.get("/v1/devices").await.expect(200)["list"], json!(alice.signed), "none changed anything");
     }
 
@@ -159,7 +160,8 @@ on_both_databases! {
         assert_eq!(send(&|body| drop(body["sealed"].as_object_mut().unwrap().remove(&words.public()))).await, "/sealed");
         assert_eq!(send(&|body| body["sealed"][runner.public()] = json!("ring")).await, "/sealed");
         assert_eq!(send(&|body| body["sealed"][Keys::new().public()] = json!("ring")).await, "/sealed");
-        assert_eq!(send(&|body| body["names"] = json!({ Keys::new().public(): "x" })).await, "/names");
+        let (_, name) = named(runner.entry(Role::Machine), "x");
+        assert_eq!(send(&|body| body["names"] = json!({ Keys::new().public(): name })).await, "/names");
         for bad in ["", &"x".repeat(8_193)] {
             let mut body = good.clone();
             body["sealed"][words.public()] = json!(bad);
@@ -292,28 +294,50 @@ on_both_databases! {
         bob.put(bob.next()).await;
     }
 
-    async fn devices_have_names(on: Backend) {
+    async fn devices_have_the_names_to_which_the_list_commits(on: Backend) {
         let fixture = Fixture::new(on).await;
         let mut alice = Owner::new(&fixture).await;
         let tablet = Keys::new();
         alice.link(&fixture, &tablet, Role::Linked).await;
-        let devices = alice.api.get("/v1/devices").await.expect(200);
-        let id = |n: usize| devices["devices"][n]["id"].as_str().unwrap().to_owned();
-        assert_eq!(devices["devices"][1]["name"], "my phone");
-        let linked = fixture.client(&tablet).await;
-        let rename = async |api: &ensemble_testkit::Api, id: &str, name: &str| {
-            api.patch(&format!("/v1/devices/{id}"), &json!({ "name": name })).await
+        let (desk, desk_name) = named(alice.keys.entry(Role::Primary), "Desk");
+        let (own, tablet_name) = named(tablet.entry(Role::Linked), "tablet");
+        let list = DeviceList { devices: vec![desk.clone(), own], ..alice.next() };
+        let (keys, other) = (alice.keys.public(), tablet.public());
+        let send = async |list: &DeviceList, names: Value| {
+            let mut body = change(&sign(list, &alice.keys));
+            body["names"] = names;
+            alice.api.post("/v1/devices", &body).await
         };
-        assert_eq!(rename(&alice.api, &id(1), "tab\u{9b}let").await.expect(200)["name"], "tablet");
-        let own = rename(&linked, &id(1), "mine").await.expect(200);
-        assert_eq!((&own["name"], &own["current"]), (&json!("mine"), &json!(true)));
-        rename(&linked, &id(0), "yours").await.problem(403, "FORBIDDEN");
-        assert_eq!(rename(&alice.api, &id(1), "").await.expect(200)["name"], Value::Null);
-        let stranger = Owner::new(&fixture).await;
-        for id in [id(0), DeviceId::generate().to_string(), "x".to_owned()] {
-            rename(&stranger.api, &id, "x").await.problem(404, "NOT_FOUND");
+        for (why, names) in [
+            ("none", json!({})),
+            ("one is missing", json!({ keys.as_str(): desk_name })),
+            ("one more", json!({ keys.as_str(): desk_name, other.as_str(): tablet_name, Keys::new().public(): desk_name })),
+            ("swapped", json!({ keys.as_str(): tablet_name, other.as_str(): desk_name })),
+        ] {
+            assert_eq!(refused(&send(&list, names).await).0, "/names", "{why}");
         }
-        assert_eq!(rename(&alice.api, &id(1), &"x".repeat(65)).await.bad_fields(), ["/name"]);
-        assert_eq!(alice.api.patch(&format!("/v1/devices/{}", id(1)), &json!({})).await.bad_fields(), ["/name"]);
+        let names = json!({ keys.as_str(): desk_name, other.as_str(): tablet_name });
+        for (text, why) in [("DESK", "two devices"), ("tab\u{202e}let", "direction"), (" x", "NFC"), (&"ä".repeat(33), "64 bytes")] {
+            let (entry, name) = named(tablet.entry(Role::Linked), text);
+            let list = DeviceList { devices: vec![desk.clone(), entry], ..alice.next() };
+            let mut names = names.clone();
+            names[other.as_str()] = json!(name);
+            let (place, said) = refused(&send(&list, names).await);
+            assert!(place == "/names" && said.contains(why), "{said}");
+        }
+        let unnamed = alice.api.get("/v1/devices").await.expect(200);
+        assert_eq!(unnamed["devices"][1]["name"], Value::Null, "a link's name is for the device that adds it");
+
+        let made = send(&list, names).await.expect(201);
+        assert_eq!((&made["devices"][0]["name"], &made["devices"][1]["name"]), (&json!("Desk"), &json!("tablet")));
+        // The next list renames one, and takes the name of the other one.
+        let (desk, desk_name) = named(desk, "Desk 2");
+        let list = DeviceList { devices: vec![desk, tablet.entry(Role::Linked)], ..after(&sign(&list, &alice.keys)) };
+        let made = send(&list, json!({ keys: desk_name })).await.expect(201);
+        assert_eq!((&made["devices"][0]["name"], &made["devices"][1]["name"]), (&json!("Desk 2"), &Value::Null));
+        assert_eq!(made["devices"][1]["nameSalt"], Value::Null);
+        let path = format!("/v1/devices/{}", made["devices"][0]["id"].as_str().unwrap());
+        assert_eq!(alice.api.patch(&path, &json!({})).await.bad_fields(), ["/notify"]);
+        alice.api.patch(&path, &json!({ "name": "x" })).await.problem(400, "INVALID_ARGUMENT");
     }
 }

@@ -1,9 +1,9 @@
 //! Device lists as clients make them.
 
 use ed25519_dalek::SigningKey;
-use ensemble_protocol::lists::{LinkText, List, encode, proof_text, signed_text};
+use ensemble_protocol::lists::{LinkText, List, commitment, encode, proof_text, signed_text};
 use ensemble_testkit::{Answer, Api};
-use ensemble_types::devices::{DeviceKind, DeviceLinkRequest, DeviceList, ListedDevice, Role, SignedList};
+use ensemble_types::devices::{DeviceKind, DeviceLinkRequest, DeviceList, DeviceName, ListedDevice, Role, SignedList};
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl Keys {
 
     pub(crate) fn entry(&self, role: Role) -> ListedDevice {
         let machine_id = (role == Role::Machine).then(|| "laptop".parse().unwrap());
-        ListedDevice { key: self.public(), box_key: self.box_key.clone(), role, machine_id }
+        ListedDevice { key: self.public(), box_key: self.box_key.clone(), role, machine_id, name: None, by: None }
     }
 
     /// What this device sends to be linked.
@@ -159,6 +159,13 @@ pub(crate) fn sign_text(body: &str, by: &Keys) -> SignedList {
         signer: Blob::new(by.public()).unwrap(),
         signature: Blob::new(signature(&by.key, &signed_text(body))).unwrap(),
     }
+}
+
+/// The entry with a commitment to a name, and what opens it.
+pub(crate) fn named(entry: ListedDevice, name: &str) -> (ListedDevice, DeviceName) {
+    let salt = Blob::new(base64url(&rand::random::<[u8; 16]>())).unwrap();
+    let name = DeviceName { salt, name: Text::new(name).unwrap() };
+    (ListedDevice { name: commitment(&name), ..entry }, name)
 }
 
 /// The body of the call, with a ring for each device that needs one.

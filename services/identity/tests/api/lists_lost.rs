@@ -66,7 +66,7 @@ on_both_databases! {
         let body = lost.again(&lost.lists[..2]);
         let made = lost.api.post("/v1/devices", &body).await.expect(201);
         assert_eq!(made["list"], json!(lost.lists[1]));
-        assert_eq!((&made["devices"][1]["kind"], &made["devices"][1]["name"]), (&json!("web"), &json!("my phone")));
+        assert_eq!(made["devices"][1]["kind"], "web");
         let tablet = lost.restored.client(&lost.tablet).await;
         tablet.get("/v1/account").await.expect(200);
 
@@ -120,6 +120,16 @@ on_both_databases! {
         alone["links"] = lost.links.clone();
         at(alone, "/links", "`lists`").await;
         assert_eq!(lost.newest().await, Value::Null, "all are taken or none");
+        lost.api.post("/v1/devices", &lost.again(&lost.lists)).await.expect(201);
+    }
+
+    async fn a_link_of_another_account_vouches_for_nothing(on: Backend) {
+        let lost = Lost::new(on).await;
+        // A device that was removed from the account has seen the request, and begins an account of its own.
+        let eve = Owner::new(&lost.restored).await;
+        let list = sign(&eve.with(lost.tablet.entry(Role::Linked)), &eve.keys);
+        let (place, why) = refused(&eve.api.post("/v1/devices", &lost.again(&[eve.signed.clone(), list])).await);
+        assert!(place == "/lists/1" && why.contains("has not proven"), "{place}: {why}");
         lost.api.post("/v1/devices", &lost.again(&lost.lists)).await.expect(201);
     }
 

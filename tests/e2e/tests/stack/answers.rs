@@ -30,7 +30,14 @@ async fn user_with_first_list(stack: &Stack) -> (User, Value) {
         created: ensemble_chassis::Clock::system().now(),
         content_epoch: 1,
         content_public_key: any_key(),
-        devices: vec![ListedDevice { key: account.clone(), box_key, role: Role::Primary, machine_id: None }],
+        devices: vec![ListedDevice {
+            key: account.clone(),
+            box_key,
+            role: Role::Primary,
+            machine_id: None,
+            name: None,
+            by: None,
+        }],
     };
     let change = ChangeDevices {
         list: Some(sign_list(&list, &key).unwrap()),

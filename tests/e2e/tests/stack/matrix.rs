@@ -165,7 +165,7 @@ const ROWS: &[Row] = &[
     of_user("POST", "/v1/devices", 400).with(|_| json!({})),
     of_user("GET", "/v1/devices/content-ring", 404),
     of_user("GET", "/v1/devices/push", 200),
-    of_user("PATCH", "/v1/devices/{id}", 404).with(|_| json!({ "name": "x" })),
+    of_user("PATCH", "/v1/devices/{id}", 404).with(|_| json!({ "notify": [] })),
     row("GET", "/v1/users/{id}/devices", [200, 200, 200, 200, 200, 200, 401, 200, 401, 401]),
     of_user("POST", "/v1/auth/links", 201),
     of_user("POST", "/v1/auth/links/{id}/refusal", 404),

@@ -1,18 +1,21 @@
 // The devices of an account: shown, linked, renamed, removed; and recovery words.
 
-import { Distrust } from "../../errors.js";
+import { Distrust, Refused } from "../../errors.js";
 import type { Signer } from "../../protocol/ed25519.js";
-import { signsLists, type ListedDevice } from "../../protocol/lists/list.js";
+import { sharesSessions, signsLists, type ListedDevice } from "../../protocol/lists/list.js";
+import { nearestName } from "../../protocol/lists/name.js";
 import { LinkCode } from "../../protocol/seal/device-link.js";
 import { RecoveryWords } from "../../protocol/seal/recovery.js";
 import type { Context } from "../context.js";
 import type { Unconfirmed } from "../machines/seen.js";
-import { changeDevices, checkPrimary } from "./change.js";
+import { called, namesIn, type Called } from "../names.js";
+import { changeDevices, checkPrimary, type Edit } from "./change.js";
 import { Linking } from "./link.js";
 import { afterRemoval, removeDevices } from "./remove.js";
 import type { components } from "../../openapi.js";
 
-export type Device = components["schemas"]["Device"];
+type Shown = components["schemas"]["Device"];
+export type Device = Omit<Shown, "name" | "nameSalt"> & Called;
 
 /** Words that are shown, and not in force yet. */
 export interface NewWords {
@@ -28,23 +31,42 @@ export class Devices {
   /** The devices that the checked list has, with their names. */
   async all(): Promise<Device[]> {
     const { client } = this.context;
-    const { devices } = await client.call("GET", "/v1/devices");
-    const { list } = await this.context.own(0);
-    const isListed = (device: Device): boolean => {
-      const entry = list.device(device.publicKey);
-      return entry?.role === device.role && entry.boxKey === device.boxKey;
-    };
-    if (devices.length !== list.body.devices.length || !devices.every(isListed)) {
-      throw new Distrust(
-        "The server shows other devices than the list that you signed. If it stays so, do not trust this server.",
-      );
+    for (let isLast = false; ; isLast = true) {
+      const { devices } = await client.call("GET", "/v1/devices");
+      const { list } = await this.context.own(0);
+      const isListed = ({ publicKey, role, boxKey }: Shown): boolean => {
+        const entry = list.device(publicKey);
+        return entry?.role === role && entry.boxKey === boxKey;
+      };
+      const isSame = devices.length === list.body.devices.length && devices.every(isListed);
+      const names = await namesIn(this.context, list, devices);
+      // A change may have been made between the two calls.
+      if (!isLast && !(isSame && names.areAllOf(list.body))) continue;
+      if (!isSame) {
+        throw new Distrust(
+          "The server shows other devices than the list that you signed. If it stays so, do not trust this server.",
+        );
+      }
+      return devices.map(({ name: _given, nameSalt: _salt, ...device }) => ({
+        ...device,
+        ...called(list, device.publicKey, names),
+      }));
     }
-    return devices;
   }
 
-  async rename(id: string, name: string): Promise<Device> {
-    const { client } = this.context;
-    return client.call("PATCH", "/v1/devices/{id}", { path: { id }, body: { name } });
+  /** Gives the device with this public key another name, in the next list. */
+  async rename(key: string, name: string): Promise<void> {
+    await checkPrimary(this.context);
+    const wanted = nearestName(name);
+    if (wanted === undefined) throw new Refused("A name needs a letter or a digit.");
+    await this.change(async (devices, names) => {
+      const device = devices.find((one) => one.key === key);
+      if (!device) throw new Refused("This device was removed from your account.");
+      if (!sharesSessions(device.role)) throw new Refused("Only a device of a person is renamed here.");
+      if (names.hasOther(key, wanted)) throw new Refused(`Another device is called ${wanted}. Choose another name.`);
+      await names.give(device, wanted);
+      return devices;
+    });
   }
 
   /** Whether the account is lost with this device: it has no recovery words and no second primary. */
@@ -100,7 +122,7 @@ export class Devices {
   }
 
   /** Puts the next list on top of the newest one. True: a device that opens contents is gone. */
-  change(edit: (devices: ListedDevice[]) => ListedDevice[], added?: readonly Signer[]): Promise<boolean> {
+  change(edit: Edit, added?: readonly Signer[]): Promise<boolean> {
     return changeDevices(this.context, edit, added);
   }
 }

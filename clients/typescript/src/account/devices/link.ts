@@ -2,7 +2,8 @@
 
 import type { Client } from "../../client.js";
 import { Distrust, Refused } from "../../errors.js";
-import type { List, Role } from "../../protocol/lists/list.js";
+import type { List, ListedDevice, Role } from "../../protocol/lists/list.js";
+import type { Names } from "../../protocol/lists/name.js";
 import type { DeviceLinkRequest, LinkCode } from "../../protocol/seal/device-link.js";
 import type { Context } from "../context.js";
 import type { ChangeDevices } from "../keys.js";
@@ -86,7 +87,12 @@ export class Asking {
       const { id } = this.code;
       return { link: { id, answer: await this.code.sealAnswer(answer) }, links: [{ id, request: this.request }] };
     };
-    await changeDevices(this.context, (devices) => [...devices, { key, boxKey, role }], [], answered);
+    const add = async (devices: ListedDevice[], names: Names): Promise<ListedDevice[]> => {
+      const entry: ListedDevice = { key, boxKey, role };
+      await names.give(entry, this.request.name);
+      return [...devices, entry];
+    };
+    await changeDevices(this.context, add, [], answered);
     return true;
   }
 }

@@ -8,15 +8,17 @@ import { fingerprint, List, type ListedDevice } from "../../protocol/lists/list.
 import { RecoveryWords } from "../../protocol/seal/recovery.js";
 import type { AccountOptions } from "../context.js";
 import { DEVICE, DeviceKeys, keepUser, type StoredDevice } from "../keys.js";
+import { keepSent } from "../kept-lists.js";
 import { newestList, rememberList } from "../lists.js";
+import { called, keepNames, namesOf, type Called } from "../names.js";
 import { changeOf } from "../own.js";
 
 /** An account that words belong to. Nothing is changed yet. */
 export interface Found {
   /** The words do not say which account they belong to, so the person compares this. */
   fingerprint: string;
-  /** The other devices. Names are what the server says. */
-  devices: (ListedDevice & { name?: string })[];
+  /** The other devices. */
+  devices: (Pick<ListedDevice, "key" | "role"> & Called)[];
 }
 
 /** The same at this device, before it belongs to the account. */
@@ -52,12 +54,9 @@ export async function findAccount(
   }
   const { sealed } = await client.call("GET", "/v1/devices/content-ring");
   const contents = await ContentRing.open(sealed, box, key.publicKey, list);
-  const names = new Map(known.devices.map((device) => [device.publicKey, device.name ?? undefined]));
+  const shown = await namesOf(list.body, known.devices);
   const others = list.body.devices.filter((device) => device.key !== key.publicKey);
-  const devices = others.map((device) => {
-    const called = names.get(device.key);
-    return called === undefined ? device : { ...device, name: called };
-  });
+  const devices = others.map((device) => ({ key: device.key, role: device.role, ...called(list, device.key, shown) }));
 
   const listed = async (lost: readonly string[]): Promise<boolean> => {
     const before = await store.get<StoredDevice>(DEVICE);
@@ -68,22 +67,28 @@ export async function findAccount(
       ? await DeviceKeys.read(before.keys)
       : await (await DeviceKeys.generate()).keep(store, { base: client.base, name });
     let newest = list;
-    const isLost = (device: ListedDevice): boolean => lost.includes(device.key) && device.key !== key.publicKey;
+    // A machine goes with the computer on which it is.
+    const isLost = ({ key: own, by = own }: ListedDevice): boolean =>
+      (lost.includes(own) || lost.includes(by)) && own !== key.publicKey;
     const isOneGone = list.openers().some(isLost);
     if (!list.device(keys.publicKey)) {
       const body = list.successor();
-      body.devices = [
-        ...body.devices.filter((device) => !isLost(device)),
-        { key: keys.publicKey, boxKey: keys.boxKey, role: "primary" },
-      ];
+      body.devices = body.devices.filter((device) => !isLost(device));
+      // A name of a lost device is free again.
+      const names = await namesOf(body, known.devices);
+      const entry: ListedDevice = { key: keys.publicKey, boxKey: keys.boxKey, role: "primary" };
+      await names.give(entry, name);
+      body.devices.push(entry);
       let ring = contents;
       if (isOneGone) {
         ring = ring.next();
         Object.assign(body, { contentEpoch: body.contentEpoch + 1, contentPublicKey: await ring.publicKey() });
       }
-      const change = await changeOf(body, ring, key, [keys.signer]);
+      const change = await changeOf(body, ring, key, names, [keys.signer]);
       newest = await list.next(change.list);
-      await client.call("POST", "/v1/devices", { body: { ...change, names: { [keys.publicKey]: name } } });
+      await keepSent(store, userId, newest, change);
+      await client.call("POST", "/v1/devices", { body: change });
+      await keepNames(store, userId, change.names);
     }
     await rememberList(store, userId, newest);
     await keepUser(store, keys.publicKey, userId);

@@ -36,7 +36,10 @@ export async function removeDevices(
   const shared = await context.pins.shared().catch(() => ({ state: {} }));
   await seeTitles(context);
   await setRemoval(context.store, true);
-  await changeDevices(context, (devices) => devices.filter(({ key }) => !keys.includes(key)));
+  await changeDevices(context, (devices) =>
+    // A machine goes with the computer on which it is.
+    devices.filter(({ key, by = key }) => !keys.includes(key) && !keys.includes(by)),
+  );
   // Sessions get their keys whatever becomes of it.
   const [signed] = await Promise.allSettled([context.pins.signAgain(shared.state)]);
   const confirming = awaitConfirmed(context);

@@ -20,3 +20,4 @@ export {
   type SeenList,
   type SignedList,
 } from "./list.js";
+export { commitment, foldedName, isName, Names, nearestName, type DeviceName, type NamesByKey } from "./name.js";

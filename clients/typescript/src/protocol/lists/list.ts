@@ -20,6 +20,10 @@ export interface ListedDevice {
   role: Role;
   /** Of a runner, and of nothing else. */
   machineId?: string;
+  /** The commitment to its name: see `name.ts`. */
+  name?: string;
+  /** Of a machine: the key of the device that has registered it on its own computer. They are removed together. */
+  by?: string;
 }
 
 export interface DeviceList {
@@ -34,7 +38,7 @@ export interface DeviceList {
 
 export const MOST_DEVICES = 64;
 const MOST_VERSIONS = 10_000;
-const MOST_BYTES = 16_384;
+const MOST_BYTES = 32_768;
 
 export const opensContents = (role: Role): boolean => role !== "machine";
 /** Whether devices with this role command, and give sessions and their keys to people. */
@@ -98,6 +102,7 @@ export class List {
       bad("is the first one, and the account's first device has not signed it as a primary one");
     }
     if (body.contentEpoch !== 1) bad("is the first one, and its content epoch is not 1");
+    if (list.#madeByNone()) bad("names a device as the computer of a machine that is none of the account");
     return list;
   }
 
@@ -120,6 +125,7 @@ export class List {
     if (now.prev !== this.digest) bad("does not follow the one before it: somebody made another one in between");
     const signer = this.device(signed.signer);
     if (!signer || !signsLists(signer.role)) bad("is signed by a key that may not sign lists of this account");
+    if (list.#madeByNone(this)) bad("names a device as the computer of a machine that is none of the account");
     const opens = new Set(list.openers().map(({ key, boxKey }) => `${key} ${boxKey}`));
     const isOneGone = this.openers().some(({ key, boxKey }) => !opens.has(`${key} ${boxKey}`));
     const hasNewKey = now.contentPublicKey !== old.contentPublicKey;
@@ -152,6 +158,14 @@ export class List {
   /** The devices to which the content ring is sealed. */
   openers(): ListedDevice[] {
     return this.body.devices.filter(({ role }) => opensContents(role));
+  }
+
+  /** Whether the `by` of a machine is no device of a person, in this list or the one before, and was not there before. */
+  #madeByNone(before?: List): boolean {
+    return this.body.devices.some(
+      ({ key, by }) =>
+        by !== undefined && before?.device(key)?.by !== by && !this.commands(by) && before?.commands(by) !== true,
+    );
   }
 
   /** What is known of removals in the list after this one. */
@@ -244,7 +258,11 @@ function read(signed: SignedList): DeviceList {
     if (device.role === "recovery" && ++recoveries > 1) bad("has more than one recovery entry");
     const isMachine = typeof device.machineId === "string" && device.machineId !== "";
     if ((device.role === "machine") !== isMachine) bad("has a machine that is none");
+    if ((device.by ?? undefined) === undefined) delete device.by;
+    else if (!isMachine || !isSigningKey(device.by)) bad("names a computer where there is no machine");
     if (isMachine && machines.size === machines.add(device.machineId ?? "").size) bad("has a machine twice");
+    if ((device.name ?? undefined) === undefined) delete device.name;
+    else if (!decodeExact(device.name, 32)) bad("has a name that is no SHA-256");
   }
   return list;
 }

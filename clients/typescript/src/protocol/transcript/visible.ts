@@ -1,15 +1,11 @@
-// Makes characters visible that a screen hides or that change what a reader sees (Unicode Technical Standard 55).
+// Makes characters visible that a screen hides or that change what a reader sees.
 
-const HIDDEN = new RegExp(
-  "[\\p{Cc}\\u{ad}\\u{34f}\\u{61c}\\u{115f}\\u{1160}\\u{17b4}\\u{17b5}\\u{3164}\\u{ffa0}\\u{180b}-\\u{180f}" +
-    "\\u{200b}-\\u{200f}\\u{2028}-\\u{202e}\\u{2060}-\\u{206f}\\u{2800}\\u{fe00}-\\u{fe0f}\\u{feff}\\u{fff0}-\\u{fffb}" +
-    "\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}" +
-    "\\u{a0}\\u{1680}\\u{2000}-\\u{200a}\\u{202f}\\u{205f}\\u{3000}]",
-  "gu",
-);
+import { HIDDEN } from "../hidden.js";
+
+const EACH = new RegExp(`[${HIDDEN}]`, "gu");
 
 /** The text with each such character written as `\u{…}`. Line feeds and tabs stay. */
 export const visible = (text: string): string =>
-  text.replace(HIDDEN, (letter) =>
+  text.replace(EACH, (letter) =>
     letter === "\n" || letter === "\t" ? letter : `\\u{${(letter.codePointAt(0) ?? 0).toString(16)}}`,
   );

@@ -89,7 +89,7 @@ impl Account {
 
 fn entry(key: &AccountKey, role: Role) -> ListedDevice {
     let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
-    ListedDevice { key: key.public_key(), box_key, role, machine_id: None }
+    ListedDevice { key: key.public_key(), box_key, role, machine_id: None, name: None, by: None }
 }
 
 /// The list after another one.

@@ -103,8 +103,14 @@ impl Double {
 
 fn list(primary: &AccountKey) -> List {
     let key = |key: &AccountKey| BoxKeyPair::of_device(key).unwrap().public().to_text();
-    let device =
-        ListedDevice { key: primary.public_key(), box_key: key(primary), role: Role::Primary, machine_id: None };
+    let device = ListedDevice {
+        key: primary.public_key(),
+        box_key: key(primary),
+        role: Role::Primary,
+        machine_id: None,
+        name: None,
+        by: None,
+    };
     let body = DeviceList {
         account: primary.public_key(),
         version: 1,

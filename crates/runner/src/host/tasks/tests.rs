@@ -47,6 +47,8 @@ impl Account {
             box_key: BoxKeyPair::of_device(key).unwrap().public().to_text(),
             role,
             machine_id: (role == Role::Machine).then(|| machine.clone()),
+            name: None,
+            by: None,
         };
         let (content, next) = (BoxKeyPair::of_device(&key()).unwrap(), BoxKeyPair::of_device(&key()).unwrap());
         let first = DeviceList {

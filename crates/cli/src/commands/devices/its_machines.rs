@@ -1,0 +1,38 @@
+//! The machines on the computer of a device that is removed, and those that have to confirm it.
+
+use std::collections::BTreeSet;
+
+use ensemble_types::devices::{Device, ListedDevice};
+use ensemble_types::ids::MachineId;
+
+use crate::confirmations;
+use crate::context::Me;
+use crate::machines::{Known, Machines};
+use crate::print;
+
+/// Waits until the machines that are there have confirmed that the device may command no longer. Returns those that have not.
+pub(super) async fn await_machines(me: &Me, machines: &Machines, device: &str) -> Vec<MachineId> {
+    let open = confirmations::awaited(me).await;
+    for machine in &open {
+        let (name, is_away) = (machines.called(&machine.id), if machine.was_there { "" } else { "is away and " });
+        print::note(format!(
+            "{name} {is_away}has not confirmed the removal. Until it does, somebody who has {device} and the server can still command it."
+        ));
+    }
+    open.into_iter().map(|machine| machine.id).collect()
+}
+
+/// The machines to delete with a device: itself, or those that were registered on the same computer. The list says which those are;
+/// an older list does not, so what the machine has sealed counts too.
+pub(super) fn machines_of(me: &Me, device: &Device, machines: &Machines, keep: bool) -> Vec<MachineId> {
+    if keep {
+        return device.machine_id.iter().cloned().collect();
+    }
+    let own = me.own();
+    let by = |entry: &&ListedDevice| entry.by.as_ref() == Some(&device.public_key);
+    let in_list = own.list.body().devices.iter().filter(by).filter_map(|entry| entry.machine_id.clone());
+    let says_so = |known: &&Known| known.card.as_ref().is_some_and(|card| card.by.as_ref() == Some(&device.public_key));
+    let in_cards = machines.all().iter().filter(says_so).map(|known| known.machine.id.clone());
+    let all: BTreeSet<MachineId> = device.machine_id.iter().cloned().chain(in_list).chain(in_cards).collect();
+    all.into_iter().collect()
+}
