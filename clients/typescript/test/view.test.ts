@@ -13,11 +13,13 @@ type Content = Message["content"];
 class Session {
   seq = 0;
   n = 0;
+  /** The version of the list that messages name. */
+  list = 1;
   constructor(readonly view = new View()) {}
 
   message(author: Author, localId: string, n: number | undefined, content: Content): Changed {
     this.seq++;
-    return this.view.message(incoming(this.seq, author, localId, n, content));
+    return this.view.message(incoming(this.seq, author, localId, n, content, this.list));
   }
 
   host(content: Content): Changed {
@@ -40,9 +42,16 @@ class Session {
   }
 }
 
-function incoming(seq: number, author: Author, localId: string, n: number | undefined, content: Content): Incoming {
+function incoming(
+  seq: number,
+  author: Author,
+  localId: string,
+  n: number | undefined,
+  content: Content,
+  version = 1,
+): Incoming {
   const at = new Date(seq * 1_000).toISOString();
-  return { seq, author, digest: `digest-${seq}`, message: { localId, at, list: { version: 1, digest: "" }, n, content } };
+  return { seq, author, digest: `digest-${seq}`, message: { localId, at, list: { version, digest: "" }, n, content } };
 }
 
 const turn = (state: "started" | "ended", more = {}): Content => ({
@@ -150,6 +159,20 @@ test("what is not by its writer is a note", () => {
   assert.deepEqual(session.growing(), []);
   session.host({ type: "newer", name: "hologram" });
   assert.deepEqual(session.last(), { type: "newer", name: "hologram" });
+});
+
+test("a removed device speaks until the machine knows of its removal", () => {
+  const session = new Session();
+  const shows = (list: number, localId: string): boolean => {
+    session.list = list;
+    session.host(text(0, "written"));
+    // What the device itself names says nothing.
+    session.list = 1;
+    session.message({ ...ann, removedIn: 3 }, localId, undefined, prompt("go"));
+    return session.last().type === "prompt";
+  };
+  assert.ok(shows(1, "a") && shows(2, "b"));
+  assert.ok(!shows(3, "c") && !shows(4, "d") && !shows(2, "e"), "an older list is no way back");
 });
 
 test("missing, repeated and unreadable messages show", () => {

@@ -287,7 +287,7 @@ impl Context {
         if lock.is_some() {
             print::note("Finishing the removal of a device: sessions get new keys.");
             // The command that was typed must not fail because of it.
-            if let Err(failure) = finish_removal(self, me).await {
+            if let Err(failure) = finish_removal(self, me, None).await {
                 print::note(format!("It could not be finished: {failure} The next command tries again."));
             }
         }

@@ -42,6 +42,8 @@ pub(crate) struct Members {
     pub(crate) levels: Recipients,
     /// Those who have removed a device since they got the key.
     pub(crate) renewed: BTreeSet<UserId>,
+    /// A device that was removed just now: those to whom it has given the key keep it.
+    pub(crate) by_removed: Option<String>,
 }
 
 impl Members {
@@ -51,6 +53,10 @@ impl Members {
 
     pub(crate) fn with_level(user: UserId, level: ShareLevel) -> Self {
         Self { levels: Recipients::from([(user, level)]), ..Self::default() }
+    }
+
+    pub(crate) fn given_by(removed: Option<&str>) -> Self {
+        Self { by_removed: removed.map(str::to_owned), ..Self::default() }
     }
 
     pub(crate) fn renewed(users: BTreeSet<UserId>) -> Self {
@@ -141,7 +147,7 @@ impl Me {
         let mut recipients = Recipients::new();
         let mut by_admins = Vec::new();
         for share in named.iter().filter(|share| !is_gone(share)) {
-            match self.granted(context, share, &counts).await {
+            match self.granted(context, share, &counts, members).await {
                 Ok((level, None)) => drop(recipients.insert(share.user_id, level)),
                 Ok((level, Some(admin))) => by_admins.push((share, level, admin)),
                 // Nobody loses access because of a connection.
@@ -215,6 +221,7 @@ impl Me {
         context: &Context,
         share: &Share,
         counts: &RangeInclusive<u32>,
+        members: &Members,
     ) -> Result<(ShareLevel, Option<Admin>)> {
         let refused = || Failure::message("No device of yours has shared it with them.");
         let shared = SharedRing::from_text(&share.encrypted_key).map_err(|_| refused())?;
@@ -226,7 +233,9 @@ impl Me {
         }
         match shared.admin() {
             Some(admin) => Ok((shared.level(), Some(admin.clone()))),
-            None if shares(&self.own().list, &signer) => Ok((shared.level(), None)),
+            None if shares(&self.own().list, &signer) || members.by_removed.as_ref() == Some(&signer) => {
+                Ok((shared.level(), None))
+            }
             None => Err(refused()),
         }
     }

@@ -32,6 +32,28 @@ pub enum Known<'a> {
     Vouched { account: &'a str, version: u32, digest: &'a str },
 }
 
+/// How a key stands in the lists of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No list had it.
+    Never,
+    /// The newest list has it.
+    Listed,
+    /// This version was the first without it.
+    Removed(u32),
+}
+
+impl Standing {
+    /// After a list that has the key or not.
+    fn then(self, has_it: bool, version: u32) -> Self {
+        match self {
+            _ if has_it => Self::Listed,
+            Self::Listed => Self::Removed(version),
+            other => other,
+        }
+    }
+}
+
 /// Signs a list. What signs and what is signed is checked by [`List::next`].
 pub fn sign_list(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
     let too_long = |_| Error::Argument("the device list is too long".to_owned());
@@ -81,6 +103,17 @@ impl Client {
     /// Whether any list of this account has or had the key with a role that may share sessions.
     pub async fn ever_shared(&self, user: UserId, account: &str, key: &str) -> Result<bool> {
         self.ever_made(user, account, key, None).await
+    }
+
+    /// Whether the newest list of this account has the key with a role that may share sessions, and else which one had it last.
+    pub async fn standing(&self, user: UserId, account: &str, key: &str) -> Result<Standing> {
+        let mut standing = Standing::Never;
+        let each = |list: &List| {
+            let shares = list.device(key).is_some_and(|device| device.role.shares_sessions());
+            standing = standing.then(shares, list.version());
+        };
+        self.read_lists(user, Known::Account(account), each).await?;
+        Ok(standing)
     }
 
     /// Whether any list of this account has or had the key with a role that may make keys of sessions, or as this machine.
@@ -178,5 +211,20 @@ impl Client {
 impl From<ListError> for Error {
     fn from(error: ListError) -> Self {
         Self::DeviceList(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_removed_in_the_first_list_without_it() {
+        let of = |lists: &[bool]| {
+            (1..).zip(lists).fold(Standing::Never, |standing, (version, has_it)| standing.then(*has_it, version))
+        };
+        assert_eq!(of(&[false, false]), Standing::Never);
+        assert_eq!(of(&[false, true, true]), Standing::Listed);
+        assert_eq!(of(&[true, false, false]), Standing::Removed(2));
     }
 }

@@ -84,7 +84,7 @@ impl Play {
 
     fn person(&mut self, user: UserId, content: Content) {
         let key = if user == self.me.user { "mine" } else { "ben's" };
-        let id = self.message(Author::Person { user, key: key.to_owned() }, None, content);
+        let id = self.message(Author::Person { user, key: key.to_owned(), removed_in: None }, None, content);
         let (key, outcome) = (key.to_owned(), ReceiptOutcome::Done);
         self.steps.push_front(Step::Says(Content::Receipt(Receipt {
             command_id: id,

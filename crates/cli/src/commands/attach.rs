@@ -272,7 +272,7 @@ pub(super) fn author_json(author: &ensemble_protocol::transcript::view::Author) 
     use ensemble_protocol::transcript::view::Author;
     match author {
         Author::Host => json!({ "host": true }),
-        Author::Person { user, key } => json!({ "user": user, "key": key }),
+        Author::Person { user, key, .. } => json!({ "user": user, "key": key }),
         Author::Nobody(why) => json!({ "unsigned": why }),
     }
 }

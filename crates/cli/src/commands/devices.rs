@@ -21,6 +21,7 @@ use crate::context::{Context, Me, now};
 use crate::devices::{Own, change};
 use crate::failure::{Failure, Result};
 use crate::kept_lists;
+use crate::live::rights::{Given, settle_rights};
 use crate::machines::Machines;
 use crate::names::{self, next_list};
 use crate::pins::Shared;
@@ -35,6 +36,8 @@ use crate::when;
 const RECENT_DAYS: u64 = 7;
 /// Sessions that get a new key at once, the newest first. All others get theirs before their next message.
 const MOST_AT_ONCE: usize = 200;
+/// Live sessions in which is looked for rights that a removed device has given, the newest first.
+const MOST_WITH_RIGHTS: usize = 100;
 /// Services learn of a removal within 10 s.
 const SETTLED: Duration = Duration::from_secs(12);
 
@@ -61,6 +64,9 @@ enum Change {
         /// Keep the machines that were registered on the same computer. They are removed otherwise
         #[arg(long)]
         keep_machines: bool,
+        /// Keep what the device has shared, and what it has let people do in your live sessions. It is taken back otherwise
+        #[arg(long)]
+        keep_rights: bool,
     },
     /// Name a device. Only a primary device can
     Rename {
@@ -78,8 +84,8 @@ impl Devices {
         let me = context.me().await?;
         match self.change {
             None => list(context, &me).await?,
-            Some(Change::Remove { device, yes, keep_machines }) => {
-                remove(context, &me, &device, yes, keep_machines).await?;
+            Some(Change::Remove { device, yes, keep_machines, keep_rights }) => {
+                remove(context, &me, &device, yes, (keep_machines, keep_rights)).await?;
             }
             Some(Change::Rename { device, name }) => {
                 renaming::rename(context, &me, &device, &name).await?;
@@ -186,7 +192,13 @@ fn called(device: &Device) -> String {
     }
 }
 
-async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machines: bool) -> Result<()> {
+async fn remove(
+    context: &Context,
+    me: &Me,
+    named: &str,
+    yes: bool,
+    (keep_machines, keep_rights): (bool, bool),
+) -> Result<()> {
     check_primary(me)?;
     let device = find(context, me, named).await?;
     let name = called(&device);
@@ -242,11 +254,12 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         print::note(format!("What your devices share was not kept: {failure}"));
     }
     let ((), unconfirmed) = tokio::join!(settle(), await_machines(&me, &machines, &name));
-    let changed = finish_removal(context, &me).await?;
+    let (changed, rights) = finish_removal(context, &me, keep_rights.then_some(&*device.public_key)).await?;
     let waiting = others_sessions(&me).await?;
     if context.json {
         let removed = serde_json::json!({
             "removed": device.public_key, "rekeyed": changed, "sharedWithYou": waiting, "unconfirmed": unconfirmed,
+            "rights": rights,
         });
         return print::json(&removed, false);
     }
@@ -270,11 +283,16 @@ pub(crate) async fn see_titles(context: &Context, me: &Me) {
     }
 }
 
-/// Gives the sessions that are in use new keys, and forgets that this is to be done. Returns how many have one.
+/// Gives the sessions that are in use new keys, takes back the rights that removed devices have given there, and forgets that this is to be
+/// done. Returns how many have a new key, and those rights. `keep_rights`: the device whose shares and rights stay.
 ///
 /// # Errors
 /// The sessions cannot be listed.
-pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> {
+pub(crate) async fn finish_removal(
+    context: &Context,
+    me: &Me,
+    keep_rights: Option<&str>,
+) -> Result<(usize, Vec<Given>)> {
     let sessions: Vec<Session> =
         me.client.sessions(SessionFilter { active_only: false, shared: false }).try_collect().await?;
     let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
@@ -293,7 +311,7 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
         let rekeyed = match me.session(context, session.id).await {
             // As it was read again: a list of sessions can say anything.
             Ok(session) if me.due(context, &session)?.is_none() => continue,
-            Ok(session) => me.rekey(context, session, &Members::default()).await.map(drop),
+            Ok(session) => me.rekey(context, session, &Members::given_by(keep_rights)).await.map(drop),
             Err(failure) => Err(failure),
         };
         match rekeyed {
@@ -305,6 +323,9 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
             print::note(format!("{} of {} sessions are done.", done + 1, wanted.len()));
         }
     }
+    let is_live = |session: &&Session| session.hosted && is_recent(session) && !me.is_without_its_host(session);
+    let rights =
+        settle_rights(context, me, sessions.iter().filter(is_live).take(MOST_WITH_RIGHTS), keep_rights.is_some()).await;
     if let Err(failure) = super::machine::renew_keys(me).await {
         print::note(format!("Your machines have no new keys: {failure}"));
     }
@@ -317,7 +338,7 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
             settings.unfinished_removals.remove(me.client.origin());
         }
     })?;
-    Ok(changed)
+    Ok((changed, rights))
 }
 
 /// The refs of sessions of other people. What is written there can be read by a removed device until their owners' programs give

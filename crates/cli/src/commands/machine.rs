@@ -113,7 +113,7 @@ impl Machine {
                 forget(context, &me, &id)?;
                 // It has the keys of the sessions that it hosted, and others may write there.
                 me.refresh_own(context, Duration::ZERO).await?;
-                let rekeyed = finish_removal(context, &me).await?;
+                let (rekeyed, _) = finish_removal(context, &me, None).await?;
                 if context.json {
                     print::json(&serde_json::json!({ "success": true, "rekeyed": rekeyed }), false)?;
                 } else {

@@ -73,7 +73,7 @@ impl Recovery {
         kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
         if is_replaced {
             let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
-            finish_removal(context, &me).await?;
+            finish_removal(context, &me, None).await?;
         }
         if context.json {
             print::json(&serde_json::json!({ "success": true }), false)?;
@@ -243,7 +243,7 @@ async fn recovered(
             see_titles(context, &Me::new(me.client.clone(), me.key.clone(), user, own)).await;
         }
         settle().await;
-        finish_removal(context, &me).await?;
+        finish_removal(context, &me, None).await?;
     }
     Ok(me)
 }

@@ -150,17 +150,17 @@ async fn named(
 ) -> Result<Content> {
     if let (May::Nothing, Some(known)) = (&may, known) {
         let account = known.account.clone();
-        return Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed })));
+        return Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None })));
     }
     let list = me.list_of(context, user).await?;
     let account = account_digest(&list.body().account).ok_or_else(|| {
         Failure::message(format!("The account key of {user} cannot be read. The machine was not told."))
     })?;
-    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed })))
+    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None })))
 }
 
 /// The version of the next grant. The clock, so that a computer that has not read the last state does not go back.
-fn version_after(known: Option<&AccessGrant>) -> u64 {
+pub(super) fn version_after(known: Option<&AccessGrant>) -> u64 {
     let clock = u64::try_from(now().micros() / 1_000).unwrap_or_default();
     known.map_or(0, |known| known.version.saturating_add(1)).max(clock)
 }

@@ -8,6 +8,7 @@ mod history;
 pub(crate) mod host;
 pub(crate) mod names;
 mod owner;
+pub(crate) mod rights;
 mod sender;
 pub(crate) mod show;
 pub(crate) mod text;
@@ -18,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_client::devices::Standing;
 use ensemble_client::idempotency_key;
 use ensemble_protocol::seal::{self, KeyRing, Purpose, SealError};
 use ensemble_protocol::transcript::body::{Content, Message as Said};
@@ -240,7 +242,7 @@ impl<'a> Live<'a> {
 
     async fn find_author(&self, envelope: &Envelope) -> Result<Author> {
         let (user, key) = (envelope.user, envelope.key.as_str());
-        let person = || Author::Person { user, key: key.to_owned() };
+        let person = |removed_in| Author::Person { user, key: key.to_owned(), removed_in };
         if user == self.session.owner_id {
             let (machine, list) = (self.session.machine_id.as_ref(), self.owner.list());
             let is_host = |list: &List| {
@@ -252,11 +254,14 @@ impl<'a> Live<'a> {
                 return Ok(Author::Host);
             }
             if shares(&list, key) {
-                return Ok(person());
+                return Ok(person(None));
             }
             let account = &list.body().account;
-            if self.me.client.ever_shared(user, account, key).await? {
-                return Ok(person());
+            match self.me.client.standing(user, account, key).await? {
+                // It was added since this list was read.
+                Standing::Listed => return Ok(person(None)),
+                Standing::Removed(version) => return Ok(person(Some(version))),
+                Standing::Never => {}
             }
             // Of a machine that was removed nothing is hosted any more, so its transcript can be read. One that has another key now
             // signs with that.
@@ -267,7 +272,7 @@ impl<'a> Live<'a> {
         } else if let Ok(list) = self.me.list_of(self.context, user).await
             && (shares(&list, key) || self.me.client.ever_shared(user, &list.body().account, key).await?)
         {
-            return Ok(person());
+            return Ok(person(None));
         }
         Ok(Author::Nobody(format!("not signed by a device of {user}")))
     }

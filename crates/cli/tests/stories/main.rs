@@ -38,6 +38,8 @@ mod first_client;
 #[cfg(feature = "up")]
 mod first_frame;
 #[cfg(feature = "up")]
+mod given_rights;
+#[cfg(feature = "up")]
 mod going_on;
 #[cfg(feature = "up")]
 mod interruptions;

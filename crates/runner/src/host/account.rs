@@ -263,6 +263,12 @@ impl Lists {
     async fn guest(&self, user: UserId, grant: Option<&AccessGrant>) -> Result<Option<List>, Error> {
         // Without a grant nothing is done, whatever the key is.
         let Some(grant) = grant else { return Ok(None) };
+        // What a device has given that was removed since is worth nothing, until one that is listed gives it again.
+        let own = self.list().await;
+        let is_listed = |key: &String| own.device(key).is_some_and(|device| device.role.shares_sessions());
+        if !grant.key.as_ref().is_none_or(is_listed) {
+            return Ok(None);
+        }
         let mut guests = self.guests.lock().await;
         let is_granted = |account: &str| account_digest(account).as_deref() == Some(grant.account.as_str());
         let known = guests.remove(&user).filter(|list| is_granted(&list.body().account));

@@ -72,7 +72,14 @@ fn a_rejection_is_said_to_the_person_who_reads_it() {
 fn a_person_whose_access_is_removed_has_none() {
     let session = Session::new(60, 20);
     let said = |removed| {
-        let grant = AccessGrant { user: session.ben, account: String::new(), may: May::Nothing, version: 1, removed };
+        let grant = AccessGrant {
+            user: session.ben,
+            account: String::new(),
+            may: May::Nothing,
+            version: 1,
+            removed,
+            key: None,
+        };
         control(&Control::Access(grant), |_| "Ben".to_owned())
     };
     assert_eq!(said(true), "said that Ben has no access any more");

@@ -64,12 +64,12 @@ impl Session {
     }
 
     pub(super) fn mine(&mut self, id: &str, content: Content) {
-        let author = Author::Person { user: self.me.user, key: self.me.key.clone() };
+        let author = Author::Person { user: self.me.user, key: self.me.key.clone(), removed_in: None };
         self.message(author, id, None, content);
     }
 
     pub(super) fn bens(&mut self, id: &str, content: Content) {
-        let author = Author::Person { user: self.ben, key: "bens".to_owned() };
+        let author = Author::Person { user: self.ben, key: "bens".to_owned(), removed_in: None };
         self.message(author, id, None, content);
     }
 

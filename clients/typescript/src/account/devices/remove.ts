@@ -4,6 +4,7 @@ import { Refused } from "../../errors.js";
 import type { List } from "../../protocol/lists/list.js";
 import { sleep } from "../../retry.js";
 import type { Context } from "../context.js";
+import { takeBack } from "../live/access.js";
 import { renewKeys } from "../machines/keys.js";
 import { awaitConfirmed, type Unconfirmed } from "../machines/seen.js";
 import { sessionPages } from "../sessions/find.js";
@@ -18,6 +19,8 @@ import { changeDevices, checkPrimary } from "./change.js";
 const RECENT_DAYS = 7;
 /** Sessions that get a new key at once when a device was removed. */
 const MOST_AT_ONCE = 200;
+/** Live sessions in which is looked for rights that a removed device has given. */
+const MOST_WITH_RIGHTS = 100;
 /** Until every service refuses a device that was removed, in milliseconds. */
 const SETTLED = 12_000;
 /** Sessions whose titles are judged before a removal, the newest first. */
@@ -84,12 +87,13 @@ export async function finishRemoval(
   onProgress: (done: number, of: number) => void = () => undefined,
 ): Promise<void> {
   const own = await context.own(0);
-  const wanted: Session[] = [];
+  const [wanted, live]: [Session[], Session[]] = [[], []];
   for await (const sessions of sessionPages(context)) {
     for (const session of sessions) {
       const isRecent = session.online || Date.now() - Date.parse(session.updatedAt) < RECENT_DAYS * 86_400_000;
       const isAtOnce = isRecent || isWithoutItsHost(own, session);
       if (isAtOnce && (await due(context, session)) !== undefined) wanted.push(session);
+      if (isRecent && session.hosted && !isWithoutItsHost(own, session)) live.push(session);
     }
   }
   // Sessions come the newest first. All others get their key before their next message.
@@ -99,6 +103,7 @@ export async function finishRemoval(
     await renew(context, id).catch(() => undefined);
     onProgress(at + 1, wanted.length);
   }
+  for (const { id } of live.slice(0, MOST_WITH_RIGHTS)) await takeBack(context, id).catch(() => undefined);
   // One that fails is tried again with the next removal.
   await renewKeys(context).catch(() => undefined);
   await setRemoval(context.store, false);

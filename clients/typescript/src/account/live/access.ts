@@ -77,6 +77,19 @@ export async function tellMachine(context: Context, session: Session, user: stri
   }
 }
 
+/** Takes back what removed devices have let people do in a live session. It waits for no machine: what does not arrive is said again. */
+export async function takeBack(context: Context, id: string): Promise<void> {
+  const live = await LiveSession.open(context, id);
+  const { list } = await context.own();
+  for (const known of live.view.state?.access ?? []) {
+    if (known.may === "none" || known.key === undefined || list.commands(known.key)) continue;
+    const [localId, version] = [newId(), Math.max(known.version + 1, context.credential.now())];
+    await beginRevocation(context.store, id, known.user, { localId, version });
+    await grant(context, live, known.user, "none", version, localId);
+    context.notices.give({ is: "right_taken_back", session: id, user: known.user });
+  }
+}
+
 /** What a receipt says. Undefined: the machine has not decided yet. */
 export function toldBy(taken: Taken | undefined): Told | undefined {
   if (taken?.is === "rejected") return taken;

@@ -12,8 +12,8 @@ import type { Session } from "../sessions/known.js";
 const MOST_SIGNERS = 2_000;
 const MOST_USERS = 200;
 
-/** The entries of a key in all lists of a user. */
-type Ever = (key: string) => readonly ListedDevice[];
+/** The entries of a key in all lists of a user. `goneIn`: the version after the last list in which it commanded. */
+type Ever = (key: string) => ListedDevice[] & { goneIn: number };
 
 /** Finds authors, and remembers them. A key that was in a list once counts for what it has signed; the machine decides about
  * commands by the newest lists. */
@@ -54,7 +54,7 @@ export class Authors {
     if (entry?.role === "machine" && machine !== undefined && entry.machineId === machine) return { kind: "host" };
     if (owner.commands(key)) return { kind: "person", user, key };
     const was = (await this.#everOf(user, owner))(key);
-    if (was.some(({ role }) => sharesSessions(role))) return { kind: "person", user, key };
+    if (was.some(({ role }) => sharesSessions(role))) return { kind: "person", user, key, removedIn: was.goneIn };
     // Of a machine that was removed nothing is hosted any more, so its transcript can be read. One that has another key now signs
     // with that.
     if (machine === undefined || owner.machine(machine)) return nobody(user);
@@ -64,18 +64,26 @@ export class Authors {
   /** Every list of the user up to this one, read once. */
   #everOf(user: string, list: List): Promise<Ever> {
     return remembered(this.#ever, `${user} ${list.digest}`, MOST_USERS, async () => {
-      const entries = new Map<string, ListedDevice[]>();
+      const entries = new Map<string, ReturnType<Ever>>();
+      let newest = 0;
       await newestList(this.context.client, user, { account: list.body.account }, ({ body }) => {
+        newest = body.version;
         for (const device of body.devices) {
-          const all = entries.get(device.key) ?? [];
+          const all = entries.get(device.key) ?? none();
           const isKnown = all.some(({ role, machineId }) => role === device.role && machineId === device.machineId);
-          if (!isKnown) entries.set(device.key, [...all, device]);
+          if (!isKnown) all.push(device);
+          if (sharesSessions(device.role)) all.goneIn = body.version + 1;
+          entries.set(device.key, all);
         }
       });
-      return (key) => entries.get(key) ?? [];
+      // A key that the newest list has is not gone.
+      for (const all of entries.values()) if (all.goneIn > newest) all.goneIn = Infinity;
+      return (key) => entries.get(key) ?? none();
     });
   }
 }
+
+const none = (): ReturnType<Ever> => Object.assign([], { goneIn: 0 });
 
 const nobody = (user: string): Author => ({ kind: "nobody", why: `not signed by a device of ${user}` });
 

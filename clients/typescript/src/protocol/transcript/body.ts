@@ -56,7 +56,7 @@ const textPart = shape({
 
 const mode = word<"ask" | "edit" | "plan" | "bypass">();
 const may = word<"prompt" | "approve" | "none">();
-const access = shape({ user: text, account: text, may, version: whole });
+const access = shape({ user: text, account: text, may, version: whole, key: optional(text) });
 const choice = shape({ id: text, name: text });
 
 const contents = {

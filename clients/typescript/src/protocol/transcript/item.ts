@@ -20,8 +20,9 @@ import type {
 export type Author =
   /** The session's machine, by its key in the owner's list. */
   | { readonly kind: "host" }
-  /** A primary or linked key of this user. */
-  | { readonly kind: "person"; readonly user: string; readonly key: string }
+  /** A primary or linked key of this user. `removedIn`: the version of the owner's list in which it was removed. It counts until the
+   * machine names that list or a later one. */
+  | { readonly kind: "person"; readonly user: string; readonly key: string; readonly removedIn?: number }
   /** Anybody else. The text says why, as in "not signed by a device of …". */
   | { readonly kind: "nobody"; readonly why: string };
 

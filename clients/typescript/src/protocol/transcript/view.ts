@@ -70,6 +70,8 @@ export class View {
   #size = 0;
   #lastSeq: number | undefined;
   #lastN: number | undefined;
+  /** The newest list of the owner that the machine has named. */
+  #newestList = 0;
   readonly #tools = new Map<string, number>();
   readonly #requests = new Map<string, number>();
   readonly #commands = new Map<string, number>();
@@ -153,8 +155,12 @@ export class View {
   }
 
   /** Takes a message. One with a `seq` that was there already is ignored. */
-  message({ seq, author, digest, message }: Incoming): Changed {
+  message({ seq, author: signer, digest, message }: Incoming): Changed {
     const changed = nothing();
+    const isRemoved = signer.kind === "person" && (signer.removedIn ?? Infinity) <= this.#newestList;
+    const author: Author = isRemoved
+      ? { kind: "nobody", why: "signed by a device of the owner that was removed before" }
+      : signer;
     if (this.#lastSeq !== undefined && seq <= this.#lastSeq) return changed;
     this.#lastSeq = seq;
     this.#version++;
@@ -198,7 +204,9 @@ export class View {
       const by = author.kind === "host" ? "a person's device" : "the session's machine";
       this.#note(changed, seq, author, { kind: "not_signed", why: `a ${message.content.type} that is not signed by ${by}` });
     } else if (author.kind === "host") {
-      if (this.#count(changed, seq, message.n)) this.#host(changed, seq, digest, message);
+      if (!this.#count(changed, seq, message.n)) return;
+      this.#newestList = Math.max(this.#newestList, message.list.version);
+      this.#host(changed, seq, digest, message);
     } else {
       this.#person(changed, seq, author, message);
     }

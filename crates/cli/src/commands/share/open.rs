@@ -161,7 +161,7 @@ impl Reader {
         } else if said.as_ref().is_ok_and(|said| said.content.writer() == Writer::Host) {
             return unsigned("not signed by the session's machine".to_owned());
         } else {
-            Author::Person { user: envelope.user, key: envelope.key.clone() }
+            Author::Person { user: envelope.user, key: envelope.key.clone(), removed_in: None }
         };
         let body = serde_json::from_str(&envelope.body).ok();
         (Incoming { seq, author, digest: envelope.digest(), message: said }, body)

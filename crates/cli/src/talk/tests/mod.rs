@@ -55,7 +55,7 @@ impl Talked {
 
     fn person(&mut self, text: &str) {
         let prompt = Prompt { text: text.to_owned(), attachments: Vec::new(), when: When::Next, directory: None };
-        let author = Author::Person { user: UserId::generate(), key: "mine".to_owned() };
+        let author = Author::Person { user: UserId::generate(), key: "mine".to_owned(), removed_in: None };
         self.take(author, None, Content::Prompt(prompt));
     }
 

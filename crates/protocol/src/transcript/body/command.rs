@@ -113,6 +113,9 @@ pub struct AccessGrant {
     /// The person has no share of the session any more. For those who read it: the machine looks at `may` only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+    /// The device key that has signed it. The machine says so in its state; a command says nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// A command that is no prompt and no answer. On the wire `action` and `value`.

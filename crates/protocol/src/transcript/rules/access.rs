@@ -42,8 +42,11 @@ impl Access {
         if grant.user == owner || matches!(grant.may, May::Other(_)) {
             return Err(ReceiptCode::Unsupported);
         }
+        // Another device may have signed it.
+        let is_same = |known: &AccessGrant| *known == AccessGrant { key: known.key.clone(), ..grant.clone() };
         match self.0.get(&grant.user) {
-            Some(known) if known != grant && !counts_after(grant, known) => return Err(ReceiptCode::Superseded),
+            Some(known) if is_same(known) => return Ok(()),
+            Some(known) if !counts_after(grant, known) => return Err(ReceiptCode::Superseded),
             None if self.0.len() >= MOST_USERS => return Err(ReceiptCode::Busy),
             _ => {}
         }

@@ -14,9 +14,26 @@ pub enum Author {
     /// The session's machine, by its key in the owner's list.
     Host,
     /// A primary or linked key of this user.
-    Person { user: UserId, key: String },
+    Person {
+        user: UserId,
+        key: String,
+        /// The version of the owner's list in which it was removed. It counts until the machine names that list or a later one.
+        removed_in: Option<u32>,
+    },
     /// Anybody else. The text says why, as in "not signed by a device of Ann".
     Nobody(String),
+}
+
+impl Author {
+    /// A removed device is none of its owner's once the machine has named a list without it.
+    pub(super) fn under(self, newest_list: u32) -> Self {
+        match self {
+            Self::Person { removed_in: Some(version), .. } if version <= newest_list => {
+                Self::Nobody("signed by a device of the owner that was removed before".to_owned())
+            }
+            other => other,
+        }
+    }
 }
 
 /// One thing on the screen. Its place is the first message that made it; a prompt that has waited has that of its turn.

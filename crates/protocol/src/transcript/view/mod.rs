@@ -65,6 +65,7 @@ pub struct View {
     bytes: usize,
     last_seq: Option<u64>,
     last_n: Option<u64>,
+    newest_list: u32,
     tools: HashMap<String, u64>,
     requests: HashMap<String, u64>,
     /// By the key that signed it and its `localId`.
@@ -108,6 +109,7 @@ impl View {
             bytes: 0,
             last_seq: None,
             last_n: None,
+            newest_list: 0,
             tools: HashMap::new(),
             requests: HashMap::new(),
             commands: HashMap::new(),
@@ -166,7 +168,7 @@ impl View {
             return changed;
         }
         self.last_seq = Some(seq);
-        match (author, message) {
+        match (author.under(self.newest_list), message) {
             (Author::Nobody(why), _) => {
                 let author = Author::Nobody(why.clone());
                 self.note(&mut changed, seq, author, Note::NotSigned(why));
@@ -194,6 +196,7 @@ impl View {
         match author {
             Author::Host => {
                 if self.count(changed, seq, message.n) {
+                    self.newest_list = self.newest_list.max(message.list.version);
                     self.host(changed, seq, digest, message);
                 }
             }

@@ -15,7 +15,11 @@ use crate::transcript::words::{
 mod waiting;
 
 fn ann() -> Author {
-    Author::Person { user: "01890a5d-ac96-774b-bcce-b302099a8058".parse::<UserId>().unwrap(), key: "k".to_owned() }
+    Author::Person {
+        user: "01890a5d-ac96-774b-bcce-b302099a8058".parse::<UserId>().unwrap(),
+        key: "k".to_owned(),
+        removed_in: None,
+    }
 }
 
 /// A view and the numbers of its next messages.
@@ -24,6 +28,8 @@ struct Session {
     view: View,
     seq: u64,
     n: u64,
+    /// The version of the list that messages name, if it is not 1.
+    list: u32,
 }
 
 impl Session {
@@ -34,7 +40,7 @@ impl Session {
     fn message(&mut self, author: Author, local_id: &str, n: Option<u64>, content: Content) -> Changed {
         self.seq += 1;
         let at = Timestamp::from_unix_seconds(0).plus(Duration::from_secs(self.seq));
-        let list = KnownList { version: 1, digest: String::new() };
+        let list = KnownList { version: self.list.max(1), digest: String::new() };
         let message = Ok(Message { local_id: local_id.to_owned(), at, list, n, content });
         let digest = format!("digest-{}", self.seq);
         self.view.message(Incoming { seq: self.seq, author, digest, message })
@@ -190,6 +196,23 @@ fn what_is_not_by_its_writer_is_a_note() {
     assert_eq!(session.growing(), []);
     session.host(Content::Newer("hologram".into()));
     assert_eq!(session.last(), &Shown::Newer("hologram".into()));
+}
+
+#[test]
+fn a_removed_device_speaks_until_the_machine_knows_of_its_removal() {
+    let Author::Person { user, key, .. } = ann() else { unreachable!() };
+    let removed = Author::Person { user, key, removed_in: Some(3) };
+    let mut session = Session::default();
+    let mut shows = |list: u32, local_id: &str| {
+        session.list = list;
+        session.host(text(0, "written"));
+        // What the device itself names says nothing.
+        session.list = 1;
+        session.message(removed.clone(), local_id, None, prompt("go"));
+        matches!(session.last(), Shown::Prompt(..))
+    };
+    assert!(shows(1, "a") && shows(2, "b"));
+    assert!(!shows(3, "c") && !shows(4, "d") && !shows(2, "e"), "an older list is no way back");
 }
 
 #[test]

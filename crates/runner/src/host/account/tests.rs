@@ -6,6 +6,7 @@ use ensemble_client::Credential;
 use ensemble_client::devices::sign_list;
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::BoxKeyPair;
+use ensemble_protocol::transcript::words::May;
 use ensemble_types::devices::{DeviceList, DeviceListPage, ListedDevice, Role};
 use ensemble_types::time::Timestamp;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -146,6 +147,24 @@ async fn a_machine_obeys_the_list_that_it_knows_while_the_server_is_behind() {
     server.show(&[first, second, &third]);
     assert_eq!(found(&lists, &tablet, &third).await, (Some(Role::Linked), false));
     assert_eq!(found(&lists, primary, &third).await, (Some(Role::Primary), false));
+}
+
+#[tokio::test]
+async fn a_right_that_a_removed_device_has_given_is_worth_nothing() {
+    let (account, guest, folder) = (Account::new(), Account::new(), tempfile::tempdir().unwrap());
+    let (server, lists) = machine(&account, folder.path()).await;
+    server.show(&[&guest.first]);
+    let (user, said) = (UserId::generate(), lists.known().await);
+    let role = async |by: Option<&AccountKey>| {
+        let account = account_digest(&guest.primary.public_key()).unwrap();
+        let key = by.map(AccountKey::public_key);
+        let grant = AccessGrant { user, account, may: May::Prompt, version: 1, removed: false, key };
+        let found = lists.signer((user, &guest.primary.public_key()), Some(&grant), &said).await;
+        found.unwrap().signer.role
+    };
+    assert_eq!(role(Some(&account.primary)).await, Some(Role::Primary));
+    assert_eq!(role(Some(&account.phone)).await, None);
+    assert_eq!(role(None).await, Some(Role::Primary), "it was given before rights named who gave them");
 }
 
 #[tokio::test]

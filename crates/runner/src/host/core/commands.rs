@@ -64,7 +64,11 @@ impl Core {
     /// Decides about a command in the message with this `seq`, and carries it out. One that may come again, and is known, needs no second
     /// receipt; nor one from before a restore that was forgotten since.
     pub(crate) fn command(&mut self, seq: i64, command: Command) {
-        let Command { message, signer, epoch, list_is_withheld, key_is_missing } = command;
+        let Command { mut message, signer, epoch, list_is_withheld, key_is_missing } = command;
+        // Clients take back what a removed device has given.
+        if let Content::Control(Control::Access(grant)) = &mut message.content {
+            grant.key = Some(signer.key.clone());
+        }
         let open = match &message.content {
             Content::Answer(answer) => self.open.get(&answer.request_id).map(|open| open.asked.clone()),
             _ => None,

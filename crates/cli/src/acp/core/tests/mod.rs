@@ -31,11 +31,11 @@ fn session() -> SessionId {
 }
 
 fn ann(key: &str) -> Author {
-    Author::Person { user: ANN.parse().unwrap(), key: key.to_owned() }
+    Author::Person { user: ANN.parse().unwrap(), key: key.to_owned(), removed_in: None }
 }
 
 fn ben() -> Author {
-    Author::Person { user: BEN.parse().unwrap(), key: "ben".to_owned() }
+    Author::Person { user: BEN.parse().unwrap(), key: "ben".to_owned(), removed_in: None }
 }
 
 /// An editor of Ann, and what its agent has said and done.

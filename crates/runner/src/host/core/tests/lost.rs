@@ -116,7 +116,14 @@ fn what_was_under_way_is_closed_and_the_next_prompt_goes_on() {
     // Nothing from before is taken, an answer and a guest's right included.
     let owner = next.signer(next.owner, Role::Primary);
     next.now = Timestamp::from_unix_seconds(1_800_000_059);
-    let grant = AccessGrant { user: guest, account: "account".into(), may: May::Approve, version: 1, removed: false };
+    let grant = AccessGrant {
+        user: guest,
+        account: "account".into(),
+        may: May::Approve,
+        version: 1,
+        removed: false,
+        key: None,
+    };
     for command in [prompt("one"), Content::Control(Control::Access(grant)), Content::Control(Control::Stop)] {
         rejected(&next.send_as(owner.clone(), command).unwrap(), ReceiptCode::Stale);
     }

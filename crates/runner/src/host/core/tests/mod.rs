@@ -305,7 +305,7 @@ impl Room {
     }
 
     fn grant(&mut self, user: UserId, may: May, version: u64) -> Receipt {
-        let grant = AccessGrant { user, account: "account".into(), may, version, removed: false };
+        let grant = AccessGrant { user, account: "account".into(), may, version, removed: false, key: None };
         self.send(Content::Control(Control::Access(grant)))
     }
 

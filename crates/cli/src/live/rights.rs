@@ -1,0 +1,76 @@
+//! The rights that a removed device has given people in live sessions. They are taken back, or given again by this device.
+
+use ensemble_client::idempotency_key;
+use ensemble_protocol::transcript::body::{AccessGrant, Content, Control};
+use ensemble_protocol::transcript::words::May;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::refs::Ref;
+use ensemble_types::sessions::Session;
+use serde::Serialize;
+
+use super::Live;
+use super::access::version_after;
+use crate::commands::share::people::described;
+use crate::context::{Context, Me};
+use crate::failure::Result;
+use crate::known_sessions::Revocation;
+use crate::print;
+
+/// A right of a person that a removed device has given.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Given {
+    session: Ref,
+    user_id: UserId,
+    may: May,
+}
+
+/// Takes back what removed devices have given in these sessions, or gives it again. Waits for no machine: what does not arrive is said again
+/// by the next command.
+pub(crate) async fn settle_rights(
+    context: &Context,
+    me: &Me,
+    sessions: impl IntoIterator<Item = &Session>,
+    keep: bool,
+) -> Vec<Given> {
+    let mut all = Vec::new();
+    for session in sessions {
+        match settle_in(context, me, session.id, keep).await {
+            Ok(given) => all.extend(given),
+            Err(failure) => print::note(format!(
+                "It is not known whether the device has let somebody prompt in session {}: {failure}",
+                session.reference
+            )),
+        }
+    }
+    all
+}
+
+async fn settle_in(context: &Context, me: &Me, id: SessionId, keep: bool) -> Result<Vec<Given>> {
+    let mut live = Live::open_asleep(context, me, id).await?;
+    live.load().await?;
+    let own = me.own();
+    let is_gone = |key: &String| own.list.device(key).is_none_or(|device| !device.role.shares_sessions());
+    let by_removed = |grant: &&AccessGrant| grant.may != May::Nothing && grant.key.as_ref().is_some_and(is_gone);
+    let given: Vec<AccessGrant> =
+        live.view.state().map(|state| state.access.iter().filter(by_removed).cloned().collect()).unwrap_or_default();
+    for known in &given {
+        let (local_id, version) = (idempotency_key(), version_after(Some(known)));
+        let may = if keep { known.may.clone() } else { May::Nothing };
+        if !keep {
+            let revocation = Revocation { local_id: local_id.clone(), version, removed: false };
+            context.home.begin_revocation(me.client.origin(), id, known.user, revocation)?;
+        }
+        let order = AccessGrant { may, version, key: None, ..known.clone() };
+        live.sender().send_as(local_id, Content::Control(Control::Access(order))).await?;
+        let end = if keep { "It stays." } else { "That is taken back." };
+        print::note(format!(
+            "The removed device had let {} {} in session {}. {end}",
+            described(me, known.user).await,
+            if known.may == May::Approve { "prompt and approve" } else { "prompt" },
+            live.session.reference
+        ));
+    }
+    let named = |grant: AccessGrant| Given { session: live.session.reference, user_id: grant.user, may: grant.may };
+    Ok(given.into_iter().map(named).collect())
+}
