@@ -71,7 +71,7 @@ async fn order(
     }
     let deadline = Instant::now() + Duration::from_millis(wait_ms.into());
     let run = refs::run(&service.db, caller.user, run).await?;
-    let task = refs::task(&service.db, task).await?;
+    let task = refs::task(&service.db, caller.user, task).await?;
     let mut changes = service.db.notifier().subscribe(run_changed(run));
     let mut token = TokenWatch::new(&service, caller.clone());
     let mut found = task_changes::ask(&service.db, (caller.user, run, task), wish, body).await?;
@@ -103,12 +103,12 @@ pub(crate) async fn read_diff(
     Path((run, task)): Path<TaskPath>,
 ) -> HandlerResult<HttpResponse> {
     let run = refs::run(&service.db, caller.user, run).await?;
-    let task = refs::task(&service.db, task).await?;
+    let task = refs::task(&service.db, caller.user, task).await?;
     diffs::find(&service.db, caller.user, run, task).await?;
     let parts = stream::try_unfold(None::<(String, i32)>, move |after| {
-        let db = service.db.clone();
+        let (db, owner) = (service.db.clone(), caller.user);
         async move {
-            let next = diffs::next(&db, task, after).await.map_err(std::io::Error::other)?;
+            let next = diffs::next(&db, owner, task, after).await.map_err(std::io::Error::other)?;
             Ok::<_, std::io::Error>(next.map(|(path, piece, data)| (Bytes::from(data), Some((path, piece)))))
         }
     });

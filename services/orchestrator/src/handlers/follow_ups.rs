@@ -15,7 +15,7 @@ pub(crate) async fn say(
     Json(message): Json<TaskMessage>,
 ) -> HandlerResult<Json<Task>> {
     let run = refs::run(&service.db, caller.user, run).await?;
-    let task = refs::task(&service.db, task).await?;
+    let task = refs::task(&service.db, caller.user, task).await?;
     let place = (caller.user, run, task);
     let (limit, quota) = (service.limits.max_unfinished, &service.run_bytes);
     Ok(Json(follow_ups::say(&service.db, limit, quota, place, message).await?))

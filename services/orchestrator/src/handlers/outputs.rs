@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, http::StatusCode
 use bytes::Bytes;
 use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
-use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 use ensemble_types::refs::IdOrRef;
 use futures_util::stream;
 use serde::Deserialize;
@@ -41,13 +41,13 @@ pub(crate) async fn read(
     Query(query): Query<OutputQuery>,
 ) -> HandlerResult<HttpResponse> {
     let run = refs::run(&service.db, caller.user, run).await?;
-    let task = refs::task(&service.db, task).await?;
+    let task = refs::task(&service.db, caller.user, task).await?;
     let attempt = outputs::attempt(&service.db, caller.user, run, task, query.attempt).await?;
     let range = http.headers().get(RANGE).and_then(|value| value.to_str().ok());
     if query.follow.unwrap_or(false) {
         Ok(follow(service, caller, (run, task, attempt), range))
     } else {
-        Ok(stored(service, attempt, range)?)
+        Ok(stored(service, caller.user, attempt, range)?)
     }
 }
 
@@ -62,7 +62,12 @@ fn head(status: StatusCode, attempt: Attempt) -> HttpResponseBuilder {
 }
 
 /// The output that is stored now. Its length is known, and its bytes do not change any more.
-fn stored(service: State<Orchestrator>, attempt: Attempt, range: Option<&str>) -> Result<HttpResponse, Error> {
+fn stored(
+    service: State<Orchestrator>,
+    owner: UserId,
+    attempt: Attempt,
+    range: Option<&str>,
+) -> Result<HttpResponse, Error> {
     let length = attempt.stored;
     // A range in an unknown unit, or a list of ranges, is ignored (RFC 9110, section 14.2).
     let range =
@@ -83,7 +88,7 @@ fn stored(service: State<Orchestrator>, attempt: Attempt, range: Option<&str>) -
             if at >= end {
                 return Ok(None);
             }
-            let mut piece = outputs::read(&db, lease, at).await.map_err(std::io::Error::other)?;
+            let mut piece = outputs::read(&db, owner, lease, at).await.map_err(std::io::Error::other)?;
             piece.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
             if piece.is_empty() {
                 return Err(std::io::Error::other("stored output is missing"));
@@ -150,7 +155,7 @@ impl LiveOutput {
                     self.output = Some((lease, service.db.notifier().subscribe(topics::output(lease))));
                     continue;
                 }
-                let piece = outputs::read(&service.db, lease, self.at).await.ok()?;
+                let piece = outputs::read(&service.db, self.caller.user, lease, self.at).await.ok()?;
                 if !piece.is_empty() {
                     self.at += piece.len() as u64;
                     return Some((piece.into(), self));

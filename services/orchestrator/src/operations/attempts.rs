@@ -101,14 +101,15 @@ fn end_attempt(
     if refused {
         release_machine(tx, run, &lease.machine_id)?;
     } else if let Some(changes) = &results.changes {
-        run.stored_bytes = run.stored_bytes.saturating_sub(diffs::clear_older(tx, task.id, lease.attempt)?);
+        run.stored_bytes = run.stored_bytes.saturating_sub(diffs::clear_older(tx, run.owner, task.id, lease.attempt)?);
         task_changes::record(tx, run, task.id, &lease.machine_id, changes)?;
     }
     if let Some(session) = results.session {
-        task_sessions::begun(tx, task.id, session)?;
+        task_sessions::begun(tx, run.owner, task.id, session)?;
     }
     let task = EndedTask {
         id: task.id,
+        owner: run.owner,
         status,
         version: run.version,
         failures: outcome.failures,

@@ -37,7 +37,7 @@ pub(super) fn tell(tx: &mut Conn, run: &mut LockedRun, ended: Vec<Ended>, share:
     // Tasks that are still to be queued again are told after that.
     let left = if run.requeue.is_some() { ended } else { tell_some(tx, run, ended, share)? };
     if !left.is_empty() {
-        ended_tasks::keep(tx, run.id, &left)?;
+        ended_tasks::keep(tx, run, &left)?;
         run.unsettled = true;
         tx.notify(run_unsettled());
     }
@@ -57,7 +57,7 @@ fn tell_some(
         let Some(first) = group.first() else { break };
         let ids: Vec<TaskId> = group.iter().map(|ended| ended.id).collect();
         let limit = i64::try_from(share.dependents).unwrap_or(i64::MAX);
-        let found = ended_tasks::dependents(tx, &ids, first.told_until, limit)?;
+        let found = ended_tasks::dependents(tx, run.owner, &ids, first.told_until, limit)?;
         for dependent in found.iter().filter(|dependent| dependent.is_queued()) {
             left.extend(told.tell(dependent, first.has_completed));
         }
@@ -134,7 +134,7 @@ impl Told {
             alike.entry((met, met == open)).or_default().push(id);
         }
         for ((met, is_ready), of) in alike {
-            tasks::meet_dependencies(tx, &of, met, is_ready.then_some(run.version))?;
+            tasks::meet_dependencies(tx, run.owner, &of, met, is_ready.then_some(run.version))?;
             if is_ready {
                 run.counts.ready += count(of.len());
             }

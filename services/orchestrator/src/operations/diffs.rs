@@ -48,25 +48,25 @@ async fn put_running(
         // The run is locked before the lease, as everywhere.
         let Some(run) = runs::lock(tx, run)? else { return Ok(None) };
         let Some(lease) = leases::lock_running(tx, &call)? else { return Ok(None) };
-        let task = lease.task;
-        let mut end = diffs::end(tx, task)?.unwrap_or_default();
+        let (owner, task) = (run.owner, lease.task);
+        let mut end = diffs::end(tx, owner, task)?.unwrap_or_default();
         let before = end.stored_bytes;
         if end.fence != call.attempt() {
-            diffs::clear(tx, task)?;
+            diffs::clear(tx, owner, task)?;
             end = DiffEnd { fence: call.attempt(), ..DiffEnd::default() };
         }
-        let replaced = diffs::part_length(tx, task, &path)?.map_or(0, |length| length + PART_BYTES);
+        let replaced = diffs::part_length(tx, owner, task, &path)?.map_or(0, |length| length + PART_BYTES);
         let wanted = i64::try_from(data.len()).unwrap_or(i64::MAX).saturating_add(PART_BYTES);
         let more = wanted - replaced - (before - end.stored_bytes);
-        let mut reserved = quota.reserve_up_to(run.owner, more.max(0), || runs::stored_bytes(tx, run.owner))?;
+        let mut reserved = quota.reserve_up_to(owner, more.max(0), || runs::stored_bytes(tx, owner))?;
         let fits = end.stored_bytes - replaced + wanted <= MOST_BYTES && (more <= 0 || reserved.amount() >= more);
         if fits {
-            diffs::put_part(tx, task, &path, &data)?;
+            diffs::put_part(tx, owner, task, &path, &data)?;
             end.stored_bytes += wanted - replaced;
         } else {
             end.truncated = true;
         }
-        diffs::set_end(tx, task, end)?;
+        diffs::set_end(tx, owner, task, end)?;
         diffs::count(tx, run.id, end.stored_bytes - before)?;
         reserved.set(end.stored_bytes - before);
         tx.hold(reserved);
@@ -84,8 +84,9 @@ pub(crate) async fn find(db: &Db, owner: UserId, run: RunId, task: TaskId) -> Re
 /// The piece of a diff after this one, with its own path and position.
 pub(crate) async fn next(
     db: &Db,
+    owner: UserId,
     task: TaskId,
     after: Option<(String, i32)>,
 ) -> Result<Option<(String, i32, String)>, StoreError> {
-    db.read("read a diff", move |c| diffs::next_piece(c, task, after.as_ref())).await
+    db.read("read a diff", move |c| diffs::next_piece(c, owner, task, after.as_ref())).await
 }

@@ -47,20 +47,20 @@ async fn say_settled(
 ) -> Result<Option<Task>, Error> {
     db.write("say something to a task", move |tx| {
         let mut run = runs::lock(tx, run)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
-        let addressed = follow_ups::find(tx, run.id, task)?.ok_or(Error::NotFound)?;
+        let addressed = follow_ups::find(tx, &run, task)?.ok_or(Error::NotFound)?;
         if run.unsettled {
             return Ok(None);
         }
-        if follow_ups::record(tx, task, &message.message_id)? {
+        if follow_ups::record(tx, owner, task, &message.message_id)? {
             check(tx, &run, task, &addressed)?;
             check_unfinished(tx, owner, 1, max_unfinished)?;
-            let before =
-                addressed.follow_up.as_ref().map_or(0, String::len) + signatures::stored(tx, task, About::Message)?;
+            let before = addressed.follow_up.as_ref().map_or(0, String::len)
+                + signatures::stored(tx, owner, task, About::Message)?;
             let more = bytes(message.text.len() + signed.as_ref().map_or(0, |signed| signed.signed_body.len()))
                 - bytes(before);
             drop(reserve(tx, &quota, owner, ATTEMPT_BYTES.saturating_add(more))?);
             run.stored_bytes = run.stored_bytes.saturating_add(more);
-            signatures::replace(tx, task, About::Message, signed.as_ref())?;
+            signatures::replace(tx, owner, task, About::Message, signed.as_ref())?;
             go_on(tx, &mut run, task, &addressed, &message.text)?;
         }
         let view = run_views::run(tx, owner, run.id)?.ok_or(Error::NotFound)?;
@@ -77,11 +77,11 @@ fn check(tx: &mut Conn, run: &LockedRun, task: TaskId, addressed: &Addressed) ->
     let machine: Option<MachineId> = addressed.machine.as_deref().and_then(|machine| machine.parse().ok());
     let continuation = Continuation {
         status: addressed.status,
-        is_live: !task_sessions::of_tasks(tx, &[task])?.is_empty(),
+        is_live: !task_sessions::of_tasks(tx, run.owner, &[task])?.is_empty(),
         has_session: addressed.session.is_some() && machine.is_some(),
-        dependent_runs: follow_ups::dependent_runs(tx, task)?,
-        dependency_open: follow_ups::dependency_open(tx, task)?,
-        changes: task_changes::of_task(tx, task)?.map_or(ChangesState::None, |changes| changes.state()),
+        dependent_runs: follow_ups::dependent_runs(tx, run.owner, task)?,
+        dependency_open: follow_ups::dependency_open(tx, run.owner, task)?,
+        changes: task_changes::of_task(tx, run.owner, task)?.map_or(ChangesState::None, |changes| changes.state()),
     };
     continuation.check().map_err(Error::NoFollowUp)?;
     deleted_machines::lock_shared(tx, run.owner)?;
@@ -103,10 +103,10 @@ fn go_on(tx: &mut Conn, run: &mut LockedRun, task: TaskId, addressed: &Addressed
     run.counts.queued += 1;
     run.counts.ready += 1;
     run.counts.ready -= count(follow_ups::hold_dependents(tx, run, task)?);
-    follow_ups::mark_stale(tx, task)?;
-    refusals::forget(tx, &[task])?;
-    permissions::forget(tx, &[task])?;
-    costs::renew(tx, &[task])?;
+    follow_ups::mark_stale(tx, run.owner, task)?;
+    refusals::forget(tx, run.owner, &[task])?;
+    permissions::forget(tx, run.owner, &[task])?;
+    costs::renew(tx, run.owner, &[task])?;
     // The session is on one machine, so the task is pinned to it from now on.
     follow_ups::queue(tx, run, task, addressed, queued, text)?;
     run.pinned = true;

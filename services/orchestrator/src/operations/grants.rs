@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ensemble_store_kit::{Conn, StoreError};
-use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 use ensemble_types::leases::{Lease, Order};
 use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
@@ -77,7 +77,7 @@ pub(super) fn grant(
     let ids: Vec<LeaseId> = order.iter().map(|lease| lease.id).collect();
     let mut leased = leased_tasks(tx, &ids)?;
     leased.sort_by_key(|task| ids.iter().position(|id| *id == task.lease));
-    render(tx, leased)
+    render(tx, request.owner, leased)
 }
 
 /// A locked run with tasks that the runner can lease.
@@ -137,16 +137,16 @@ fn insert_leases(
 }
 
 /// Fills the outputs of dependencies into the prompts that use them.
-fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError> {
+fn render(tx: &mut Conn, owner: UserId, leased: Vec<LeasedTask>) -> Result<Granted, StoreError> {
     let mut granted = Granted::default();
     let ids: Vec<TaskId> = leased.iter().map(|task| task.task).collect();
-    let mut signed = signatures::of_tasks(tx, &ids, About::Task)?;
+    let mut signed = signatures::of_tasks(tx, owner, &ids, About::Task)?;
     let told: Vec<TaskId> = leased.iter().filter(|task| task.follow_up.is_some()).map(|task| task.task).collect();
-    let mut messages = signatures::of_tasks(tx, &told, About::Message)?;
+    let mut messages = signatures::of_tasks(tx, owner, &told, About::Message)?;
     for task in leased {
         // Every other task has a prompt.
         if task.prompt.is_empty()
-            && let Some((sealed, session)) = task_sessions::sealed(tx, task.task)?
+            && let Some((sealed, session)) = task_sessions::sealed(tx, owner, task.task)?
         {
             let lease = lease(task, String::new());
             granted.leases.push(Lease { sealed: Some(sealed), session: Some(session), ..lease });
@@ -155,10 +155,10 @@ fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError>
         let (signed, message) = (signed.remove(&task.task), messages.remove(&task.task));
         let mut used = BTreeMap::new();
         let prompt = if let Some(text) = &task.follow_up {
-            let is_told = follow_ups::was_told(tx, task.task, task.follow_up_fence.unwrap_or(0))?;
+            let is_told = follow_ups::was_told(tx, owner, task.task, task.follow_up_fence.unwrap_or(0))?;
             Some(if is_told { INTERRUPTED.to_owned() } else { text.clone() })
         } else if task.templated {
-            let outputs = outputs_of_dependencies(tx, task.task)?;
+            let outputs = outputs_of_dependencies(tx, owner, task.task)?;
             let template = Template::parse(&task.prompt);
             let filled = template.render(|key| outputs.get(key).map_or("", |of| of.output.as_str()));
             match signed {

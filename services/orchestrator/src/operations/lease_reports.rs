@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, StoreError};
 use ensemble_types::changes::LeaseWaitsFor;
-use ensemble_types::ids::{LeaseId, RunId, SessionId, TaskId};
+use ensemble_types::ids::{LeaseId, RunId, SessionId, TaskId, UserId};
 use ensemble_types::leases::FinishStatus;
 use ensemble_types::runs::{TaskError, TaskStatus};
 use ensemble_types::time::Timestamp;
@@ -224,10 +224,11 @@ impl<'a> ReportBatch<'a> {
         match report {
             LeaseReport::Running(RunningReport { waiting_for, session }) => {
                 let waited = lease.waits().map(|(what, _)| what);
-                if *waiting_for == Some(LeaseWaitsFor::Input) && !task_sessions::may_ask(tx, task.id)? {
+                if *waiting_for == Some(LeaseWaitsFor::Input) && !task_sessions::may_ask(tx, run.owner, task.id)? {
                     return Ok(Err(Error::InvalidField("/waitingFor", "is input only for a task with session true")));
                 }
-                let is_new = session.map_or(Ok(false), |session| task_sessions::begun(tx, task.id, session))?;
+                let is_new =
+                    session.map_or(Ok(false), |session| task_sessions::begun(tx, run.owner, task.id, session))?;
                 let started = resumed || task.status != TaskStatus::Running || waited != *waiting_for || is_new;
                 if started {
                     self.changed.push(run.id);
@@ -245,9 +246,9 @@ impl<'a> ReportBatch<'a> {
                 let end = match (*status, error) {
                     (FinishStatus::Refused, Some(error)) => hand_back(tx, run, task, lease, error)?,
                     (FinishStatus::Quota, _) => quota::hold(tx, run, task, lease, *resume_at)?,
-                    _ => reported(tx, *status, error.as_ref(), task.id, results)?,
+                    _ => reported(tx, (*status, error.as_ref()), (run.owner, task.id), results)?,
                 };
-                let end = costs::spend(tx, task, results, end)?;
+                let end = costs::spend(tx, run.owner, task, results, end)?;
                 let (run, task, lease) = (run.id, task.clone(), lease.clone());
                 self.ended.insert(lease.id, self.ending.len());
                 self.ending.push(EndingAttempt { run, task, lease, end, results: results.clone() });
@@ -260,13 +261,12 @@ impl<'a> ReportBatch<'a> {
 /// A completed task fails when it was refused something and its owner wants it to.
 fn reported(
     tx: &mut Conn,
-    status: FinishStatus,
-    error: Option<&TaskError>,
-    task: TaskId,
+    (status, error): (FinishStatus, Option<&TaskError>),
+    (owner, task): (UserId, TaskId),
     results: &AttemptResults,
 ) -> Result<AttemptEnd, StoreError> {
     let denied = results.denials.as_ref().map_or(0, |denials| denials.count);
-    if status == FinishStatus::Completed && denied > 0 && permissions::fails_on_denial(tx, task)? {
+    if status == FinishStatus::Completed && denied > 0 && permissions::fails_on_denial(tx, owner, task)? {
         let error = TaskError {
             code: "PERMISSION_DENIED".to_owned(),
             message: format!("The agent was refused something {denied} times, because nobody was there to allow it."),
@@ -296,7 +296,7 @@ fn hand_back(
         at: run.now,
     };
     refusals::insert(tx, &new)?;
-    let refusals = refusals::of_task(tx, task.id)?;
+    let refusals = refusals::of_task(tx, owner, task.id)?;
     let has_refused = |machine: &str| refusals.iter().any(|(by, stands)| *stands && by == machine);
     let is_last = task.pin.is_some()
         || refusals.len() >= MOST_REFUSALS

@@ -124,11 +124,11 @@ pub(crate) async fn heartbeat(
             if lease.waiting_for() != beat.waiting_for {
                 return Ok(None);
             }
-            if beat.session.is_some() && !task_sessions::is_known(tx, lease.task)? {
+            if beat.session.is_some() && !task_sessions::is_known(tx, running.owner, lease.task)? {
                 return Ok(None);
             }
             if let Some(session) = &session {
-                tasks::set_session(tx, lease.task, session)?;
+                tasks::set_session(tx, running.owner, lease.task, session)?;
             }
             // A runner that was asked to stop has until the end of its lease.
             if lease.cancel_requested {

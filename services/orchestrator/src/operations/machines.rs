@@ -117,12 +117,12 @@ fn end_in_run(
     until: Timestamp,
     max_losses: i32,
 ) -> Result<(EndedByDeletion, bool), StoreError> {
-    let id = run.id;
+    let (id, owner) = (run.id, run.owner);
     // Tasks of a run on one machine find there the files of the tasks before them. Those of a spread run do not expect it.
     let has_files = !run.spread && run.machine.as_deref() == Some(machine);
     let without_files = |tx: &mut Conn, states: &[TaskStatus]| {
         if has_files {
-            deleted_machines::without_files(tx, id, states, Need::FilesOn(machine), FAILED_AT_ONCE)
+            deleted_machines::without_files(tx, (owner, id), states, Need::FilesOn(machine), FAILED_AT_ONCE)
         } else {
             Ok(Vec::new())
         }
@@ -148,7 +148,7 @@ fn end_in_run(
     let mut has_more = false;
     for run in runs.values_mut() {
         // After the leases have ended: the end of an attempt can fail queued tasks as well.
-        let pinned = deleted_machines::pinned(tx, id, &[machine.to_owned()], Some(until), FAILED_AT_ONCE)?;
+        let pinned = deleted_machines::pinned(tx, (owner, id), &[machine.to_owned()], Some(until), FAILED_AT_ONCE)?;
         failed_tasks += fail_queued(tx, run, &pinned, MachineNeed::Pinned)?;
         let stranded = without_files(tx, &[TaskStatus::Queued])?;
         failed_tasks += fail_queued(tx, run, &stranded, MachineNeed::Files)?;
@@ -191,12 +191,13 @@ pub(super) fn fail_stranded(
     deleted_machines::lock_shared(tx, run.owner)?;
     let gone = deleted_machines::gone(tx, run.owner, pins)?;
     if !gone.is_empty() {
-        let pinned = deleted_machines::pinned(tx, run.id, &gone, None, requeued.len())?;
+        let pinned = deleted_machines::pinned(tx, (run.owner, run.id), &gone, None, requeued.len())?;
         fail_queued(tx, run, &pinned, MachineNeed::Pinned)?;
     }
     if !run.spread {
         let states = [TaskStatus::Queued];
-        let stranded = deleted_machines::without_files(tx, run.id, &states, Need::FilesOf(requeued), requeued.len())?;
+        let (of, need) = ((run.owner, run.id), Need::FilesOf(requeued));
+        let stranded = deleted_machines::without_files(tx, of, &states, need, requeued.len())?;
         fail_queued(tx, run, &stranded, MachineNeed::Files)?;
     }
     Ok(())

@@ -91,7 +91,7 @@ async fn append_to_running(
             reserved = quota.reserve_up_to(owner, wanted, || runs::stored_bytes(tx, owner))?;
             end = end.or_quota(reserved.amount().saturating_sub(PIECE_BYTES), quota.limit());
         }
-        let after = store(tx, call.lease, state, fresh, end)?;
+        let after = store(tx, (owner, call.lease), state, fresh, end)?;
         reserved.set(after.counted_bytes - state.counted_bytes);
         tx.hold(reserved);
         tx.notify(output(call.lease));
@@ -146,7 +146,7 @@ fn count(bytes: &[u8]) -> i64 {
 /// Stores output up to its end, and a note where it was truncated.
 fn store(
     tx: &mut Conn,
-    lease: LeaseId,
+    (owner, lease): (UserId, LeaseId),
     state: OutputState,
     fresh: &[u8],
     end: OutputEnd,
@@ -161,7 +161,7 @@ fn store(
         }
         after.stored += count(&kept);
         after.counted_bytes += count(&kept) + PIECE_BYTES;
-        outputs::insert_chunk(tx, lease, state.stored, &kept)?;
+        outputs::insert_chunk(tx, owner, lease, state.stored, &kept)?;
     }
     outputs::save_state(tx, lease, after)?;
     Ok(after)
@@ -192,10 +192,10 @@ pub(crate) async fn attempt(
         // An attempt that ended at the provider's limit is not counted: it has the number of the next one.
         let uncounted = latest + i32::from(number.is_none() && status == TaskStatus::Queued);
         let mut wanted = number.map_or(uncounted, |number| i32::try_from(number).unwrap_or(i32::MAX));
-        let mut lease = outputs::attempt(c, task, wanted)?;
+        let mut lease = outputs::attempt(c, owner, task, wanted)?;
         if lease.is_none() && number.is_none() && wanted != latest {
             wanted = latest;
-            lease = outputs::attempt(c, task, wanted)?;
+            lease = outputs::attempt(c, owner, task, wanted)?;
         }
         // Before the first attempt there is a task without output, unless the request names an attempt.
         let (lease, stored, number, has_ended) = match (lease, number) {
@@ -211,11 +211,11 @@ pub(crate) async fn attempt(
 }
 
 /// Output of an attempt from this byte on, at most [`STEP`] of it, or nothing at the end of the output.
-pub(crate) async fn read(db: &Db, lease: LeaseId, from: u64) -> Result<Vec<u8>, StoreError> {
+pub(crate) async fn read(db: &Db, owner: UserId, lease: LeaseId, from: u64) -> Result<Vec<u8>, StoreError> {
     db.read("read output", move |c| {
         let from = i64::try_from(from).unwrap_or(i64::MAX - i64::from(STEP));
         let mut text = Vec::new();
-        for (start, data) in outputs::pieces(c, lease, from, (PIECES, STEP))? {
+        for (start, data) in outputs::pieces(c, owner, lease, from, (PIECES, STEP))? {
             // What follows a piece that was cut does not join it.
             if start != from.saturating_add(count(&text)) {
                 break;

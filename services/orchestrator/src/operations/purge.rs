@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ensemble_store_kit::{Conn, Db, Quota, StoreError, Subscription};
-use ensemble_types::ids::RunId;
+use ensemble_types::ids::{RunId, UserId};
 
 use super::topics::{notify_run, run_deleted, run_ended};
 use crate::store::runs::LockedRun;
@@ -72,19 +72,19 @@ pub(super) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreErro
     Ok(())
 }
 
-fn remove_some(tx: &mut Conn, run: RunId) -> Result<Purged, StoreError> {
-    let tasks = purge::some_tasks(tx, run, ROWS)?;
+fn remove_some(tx: &mut Conn, (owner, run): (UserId, RunId)) -> Result<Purged, StoreError> {
+    let tasks = purge::some_tasks(tx, (owner, run), ROWS)?;
     if tasks.is_empty() {
-        purge::set_purged(tx, run)?;
+        purge::set_purged(tx, (owner, run))?;
         return Ok(Purged::Run);
     }
-    let attempts = purge::some_attempts(tx, &tasks, ROWS)?;
+    let attempts = purge::some_attempts(tx, owner, &tasks, ROWS)?;
     if attempts.is_empty() {
-        return purge::remove_tasks(tx, run, &tasks).map(Purged::Tasks);
+        return purge::remove_tasks(tx, (owner, run), &tasks).map(Purged::Tasks);
     }
     let mut removed = 0;
     for attempt in attempts {
-        removed += purge::remove_output(tx, attempt, PIECES.saturating_sub(removed))?;
+        removed += purge::remove_output(tx, owner, attempt, PIECES.saturating_sub(removed))?;
         if removed >= PIECES {
             break;
         }

@@ -26,7 +26,7 @@ pub(super) fn hold(
     } else {
         holds::hold(tx, (run.owner, &lease.machine_id, task.provider), wanted)?
     };
-    let is_last = has_waited_too_often(costs::count_quota_wait(tx, task.id)?);
+    let is_last = has_waited_too_often(costs::count_quota_wait(tx, run.owner, task.id)?);
     tracing::info!(task.id = %task.id, machine.id = %lease.machine_id, provider = %task.provider, %until,
         "A machine waits for a provider");
     Ok(AttemptEnd::Quota { wait: until.since(run.now), is_last })
@@ -39,7 +39,7 @@ pub(super) fn lift(tx: &mut Conn, run: &LockedRun) -> Result<bool, StoreError> {
     if all.is_empty() {
         return Ok(false);
     }
-    let waiting = tasks::waiting_for(tx, run.id)?;
+    let waiting = tasks::waiting_for(tx, run)?;
     let of_run = run.machine.as_deref().filter(|_| !run.spread);
     let mut lifted = false;
     for (machine, provider, _) in all {

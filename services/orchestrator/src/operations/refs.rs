@@ -15,9 +15,9 @@ pub(crate) async fn run(db: &Db, owner: UserId, path: IdOrRef<RunId>) -> Result<
     path.id(find).await
 }
 
-pub(crate) async fn task(db: &Db, path: IdOrRef<TaskId>) -> Result<TaskId, Error> {
+pub(crate) async fn task(db: &Db, owner: UserId, path: IdOrRef<TaskId>) -> Result<TaskId, Error> {
     let find = async |reference| {
-        let found = db.read("find a task by its ref", move |c| refs::task(c, reference)).await?;
+        let found = db.read("find a task by its ref", move |c| refs::task(c, owner, reference)).await?;
         found.ok_or(Error::NotFound)
     };
     path.id(find).await

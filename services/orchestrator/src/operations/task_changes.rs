@@ -30,17 +30,17 @@ pub(crate) async fn ask(
         if !wanted.status.is_terminal() {
             return Err(Error::TaskNotOver);
         }
-        let changes = task_changes::of_task(tx, task)?.ok_or(Error::NothingToApply(NO_CHANGES))?;
+        let changes = task_changes::of_task(tx, owner, task)?.ok_or(Error::NothingToApply(NO_CHANGES))?;
         match wish(changes.state(), what) {
             WishOutcome::AsItIs => return Ok(wanted),
             WishOutcome::Impossible(why) => return Err(Error::NothingToApply(why)),
             WishOutcome::Ordered(state) => {
                 task_changes::order(tx, &changes, state, now.plus(ORDER_WAITS))?;
                 let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
-                let before = signatures::stored(tx, task, About::Order)?;
+                let before = signatures::stored(tx, owner, task, About::Order)?;
                 let now = signed.as_ref().map_or(0, |signed| signed.signed_body.len());
                 diffs::count(tx, run.id, length(now) - length(before))?;
-                signatures::replace(tx, task, About::Order, signed.as_ref())?;
+                signatures::replace(tx, owner, task, About::Order, signed.as_ref())?;
                 task_changes::touch(tx, &run, task)?;
                 notify_run(tx, run.id, run.owner, run.now);
                 tx.notify(work_for(owner, changes.machine()));
@@ -85,13 +85,13 @@ pub(crate) async fn report(
         let run = runs::lock(tx, run)?.ok_or(Error::NotFound)?;
         // Read again, after the run was locked.
         let same = task_changes::of_order(tx, owner, &machine, order)?.is_some();
-        let changes = task_changes::of_task(tx, task)?.filter(|_| same).ok_or(Error::NotFound)?;
+        let changes = task_changes::of_task(tx, owner, task)?.filter(|_| same).ok_or(Error::NotFound)?;
         let Some(state) = settled(changes.state(), changes.before(), outcome) else {
             // The result was reported before, or came after its time.
             return Ok(changes.state());
         };
         diffs::count(tx, run.id, changes.more_than_stored(&files))?;
-        task_changes::settle(tx, task, state, Some((&files, failure.as_deref())))?;
+        task_changes::settle(tx, owner, task, state, Some((&files, failure.as_deref())))?;
         task_changes::touch(tx, &run, task)?;
         notify_run(tx, run.id, run.owner, run.now);
         Ok::<_, Error>(state)
@@ -110,10 +110,9 @@ pub(crate) async fn withdraw_overdue(db: &Db) -> Result<(), StoreError> {
     for (run, task) in overdue {
         db.write("withdraw an order", move |tx| {
             let Some(run) = runs::lock(tx, run)? else { return Ok(()) };
-            let Some(changes) = task_changes::of_task(tx, task)?.filter(|changes| changes.is_overdue(run.now)) else {
-                return Ok(());
-            };
-            task_changes::settle(tx, task, changes.before(), None)?;
+            let changes = task_changes::of_task(tx, run.owner, task)?;
+            let Some(changes) = changes.filter(|changes| changes.is_overdue(run.now)) else { return Ok(()) };
+            task_changes::settle(tx, run.owner, task, changes.before(), None)?;
             task_changes::touch(tx, &run, task)?;
             notify_run(tx, run.id, run.owner, run.now);
             Ok::<_, StoreError>(())
@@ -135,8 +134,8 @@ pub(crate) async fn lose(db: &Db, owner: UserId, machine: MachineId) -> Result<(
             let is_lost = |changes: &task_changes::LockedChanges| {
                 changes.machine() == machine.as_str() && lost_with_machine(changes.state())
             };
-            if task_changes::of_task(tx, task)?.is_some_and(|changes| is_lost(&changes)) {
-                task_changes::settle(tx, task, ChangesState::Lost, None)?;
+            if task_changes::of_task(tx, owner, task)?.is_some_and(|changes| is_lost(&changes)) {
+                task_changes::settle(tx, owner, task, ChangesState::Lost, None)?;
                 task_changes::touch(tx, &run, task)?;
                 notify_run(tx, run.id, run.owner, run.now);
             }

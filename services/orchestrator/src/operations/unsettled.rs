@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ensemble_store_kit::{Conn, Db, StoreError, Subscription};
-use ensemble_types::ids::{MachineId, RunId, TaskId};
+use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
 use ensemble_types::runs::TaskStatus;
 
 use super::changes::{count, save_run, transition};
@@ -73,7 +73,7 @@ fn settle_some(tx: &mut Conn, run: &mut LockedRun) -> Result<(), StoreError> {
     } else if run.is_cancelling() && run.counts.queued > 0 {
         cancel_some(tx, run)?;
     } else {
-        let ended = ended_tasks::take(tx, run.id, ENDED)?;
+        let ended = ended_tasks::take(tx, run, ENDED)?;
         run.unsettled = i64::try_from(ended.len()).is_ok_and(|taken| taken >= ENDED);
         tell(tx, run, ended, &mut Share::default())?;
     }
@@ -108,7 +108,7 @@ pub(super) fn requeue_ended(tx: &mut Conn, run: &mut LockedRun) -> Result<(), St
 
 fn requeue_some(tx: &mut Conn, run: &mut LockedRun) -> Result<(), StoreError> {
     let Some(Requeue { from, version }) = run.requeue else { return Ok(()) };
-    let placed = tasks::placed(tx, run.id, from, REQUEUED)?;
+    let placed = tasks::placed(tx, run, from, REQUEUED)?;
     let is_last = count(placed.len()) < REQUEUED;
     run.requeue = (!is_last).then_some(Requeue { from: from.saturating_add(REQUEUED), version });
     let ended: Vec<_> = placed.into_iter().filter(|task| task.failed_before(version)).collect();
@@ -118,12 +118,12 @@ fn requeue_some(tx: &mut Conn, run: &mut LockedRun) -> Result<(), StoreError> {
     }
     let queued = transition(tx, TaskStatus::Failed, TaskEvent::Retried)?;
     tasks::requeue(tx, run, &ids, queued)?;
-    refusals::forget(tx, &ids)?;
-    permissions::forget(tx, &ids)?;
-    costs::renew(tx, &ids)?;
+    refusals::forget(tx, run.owner, &ids)?;
+    permissions::forget(tx, run.owner, &ids)?;
+    costs::renew(tx, run.owner, &ids)?;
     task_changes::withdraw_orders(tx, &ids)?;
-    follow_ups::clear_stale(tx, &ids)?;
-    run.counts.ready += count(set_open_dependencies(tx, &ids)?);
+    follow_ups::clear_stale(tx, run.owner, &ids)?;
+    run.counts.ready += count(set_open_dependencies(tx, run.owner, &ids)?);
     let mut pins: Vec<MachineId> = ended.iter().filter_map(|task| task.pin.as_ref()?.parse().ok()).collect();
     pins.sort_unstable();
     pins.dedup();
@@ -132,15 +132,15 @@ fn requeue_some(tx: &mut Conn, run: &mut LockedRun) -> Result<(), StoreError> {
 
 /// Counts the open dependencies of tasks that are queued again: a dependency may have been, or may be later. Returns how many of
 /// the tasks are ready.
-fn set_open_dependencies(tx: &mut Conn, requeued: &[TaskId]) -> Result<usize, StoreError> {
-    let open: HashMap<TaskId, i64> = tasks::open_dependencies(tx, requeued)?.into_iter().collect();
+fn set_open_dependencies(tx: &mut Conn, owner: UserId, requeued: &[TaskId]) -> Result<usize, StoreError> {
+    let open: HashMap<TaskId, i64> = tasks::open_dependencies(tx, owner, requeued)?.into_iter().collect();
     let mut alike: BTreeMap<i64, Vec<TaskId>> = BTreeMap::new();
     for task in requeued {
         alike.entry(open.get(task).copied().unwrap_or(0)).or_default().push(*task);
     }
     let ready = alike.get(&0).map_or(0, Vec::len);
     for (open, of) in alike {
-        tasks::set_open_dependencies(tx, &of, i32::try_from(open).unwrap_or(i32::MAX))?;
+        tasks::set_open_dependencies(tx, owner, &of, i32::try_from(open).unwrap_or(i32::MAX))?;
     }
     Ok(ready)
 }

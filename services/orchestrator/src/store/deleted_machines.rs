@@ -167,14 +167,15 @@ impl From<(TaskId, i32, Option<Timestamp>)> for StrandedTask {
 /// then.
 pub(crate) fn pinned(
     tx: &mut Conn,
-    run: RunId,
+    (owner, run): (UserId, RunId),
     machines: &[String],
     until: Option<Timestamp>,
     limit: usize,
 ) -> Result<Vec<StrandedTask>, StoreError> {
     let rows: Vec<(TaskId, i32, Option<Timestamp>)> = on!(tx, |c| {
         let mut query = tasks::table
-            .filter(tasks::run_id.eq(run.db()).and(tasks::machine_id.eq_any(machines)))
+            .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
+            .filter(tasks::machine_id.eq_any(machines))
             .filter(tasks::status.eq(TaskStatus::Queued.as_str()))
             .select((tasks::id, tasks::open_deps, tasks::not_before))
             .limit(rows(limit))
@@ -200,7 +201,7 @@ pub(crate) enum Need<'a> {
 /// deleted machine.
 pub(crate) fn without_files(
     tx: &mut Conn,
-    run: RunId,
+    (owner, run): (UserId, RunId),
     states: &[TaskStatus],
     need: Need<'_>,
     limit: usize,
@@ -210,12 +211,15 @@ pub(crate) fn without_files(
         deleted_machines::owner_id.eq(leases::owner_id).and(deleted_machines::machine_id.eq(leases::machine_id)).and(
             deleted_machines::ended_until.is_null().or(leases::granted_at.nullable().le(deleted_machines::ended_until)),
         );
+    let later = tasks::id.eq(dependencies::task_id).and(tasks::owner_id.eq(dependencies::owner_id));
+    let earlier = leases::task_id.eq(dependencies::depends_on).and(leases::owner_id.eq(dependencies::owner_id));
     let rows: Vec<(TaskId, i32, Option<Timestamp>)> = on!(tx, |c| {
         let mut query = dependencies::table
-            .inner_join(tasks::table.on(tasks::id.eq(dependencies::task_id)))
-            .inner_join(leases::table.on(leases::task_id.eq(dependencies::depends_on)))
+            .inner_join(tasks::table.on(later))
+            .inner_join(leases::table.on(earlier))
             .inner_join(deleted_machines::table.on(of_lease))
-            .filter(tasks::run_id.eq(run.db()).and(tasks::machine_id.is_null()))
+            .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
+            .filter(tasks::machine_id.is_null())
             .filter(tasks::status.eq_any(&states))
             .filter(leases::outcome.eq(TaskStatus::Completed.as_str()))
             .select((tasks::id, tasks::open_deps, tasks::not_before))

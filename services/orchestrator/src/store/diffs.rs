@@ -24,17 +24,20 @@ pub(crate) struct DiffEnd {
     pub(crate) truncated: bool,
 }
 
-pub(crate) fn end(tx: &mut Conn, task: TaskId) -> Result<Option<DiffEnd>, StoreError> {
+pub(crate) fn end(tx: &mut Conn, owner: UserId, task: TaskId) -> Result<Option<DiffEnd>, StoreError> {
     on!(tx, |c| task_diff_ends::table
         .find(task.db())
+        .filter(task_diff_ends::owner_id.eq(owner.db()))
         .select((task_diff_ends::fence, task_diff_ends::stored_bytes, task_diff_ends::truncated))
         .first(c)
         .optional())
 }
 
-pub(crate) fn set_end(tx: &mut Conn, task: TaskId, end: DiffEnd) -> Result<(), StoreError> {
+pub(crate) fn set_end(tx: &mut Conn, owner: UserId, task: TaskId, end: DiffEnd) -> Result<(), StoreError> {
+    use diesel::query_dsl::methods::FilterDsl;
     let row = (
         task_diff_ends::task_id.eq(task.db()),
+        task_diff_ends::owner_id.eq(owner.db()),
         task_diff_ends::fence.eq(end.fence),
         task_diff_ends::stored_bytes.eq(end.stored_bytes),
         task_diff_ends::truncated.eq(end.truncated),
@@ -48,25 +51,28 @@ pub(crate) fn set_end(tx: &mut Conn, task: TaskId, end: DiffEnd) -> Result<(), S
             task_diff_ends::stored_bytes.eq(excluded(task_diff_ends::stored_bytes)),
             task_diff_ends::truncated.eq(excluded(task_diff_ends::truncated)),
         ))
+        .filter(task_diff_ends::owner_id.eq(owner.db()))
         .execute(c))
     .map(drop)
 }
 
 /// The length of a part. `None` when there is no such part.
-pub(crate) fn part_length(tx: &mut Conn, task: TaskId, path: &str) -> Result<Option<i64>, StoreError> {
+pub(crate) fn part_length(tx: &mut Conn, owner: UserId, task: TaskId, path: &str) -> Result<Option<i64>, StoreError> {
     on!(tx, |c| task_diffs::table
-        .filter(task_diffs::task_id.eq(task.db()).and(task_diffs::path.eq(path)))
+        .filter(task_diffs::task_id.eq(task.db()).and(task_diffs::owner_id.eq(owner.db())))
+        .filter(task_diffs::path.eq(path))
         .select(sum(task_diffs::size))
         .first(c))
 }
 
 /// Stores a part in place of the one with the same path.
-pub(crate) fn put_part(tx: &mut Conn, task: TaskId, path: &str, data: &str) -> Result<(), StoreError> {
-    let same = task_diffs::table.filter(task_diffs::task_id.eq(task.db()).and(task_diffs::path.eq(path)));
-    on!(tx, |c| diesel::delete(same).execute(c))?;
+pub(crate) fn put_part(tx: &mut Conn, owner: UserId, task: TaskId, path: &str, data: &str) -> Result<(), StoreError> {
+    let same = task_diffs::table.filter(task_diffs::task_id.eq(task.db()).and(task_diffs::owner_id.eq(owner.db())));
+    on!(tx, |c| diesel::delete(same.filter(task_diffs::path.eq(path))).execute(c))?;
     let row = |(piece, data): (i32, &'_ str)| {
         (
             task_diffs::task_id.eq(task.db()),
+            task_diffs::owner_id.eq(owner.db()),
             task_diffs::path.eq(path.to_owned()),
             task_diffs::piece.eq(piece),
             task_diffs::data.eq(data.to_owned()),
@@ -95,15 +101,16 @@ fn pieces(text: &str) -> Vec<&str> {
 }
 
 /// Removes the parts of a task's diff.
-pub(crate) fn clear(tx: &mut Conn, task: TaskId) -> Result<(), StoreError> {
-    on!(tx, |c| diesel::delete(task_diffs::table.filter(task_diffs::task_id.eq(task.db()))).execute(c)).map(drop)
+pub(crate) fn clear(tx: &mut Conn, owner: UserId, task: TaskId) -> Result<(), StoreError> {
+    let parts = task_diffs::table.filter(task_diffs::task_id.eq(task.db()).and(task_diffs::owner_id.eq(owner.db())));
+    on!(tx, |c| diesel::delete(parts).execute(c)).map(drop)
 }
 
 /// Removes the diff of an older attempt than this one, which has sent none. Returns how many bytes it counted.
-pub(crate) fn clear_older(tx: &mut Conn, task: TaskId, fence: i32) -> Result<i64, StoreError> {
-    let Some(end) = end(tx, task)?.filter(|end| end.fence != fence) else { return Ok(0) };
-    clear(tx, task)?;
-    set_end(tx, task, DiffEnd { fence, ..DiffEnd::default() })?;
+pub(crate) fn clear_older(tx: &mut Conn, owner: UserId, task: TaskId, fence: i32) -> Result<i64, StoreError> {
+    let Some(end) = end(tx, owner, task)?.filter(|end| end.fence != fence) else { return Ok(0) };
+    clear(tx, owner, task)?;
+    set_end(tx, owner, task, DiffEnd { fence, ..DiffEnd::default() })?;
     Ok(end.stored_bytes)
 }
 
@@ -131,12 +138,13 @@ pub(crate) fn has_task(c: &mut Conn, owner: UserId, run: RunId, task: TaskId) ->
 /// The first piece of a diff after this one, by path and position, with its own.
 pub(crate) fn next_piece(
     c: &mut Conn,
+    owner: UserId,
     task: TaskId,
     after: Option<&(String, i32)>,
 ) -> Result<Option<(String, i32, String)>, StoreError> {
     on!(c, |c| {
         let mut query = task_diffs::table
-            .filter(task_diffs::task_id.eq(task.db()))
+            .filter(task_diffs::task_id.eq(task.db()).and(task_diffs::owner_id.eq(owner.db())))
             .order((task_diffs::path, task_diffs::piece))
             .select((task_diffs::path, task_diffs::piece, task_diffs::data))
             .into_boxed();
@@ -149,17 +157,20 @@ pub(crate) fn next_piece(
 }
 
 /// Those of these tasks whose stored diff is not complete.
-pub(crate) fn truncated(c: &mut Conn, of: &[TaskId]) -> Result<HashSet<TaskId>, StoreError> {
+pub(crate) fn truncated(c: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<HashSet<TaskId>, StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     let found: Vec<TaskId> = on!(c, |c| task_diff_ends::table
-        .filter(task_diff_ends::task_id.eq_any(ids).and(task_diff_ends::truncated))
+        .filter(task_diff_ends::task_id.eq_any(ids).and(task_diff_ends::owner_id.eq(owner.db())))
+        .filter(task_diff_ends::truncated)
         .select(task_diff_ends::task_id)
         .load(c))?;
     Ok(found.into_iter().collect())
 }
 
-pub(super) fn forget(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+pub(super) fn forget(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<(), StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::delete(task_diffs::table.filter(task_diffs::task_id.eq_any(&ids))).execute(c))?;
-    on!(tx, |c| diesel::delete(task_diff_ends::table.filter(task_diff_ends::task_id.eq_any(&ids))).execute(c)).map(drop)
+    let parts = task_diffs::table.filter(task_diffs::task_id.eq_any(&ids).and(task_diffs::owner_id.eq(owner.db())));
+    on!(tx, |c| diesel::delete(parts).execute(c))?;
+    let ends = task_diff_ends::table.filter(task_diff_ends::task_id.eq_any(&ids));
+    on!(tx, |c| diesel::delete(ends.filter(task_diff_ends::owner_id.eq(owner.db()))).execute(c)).map(drop)
 }

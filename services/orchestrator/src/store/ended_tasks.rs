@@ -4,10 +4,11 @@
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::ids::{RunId, TaskId, UserId};
 use ensemble_types::runs::TaskStatus;
 
 use super::columns::TaskStatusColumn;
+use super::runs::LockedRun;
 use super::schema::{dependencies, ended_tasks, tasks};
 
 /// A task that has ended.
@@ -42,21 +43,24 @@ impl Dependent {
 struct Row {
     run_id: DbId,
     task_id: DbId,
+    owner_id: DbId,
     told_until: Option<DbId>,
 }
 
 /// The first dependents of some tasks that are not told, in the order of both ids. All of the tasks are told until the same one.
 pub(crate) fn dependents(
     tx: &mut Conn,
+    owner: UserId,
     of: &[TaskId],
     told_until: Option<TaskId>,
     limit: i64,
 ) -> Result<Vec<Dependent>, StoreError> {
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    let later = tasks::id.eq(dependencies::task_id).and(tasks::owner_id.eq(dependencies::owner_id));
     on!(tx, |c| {
         let mut query = dependencies::table
-            .inner_join(tasks::table.on(tasks::id.eq(dependencies::task_id)))
-            .filter(dependencies::depends_on.eq_any(&of))
+            .inner_join(tasks::table.on(later))
+            .filter(dependencies::depends_on.eq_any(&of).and(dependencies::owner_id.eq(owner.db())))
             .order((dependencies::depends_on, dependencies::task_id))
             .limit(limit)
             .select((dependencies::depends_on, tasks::id, tasks::status, tasks::open_deps, tasks::dependents))
@@ -69,10 +73,11 @@ pub(crate) fn dependents(
 }
 
 /// Takes some of the tasks of a run out of the table, to tell their dependents.
-pub(crate) fn take(tx: &mut Conn, run: RunId, limit: i64) -> Result<Vec<Ended>, StoreError> {
+pub(crate) fn take(tx: &mut Conn, run: &LockedRun, limit: i64) -> Result<Vec<Ended>, StoreError> {
+    let task = tasks::id.eq(ended_tasks::task_id).and(tasks::owner_id.eq(ended_tasks::owner_id));
     let rows: Vec<(TaskId, TaskStatusColumn, Option<TaskId>)> = on!(tx, |c| ended_tasks::table
-        .inner_join(tasks::table.on(tasks::id.eq(ended_tasks::task_id)))
-        .filter(ended_tasks::run_id.eq(run.db()))
+        .inner_join(tasks::table.on(task))
+        .filter(ended_tasks::run_id.eq(run.id.db()).and(ended_tasks::owner_id.eq(run.owner.db())))
         .order(ended_tasks::task_id)
         .limit(limit)
         .select((ended_tasks::task_id, tasks::status, ended_tasks::told_until))
@@ -82,26 +87,26 @@ pub(crate) fn take(tx: &mut Conn, run: RunId, limit: i64) -> Result<Vec<Ended>, 
         Ended { id, has_completed, told_until }
     };
     let taken: Vec<Ended> = rows.into_iter().map(ended).collect();
-    let of: Vec<DbId> = taken.iter().map(|ended| ended.id.db()).collect();
-    let rows = ended_tasks::table.filter(ended_tasks::run_id.eq(run.db()).and(ended_tasks::task_id.eq_any(of)));
-    on!(tx, |c| diesel::delete(rows).execute(c))?;
+    let of: Vec<TaskId> = taken.iter().map(|ended| ended.id).collect();
+    forget(tx, (run.owner, run.id), &of)?;
     Ok(taken)
 }
 
 /// Keeps tasks of a run whose dependents are to be told later.
-pub(crate) fn keep(tx: &mut Conn, run: RunId, ended: &[Ended]) -> Result<(), StoreError> {
+pub(crate) fn keep(tx: &mut Conn, run: &LockedRun, ended: &[Ended]) -> Result<(), StoreError> {
     let row = |ended: &Ended| Row {
-        run_id: run.db(),
+        run_id: run.id.db(),
         task_id: ended.id.db(),
+        owner_id: run.owner.db(),
         told_until: ended.told_until.map(|told| told.db()),
     };
     let rows: Vec<Row> = ended.iter().map(row).collect();
     on!(tx, |c| diesel::insert_into(ended_tasks::table).values(&rows).execute(c)).map(drop)
 }
 
-/// Forgets tasks that are deleted.
-pub(crate) fn forget(tx: &mut Conn, run: RunId, of: &[TaskId]) -> Result<(), StoreError> {
+/// Forgets tasks whose dependents were notified, or that are deleted.
+pub(crate) fn forget(tx: &mut Conn, (owner, run): (UserId, RunId), of: &[TaskId]) -> Result<(), StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     let rows = ended_tasks::table.filter(ended_tasks::run_id.eq(run.db()).and(ended_tasks::task_id.eq_any(ids)));
-    on!(tx, |c| diesel::delete(rows).execute(c)).map(drop)
+    on!(tx, |c| diesel::delete(rows.filter(ended_tasks::owner_id.eq(owner.db()))).execute(c)).map(drop)
 }

@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use diesel::sql_query;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, Uid};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::ids::{TaskId, UserId};
 use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
 
@@ -28,10 +28,11 @@ pub(crate) struct Addressed {
     pub(crate) follow_up: Option<String>,
 }
 
-pub(crate) fn find(tx: &mut Conn, run: RunId, task: TaskId) -> Result<Option<Addressed>, StoreError> {
+pub(crate) fn find(tx: &mut Conn, run: &LockedRun, task: TaskId) -> Result<Option<Addressed>, StoreError> {
+    let spec = task_specs::task_id.eq(tasks::id).and(task_specs::owner_id.eq(tasks::owner_id));
     on!(tx, |c| tasks::table
-        .inner_join(task_specs::table)
-        .filter(tasks::id.eq(task.db()).and(tasks::run_id.eq(run.db())))
+        .inner_join(task_specs::table.on(spec))
+        .filter(tasks::id.eq(task.db()).and(tasks::run_id.eq(run.id.db())).and(tasks::owner_id.eq(run.owner.db())))
         .select((
             tasks::status,
             tasks::position,
@@ -45,27 +46,35 @@ pub(crate) fn find(tx: &mut Conn, run: RunId, task: TaskId) -> Result<Option<Add
 }
 
 /// Records the id of a message. False when the task has had it.
-pub(crate) fn record(tx: &mut Conn, task: TaskId, message: &str) -> Result<bool, StoreError> {
-    let row = (task_messages::task_id.eq(task.db()), task_messages::message_id.eq(message));
+pub(crate) fn record(tx: &mut Conn, owner: UserId, task: TaskId, message: &str) -> Result<bool, StoreError> {
+    let row = (
+        task_messages::task_id.eq(task.db()),
+        task_messages::owner_id.eq(owner.db()),
+        task_messages::message_id.eq(message),
+    );
     let recorded =
         on!(tx, |c| diesel::insert_into(task_messages::table).values(row).on_conflict_do_nothing().execute(c))?;
     Ok(recorded > 0)
 }
 
 /// Whether a task that depends on this one is being run.
-pub(crate) fn dependent_runs(tx: &mut Conn, task: TaskId) -> Result<bool, StoreError> {
+pub(crate) fn dependent_runs(tx: &mut Conn, owner: UserId, task: TaskId) -> Result<bool, StoreError> {
     let running = [TaskStatus::Dispatching, TaskStatus::Running].map(TaskStatus::as_str);
+    let later = tasks::id.eq(dependencies::task_id).and(tasks::owner_id.eq(dependencies::owner_id));
     let found = dependencies::table
-        .inner_join(tasks::table.on(tasks::id.eq(dependencies::task_id)))
-        .filter(dependencies::depends_on.eq(task.db()).and(tasks::status.eq_any(running)));
+        .inner_join(tasks::table.on(later))
+        .filter(dependencies::depends_on.eq(task.db()).and(dependencies::owner_id.eq(owner.db())))
+        .filter(tasks::status.eq_any(running));
     on!(tx, |c| select(exists(found)).get_result(c))
 }
 
 /// Whether a task that this one depends on has not completed.
-pub(crate) fn dependency_open(tx: &mut Conn, task: TaskId) -> Result<bool, StoreError> {
+pub(crate) fn dependency_open(tx: &mut Conn, owner: UserId, task: TaskId) -> Result<bool, StoreError> {
+    let earlier = tasks::id.eq(dependencies::depends_on).and(tasks::owner_id.eq(dependencies::owner_id));
     let found = dependencies::table
-        .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
-        .filter(dependencies::task_id.eq(task.db()).and(tasks::status.ne(TaskStatus::Completed.as_str())));
+        .inner_join(tasks::table.on(earlier))
+        .filter(dependencies::task_id.eq(task.db()).and(dependencies::owner_id.eq(owner.db())))
+        .filter(tasks::status.ne(TaskStatus::Completed.as_str()));
     on!(tx, |c| select(exists(found)).get_result(c))
 }
 
@@ -110,52 +119,59 @@ pub(crate) fn queue(
         started_at: None,
         finished_at: None,
     };
-    on!(tx, |c| diesel::update(tasks::table.find(task.db())).set(changes).execute(c))?;
+    let row = tasks::table.find(task.db()).filter(tasks::owner_id.eq(run.owner.db()));
+    on!(tx, |c| diesel::update(row).set(changes).execute(c))?;
     let told =
         (task_specs::follow_up.eq(text), task_specs::follow_up_fence.eq(addressed.fence), task_specs::stale.eq(false));
-    on!(tx, |c| diesel::update(task_specs::table.find(task.db())).set(told).execute(c))?;
+    let spec = task_specs::table.find(task.db()).filter(task_specs::owner_id.eq(run.owner.db()));
+    on!(tx, |c| diesel::update(spec).set(told).execute(c))?;
     on!(tx, |c| diesel::update(runs::table.find(run.id.db())).set(runs::pinned.eq(true)).execute(c)).map(drop)
 }
 
 /// Lets the queued tasks that depend on this one wait for it again. Returns how many of them were ready.
 pub(crate) fn hold_dependents(tx: &mut Conn, run: &LockedRun, task: TaskId) -> Result<usize, StoreError> {
+    let later = tasks::id.eq(dependencies::task_id).and(tasks::owner_id.eq(dependencies::owner_id));
     let held: Vec<(TaskId, i32, Option<Timestamp>)> = on!(tx, |c| dependencies::table
-        .inner_join(tasks::table.on(tasks::id.eq(dependencies::task_id)))
-        .filter(dependencies::depends_on.eq(task.db()).and(tasks::status.eq(TaskStatus::Queued.as_str())))
+        .inner_join(tasks::table.on(later))
+        .filter(dependencies::depends_on.eq(task.db()).and(dependencies::owner_id.eq(run.owner.db())))
+        .filter(tasks::status.eq(TaskStatus::Queued.as_str()))
         .select((tasks::id, tasks::open_deps, tasks::not_before))
         .load(c))?;
     if held.is_empty() {
         return Ok(0);
     }
     let ids: Vec<DbId> = held.iter().map(|(id, ..)| id.db()).collect();
-    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(ids)))
+    let rows = tasks::table.filter(tasks::id.eq_any(ids).and(tasks::owner_id.eq(run.owner.db())));
+    on!(tx, |c| diesel::update(rows)
         .set((tasks::open_deps.eq(tasks::open_deps + 1), tasks::version.eq(run.version)))
         .execute(c))?;
     Ok(held.iter().filter(|(_, open, pause)| *open == 0 && pause.is_none()).count())
 }
 
 /// Marks the tasks that depend on this one, directly or not, and have ended after they had begun.
-pub(crate) fn mark_stale(tx: &mut Conn, task: TaskId) -> Result<(), StoreError> {
+pub(crate) fn mark_stale(tx: &mut Conn, owner: UserId, task: TaskId) -> Result<(), StoreError> {
     const MARK: &str = "WITH RECURSIVE later (id) AS (\
-            SELECT task_id FROM dependencies WHERE depends_on = $1 \
-            UNION SELECT d.task_id FROM dependencies d JOIN later ON d.depends_on = later.id) \
-        UPDATE task_specs SET stale = true WHERE task_id IN (\
-            SELECT t.id FROM tasks t JOIN later ON later.id = t.id \
+            SELECT task_id FROM dependencies WHERE depends_on = $1 AND owner_id = $2 \
+            UNION SELECT d.task_id FROM dependencies d JOIN later ON d.depends_on = later.id AND d.owner_id = $2) \
+        UPDATE task_specs SET stale = true WHERE owner_id = $2 AND task_id IN (\
+            SELECT t.id FROM tasks t JOIN later ON later.id = t.id AND t.owner_id = $2 \
             WHERE t.attempt > t.refusals AND t.status <> 'queued')";
-    on!(tx, |c| sql_query(MARK).bind::<Uid, _>(task.db()).execute(c)).map(drop)
+    on!(tx, |c| sql_query(MARK).bind::<Uid, _>(task.db()).bind::<Uid, _>(owner.db()).execute(c)).map(drop)
 }
 
 /// Tasks that are retried work with what there is now.
-pub(crate) fn clear_stale(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+pub(crate) fn clear_stale(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<(), StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    let stale = task_specs::table.filter(task_specs::task_id.eq_any(ids).and(task_specs::stale.eq(true)));
-    on!(tx, |c| diesel::update(stale).set(task_specs::stale.eq(false)).execute(c)).map(drop)
+    let specs = task_specs::table.filter(task_specs::task_id.eq_any(ids).and(task_specs::owner_id.eq(owner.db())));
+    on!(tx, |c| diesel::update(specs.filter(task_specs::stale.eq(true))).set(task_specs::stale.eq(false)).execute(c))
+        .map(drop)
 }
 
 /// Whether the agent of an attempt after this fence was started, so that it was told.
-pub(crate) fn was_told(tx: &mut Conn, task: TaskId, fence: i32) -> Result<bool, StoreError> {
+pub(crate) fn was_told(tx: &mut Conn, owner: UserId, task: TaskId, fence: i32) -> Result<bool, StoreError> {
     let begun: i64 = on!(tx, |c| leases::table
-        .filter(leases::task_id.eq(task.db()).and(leases::attempt.gt(fence)))
+        .filter(leases::task_id.eq(task.db()).and(leases::owner_id.eq(owner.db())))
+        .filter(leases::attempt.gt(fence))
         .filter(leases::beaten_at.is_not_null().and(leases::refused.eq(false)))
         .select(count_star())
         .first(c))?;
@@ -163,7 +179,8 @@ pub(crate) fn was_told(tx: &mut Conn, task: TaskId, fence: i32) -> Result<bool, 
 }
 
 /// Forgets the messages of tasks that are deleted.
-pub(crate) fn forget(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+pub(crate) fn forget(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<(), StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::delete(task_messages::table.filter(task_messages::task_id.eq_any(ids))).execute(c)).map(drop)
+    let rows = task_messages::table.filter(task_messages::task_id.eq_any(ids));
+    on!(tx, |c| diesel::delete(rows.filter(task_messages::owner_id.eq(owner.db()))).execute(c)).map(drop)
 }

@@ -17,7 +17,7 @@ use diesel::sql_query;
 use diesel::sql_types::{Bool, Integer, Text};
 use ensemble_store_kit::types::{DbId, IntoDb, Uid};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
-use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
+use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId, UserId};
 use ensemble_types::leases::TaskOutput;
 use ensemble_types::runs::{Isolation, Permission, Provider, TaskStatus};
 use ensemble_types::time::Timestamp;
@@ -44,7 +44,7 @@ macro_rules! candidates {
              AND (r.pinned OR r.spread OR r.machine_id IS NULL OR r.machine_id = $2) \
              AND (SELECT 1 FROM tasks t",
             $index,
-            " WHERE t.run_id = r.id AND t.status = 'queued' AND t.open_deps = 0 AND t.not_before IS NULL \
+            " WHERE t.run_id = r.id AND t.owner_id = r.owner_id AND t.status = 'queued' AND t.open_deps = 0 AND t.not_before IS NULL \
              AND (t.refusals = 0 OR NOT EXISTS (SELECT 1 FROM task_refusals f \
                                                 WHERE f.task_id = t.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND (t.machine_id = $2 \
@@ -117,7 +117,7 @@ macro_rules! ready_tasks {
                              WHERE m.owner_id = $7 AND m.machine_id = $2 AND m.registered_at IS NULL) \
              AND NOT EXISTS (SELECT 1 FROM provider_holds h \
                              WHERE h.owner_id = $7 AND h.machine_id = $2 AND h.provider = tasks.provider) \
-             ORDER BY position LIMIT $8"
+             AND owner_id = $7 ORDER BY position LIMIT $8"
         )
     };
 }
@@ -163,7 +163,8 @@ pub(crate) fn lease_tasks(
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     // A session of the agent can be resumed on the machine that it is on, and nowhere else.
     let session = case_when(tasks::ran_on.eq(machine.as_str()), tasks::provider_session_id);
-    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
+    let rows = tasks::table.filter(tasks::id.eq_any(of).and(tasks::owner_id.eq(run.owner.db())));
+    on!(tx, |c| diesel::update(rows)
         .set((
             tasks::status.eq(status.as_str()),
             tasks::attempt.eq(tasks::attempt + 1),
@@ -244,9 +245,11 @@ impl LeasedTask {
 /// Reads what the runner of these leases needs to know, in no particular order.
 pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTask>, StoreError> {
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    let task = tasks::id.eq(leases::task_id).and(tasks::owner_id.eq(leases::owner_id));
+    let spec = task_specs::task_id.eq(leases::task_id).and(task_specs::owner_id.eq(leases::owner_id));
     on!(tx, |c| leases::table
-        .inner_join(tasks::table)
-        .inner_join(task_specs::table.on(task_specs::task_id.eq(leases::task_id)))
+        .inner_join(tasks::table.on(task))
+        .inner_join(task_specs::table.on(spec))
         .inner_join(runs::table)
         .filter(leases::id.eq_any(of))
         .select((
@@ -280,11 +283,18 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
 }
 
 /// The outputs of a task's dependencies that have a key, at most 4 MiB.
-pub(crate) fn outputs_of_dependencies(tx: &mut Conn, of: TaskId) -> Result<HashMap<String, TaskOutput>, StoreError> {
+pub(crate) fn outputs_of_dependencies(
+    tx: &mut Conn,
+    owner: UserId,
+    of: TaskId,
+) -> Result<HashMap<String, TaskOutput>, StoreError> {
+    let task = tasks::id.eq(dependencies::depends_on).and(tasks::owner_id.eq(dependencies::owner_id));
+    let spec = task_specs::task_id.eq(dependencies::depends_on).and(task_specs::owner_id.eq(dependencies::owner_id));
     let rows: Vec<(String, TaskId, Option<String>)> = on!(tx, |c| dependencies::table
-        .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
-        .inner_join(task_specs::table.on(task_specs::task_id.eq(dependencies::depends_on)))
-        .filter(dependencies::task_id.eq(of.db()).and(task_specs::task_key.is_not_null()))
+        .inner_join(tasks::table.on(task))
+        .inner_join(task_specs::table.on(spec))
+        .filter(dependencies::task_id.eq(of.db()).and(dependencies::owner_id.eq(owner.db())))
+        .filter(task_specs::task_key.is_not_null())
         .select((task_specs::task_key.assume_not_null(), tasks::id, tasks::output_summary))
         .load(c))?;
     let output = |(key, task_id, output): (String, TaskId, Option<String>)| {

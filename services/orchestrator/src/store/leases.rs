@@ -78,9 +78,10 @@ pub(crate) fn lock_all(
     let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
     // PostgreSQL locks the rows of each result in the order of the tables. The run must be the first, as in every other
     // transaction, or two transactions deadlock.
+    let task = tasks_table::id.eq(leases::task_id).and(tasks_table::owner_id.eq(leases::owner_id));
     let query = runs_table::table
         .inner_join(leases::table.on(leases::run_id.eq(runs_table::id)))
-        .inner_join(tasks_table::table.on(tasks_table::id.eq(leases::task_id)))
+        .inner_join(tasks_table::table.on(task))
         .filter(leases::id.eq_any(ids))
         .order((runs_table::id, tasks_table::id));
     let rows: Vec<(runs::LockedRow, tasks::LockedRow, LockedLease, Timestamp)> = load_locked!(
@@ -93,8 +94,9 @@ pub(crate) fn lock_all(
 
 /// Locks the due leases of a locked run, with their tasks.
 pub(crate) fn lock_due(tx: &mut Conn, run: &LockedRun) -> Result<Vec<(LockedTask, LockedLease)>, StoreError> {
+    let task = tasks_table::id.eq(leases::task_id).and(tasks_table::owner_id.eq(leases::owner_id));
     let query = leases::table
-        .inner_join(tasks_table::table)
+        .inner_join(tasks_table::table.on(task))
         .filter(leases::run_id.eq(run.id.db()).and(leases::ended_at.is_null()))
         .filter(leases::due_at.le(run.now.db()));
     let rows: Vec<(tasks::LockedRow, LockedLease)> =
@@ -109,8 +111,9 @@ pub(crate) fn lock_of_machine(
     machine: &str,
     until: Timestamp,
 ) -> Result<Vec<(LockedTask, LockedLease)>, StoreError> {
+    let task = tasks_table::id.eq(leases::task_id).and(tasks_table::owner_id.eq(leases::owner_id));
     let query = leases::table
-        .inner_join(tasks_table::table)
+        .inner_join(tasks_table::table.on(task))
         .filter(leases::run_id.eq(run.id.db()).and(leases::ended_at.is_null()))
         .filter(leases::machine_id.eq(machine).and(leases::granted_at.le(until.db())));
     let rows: Vec<(tasks::LockedRow, LockedLease)> =

@@ -76,6 +76,7 @@ struct TaskRow<'a> {
 #[diesel(table_name = task_specs, treat_none_as_default_value = false)]
 struct SpecRow<'a> {
     task_id: DbId,
+    owner_id: DbId,
     reference: DbRef,
     task_key: Option<&'a str>,
     title: Option<&'a str>,
@@ -96,6 +97,7 @@ struct SpecRow<'a> {
 #[diesel(table_name = dependencies)]
 struct EdgeRow {
     task_id: DbId,
+    owner_id: DbId,
     place: i32,
     depends_on: DbId,
 }
@@ -168,13 +170,13 @@ pub(crate) fn insert(
     for rows in tasks.chunks(CHUNK) {
         on!(tx, |c| diesel::insert_into(tasks::table).values(rows).execute(c))?;
     }
-    let specs: Vec<SpecRow<'_>> = draft.tasks.iter().map(|task| spec_row(draft, task)).collect();
+    let specs: Vec<SpecRow<'_>> = draft.tasks.iter().map(|task| spec_row(owner, draft, task)).collect();
     for rows in specs.chunks(CHUNK) {
         on!(tx, |c| diesel::insert_into(task_specs::table).values(rows).execute(c))?;
     }
-    task_sessions::insert(tx, &draft.tasks)?;
-    signatures::insert(tx, &draft.tasks)?;
-    for rows in edge_rows(draft).chunks(CHUNK) {
+    task_sessions::insert(tx, owner, &draft.tasks)?;
+    signatures::insert(tx, owner, &draft.tasks)?;
+    for rows in edge_rows(owner, draft).chunks(CHUNK) {
         on!(tx, |c| diesel::insert_into(dependencies::table).values(rows).execute(c))?;
     }
     Ok(now)
@@ -248,10 +250,11 @@ fn task_row<'a>(
     }
 }
 
-fn spec_row<'a>(draft: &RunDraft, task: &'a TaskDraft) -> SpecRow<'a> {
+fn spec_row<'a>(owner: UserId, draft: &RunDraft, task: &'a TaskDraft) -> SpecRow<'a> {
     let base_task = task.base_task.and_then(|at| draft.tasks.get(at));
     SpecRow {
         task_id: task.id.db(),
+        owner_id: owner.db(),
         reference: Ref::of(&task.id).db(),
         task_key: task.key.as_deref(),
         title: task.title.as_deref(),
@@ -273,12 +276,12 @@ fn allowed_tools(tools: &[String]) -> Option<String> {
     (!tools.is_empty()).then(|| serde_json::Value::from(tools).to_string())
 }
 
-fn edge_rows(draft: &RunDraft) -> Vec<EdgeRow> {
+fn edge_rows(owner: UserId, draft: &RunDraft) -> Vec<EdgeRow> {
     let mut rows = Vec::new();
     for (position, task) in draft.tasks.iter().enumerate() {
         for (place, target) in (0..).zip(draft.graph.dependencies(position)) {
             if let Some(target) = draft.tasks.get(*target) {
-                rows.push(EdgeRow { task_id: task.id.db(), place, depends_on: target.id.db() });
+                rows.push(EdgeRow { task_id: task.id.db(), owner_id: owner.db(), place, depends_on: target.id.db() });
             }
         }
     }

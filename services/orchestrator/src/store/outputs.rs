@@ -39,10 +39,17 @@ pub(crate) fn lock_running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<Out
 }
 
 /// Inserts a chunk of output that starts at this byte of what is stored.
-pub(crate) fn insert_chunk(tx: &mut Conn, lease: LeaseId, start: i64, data: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn insert_chunk(
+    tx: &mut Conn,
+    owner: UserId,
+    lease: LeaseId,
+    start: i64,
+    data: &[u8],
+) -> Result<(), StoreError> {
     on!(tx, |c| diesel::insert_into(output_chunks::table)
         .values((
             output_chunks::lease_id.eq(lease.db()),
+            output_chunks::owner_id.eq(owner.db()),
             output_chunks::start_at.eq(start),
             output_chunks::data.eq(data)
         ))
@@ -80,9 +87,14 @@ pub(crate) fn task(
 }
 
 /// The lease of an attempt, how many bytes of its output are stored, and whether its runner has reported its end.
-pub(crate) fn attempt(c: &mut Conn, task: TaskId, number: i32) -> Result<Option<(LeaseId, i64, bool)>, StoreError> {
+pub(crate) fn attempt(
+    c: &mut Conn,
+    owner: UserId,
+    task: TaskId,
+    number: i32,
+) -> Result<Option<(LeaseId, i64, bool)>, StoreError> {
     on!(c, |c| leases::table
-        .filter(leases::task_id.eq(task.db()).and(not(leases::refused)))
+        .filter(leases::task_id.eq(task.db()).and(leases::owner_id.eq(owner.db())).and(not(leases::refused)))
         .filter((leases::attempt - leases::refusals).eq(number))
         // An attempt that ended at the provider's usage limit does not count, so the next one has its number.
         .order(leases::attempt.desc())
@@ -95,12 +107,14 @@ pub(crate) fn attempt(c: &mut Conn, task: TaskId, number: i32) -> Result<Option<
 /// bytes. A piece that is cut is the last one that may be used.
 pub(crate) fn pieces(
     c: &mut Conn,
+    owner: UserId,
     lease: LeaseId,
     from: i64,
     (limit, longest): (i64, i32),
 ) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
     let first: Option<i64> = on!(c, |c| output_chunks::table
-        .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::start_at.le(from)))
+        .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::owner_id.eq(owner.db())))
+        .filter(output_chunks::start_at.le(from))
         .select(max(output_chunks::start_at))
         .first(c))?;
     // The rows have up to 1 MiB. Only the part that is sent next is read, because many readers can be slow.
@@ -114,7 +128,8 @@ pub(crate) fn pieces(
             .sql(")")
     };
     let rows: Vec<(i64, Vec<u8>)> = on!(c, |c| output_chunks::table
-        .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::start_at.ge(first.unwrap_or(0))))
+        .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::owner_id.eq(owner.db())))
+        .filter(output_chunks::start_at.ge(first.unwrap_or(0)))
         .filter(output_chunks::start_at.lt(from + i64::from(longest)))
         .order(output_chunks::start_at)
         .select((output_chunks::start_at, part()))

@@ -6,7 +6,7 @@ use diesel::prelude::*;
 use diesel::upsert::excluded;
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::TaskId;
+use ensemble_types::ids::{TaskId, UserId};
 use ensemble_types::runs::{Permission, PermissionDenials};
 
 use super::columns::PermissionColumn;
@@ -27,15 +27,18 @@ pub(crate) fn json(denials: &PermissionDenials) -> String {
 /// Records those of a task's last attempt.
 pub(crate) fn save(
     tx: &mut Conn,
+    owner: UserId,
     task: TaskId,
     permission: Option<Permission>,
     denials: Option<&PermissionDenials>,
 ) -> Result<(), StoreError> {
+    use diesel::query_dsl::methods::FilterDsl;
     if permission.is_none() && denials.is_none() {
         return Ok(());
     }
     let row = (
         task_permissions::task_id.eq(task.db()),
+        task_permissions::owner_id.eq(owner.db()),
         task_permissions::permission.eq(permission.map(Permission::as_str)),
         task_permissions::denial_count
             .eq(denials.map_or(0, |denials| i32::try_from(denials.count).unwrap_or(i32::MAX))),
@@ -50,18 +53,30 @@ pub(crate) fn save(
             task_permissions::denial_count.eq(excluded(task_permissions::denial_count)),
             task_permissions::denials.eq(excluded(task_permissions::denials)),
         ))
+        .filter(task_permissions::owner_id.eq(owner.db()))
         .execute(c))
     .map(drop)
 }
 
 /// Those of these tasks that have any.
-pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, AttemptPermission>, StoreError> {
+pub(crate) fn of_tasks(
+    c: &mut Conn,
+    owner: UserId,
+    of: &[TaskId],
+) -> Result<HashMap<TaskId, AttemptPermission>, StoreError> {
     if of.is_empty() {
         return Ok(HashMap::new());
     }
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    let rows: Vec<(TaskId, Option<PermissionColumn>, i32, String)> =
-        on!(c, |c| task_permissions::table.filter(task_permissions::task_id.eq_any(ids)).load(c))?;
+    let rows: Vec<(TaskId, Option<PermissionColumn>, i32, String)> = on!(c, |c| task_permissions::table
+        .filter(task_permissions::task_id.eq_any(ids).and(task_permissions::owner_id.eq(owner.db())))
+        .select((
+            task_permissions::task_id,
+            task_permissions::permission,
+            task_permissions::denial_count,
+            task_permissions::denials,
+        ))
+        .load(c))?;
     let mut found = HashMap::with_capacity(rows.len());
     for (task, permission, count, denials) in rows {
         let denials = match u32::try_from(count) {
@@ -78,13 +93,14 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, At
 }
 
 /// Whether a task fails when its agent was refused something.
-pub(crate) fn fails_on_denial(c: &mut Conn, task: TaskId) -> Result<bool, StoreError> {
-    on!(c, |c| task_specs::table.find(task.db()).select(task_specs::fail_on_denial).first(c))
+pub(crate) fn fails_on_denial(c: &mut Conn, owner: UserId, task: TaskId) -> Result<bool, StoreError> {
+    let spec = task_specs::table.find(task.db()).filter(task_specs::owner_id.eq(owner.db()));
+    on!(c, |c| spec.select(task_specs::fail_on_denial).first(c))
 }
 
 /// Forgets those of tasks that are retried or deleted.
-pub(crate) fn forget(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+pub(crate) fn forget(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<(), StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::delete(task_permissions::table.filter(task_permissions::task_id.eq_any(ids))).execute(c))
-        .map(drop)
+    let rows = task_permissions::table.filter(task_permissions::task_id.eq_any(ids));
+    on!(tx, |c| diesel::delete(rows.filter(task_permissions::owner_id.eq(owner.db()))).execute(c)).map(drop)
 }

@@ -43,16 +43,18 @@ pub(crate) fn ended_before(tx: &mut Conn, cutoff: Timestamp, limit: i64) -> Resu
 }
 
 /// Locks a deleted run of which something is left. Skips those that another replica is working on.
-pub(crate) fn next_deleted(tx: &mut Conn) -> Result<Option<RunId>, StoreError> {
-    let query =
-        deleted_runs::table.filter(diesel::dsl::not(deleted_runs::purged)).select(deleted_runs::run_id).limit(1);
+pub(crate) fn next_deleted(tx: &mut Conn) -> Result<Option<(UserId, RunId)>, StoreError> {
+    let query = deleted_runs::table
+        .filter(diesel::dsl::not(deleted_runs::purged))
+        .select((deleted_runs::owner_id, deleted_runs::run_id))
+        .limit(1);
     on!(tx, Pg | c | query.for_update().skip_locked().first(c).optional(), Sqlite | c | query.first(c).optional())
 }
 
 /// Some tasks of a run.
-pub(crate) fn some_tasks(tx: &mut Conn, run: RunId, limit: i64) -> Result<Vec<TaskId>, StoreError> {
+pub(crate) fn some_tasks(tx: &mut Conn, (owner, run): (UserId, RunId), limit: i64) -> Result<Vec<TaskId>, StoreError> {
     on!(tx, |c| tasks::table
-        .filter(tasks::run_id.eq(run.db()))
+        .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
         .order(tasks::position)
         .limit(limit)
         .select(tasks::id)
@@ -60,24 +62,27 @@ pub(crate) fn some_tasks(tx: &mut Conn, run: RunId, limit: i64) -> Result<Vec<Ta
 }
 
 /// Some attempts of these tasks.
-pub(crate) fn some_attempts(tx: &mut Conn, of: &[TaskId], limit: i64) -> Result<Vec<LeaseId>, StoreError> {
+pub(crate) fn some_attempts(
+    tx: &mut Conn,
+    owner: UserId,
+    of: &[TaskId],
+    limit: i64,
+) -> Result<Vec<LeaseId>, StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| leases::table.filter(leases::task_id.eq_any(ids)).limit(limit).select(leases::id).load(c))
+    let attempts = leases::table.filter(leases::task_id.eq_any(ids).and(leases::owner_id.eq(owner.db())));
+    on!(tx, |c| attempts.limit(limit).select(leases::id).load(c))
 }
 
 /// Removes the first pieces of an attempt's output, and the attempt when it has no more than `limit`. Returns how many
 /// pieces it removed.
-pub(crate) fn remove_output(tx: &mut Conn, lease: LeaseId, limit: usize) -> Result<usize, StoreError> {
+pub(crate) fn remove_output(tx: &mut Conn, owner: UserId, lease: LeaseId, limit: usize) -> Result<usize, StoreError> {
     let rows = i64::try_from(limit).unwrap_or(i64::MAX);
-    let of_attempt = output_chunks::lease_id.eq(lease.db());
-    let starts: Vec<i64> = on!(tx, |c| output_chunks::table
-        .filter(of_attempt)
-        .order(output_chunks::start_at)
-        .limit(rows)
-        .select(output_chunks::start_at)
-        .load(c))?;
+    let of_attempt = output_chunks::lease_id.eq(lease.db()).and(output_chunks::owner_id.eq(owner.db()));
+    let pieces = || output_chunks::table.filter(of_attempt);
+    let starts: Vec<i64> =
+        on!(tx, |c| pieces().order(output_chunks::start_at).limit(rows).select(output_chunks::start_at).load(c))?;
     if let Some(last) = starts.last() {
-        let first_pieces = output_chunks::table.filter(of_attempt.and(output_chunks::start_at.le(*last)));
+        let first_pieces = pieces().filter(output_chunks::start_at.le(*last));
         on!(tx, |c| diesel::delete(first_pieces).execute(c))?;
     }
     if starts.len() < limit {
@@ -87,38 +92,36 @@ pub(crate) fn remove_output(tx: &mut Conn, lease: LeaseId, limit: usize) -> Resu
 }
 
 /// Removes tasks that have no attempts left.
-pub(crate) fn remove_tasks(tx: &mut Conn, run: RunId, of: &[TaskId]) -> Result<usize, StoreError> {
-    permissions::forget(tx, of)?;
-    refusals::forget(tx, of)?;
-    task_changes::forget(tx, of)?;
-    follow_ups::forget(tx, of)?;
-    task_sessions::forget(tx, of)?;
-    signatures::forget(tx, of)?;
-    ended_tasks::forget(tx, run, of)?;
+pub(crate) fn remove_tasks(tx: &mut Conn, (owner, run): (UserId, RunId), of: &[TaskId]) -> Result<usize, StoreError> {
+    permissions::forget(tx, owner, of)?;
+    refusals::forget(tx, owner, of)?;
+    task_changes::forget(tx, owner, of)?;
+    follow_ups::forget(tx, owner, of)?;
+    task_sessions::forget(tx, owner, of)?;
+    signatures::forget(tx, owner, of)?;
+    ended_tasks::forget(tx, (owner, run), of)?;
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::delete(dependencies::table.filter(dependencies::task_id.eq_any(&ids))).execute(c))?;
-    on!(tx, |c| diesel::delete(task_specs::table.filter(task_specs::task_id.eq_any(&ids))).execute(c))?;
-    on!(tx, |c| diesel::delete(tasks::table.filter(tasks::id.eq_any(&ids))).execute(c))
+    let edges = dependencies::table.filter(dependencies::task_id.eq_any(&ids));
+    on!(tx, |c| diesel::delete(edges.filter(dependencies::owner_id.eq(owner.db()))).execute(c))?;
+    let specs = task_specs::table.filter(task_specs::task_id.eq_any(&ids));
+    on!(tx, |c| diesel::delete(specs.filter(task_specs::owner_id.eq(owner.db()))).execute(c))?;
+    let rows = tasks::table.filter(tasks::id.eq_any(&ids).and(tasks::owner_id.eq(owner.db())));
+    on!(tx, |c| diesel::delete(rows).execute(c))
 }
 
 /// Nothing is left of a deleted run but the memory of its id.
-pub(crate) fn set_purged(tx: &mut Conn, run: RunId) -> Result<(), StoreError> {
-    let id = run.db();
-    let owner: Option<UserId> =
-        on!(tx, |c| deleted_runs::table.find(id).select(deleted_runs::owner_id).first(c).optional())?;
-    on!(tx, |c| diesel::update(deleted_runs::table.find(id)).set(deleted_runs::purged.eq(true)).execute(c))?;
-    let Some(owner) = owner else { return Ok(()) };
-    let of_owner = deleted_runs::owner_id.eq(owner.db());
-    let surplus: Option<Timestamp> = on!(tx, |c| deleted_runs::table
-        .filter(of_owner)
+pub(crate) fn set_purged(tx: &mut Conn, (owner, run): (UserId, RunId)) -> Result<(), StoreError> {
+    let of_owner = || deleted_runs::table.filter(deleted_runs::owner_id.eq(owner.db()));
+    let row = of_owner().filter(deleted_runs::run_id.eq(run.db()));
+    on!(tx, |c| diesel::update(row).set(deleted_runs::purged.eq(true)).execute(c))?;
+    let surplus: Option<Timestamp> = on!(tx, |c| of_owner()
         .order(deleted_runs::deleted_at.desc())
         .offset(MOST)
         .select(deleted_runs::deleted_at)
         .first(c)
         .optional())?;
     let Some(newest) = surplus else { return Ok(()) };
-    let old =
-        deleted_runs::table.filter(of_owner.and(deleted_runs::purged).and(deleted_runs::deleted_at.le(newest.db())));
+    let old = of_owner().filter(deleted_runs::purged.and(deleted_runs::deleted_at.le(newest.db())));
     on!(tx, |c| diesel::delete(old).execute(c)).map(drop)
 }
 

@@ -17,10 +17,10 @@ pub(crate) fn run(c: &mut Conn, owner: UserId, reference: Ref) -> Result<Option<
         .optional())
 }
 
-/// The task with this ref, of any account.
-pub(crate) fn task(c: &mut Conn, reference: Ref) -> Result<Option<TaskId>, StoreError> {
+/// The account's task with this ref.
+pub(crate) fn task(c: &mut Conn, owner: UserId, reference: Ref) -> Result<Option<TaskId>, StoreError> {
     on!(c, |c| task_specs::table
-        .filter(task_specs::reference.eq(reference.db()))
+        .filter(task_specs::reference.eq(reference.db()).and(task_specs::owner_id.eq(owner.db())))
         .select(task_specs::task_id)
         .first(c)
         .optional())

@@ -45,23 +45,28 @@ pub(crate) fn insert(tx: &mut Conn, new: &NewRefusal<'_>) -> Result<(), StoreErr
 }
 
 /// The machines that handed a task back since it was submitted or retried, each time once, and whether the refusal stands.
-pub(crate) fn of_task(c: &mut Conn, task: TaskId) -> Result<Vec<(String, bool)>, StoreError> {
+pub(crate) fn of_task(c: &mut Conn, owner: UserId, task: TaskId) -> Result<Vec<(String, bool)>, StoreError> {
     let rows: Vec<(String, bool)> = on!(c, |c| task_refusals::table
-        .filter(task_refusals::task_id.eq(task.db()))
+        .filter(task_refusals::task_id.eq(task.db()).and(task_refusals::owner_id.eq(owner.db())))
         .select((task_refusals::machine_id, task_refusals::is_void))
         .load(c))?;
     Ok(rows.into_iter().map(|(machine, is_void)| (machine, !is_void)).collect())
 }
 
 /// The refusals of these tasks that stand, oldest first.
-pub(crate) fn standing(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, Vec<Refusal>>, StoreError> {
+pub(crate) fn standing(
+    c: &mut Conn,
+    owner: UserId,
+    of: &[TaskId],
+) -> Result<HashMap<TaskId, Vec<Refusal>>, StoreError> {
     let mut found: HashMap<TaskId, Vec<Refusal>> = HashMap::new();
     if of.is_empty() {
         return Ok(found);
     }
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     let rows: Vec<(TaskId, String, String, String, Timestamp)> = on!(c, |c| task_refusals::table
-        .filter(task_refusals::task_id.eq_any(ids).and(task_refusals::is_void.eq(false)))
+        .filter(task_refusals::task_id.eq_any(ids).and(task_refusals::owner_id.eq(owner.db())))
+        .filter(task_refusals::is_void.eq(false))
         .order((task_refusals::task_id, task_refusals::fence))
         .select((
             task_refusals::task_id,
@@ -95,7 +100,8 @@ pub(crate) fn void_of_provider(
 }
 
 /// Forgets the refusals of tasks that their owner retries.
-pub(crate) fn forget(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+pub(crate) fn forget(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<(), StoreError> {
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::delete(task_refusals::table.filter(task_refusals::task_id.eq_any(ids))).execute(c)).map(drop)
+    let rows = task_refusals::table.filter(task_refusals::task_id.eq_any(ids));
+    on!(tx, |c| diesel::delete(rows.filter(task_refusals::owner_id.eq(owner.db()))).execute(c)).map(drop)
 }

@@ -164,15 +164,17 @@ pub(crate) fn changed_tasks(
     since: i64,
     limit: i64,
 ) -> Result<Vec<ChangedTask>, StoreError> {
+    let spec = task_specs::task_id.eq(tasks::id).and(task_specs::owner_id.eq(tasks::owner_id));
     let rows: Vec<(StateRow, Ref)> = on!(c, |c| tasks::table
-        .inner_join(task_specs::table)
-        .filter(tasks::run_id.eq(view.run.id.db()).and(tasks::version.gt(since)))
+        .inner_join(task_specs::table.on(spec))
+        .filter(tasks::run_id.eq(view.run.id.db()).and(tasks::owner_id.eq(view.owner.db())))
+        .filter(tasks::version.gt(since))
         .order((tasks::version, tasks::position))
         .select((StateRow::as_select(), task_specs::reference))
         .limit(limit)
         .load(c))?;
     let handed_back: Vec<TaskId> = rows.iter().filter(|(row, _)| row.refusals > 0).map(|(row, _)| row.id).collect();
-    let refusals = refusals::standing(c, &handed_back)?;
+    let refusals = refusals::standing(c, view.owner, &handed_back)?;
     let waiting = leases::waiting(c, &running(rows.iter().map(|(row, _)| row)))?;
     let of = |id: TaskId| refusals.get(&id).map_or(&[][..], Vec::as_slice);
     Ok(rows
@@ -225,16 +227,19 @@ impl SpecRow {
 
 /// Reads the tasks of a run whose positions lie in this range.
 pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Result<Vec<Task>, StoreError> {
-    let part = tasks::run_id.eq(view.run.id.db()).and(tasks::position.ge(from)).and(tasks::position.lt(until));
+    let of_run = tasks::run_id.eq(view.run.id.db()).and(tasks::owner_id.eq(view.owner.db()));
+    let part = of_run.and(tasks::position.ge(from)).and(tasks::position.lt(until));
+    let spec = task_specs::task_id.eq(tasks::id).and(task_specs::owner_id.eq(tasks::owner_id));
+    let edge = dependencies::task_id.eq(tasks::id).and(dependencies::owner_id.eq(tasks::owner_id));
     let rows: Vec<(StateRow, ResultRow, SpecRow, SignedRow)> = on!(c, |c| tasks::table
-        .inner_join(task_specs::table)
+        .inner_join(task_specs::table.on(spec))
         .left_join(task_signatures::table.on(signatures::of_task()))
         .filter(part)
         .order(tasks::position)
         .select((StateRow::as_select(), ResultRow::as_select(), SpecRow::as_select(), signatures::signed()))
         .load(c))?;
     let edges: Vec<(TaskId, TaskId)> = on!(c, |c| tasks::table
-        .inner_join(dependencies::table.on(dependencies::task_id.eq(tasks::id)))
+        .inner_join(dependencies::table.on(edge))
         .filter(part)
         .order((dependencies::task_id, dependencies::place))
         .select((dependencies::task_id, dependencies::depends_on))
@@ -245,14 +250,14 @@ pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Resu
     }
     let handed_back: Vec<TaskId> =
         rows.iter().filter(|(state, ..)| state.refusals > 0).map(|(state, ..)| state.id).collect();
-    let mut refusals = refusals::standing(c, &handed_back)?;
+    let mut refusals = refusals::standing(c, view.owner, &handed_back)?;
     // Attempts leave these.
     let tried: Vec<TaskId> = rows.iter().filter(|(state, ..)| state.attempt > 0).map(|(state, ..)| state.id).collect();
-    let mut permissions = permissions::of_tasks(c, &tried)?;
+    let mut permissions = permissions::of_tasks(c, view.owner, &tried)?;
     let mut changes = changes_of(c, view, &tried)?;
     let sealed: Vec<TaskId> =
         rows.iter().filter(|(_, _, spec, _)| spec.is_sealed()).map(|(state, ..)| state.id).collect();
-    let mut sessions = task_sessions::of_tasks(c, &sealed)?;
+    let mut sessions = task_sessions::of_tasks(c, view.owner, &sealed)?;
     let waiting = leases::waiting(c, &running(rows.iter().map(|(state, ..)| state)))?;
     let operation = c.operation();
     let task = |(state, result, spec, signed): (StateRow, ResultRow, SpecRow, SignedRow)| {
@@ -277,7 +282,7 @@ fn running<'a>(rows: impl Iterator<Item = &'a StateRow>) -> Vec<TaskId> {
 
 /// What tasks changed. An order to a machine that is away waits for it.
 fn changes_of(c: &mut Conn, view: &RunView, of: &[TaskId]) -> Result<HashMap<TaskId, TaskChanges>, StoreError> {
-    let mut found = task_changes::of_tasks(c, of)?;
+    let mut found = task_changes::of_tasks(c, view.owner, of)?;
     if found.values().any(|found| found.order.is_some()) {
         let (now, runners) = (c.now()?, runners::of_account(c, view.owner)?);
         for found in found.values_mut() {

@@ -87,6 +87,7 @@ table! {
 
     task_specs (task_id) {
         task_id -> Uid,
+        owner_id -> Uid,
         #[sql_name = "ref"]
         reference -> RefText,
         task_key -> Nullable<Text>,
@@ -129,6 +130,7 @@ table! {
 
     task_permissions (task_id) {
         task_id -> Uid,
+        owner_id -> Uid,
         permission -> Nullable<Text>,
         denial_count -> Integer,
         denials -> Text,
@@ -141,6 +143,7 @@ table! {
 
     task_sessions (task_id) {
         task_id -> Uid,
+        owner_id -> Uid,
         kind -> Text,
         sealed -> Text,
         session_id -> Nullable<Uid>,
@@ -153,6 +156,7 @@ table! {
 
     task_signatures (task_id, kind) {
         task_id -> Uid,
+        owner_id -> Uid,
         kind -> Text,
         key -> Text,
         sig -> Text,
@@ -166,6 +170,7 @@ table! {
 
     dependencies (task_id, place) {
         task_id -> Uid,
+        owner_id -> Uid,
         place -> Integer,
         depends_on -> Uid,
     }
@@ -210,6 +215,7 @@ table! {
 
     output_chunks (lease_id, start_at) {
         lease_id -> Uid,
+        owner_id -> Uid,
         start_at -> BigInt,
         data -> Binary,
     }
@@ -292,6 +298,7 @@ table! {
 
     task_diffs (task_id, path, piece) {
         task_id -> Uid,
+        owner_id -> Uid,
         path -> Text,
         piece -> Integer,
         data -> Text,
@@ -305,6 +312,7 @@ table! {
 
     task_diff_ends (task_id) {
         task_id -> Uid,
+        owner_id -> Uid,
         fence -> Integer,
         stored_bytes -> BigInt,
         truncated -> Bool,
@@ -317,6 +325,7 @@ table! {
 
     task_messages (task_id, message_id) {
         task_id -> Uid,
+        owner_id -> Uid,
         message_id -> Text,
     }
 }
@@ -344,6 +353,7 @@ table! {
     ended_tasks (run_id, task_id) {
         run_id -> Uid,
         task_id -> Uid,
+        owner_id -> Uid,
         told_until -> Nullable<Uid>,
     }
 }
@@ -376,9 +386,7 @@ table! {
 }
 
 joinable!(tasks -> runs (run_id));
-joinable!(task_specs -> tasks (task_id));
 joinable!(leases -> runs (run_id));
-joinable!(leases -> tasks (task_id));
 allow_tables_to_appear_in_same_query!(
     runs,
     tasks,

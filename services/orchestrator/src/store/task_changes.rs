@@ -33,6 +33,7 @@ pub(crate) fn json(list: &[impl Serialize]) -> String {
 #[diesel(table_name = task_changes)]
 pub(crate) struct LockedChanges {
     task_id: TaskId,
+    owner_id: UserId,
     machine_id: String,
     state: ChangesStateColumn,
     state_before: Option<ChangesStateColumn>,
@@ -74,6 +75,7 @@ pub(crate) fn record(
     machine: &str,
     changes: &ReportedChanges,
 ) -> Result<(), StoreError> {
+    use diesel::query_dsl::methods::FilterDsl;
     let state = if changes.kept { ChangesState::Kept } else { ChangesState::None };
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let values = (
@@ -107,13 +109,15 @@ pub(crate) fn record(
         .on_conflict(task_changes::task_id)
         .do_update()
         .set((values.clone(), task_changes::state_before.eq(before)))
+        .filter(task_changes::owner_id.eq(run.owner.db()))
         .execute(c))
     .map(drop)
 }
 
 /// The changes of a task. The caller has locked its run.
-pub(crate) fn of_task(tx: &mut Conn, task: TaskId) -> Result<Option<LockedChanges>, StoreError> {
-    on!(tx, |c| task_changes::table.find(task.db()).select(LockedChanges::as_select()).first(c).optional())
+pub(crate) fn of_task(tx: &mut Conn, owner: UserId, task: TaskId) -> Result<Option<LockedChanges>, StoreError> {
+    let row = task_changes::table.find(task.db()).filter(task_changes::owner_id.eq(owner.db()));
+    on!(tx, |c| row.select(LockedChanges::as_select()).first(c).optional())
 }
 
 /// The changes that an order of a machine was about.
@@ -138,7 +142,8 @@ pub(crate) fn order(
     state: ChangesState,
     until: Timestamp,
 ) -> Result<(), StoreError> {
-    on!(tx, |c| diesel::update(task_changes::table.find(changes.task_id.db()))
+    let row = task_changes::table.find(changes.task_id.db());
+    on!(tx, |c| diesel::update(row.filter(task_changes::owner_id.eq(changes.owner_id.db())))
         .set((
             task_changes::state.eq(state.as_str()),
             task_changes::state_before.eq(changes.state().as_str()),
@@ -154,11 +159,13 @@ pub(crate) fn order(
 /// machine could not carry it out.
 pub(crate) fn settle(
     tx: &mut Conn,
+    owner: UserId,
     task: TaskId,
     state: ChangesState,
     result: Option<(&[String], Option<&str>)>,
 ) -> Result<(), StoreError> {
-    on!(tx, |c| diesel::update(task_changes::table.find(task.db()))
+    let row = task_changes::table.find(task.db()).filter(task_changes::owner_id.eq(owner.db()));
+    on!(tx, |c| diesel::update(row)
         .set((
             task_changes::state.eq(state.as_str()),
             task_changes::order_until.eq(None::<DbTime>),
@@ -174,7 +181,8 @@ pub(crate) fn touch(tx: &mut Conn, run: &LockedRun, task: TaskId) -> Result<(), 
     on!(tx, |c| diesel::update(runs::table.find(run.id.db()))
         .set((runs::version.eq(run.version), runs::updated_at.eq(run.now.db())))
         .execute(c))?;
-    on!(tx, |c| diesel::update(tasks::table.find(task.db())).set(tasks::version.eq(run.version)).execute(c)).map(drop)
+    let row = tasks::table.find(task.db()).filter(tasks::owner_id.eq(run.owner.db()));
+    on!(tx, |c| diesel::update(row).set(tasks::version.eq(run.version)).execute(c)).map(drop)
 }
 
 /// Those of the open orders that a machine says it carries out, and of which that was not known.
@@ -209,7 +217,7 @@ pub(crate) fn open_orders(c: &mut Conn, to: &RunnerRequest) -> Result<Vec<Order>
         .select((task_changes::order_id, task_changes::run_id, task_changes::task_id, task_changes::state))
         .load(c))?;
     let ids: Vec<TaskId> = rows.iter().map(|(_, _, task, _)| *task).collect();
-    let mut signed = signatures::of_tasks(c, &ids, About::Order)?;
+    let mut signed = signatures::of_tasks(c, to.owner, &ids, About::Order)?;
     let order = |(id, run_id, task_id, state): (Option<OrderId>, RunId, TaskId, ChangesStateColumn)| {
         let kind = match ChangesState::from(state) {
             ChangesState::Applying => OrderKind::Apply,
@@ -291,7 +299,11 @@ pub(crate) struct FoundChanges {
 }
 
 /// Those of these tasks that have any.
-pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, FoundChanges>, StoreError> {
+pub(crate) fn of_tasks(
+    c: &mut Conn,
+    owner: UserId,
+    of: &[TaskId],
+) -> Result<HashMap<TaskId, FoundChanges>, StoreError> {
     if of.is_empty() {
         return Ok(HashMap::new());
     }
@@ -301,7 +313,7 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, Fo
     if rows.is_empty() {
         return Ok(HashMap::new());
     }
-    let truncated = diffs::truncated(c, of)?;
+    let truncated = diffs::truncated(c, owner, of)?;
     let mut found = HashMap::with_capacity(rows.len());
     for row in rows {
         let unreadable = |error| StoreError::bad_row(c.operation(), error);
@@ -331,8 +343,8 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, Fo
 }
 
 /// Forgets those of tasks that are deleted, with their diffs.
-pub(crate) fn forget(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
-    diffs::forget(tx, of)?;
+pub(crate) fn forget(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<(), StoreError> {
+    diffs::forget(tx, owner, of)?;
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     on!(tx, |c| diesel::delete(task_changes::table.filter(task_changes::task_id.eq_any(ids))).execute(c)).map(drop)
 }

@@ -22,6 +22,7 @@ use crate::domain::Retry;
 #[derive(Clone, Debug)]
 pub(crate) struct LockedTask {
     pub(crate) id: TaskId,
+    owner: UserId,
     pub(crate) status: TaskStatus,
     /// The fence of its last attempt.
     pub(crate) attempt: i32,
@@ -39,6 +40,7 @@ pub(crate) struct LockedTask {
 #[diesel(table_name = tasks)]
 pub(super) struct LockedRow {
     id: TaskId,
+    owner_id: UserId,
     #[diesel(deserialize_as = TaskStatusColumn)]
     status: TaskStatus,
     attempt: i32,
@@ -59,6 +61,7 @@ impl From<LockedRow> for LockedTask {
         let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         Self {
             id: row.id,
+            owner: row.owner_id,
             status: row.status,
             attempt: row.attempt,
             provider: row.provider,
@@ -78,14 +81,15 @@ impl From<LockedRow> for LockedTask {
 
 /// The runner of an attempt has started, or resumed, its work on the task.
 pub(crate) fn start(tx: &mut Conn, task: &LockedTask, version: i64, now: Timestamp) -> Result<(), StoreError> {
-    on!(tx, |c| cached(diesel::update(tasks::table.find(task.id.db())).set((
+    let row = tasks::table.find(task.id.db()).filter(tasks::owner_id.eq(task.owner.db()));
+    on!(tx, |c| cached(diesel::update(row).set((
         tasks::status.eq(TaskStatus::Running.as_str()),
         tasks::version.eq(version),
         tasks::losses.eq(task.losses),
         tasks::started_at.eq(case_when(tasks::started_at.is_null(), Some(now.db())).otherwise(tasks::started_at)),
     )))
-    .execute(c))?;
-    Ok(())
+    .execute(c))
+    .map(drop)
 }
 
 /// What a runner reported about an attempt, apart from how it ended.
@@ -116,6 +120,7 @@ impl AttemptResults {
 #[derive(Clone, Debug)]
 pub(crate) struct EndedTask {
     pub(crate) id: TaskId,
+    pub(crate) owner: UserId,
     pub(crate) status: TaskStatus,
     pub(crate) version: i64,
     pub(crate) failures: i32,
@@ -175,9 +180,9 @@ pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreEr
     };
     let started_at = case_when(tasks::started_at.is_null(), Some(task.now.db())).otherwise(tasks::started_at);
     // A report without a session keeps the session of an earlier attempt, which the next attempt can resume.
-    let session = task.results.provider_session_id.as_deref();
-    let session = session.map(|session| tasks::provider_session_id.eq(session));
-    on!(tx, |c| cached(diesel::update(tasks::table.find(task.id.db())).set((
+    let session = task.results.provider_session_id.as_deref().map(|session| tasks::provider_session_id.eq(session));
+    let row = tasks::table.find(task.id.db()).filter(tasks::owner_id.eq(task.owner.db()));
+    on!(tx, |c| cached(diesel::update(row).set((
         changes,
         session,
         spent,
@@ -185,30 +190,29 @@ pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreEr
         tasks::started_at.eq(started_at)
     )))
     .execute(c))?;
-    permissions::save(tx, task.id, task.results.permission, task.results.denials.as_ref())
+    permissions::save(tx, task.owner, task.id, task.results.permission, task.results.denials.as_ref())
 }
 
 /// Records the agent's session of the running attempt. It is no change that the owner waits for.
-pub(crate) fn set_session(tx: &mut Conn, task: TaskId, session: &str) -> Result<(), StoreError> {
+pub(crate) fn set_session(tx: &mut Conn, owner: UserId, task: TaskId, session: &str) -> Result<(), StoreError> {
     let is_other = tasks::provider_session_id.is_null().or(tasks::provider_session_id.ne(session));
-    on!(tx, |c| diesel::update(tasks::table.find(task.db()).filter(is_other))
-        .set(tasks::provider_session_id.eq(session))
-        .execute(c))
-    .map(drop)
+    let row = tasks::table.find(task.db()).filter(tasks::owner_id.eq(owner.db()).and(is_other));
+    on!(tx, |c| diesel::update(row).set(tasks::provider_session_id.eq(session)).execute(c)).map(drop)
 }
 
 /// Counts down the open dependencies of tasks. With a `version` they become ready and change with this version.
 pub(crate) fn meet_dependencies(
     tx: &mut Conn,
+    owner: UserId,
     of: &[TaskId],
     met: i32,
     version: Option<i64>,
 ) -> Result<(), StoreError> {
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of).and(tasks::owner_id.eq(owner.db()))))
         .set((tasks::open_deps.eq(tasks::open_deps - met), version.map(|version| tasks::version.eq(version))))
-        .execute(c))?;
-    Ok(())
+        .execute(c))
+    .map(drop)
 }
 
 /// Fails queued tasks of a run for one reason.
@@ -220,7 +224,7 @@ pub(crate) fn fail_queued(
     error: &TaskError,
 ) -> Result<(), StoreError> {
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of).and(tasks::owner_id.eq(run.owner.db()))))
         .set((
             tasks::status.eq(status.as_str()),
             tasks::version.eq(run.version),
@@ -229,27 +233,23 @@ pub(crate) fn fail_queued(
             tasks::error_code.eq(&error.code),
             tasks::error_message.eq(&error.message),
         ))
-        .execute(c))?;
-    Ok(())
+        .execute(c))
+    .map(drop)
 }
 
 /// Cancels queued tasks of a run, at most so many. Returns how many.
-pub(crate) fn cancel_queued(
-    tx: &mut Conn,
-    run: &LockedRun,
-    cancelled: TaskStatus,
-    limit: i64,
-) -> Result<usize, StoreError> {
+pub(crate) fn cancel_queued(tx: &mut Conn, run: &LockedRun, to: TaskStatus, limit: i64) -> Result<usize, StoreError> {
     let queued: Vec<TaskId> = on!(tx, |c| tasks::table
-        .filter(tasks::run_id.eq(run.id.db()).and(tasks::status.eq(TaskStatus::Queued.as_str())))
+        .filter(tasks::run_id.eq(run.id.db()).and(tasks::owner_id.eq(run.owner.db())))
+        .filter(tasks::status.eq(TaskStatus::Queued.as_str()))
         .order(tasks::position)
         .limit(limit)
         .select(tasks::id)
         .load(c))?;
     let of: Vec<DbId> = queued.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of).and(tasks::owner_id.eq(run.owner.db()))))
         .set((
-            tasks::status.eq(cancelled.as_str()),
+            tasks::status.eq(to.as_str()),
             tasks::version.eq(run.version),
             tasks::finished_at.eq(run.now.db()),
             tasks::not_before.eq(None::<DbTime>),
@@ -294,9 +294,9 @@ impl Placed {
 }
 
 /// So many tasks of a run from this position on, which have no gaps.
-pub(crate) fn placed(tx: &mut Conn, run: RunId, from: i32, count: i32) -> Result<Vec<Placed>, StoreError> {
+pub(crate) fn placed(tx: &mut Conn, run: &LockedRun, from: i32, count: i32) -> Result<Vec<Placed>, StoreError> {
     on!(tx, |c| tasks::table
-        .filter(tasks::run_id.eq(run.db()))
+        .filter(tasks::run_id.eq(run.id.db()).and(tasks::owner_id.eq(run.owner.db())))
         .filter(tasks::position.ge(from).and(tasks::position.lt(from.saturating_add(count))))
         .order(tasks::position)
         .select((tasks::id, tasks::status, tasks::version, tasks::machine_id))
@@ -318,14 +318,16 @@ pub(crate) fn requeue(tx: &mut Conn, run: &LockedRun, of: &[TaskId], queued: Tas
         started_at: None,
         finished_at: None,
     };
-    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of))).set(changes).execute(c)).map(drop)
+    let rows = tasks::table.filter(tasks::id.eq_any(of).and(tasks::owner_id.eq(run.owner.db())));
+    on!(tx, |c| diesel::update(rows).set(changes).execute(c)).map(drop)
 }
 
 /// For which providers and machines the tasks of a run wait that are queued, or would be after a retry.
-pub(crate) fn waiting_for(tx: &mut Conn, run: RunId) -> Result<Vec<(Provider, Option<String>)>, StoreError> {
+pub(crate) fn waiting_for(tx: &mut Conn, run: &LockedRun) -> Result<Vec<(Provider, Option<String>)>, StoreError> {
     let states = WITHOUT_SUCCESS.into_iter().chain([TaskStatus::Queued]).map(TaskStatus::as_str);
     let rows: Vec<(ProviderColumn, Option<String>)> = on!(tx, |c| tasks::table
-        .filter(tasks::run_id.eq(run.db()).and(tasks::status.eq_any(states.clone())))
+        .filter(tasks::run_id.eq(run.id.db()).and(tasks::owner_id.eq(run.owner.db())))
+        .filter(tasks::status.eq_any(states.clone()))
         .select((tasks::provider, tasks::machine_id))
         .distinct()
         .load(c))?;
@@ -344,21 +346,23 @@ pub(crate) fn pins(c: &mut Conn, owner: UserId, run: RunId) -> Result<Vec<Machin
 }
 
 /// For each of these tasks with dependencies that have not completed: how many.
-pub(crate) fn open_dependencies(tx: &mut Conn, of: &[TaskId]) -> Result<Vec<(TaskId, i64)>, StoreError> {
+pub(crate) fn open_dependencies(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result<Vec<(TaskId, i64)>, StoreError> {
+    let earlier = tasks::id.eq(dependencies::depends_on).and(tasks::owner_id.eq(dependencies::owner_id));
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     on!(tx, |c| dependencies::table
-        .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
-        .filter(dependencies::task_id.eq_any(of).and(tasks::status.ne(TaskStatus::Completed.as_str())))
+        .inner_join(tasks::table.on(earlier))
+        .filter(dependencies::task_id.eq_any(of).and(dependencies::owner_id.eq(owner.db())))
+        .filter(tasks::status.ne(TaskStatus::Completed.as_str()))
         .group_by(dependencies::task_id)
         .select((dependencies::task_id, count_star()))
         .load(c))
 }
 
 /// Sets how many dependencies of these tasks are open.
-pub(crate) fn set_open_dependencies(tx: &mut Conn, of: &[TaskId], open: i32) -> Result<(), StoreError> {
+pub(crate) fn set_open_dependencies(tx: &mut Conn, owner: UserId, of: &[TaskId], open: i32) -> Result<(), StoreError> {
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of))).set(tasks::open_deps.eq(open)).execute(c))?;
-    Ok(())
+    let rows = tasks::table.filter(tasks::id.eq_any(of).and(tasks::owner_id.eq(owner.db())));
+    on!(tx, |c| diesel::update(rows).set(tasks::open_deps.eq(open)).execute(c)).map(drop)
 }
 
 /// The tasks whose pause before the next attempt is over, with their runs.
@@ -386,7 +390,8 @@ pub(crate) fn next_pause_end(c: &mut Conn) -> Result<Option<Timestamp>, StoreErr
 pub(crate) fn end_pauses(tx: &mut Conn, run: &LockedRun, of: &[TaskId]) -> Result<usize, StoreError> {
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     on!(tx, |c| diesel::update(tasks::table)
-        .filter(tasks::id.eq_any(of).and(tasks::run_id.eq(run.id.db())).and(tasks::not_before.le(run.now.db())))
+        .filter(tasks::id.eq_any(of).and(tasks::run_id.eq(run.id.db())).and(tasks::owner_id.eq(run.owner.db())))
+        .filter(tasks::not_before.le(run.now.db()))
         .set((tasks::not_before.eq(None::<DbTime>), tasks::version.eq(run.version)))
         .execute(c))
 }

@@ -36,6 +36,8 @@ on_both_databases! {
         let fixture = explained(Fixture::with(on, &SWEEP)).await;
         let runner = fixture.runner();
         // With a few rows one index is as good as another.
+        let many = fixture.submit(json!(vec![task("x"); 300])).await;
+        fixture.api.post(&path(&many, "/cancel"), &json!({})).await.expect(200);
         for _ in 0..40 {
             let (_, lease) = leased(&fixture, &runner).await;
             runner.complete(&lease).await;

@@ -1,0 +1,12 @@
+DROP INDEX dependencies_reverse;
+ALTER TABLE task_specs DROP COLUMN owner_id;
+ALTER TABLE dependencies DROP COLUMN owner_id;
+ALTER TABLE task_permissions DROP COLUMN owner_id;
+ALTER TABLE task_sessions DROP COLUMN owner_id;
+ALTER TABLE task_signatures DROP COLUMN owner_id;
+ALTER TABLE task_messages DROP COLUMN owner_id;
+ALTER TABLE task_diffs DROP COLUMN owner_id;
+ALTER TABLE task_diff_ends DROP COLUMN owner_id;
+ALTER TABLE ended_tasks DROP COLUMN owner_id;
+ALTER TABLE output_chunks DROP COLUMN owner_id;
+CREATE INDEX dependencies_reverse ON dependencies (depends_on, task_id);
