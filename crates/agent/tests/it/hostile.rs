@@ -79,7 +79,9 @@ pub(crate) fn in_a_turn(kind: Kind) -> (Box<dyn Driver>, Request) {
             })
         }
         _ => (driver, |id, command| {
-            let options = json!([{"optionId": "yes", "name": "Yes", "kind": "allow_once"}, {"optionId": "no", "name": "No", "kind": "reject_once"}]);
+            // gemini's and opencode's ids of what is for once.
+            let once = ["proceed_once", "once"].map(|id| json!({"optionId": id, "name": "Yes", "kind": "allow_once"}));
+            let options = json!([once[0], once[1], {"optionId": "no", "name": "No", "kind": "reject_once"}]);
             let call = json!({"toolCallId": "c", "title": command});
             json!({"id": id, "method": "session/request_permission", "params": {"sessionId": "s", "toolCall": call, "options": options}})
         }),

@@ -1,6 +1,6 @@
 //! Permission requests of the agent, and their answers.
 
-use ensemble_protocol::transcript::words::OptionKind;
+use ensemble_protocol::transcript::words::{OptionKind, ToolKind};
 use serde_json::{Value, json};
 
 use super::Acp;
@@ -42,12 +42,14 @@ impl Acp {
             // gemini tells of a call for the first time here, and opencode of what it will change.
             self.core.tool(tool_call(call));
         }
+        // The request may leave out what the agent has said of the call before.
+        let tool = tool_call_id.as_deref().and_then(|id| self.core.tools.get(id)).map(|known| known.kind.clone());
         let options = list(params, "/options").map(|offer| {
             let name = match text(offer, "/name") {
                 "" => text(offer, "/optionId"),
                 name => name,
             };
-            let kind = OptionKind::of(text(offer, "/kind"));
+            let kind = kind_of(self.kind, tool.as_ref(), offer);
             // Its own name does not say how far it reaches.
             let place =
                 if self.kind == Kind::Opencode && kind == OptionKind::AllowAlways { ": for this session" } else { "" };
@@ -94,6 +96,18 @@ impl Acp {
         let outcome = json!({"outcome": {"outcome": "cancelled"}});
         self.core.write(&json!({"jsonrpc": "2.0", "id": id, "result": outcome}));
     }
+}
+
+/// What an option does. A guest may choose only what is for once, so the agent's word is not enough: for gemini and opencode the option's
+/// id decides, and an option of another agent that changes its mode is never for once.
+fn kind_of(agent: Kind, tool: Option<&ToolKind>, offer: &Value) -> OptionKind {
+    let kind = OptionKind::of(text(offer, "/kind"));
+    let is_for_once = match agent {
+        Kind::Gemini => text(offer, "/optionId") == "proceed_once",
+        Kind::Opencode => text(offer, "/optionId") == "once",
+        _ => tool != Some(&ToolKind::SwitchMode),
+    };
+    if kind == OptionKind::AllowOnce && !is_for_once { OptionKind::AllowAlways } else { kind }
 }
 
 /// All that the request says about the call. Texts and diffs are written out, everything else is shown as it came. What it says in two
@@ -173,6 +187,21 @@ mod tests {
             "rawInput": {"filepath": "/w/a", "diff": diff}, "content": [change],
             "locations": [{"path": "/w/a"}, {"path": "/w/b"}],
         })
+    }
+
+    #[test]
+    fn only_what_is_known_to_be_for_once_is_for_once() {
+        use OptionKind::{AllowAlways, AllowOnce, RejectOnce};
+        let of = |agent, tool: &str, (id, kind): (&str, &str)| {
+            kind_of(agent, Some(&ToolKind::of(tool)), &json!({"optionId": id, "kind": kind}))
+        };
+        assert_eq!(of(Kind::Gemini, "execute", ("proceed_once", "allow_once")), AllowOnce);
+        assert_eq!(of(Kind::Gemini, "execute", ("proceed_always_and_save", "allow_once")), AllowAlways);
+        assert_eq!(of(Kind::Opencode, "edit", ("once", "allow_once")), AllowOnce);
+        assert_eq!(of(Kind::Opencode, "edit", ("always", "allow_once")), AllowAlways);
+        assert_eq!(of(Kind::Acp, "execute", ("yes", "allow_once")), AllowOnce);
+        assert_eq!(of(Kind::Acp, "switch_mode", ("default", "allow_once")), AllowAlways);
+        assert_eq!(of(Kind::Acp, "switch_mode", ("plan", "reject_once")), RejectOnce);
     }
 
     #[test]
