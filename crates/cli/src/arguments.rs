@@ -1,6 +1,5 @@
 //! The arguments: all commands, and the options that they share.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,6 +12,7 @@ use crate::commands::{
 };
 use crate::failure::detail;
 use crate::global::Global;
+use crate::print;
 
 /// The exit code for arguments that are no command.
 const WRONG_USAGE: u8 = 2;
@@ -211,8 +211,7 @@ impl Arguments {
             }
             let text = error.to_string();
             let text = text.trim_end().strip_prefix("error: ").unwrap_or(&text);
-            // If standard error cannot be written, only the exit code is left.
-            let _unwritable = writeln!(std::io::stderr(), "{}", detail(text));
+            print::note(detail(text).to_string());
             ExitCode::from(WRONG_USAGE)
         })
     }

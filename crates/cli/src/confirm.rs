@@ -1,8 +1,9 @@
 //! Asks before something is deleted, or changed on this machine.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use crate::failure::{Failure, Result};
+use crate::print;
 
 /// Asks whether to delete this.
 ///
@@ -12,7 +13,7 @@ pub(crate) fn deletion(what: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
         return Err(Failure::message("Deleting cannot be undone. Confirm it with --yes."));
     }
-    write!(io::stderr(), "Delete {what}? [y/N] ")?;
+    print::ask(format!("Delete {what}? [y/N]"))?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     if is_yes(&answer) { Ok(()) } else { Err(Failure::message("Nothing was deleted.")) }
@@ -23,7 +24,7 @@ pub(crate) fn change(what: &str) -> Result<bool> {
     if !io::stdin().is_terminal() {
         return Ok(false);
     }
-    write!(io::stderr(), "{what}? [y/N] ")?;
+    print::ask(format!("{what}? [y/N]"))?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(is_yes(&answer))

@@ -1,14 +1,14 @@
 //! Failures of commands, as sentences that say what to do.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use ensemble_client::{Error, NoConnection};
 use ensemble_protocol::seal::SealError;
 use ensemble_types::problem::Code;
 
-use crate::print::{clean, inline};
+use crate::print::{self, clean, inline};
 
 pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 
@@ -38,8 +38,7 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         let text = if json { self.as_json().to_string() } else { format!("error: {self}") };
-        // If standard error cannot be written, only the exit code is left.
-        let _unwritable = writeln!(io::stderr(), "{text}");
+        print::note(text);
         if matches!(self, Self::NotAgreed(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
     }
 

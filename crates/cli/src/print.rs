@@ -22,6 +22,13 @@ pub(crate) fn note(text: impl AsRef<str>) {
     let _unwritable = writeln!(io::stderr(), "{}", clean(text.as_ref()));
 }
 
+/// Asks a question on standard error. The answer is typed on the same line.
+pub(crate) fn ask(question: impl AsRef<str>) -> Result<()> {
+    let mut out = io::stderr();
+    write!(out, "{} ", clean(question.as_ref()))?;
+    Ok(out.flush()?)
+}
+
 /// Prints one JSON document, or one line of a stream of documents.
 pub(crate) fn json(value: &impl Serialize, in_stream: bool) -> Result<()> {
     let text = if in_stream { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };

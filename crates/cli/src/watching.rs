@@ -1,6 +1,6 @@
 //! Watches a run to its end, and reports how it ended.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -226,7 +226,7 @@ pub(crate) async fn interrupted(context: &Context, me: &Me, run: &Run, again: &m
         leave();
         return Ok(false);
     }
-    write!(io::stderr(), "\nCancel the run? [y = cancel, n = leave it running, Enter = continue watching] ")?;
+    print::ask("\nCancel the run? [y = cancel, n = leave it running, Enter = continue watching]")?;
     let mut answer = String::new();
     let mut input = BufReader::new(tokio::io::stdin());
     let answered = tokio::select! {

@@ -1,7 +1,7 @@
 //! `ensemble prompt`, `answer`, `interrupt` and `stop`: one command to a live session, without its screen.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -169,9 +169,7 @@ fn closed(live: &Live<'_>, request: &str) -> String {
 
 /// Asks the person at the terminal.
 fn asked(card: &Card) -> Result<String> {
-    let mut stderr = std::io::stderr();
-    write!(stderr, "Your answer ({}): ", may_be_typed(card))?;
-    stderr.flush()?;
+    print::ask(format!("Your answer ({}):", may_be_typed(card)))?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let line = line.trim().to_owned();

@@ -1,6 +1,6 @@
 //! Recovery words as a person types them: what is wrong with them is asked for again, and nothing else.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use ensemble_protocol::seal::{BadWords, RecoveryWords};
 use secrecy::zeroize::Zeroizing;
@@ -24,9 +24,9 @@ pub(super) fn words() -> Result<RecoveryWords> {
         return RecoveryWords::parse(&joined(&words)).map_err(|error| not_words(&error, &words));
     }
     corrected(|question| {
-        write!(io::stderr(), "{question}: ")?;
+        print::ask(format!("{question}:"))?;
         let typed = without_echo()?;
-        writeln!(io::stderr())?;
+        print::note("");
         Ok(typed)
     })
 }
