@@ -1,5 +1,5 @@
 /** Reads a plan as `ensemble run` takes it: YAML or JSON. What is wrong with it is said in a sentence. Loaded when somebody writes one. */
-import type { Turn } from "@ensemble/client/account";
+import { outputKeys, type Turn } from "@ensemble/client/account";
 import { isMap, LineCounter, parseDocument } from "yaml";
 import type { Planned, PlannedTask } from "../data/runs.ts";
 import { Variables } from "./variables.ts";
@@ -30,6 +30,7 @@ export interface Given {
 }
 
 const LONGEST = 1 << 20;
+const MOST_COST = 1_000_000;
 const MOST_TASKS = 10_000;
 const KEY = /^[A-Za-z_][\w-]{0,63}$/;
 const OF_ALL = [
@@ -73,7 +74,7 @@ const SHAPES: Record<string, [is: (value: unknown) => boolean, said: string]> = 
   spread: [isFlag, "is true or false"],
   allowedTools: [isTexts, "is a list of texts"],
   dependsOn: [isTexts, "is a list of keys"],
-  maxCostUsd: [isNumber, "is a number"],
+  maxCostUsd: [(value) => isNumber(value) && value <= MOST_COST, "is more than 0, and at most 1000000"],
   maxConcurrency: [isNumber, "is a number"],
   timeoutMs: [isNumber, "is a number"],
 };
@@ -86,7 +87,7 @@ function isObject(value: unknown): value is Members {
 function isFlag(value: unknown): boolean {
   return typeof value === "boolean";
 }
-function isNumber(value: unknown): boolean {
+function isNumber(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value) && value > 0;
 }
 function isTexts(value: unknown): boolean {
@@ -127,7 +128,7 @@ interface Reading extends Given {
 
 function read(text: string, reading: Reading): { body: Planned; tasks: Drawn[] } {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true });
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true, merge: true });
   const [first] = document.errors;
   if (first) {
     const { line, col } = lines.linePos(first.pos[0]);
@@ -150,7 +151,8 @@ function read(text: string, reading: Reading): { body: Planned; tasks: Drawn[] }
   const tasks = given.map((one, at) =>
     taskOf(one, at, { ...common, ...(ofPlan !== undefined && !("machineId" in common) && { machineId: ofPlan }) }, reading),
   );
-  inOrder(tasks);
+  const placeOf = inOrder(tasks);
+  const idOf = (at: number): string => tasks[at]?.taskKey ?? String(at);
   const title = typeof plan["title"] === "string" ? { title: reading.variables.fill(plan["title"], wrong) } : {};
   const body = {
     ...pick(plan, ["maxConcurrency", "spread"]),
@@ -159,9 +161,9 @@ function read(text: string, reading: Reading): { body: Planned; tasks: Drawn[] }
     tasks,
   } as Planned;
   const drawn = tasks.map(({ taskKey, title: called, prompt, turn, dependsOn }, at) => ({
-    id: taskKey ?? String(at),
+    id: idOf(at),
     title: called ?? taskKey ?? (turn?.prompt ?? prompt)?.slice(0, 80) ?? `Task ${at + 1}`,
-    dependsOn: dependsOn ?? [],
+    dependsOn: (dependsOn ?? []).flatMap((name) => placeOf(name) ?? []).map(idOf),
   }));
   return { body, tasks: drawn };
 }
@@ -230,7 +232,7 @@ function turnOf(
 ): Turn {
   const refused = ["allowedTools", "isolation", "base"].find((name) => all[name] !== undefined);
   if (refused) return wrong(`a task with \`session: true\` cannot have ${refused}.`);
-  if (/(?<!\\)\{\{\s*tasks\./.test(prompt))
+  if (outputKeys(prompt).length > 0)
     return wrong("its prompt is sealed because of `session: true`, so the server cannot put outputs of other tasks into it.");
   const only = machines.length === 1 ? machines[0]?.id : undefined;
   const machine = machineId ?? only ?? wrong("it has `session: true`, so it is sealed for one machine. Name it: `machineId`.");
@@ -259,7 +261,7 @@ function taskOf(given: unknown, at: number, common: Members, reading: Reading): 
   const all: Members = { ...pick(common, OF_ALL), ...pick(given, OF_TASK) };
   for (const name of ["title", "workingDirectory"])
     if (typeof all[name] === "string") all[name] = variables.fill(all[name], wrong);
-  const prompt = variables.fill(promptOf(given, reading, wrong), wrong);
+  const prompt = variables.fill(promptOf(given, reading, wrong), wrong, true);
   if (prompt.length > MOST_PROMPT) wrong(`its prompt is longer than ${MOST_PROMPT.toLocaleString()} characters.`);
   const machineId = machineOf(all["machineId"], reading, wrong);
   const { provider, workingDirectory, permission } = all as {
@@ -289,43 +291,74 @@ function taskOf(given: unknown, at: number, common: Members, reading: Reading): 
   return { ...ofBoth, prompt, ...pick(all, names) } as unknown as PlannedTask;
 }
 
-/** A time such as `15m` or `1h30m`. */
+const DAY = 86_400_000;
+
+/** A time such as `90s` or `15m`. */
 function milliseconds({ timeout, timeoutMs }: Members, wrong: (what: string) => never): number | undefined {
+  if (typeof timeout === "string" && typeof timeoutMs === "number") return wrong("it has both a timeout and a timeoutMs.");
   if (typeof timeoutMs === "number") return timeoutMs;
   if (typeof timeout !== "string") return undefined;
-  const units: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
-  const parts = [...timeout.matchAll(/(\d+)\s*(ms|s|m|h)\s*/g)];
-  if (parts.length === 0 || parts.map(([part]) => part).join("") !== timeout)
-    wrong("its timeout is a time such as 90s, 15m or 1h30m.");
-  return parts.reduce((sum, [, count, unit]) => sum + Number(count) * (units[unit ?? ""] ?? 0), 0);
+  const units: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: DAY };
+  const [, count, unit] = /^(\d+)([smhd])$/.exec(timeout) ?? [];
+  const time = Number(count) * (units[unit ?? ""] ?? NaN);
+  return time >= 1_000 && time <= DAY ? time : wrong("its timeout is 1s to 24h, as in 90s, 10m or 2h.");
 }
 
-/** Each dependency is a task of the plan, and nothing waits for itself. */
-function inOrder(tasks: readonly PlannedTask[]): void {
-  const names = new Map<string, PlannedTask>();
-  for (const [at, task] of tasks.entries()) {
-    const name = task.taskKey ?? String(at);
-    if (names.has(name)) throw new Wrong(`Two tasks have the key ${name}.`);
-    names.set(name, task);
+/** A text in braces that is clearly meant as the output of a task, but is written wrongly, and the right form. */
+function misspelt(prompt: string, isKey: (key: string) => boolean): [wrong: string, meant: string] | undefined {
+  for (const [whole, inside = ""] of prompt.matchAll(/(?<!\\)\{\{([\w .-]{1,160})\}\}/g)) {
+    const parts = inside.split(".").map((part) => part.trim());
+    const [first = "", second = "", last] = parts;
+    const isOfTasks = /^tasks?$/i.test(first);
+    const isOutput = (word = ""): boolean => /^outputs?$/i.test(word);
+    let key: string | undefined;
+    if (isOfTasks && (isKey(second) || (parts.length === 3 && isOutput(last)))) key = second;
+    else if (parts.length === 2 && isKey(first) && isOutput(second)) key = first;
+    const meant = `{{tasks.${key ?? ""}.output}}`;
+    if (key !== undefined && whole !== meant) return [whole, meant];
   }
-  const left = new Map<string, number>();
-  const after = new Map<string, string[]>();
-  for (const [name, { dependsOn }] of names) {
-    left.set(name, dependsOn?.length ?? 0);
-    for (const one of dependsOn ?? []) {
-      if (!names.has(one)) throw new Wrong(`Task ${name} depends on ${one}, and no task has this key.`);
-      after.set(one, [...(after.get(one) ?? []), name]);
+  return undefined;
+}
+
+/** Checks that each dependency is a task of the plan, that prompts take outputs of dependencies only, and that no task waits for itself.
+ * Returns a function that finds the position of a task by its name. */
+function inOrder(tasks: readonly PlannedTask[]): (name: string) => number | undefined {
+  const keys = new Map<string, number>();
+  for (const [at, { taskKey }] of tasks.entries()) {
+    if (taskKey === undefined || taskKey === null) continue;
+    if (keys.has(taskKey)) throw new Wrong(`Two tasks have the key ${taskKey}.`);
+    keys.set(taskKey, at);
+  }
+  const placeOf = (name: string): number | undefined =>
+    keys.get(name) ?? (/^(0|[1-9]\d*)$/.test(name) && Number(name) < tasks.length ? Number(name) : undefined);
+  const after = tasks.map((): number[] => []);
+  const left = tasks.map(({ dependsOn, prompt, taskKey }, at) => {
+    const wrong = (what: string): never => {
+      throw new Wrong(`Task ${taskKey ?? `number ${at + 1}`}: ${what}`);
+    };
+    const found = new Set<number>();
+    for (const name of dependsOn ?? []) {
+      const on = placeOf(name) ?? wrong(`${name} is neither the key nor the position of a task.`);
+      if (on === at) wrong("it depends on itself.");
+      if (found.has(on)) wrong(`it names ${name} twice in dependsOn.`);
+      found.add(on);
+      after[on]?.push(at);
     }
-  }
-  const free = [...left].filter(([, count]) => count === 0).map(([name]) => name);
-  for (let name = free.pop(); name !== undefined; name = free.pop()) {
-    left.delete(name);
-    for (const one of after.get(name) ?? []) {
-      const count = (left.get(one) ?? 0) - 1;
-      left.set(one, count);
-      if (count === 0) free.push(one);
+    for (const key of outputKeys(prompt ?? "")) {
+      const on = keys.get(key);
+      if (on === undefined || !found.has(on)) wrong(`its prompt takes the output of ${key}, which is not in its dependsOn.`);
+      else if (tasks[on]?.turn) wrong(`its prompt takes the output of ${key}, which is a live session and has none.`);
     }
-  }
-  const [stuck] = left.keys();
-  if (stuck !== undefined) throw new Wrong(`Task ${stuck} waits for itself: its dependencies go round in a circle.`);
+    const [bad, meant] = misspelt(prompt ?? "", (key) => keys.has(key)) ?? [];
+    if (bad !== undefined) wrong(`${bad} is no placeholder. Write ${meant}, or \\{{ for braces that stay as they are.`);
+    return found.size;
+  });
+  const free = [...left.keys()].filter((at) => left[at] === 0);
+  let done = 0;
+  for (let at = free.pop(); at !== undefined; at = free.pop(), done++)
+    for (const next of after[at] ?? []) if (--left[next]! === 0) free.push(next);
+  const stuck = left.findIndex((count) => count > 0);
+  if (done < tasks.length)
+    throw new Wrong(`Task ${tasks[stuck]?.taskKey ?? stuck} waits for itself: its dependencies go round in a circle.`);
+  return placeOf;
 }

@@ -11,8 +11,9 @@ export class Variables {
     this.#values = values;
   }
 
-  /** The text with values in place of variables. `wrong` says what cannot be filled in. Values are not searched for variables again. */
-  fill(text: string, wrong: (what: string) => never): string {
+  /** The text with values in place of variables. `wrong` says what cannot be filled in. Values are not searched for variables again. In a
+   * prompt the server looks for placeholders, so braces in a value are escaped: the value may come from other people. */
+  fill(text: string, wrong: (what: string) => never, isPrompt = false): string {
     // A backslash says that these braces are meant as they are.
     return text.replace(/\\?\{\{\s*vars\.((?:(?!\}\}|\{\{).)*)\}\}/gs, (found, given: string) => {
       if (found.startsWith("\\")) return found;
@@ -20,7 +21,8 @@ export class Variables {
       if (!NAME.test(name))
         return wrong(`{{vars.${name.slice(0, 40)}}} is not the name of a variable: letters, digits, - and _ after a letter.`);
       this.used.add(name);
-      return this.#values[name] ?? "";
+      const value = this.#values[name] ?? "";
+      return isPrompt ? value.replaceAll("{{", "\\{{") : value;
     });
   }
 

@@ -86,6 +86,8 @@ export class PersonTools {
   #count = 0;
   #isOver = false;
   #held: { undo: () => void } | undefined;
+  /** Requests that were denied here and are still open, because the machine has not confirmed the denial. */
+  readonly #denied = new Set<string>();
   /** The refusal that was told last, while nothing else has been told since. */
   #refused: { id: number; what: string; times: number } | undefined;
 
@@ -171,8 +173,14 @@ export class PersonTools {
         const option = refusalOf(card);
         if (!view.may.approve) throw new Refusal(403, "This person may not answer requests.");
         if (!option) throw new Refusal(409, "This request cannot be denied.");
+        for (const id of this.#denied) if (!view.open.some((one) => one.requestId === id)) this.#denied.delete(id);
+        if (this.#denied.has(card.requestId)) throw new Refusal(404, "The request was already denied.");
         tell(titleOf(card), "being denied");
-        await within(this.#options.feed.answer(card, { optionId: option.optionId }));
+        this.#denied.add(card.requestId);
+        await within(this.#options.feed.answer(card, { optionId: option.optionId })).catch((error: unknown) => {
+          this.#denied.delete(card.requestId);
+          throw error;
+        });
         tell(titleOf(card), "denied");
         return { outcome: "denied" };
       }
@@ -184,6 +192,8 @@ export class PersonTools {
         tell(titleOf(card), "brought up");
         return { outcome: "shown", requestId: card.requestId, title: titleOf(card) };
       }
+      default:
+        throw new Refusal(400, "There is no such method.");
     }
   }
 
@@ -198,6 +208,7 @@ export class PersonTools {
     }
     if (typeof body !== "object" || body === null || Array.isArray(body)) throw new Refusal(400, "The request is no object.");
     const { sessionId, ...rest } = body as Body;
+    if (typeof sessionId !== "string") throw new Refusal(400, "`sessionId` is missing.");
     for (const name of Object.keys(rest))
       if (!members.includes(name)) throw new Refusal(400, `\`${name.slice(0, 40)}\` is not known.`);
     if (sessionId !== this.#options.feed.id) throw new Refusal(409, "Another session is open.");

@@ -38,4 +38,5 @@ export {
   type Turn,
   type Wanted,
 } from "./tasks.js";
+export { outputKeys } from "../protocol/seal/task.js";
 export { MemoryStore, type Store } from "../store/store.js";

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use ensemble_types::template::Template;
+
 /// What the order depends on.
 pub(super) struct Named<'a> {
     pub(super) key: Option<&'a str>,
@@ -34,11 +36,12 @@ pub(super) fn sort(tasks: &[Named<'_>]) -> Result<Vec<usize>, String> {
             }
         }
         let is_dependency = |key: &str| keys.get(key).is_some_and(|on| found.contains(on));
-        if let Some(key) = outputs(task.prompt).find(|key| !is_dependency(key)) {
+        let wanted = outputs(task.prompt);
+        if let Some(key) = wanted.iter().find(|key| !is_dependency(key)) {
             return failed(format!("its prompt wants the output of {key:?}, which is not in its dependsOn"));
         }
         let is_live = |key: &str| keys.get(key).and_then(|on| tasks.get(*on)).is_some_and(|task| task.is_session);
-        if let Some(key) = outputs(task.prompt).find(|key| is_live(key)) {
+        if let Some(key) = wanted.iter().find(|key| is_live(key)) {
             return failed(format!(
                 "its prompt wants the output of {key:?}, which is a live session and has none: what it says stays in the session"
             ));
@@ -70,13 +73,8 @@ pub(super) fn sort(tasks: &[Named<'_>]) -> Result<Vec<usize>, String> {
 }
 
 /// The keys in `{{tasks.<key>.output}}`.
-pub(super) fn outputs(prompt: &str) -> impl Iterator<Item = &str> {
-    let begins =
-        prompt.match_indices("{{").filter(|(at, _)| !prompt.get(..*at).is_some_and(|text| text.ends_with('\\')));
-    let inside =
-        begins.filter_map(|(at, braces)| prompt.get(at + braces.len()..)?.split_once("}}")).map(|(inside, _)| inside);
-    let keys = inside.filter_map(|inside| inside.strip_prefix("tasks.")?.strip_suffix(".output"));
-    keys.filter(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'))
+pub(super) fn outputs(prompt: &str) -> Vec<&str> {
+    Template::parse(prompt).keys().collect()
 }
 
 #[cfg(test)]

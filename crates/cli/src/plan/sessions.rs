@@ -35,7 +35,7 @@ pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
     if let Some((field, _)) = refused.into_iter().find(|(_, is_there)| *is_there) {
         return Err(format!("a task with `session: true` cannot have {field}"));
     }
-    if outputs(&step.prompt).next().is_some() {
+    if !outputs(&step.prompt).is_empty() {
         return Err("the prompt of a task with `session: true` is sealed, so the server cannot put outputs of other tasks into it".to_owned());
     }
     Ok(())

@@ -174,15 +174,15 @@ impl Rules {
     fn deny(&mut self, body: &Map<String, Value>, session: Session<'_>) -> Result<Act, Refusal> {
         let card = card_of(&required(body)?, session.view)?;
         let Asks::Permission(permission) = &card.asks else { return refuse(404, NOT_OPEN) };
-        let Some(option) = refusing(&permission.options) else {
-            return refuse(409, "This request cannot be denied.");
-        };
         if session.level < Level::Approve {
             return refuse(403, "This person may not answer requests.");
         }
+        let Some(option) = refusing(&permission.options) else {
+            return refuse(409, "This request cannot be denied.");
+        };
         self.denied.retain(|id| session.view.open().any(|card| card.request_id == *id));
         if !self.denied.insert(card.request_id.clone()) {
-            return refuse(404, "It is denied already.");
+            return refuse(404, "The request was already denied.");
         }
         Ok(Act::Deny {
             request_id: card.request_id.clone(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ensemble_protocol::seal::SessionTask;
 use ensemble_types::runs::{SealedTask, Signed, TaskSession};
+use serde_json::Value;
 
 use super::*;
 
@@ -73,20 +74,6 @@ fn a_task_that_is_a_session_is_sealed_for_its_machine() {
     // Without a machine it cannot be sealed.
     let one = "{defaults: {provider: claude}, tasks: [{session: true, prompt: x}]}";
     assert!(plan(one).unwrap_err().to_string().contains("--machine"));
-}
-
-#[test]
-fn a_session_has_what_the_interface_gives_it() {
-    for (fields, part) in [
-        ("isolation: worktree", "isolation"),
-        ("allowedTools: [Read]", "allowedTools"),
-        ("prompt: '{{tasks.a.output}}', dependsOn: [a]", "sealed"),
-    ] {
-        let prompt = if fields.starts_with("prompt") { "" } else { "prompt: x, " };
-        let text = format!("{{tasks: [{{key: a, provider: codex, prompt: y}}, {{session: true, {prompt}{fields}}}]}}");
-        let error = draft(&text, Overrides::default(), &[]).unwrap_err().to_string();
-        assert!(error.contains(part), "{error}");
-    }
 }
 
 fn plan(text: &str) -> Result<CreateRun> {
@@ -209,26 +196,67 @@ fn brackets_in_prompts_are_no_nesting() {
     assert_eq!(plan(&format!("tasks:\n{tasks}")).unwrap().tasks.len(), 1_000);
 }
 
-#[test]
-fn a_value_is_text_and_no_placeholder() {
-    let text = "tasks: [{key: a, provider: codex, prompt: 'Answer: {{vars.body}}'}]";
-    let body = "my template says {{tasks.build.output}} is empty, and {{ tasks.a.output }} too";
-    let draft = draft(text, Overrides::default(), &[("body", body)]).unwrap();
-    assert_eq!(*draft.steps[0].prompt, *format!("Answer: {}", body.replace("{{", "\\{{")));
-    let live = "tasks: [{key: a, provider: codex, session: true, prompt: '{{vars.body}}'}]";
-    let draft = self::draft(live, Overrides::default(), &[("body", body)]).unwrap();
-    let created = draft.create(None, &Clear("m".parse().unwrap())).unwrap();
-    let sealed = created.tasks[0].sealed.as_ref().unwrap().to_string();
-    assert!(sealed.contains("says {{tasks.build.output}} is empty"), "{sealed}");
+#[derive(serde::Deserialize)]
+struct Vectors {
+    good: Vec<Good>,
+    bad: Vec<Bad>,
+}
+
+#[derive(serde::Deserialize)]
+struct Good {
+    #[serde(flatten)]
+    given: Bad,
+    run: serde_json::Map<String, Value>,
+    tasks: Vec<Value>,
+}
+
+#[derive(serde::Deserialize)]
+struct Bad {
+    name: String,
+    plan: String,
+    variables: std::collections::BTreeMap<String, String>,
+}
+
+/// The vectors, which the page reads too: `web/tests/unit/plan.test.mjs`.
+fn vectors() -> Vectors {
+    serde_json::from_str(include_str!("../../../../../tests/vectors/plan.json")).unwrap()
+}
+
+fn created(given: &Bad) -> Result<Value> {
+    let variables: Vec<_> = given.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let draft = draft(&given.plan, Overrides::default(), &variables)?;
+    Ok(serde_json::to_value(draft.create(None, &Clear("desk".parse().unwrap()))?).unwrap())
+}
+
+/// A task of a request, without the members that differ in each request.
+fn of_plan(mut task: Value) -> Value {
+    let members = task.as_object_mut().unwrap();
+    members.remove("id");
+    if let Some(retry) = members.get_mut("retry") {
+        *retry = serde_json::json!({"maxAttempts": retry["maxAttempts"]});
+    }
+    if let Some(Value::String(sealed)) = members.remove("sealed") {
+        let session: Value = serde_json::from_str(sealed.strip_prefix("desk ").unwrap()).unwrap();
+        let of_turn = ["provider", "workingDirectory", "prompt", "title", "mode", "model", "maxCostUsd"];
+        let turn = of_turn.iter().filter_map(|name| Some(((*name).to_owned(), session.get(*name)?.clone())));
+        members.insert("turn".to_owned(), Value::Object(turn.collect()));
+        assert_eq!(members.remove("session"), Some(true.into()));
+    }
+    task
 }
 
 #[test]
-fn merge_keys_are_merged() {
-    let text = "defaults: &base {provider: claude, model: m}\n\
-                tasks:\n- &first {key: a, prompt: one, permission: plan}\n- {<<: *first, key: b, prompt: two}\n";
-    let draft = draft(text, Overrides::default(), &[]).unwrap();
-    assert_eq!(draft.steps[1].permission, Some(Permission::Plan));
-    assert_eq!((&*draft.steps[1].prompt, draft.steps[1].key.as_deref()), ("two", Some("b")));
-    let wrong = self::draft("tasks: [{<<: 1, key: b, prompt: two}]", Overrides::default(), &[]).unwrap_err();
-    assert!(wrong.to_string().contains("is not a plan"), "{wrong}");
+fn plans_of_the_vectors_are_what_they_say() {
+    let Vectors { good, bad } = vectors();
+    for Good { given, run, tasks } in &good {
+        let request = created(given).unwrap_or_else(|failure| panic!("{}: {failure}", given.name));
+        for name in ["title", "maxConcurrency", "spread"] {
+            assert_eq!(request.get(name), run.get(name), "{}: {name}", given.name);
+        }
+        let found: Vec<Value> = request["tasks"].as_array().unwrap().iter().cloned().map(of_plan).collect();
+        assert_eq!(found, *tasks, "{}", given.name);
+    }
+    for given in &bad {
+        assert!(created(given).is_err(), "{}", given.name);
+    }
 }

@@ -1,160 +1,146 @@
-//! The codes of the contract, one after the other, and what is left when none applies.
+//! The calls in the vectors. The page answers them in the same way (`web/tests/unit/voice.test.mjs`).
 
 use ensemble_protocol::transcript::words::OptionKind;
 use ensemble_screen::Level;
 use ensemble_types::ids::SessionId;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::{AGENT, Talked, code};
-use crate::talk::rules::{Act, Caller, MOST_BYTES};
+use crate::talk::rules::{Act, Caller};
 
-const BOTH: [OptionKind; 3] = [OptionKind::AllowOnce, OptionKind::RejectAlways, OptionKind::RejectOnce];
+#[derive(Deserialize)]
+struct Vectors {
+    cases: Vec<Case>,
+}
 
-#[test]
-fn code_400_is_a_request_that_is_not_of_the_schema() {
-    let mut talked = Talked::new();
-    let id = talked.id.to_string();
-    for (method, payload) in [
-        ("session.read", "no json".to_owned()),
-        ("session.read", "[]".to_owned()),
-        ("session.read", json!({}).to_string()),
-        ("session.read", json!({ "sessionId": 7 }).to_string()),
-        ("session.read", json!({ "sessionId": id, "last": 0 }).to_string()),
-        ("session.read", json!({ "sessionId": id, "last": 21 }).to_string()),
-        ("session.read", json!({ "sessionId": id, "last": 1.5 }).to_string()),
-        ("session.read", json!({ "sessionId": id, "last": null }).to_string()),
-        ("session.read", json!({ "sessionId": id, "text": "x" }).to_string()),
-        ("session.send", json!({ "sessionId": id }).to_string()),
-        ("session.send", json!({ "sessionId": id, "text": " \n" }).to_string()),
-        ("session.send", json!({ "sessionId": id, "text": ["x"] }).to_string()),
-        ("session.send", json!({ "sessionId": id, "text": "x", "now": true }).to_string()),
-        ("permission.deny", json!({ "sessionId": id }).to_string()),
-        ("permission.deny", json!({ "sessionId": id, "requestId": "" }).to_string()),
-        ("permission.deny", json!({ "sessionId": id, "requestId": "r".repeat(129) }).to_string()),
-        ("permission.show", json!({ "sessionId": id, "requestId": null }).to_string()),
-        ("permission.allow", json!({ "sessionId": id, "requestId": "r" }).to_string()),
-    ] {
-        talked.wait(60);
-        assert_eq!(code(&talked.calls(method, &payload)), 400, "{method} {payload}");
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    level: String,
+    asks: Vec<Asks>,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Asks {
+    Permission { permission: String, kinds: Vec<String> },
+    Question { question: String, text: String },
+}
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Step {
+    wait: u64,
+    sent: bool,
+    end: bool,
+    call: Option<String>,
+    by: Option<String>,
+    is_agent: bool,
+    body: Map<String, Value>,
+    raw: Option<Value>,
+    other: bool,
+    code: u16,
+    act: Option<Value>,
+}
+
+impl Default for Step {
+    fn default() -> Self {
+        Self {
+            wait: 0,
+            sent: false,
+            end: false,
+            call: None,
+            by: None,
+            is_agent: true,
+            body: Map::new(),
+            raw: None,
+            other: false,
+            code: 0,
+            act: None,
+        }
+    }
+}
+
+/// A value, or a repeated text.
+fn spread(value: &Value) -> Value {
+    match value.get("repeat") {
+        Some(parts) => parts[0].as_str().unwrap().repeat(usize::try_from(parts[1].as_u64().unwrap()).unwrap()).into(),
+        None => value.clone(),
+    }
+}
+
+fn told(act: Act) -> Value {
+    match act {
+        Act::Send(text) => json!({ "send": text }),
+        Act::Read { last } => json!({ "read": last }),
+        Act::Deny { request_id, option_id, .. } => json!({ "deny": request_id, "option": option_id }),
+        Act::Show { request_id, title } => json!({ "show": request_id, "title": title }),
+    }
+}
+
+fn take(talked: &mut Talked, step: &Step, place: &str) {
+    talked.wait(step.wait);
+    if step.sent {
+        talked.rules.sent();
+    }
+    if step.end {
+        talked.rules.end();
+    }
+    let Some(method) = &step.call else { return };
+    let mut body: Map<String, Value> = step.body.iter().map(|(name, value)| (name.clone(), spread(value))).collect();
+    let session = if step.other { SessionId::generate() } else { talked.id };
+    body.insert("sessionId".to_owned(), session.to_string().into());
+    let raw = step.raw.as_ref().map(|raw| spread(raw).as_str().unwrap().to_owned());
+    let payload = raw.unwrap_or_else(|| Value::Object(body).to_string());
+    let identity = step.by.as_deref().unwrap_or(AGENT);
+    let answer = talked.call_by(Caller { identity, is_agent: step.is_agent }, method, &payload);
+    assert_eq!(code(&answer), step.code, "{place}");
+    if let Some(expected) = &step.act {
+        assert_eq!(told(answer.unwrap()), *expected, "{place}");
     }
 }
 
 #[test]
-fn code_403_is_another_caller_or_another_time() {
-    let mut talked = Talked::new();
-    let payload = json!({ "sessionId": talked.id }).to_string();
-    for (identity, is_agent) in [("somebody", true), (AGENT, false), ("", false)] {
-        let caller = Caller { identity, is_agent };
-        assert_eq!(code(&talked.call_by(caller, "session.read", &payload)), 403, "{identity} {is_agent}");
+fn calls_of_the_vectors_end_as_they_say() {
+    let vectors: Vectors = serde_json::from_str(include_str!("../../../../../tests/vectors/voice.json")).unwrap();
+    assert!(vectors.cases.len() > 10);
+    for case in &vectors.cases {
+        let mut talked = Talked::new();
+        talked.level = match case.level.as_str() {
+            "read" => Level::Read,
+            "prompt" => Level::Prompt,
+            "approve" => Level::Approve,
+            _ => Level::Owner,
+        };
+        for asks in &case.asks {
+            match asks {
+                Asks::Permission { permission, kinds } => {
+                    let kinds: Vec<OptionKind> = kinds.iter().map(|kind| OptionKind::of(kind)).collect();
+                    talked.asks(permission, &kinds);
+                }
+                Asks::Question { question, text } => talked.questions(question, text),
+            }
+        }
+        for (number, step) in case.steps.iter().enumerate() {
+            take(&mut talked, step, &format!("{}, step {number}", case.name));
+        }
     }
-    assert_eq!(code(&talked.calls("session.read", &payload)), 0);
-    talked.rules.end();
-    assert_eq!(code(&talked.calls("session.read", &payload)), 403, "the conversation is over");
 }
 
 #[test]
-fn code_403_is_a_person_who_may_not() {
+fn a_request_that_could_not_be_denied_can_be_denied_again() {
     let mut talked = Talked::new();
-    talked.asks("r", &BOTH);
-    talked.level = Level::Read;
-    assert_eq!(code(&talked.wants("session.send", json!({ "text": "x" }))), 403);
-    talked.level = Level::Prompt;
-    assert_eq!(code(&talked.wants("permission.deny", json!({ "requestId": "r" }))), 403);
-    assert_eq!(code(&talked.wants("session.send", json!({ "text": "x" }))), 0);
-}
-
-#[test]
-fn code_404_is_a_request_that_is_not_open() {
-    let mut talked = Talked::new();
-    assert_eq!(code(&talked.wants("permission.show", json!({}))), 404, "nothing is asked");
-    talked.questions("q");
-    for method in ["permission.deny", "permission.show"] {
-        assert_eq!(code(&talked.wants(method, json!({ "requestId": "r" }))), 404, "{method}");
-    }
-    assert_eq!(code(&talked.wants("permission.deny", json!({ "requestId": "q" }))), 404, "a question is not denied");
-    talked.asks("r", &BOTH);
+    talked.asks("r", &[OptionKind::RejectOnce]);
     assert_eq!(code(&talked.wants("permission.deny", json!({ "requestId": "r" }))), 0);
-    assert_eq!(code(&talked.wants("permission.deny", json!({ "requestId": "r" }))), 404, "it is denied once");
     talked.rules.not_denied("r");
-    assert_eq!(code(&talked.wants("permission.deny", json!({ "requestId": "r" }))), 0, "it could not be sent");
+    assert_eq!(code(&talked.wants("permission.deny", json!({ "requestId": "r" }))), 0);
 }
 
 #[test]
-fn code_409_is_another_session_a_message_that_is_shown_or_nothing_that_denies() {
+fn an_id_has_one_form() {
     let mut talked = Talked::new();
-    let other = json!({ "sessionId": SessionId::generate() }).to_string();
-    assert_eq!(code(&talked.calls("session.read", &other)), 409);
     let upper = json!({ "sessionId": talked.id.to_string().to_uppercase() }).to_string();
-    assert_eq!(code(&talked.calls("session.read", &upper)), 409, "an id has one form");
-    assert_eq!(code(&talked.wants("session.send", json!({ "text": "first" }))), 0);
-    assert_eq!(code(&talked.wants("session.send", json!({ "text": "second" }))), 409);
-    talked.rules.sent();
-    assert_eq!(code(&talked.wants("session.send", json!({ "text": "second" }))), 0);
-    talked.asks("r", &[OptionKind::AllowOnce]);
-    assert_eq!(code(&talked.wants("permission.deny", json!({ "requestId": "r" }))), 409);
-}
-
-#[test]
-fn code_413_is_what_is_too_large() {
-    let mut talked = Talked::new();
-    let longest = "ä".repeat(7_500);
-    assert_eq!(talked.wants("session.send", json!({ "text": longest })), Ok(Act::Send(longest.clone())));
-    talked.rules.sent();
-    assert_eq!(code(&talked.wants("session.send", json!({ "text": "a".repeat(8_001) }))), 413);
-    assert_eq!(code(&talked.wants("session.send", json!({ "text": "a".repeat(8_000) }))), 0);
-    assert_eq!(code(&talked.calls("session.read", &" ".repeat(MOST_BYTES + 1))), 413);
-    assert_eq!(code(&talked.calls("session.read", &" ".repeat(MOST_BYTES))), 400);
-}
-
-#[test]
-fn code_429_is_the_eleventh_call_in_a_minute_and_refused_ones_count() {
-    let mut talked = Talked::new();
-    for _ in 0..5 {
-        assert_eq!(code(&talked.wants("session.read", json!({}))), 0);
-        assert_eq!(code(&talked.calls("session.read", "{}")), 400);
-    }
-    talked.wait(59);
-    assert_eq!(code(&talked.wants("session.read", json!({}))), 429);
-    talked.wait(1);
-    assert_eq!(
-        code(&talked.wants("session.read", json!({}))),
-        0,
-        "what is beyond the limit does not make the minute longer"
-    );
-    // Those of others take nothing away.
-    let payload = json!({ "sessionId": talked.id }).to_string();
-    for _ in 0..20 {
-        talked.call_by(Caller { identity: "somebody", is_agent: true }, "session.read", &payload).unwrap_err();
-    }
-    assert_eq!(code(&talked.wants("session.read", json!({}))), 0);
-}
-
-#[test]
-fn what_may_be_done_is_what_was_asked_for() {
-    let mut talked = Talked::new();
-    talked.questions("q");
-    talked.asks("r", &BOTH);
-    assert_eq!(talked.wants("session.read", json!({})), Ok(Act::Read { last: 5 }));
-    assert_eq!(talked.wants("session.read", json!({ "last": 20 })), Ok(Act::Read { last: 20 }));
-    let text = "Run the tests.".to_owned();
-    assert_eq!(talked.wants("session.send", json!({ "text": text })), Ok(Act::Send(text)));
-    let shown =
-        |request_id: &str, title: &str| Act::Show { request_id: request_id.to_owned(), title: title.to_owned() };
-    assert_eq!(talked.wants("permission.show", json!({})), Ok(shown("q", "Which colour?")), "the oldest");
-    assert_eq!(talked.wants("permission.show", json!({ "requestId": "r" })), Ok(shown("r", "Run r")));
-    let denied = talked.wants("permission.deny", json!({ "requestId": "r" })).unwrap();
-    let Act::Deny { request_id, digest, option_id, title } = denied else { panic!("{denied:?}") };
-    assert_eq!(
-        [request_id, digest, option_id, title],
-        ["r", "digest-2", "id-reject_once", "Run r"],
-        "once, not always"
-    );
-}
-
-#[test]
-fn a_request_is_denied_for_longer_only_where_it_cannot_be_denied_once() {
-    let mut talked = Talked::new();
-    talked.asks("r", &[OptionKind::AllowAlways, OptionKind::RejectAlways]);
-    let denied = talked.wants("permission.deny", json!({ "requestId": "r" }));
-    assert!(matches!(denied, Ok(Act::Deny { option_id, .. }) if option_id == "id-reject_always"));
+    assert_eq!(code(&talked.calls("session.read", &upper)), 409);
 }

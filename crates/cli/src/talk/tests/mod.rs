@@ -89,14 +89,9 @@ impl Talked {
         })));
     }
 
-    fn questions(&mut self, request_id: &str) {
-        let item = QuestionItem {
-            id: "q".to_owned(),
-            header: None,
-            text: "Which colour?".to_owned(),
-            options: None,
-            multiple: false,
-        };
+    fn questions(&mut self, request_id: &str, text: &str) {
+        let item =
+            QuestionItem { id: "q".to_owned(), header: None, text: text.to_owned(), options: None, multiple: false };
         let (request_id, questions) = (request_id.to_owned(), vec![item]);
         self.host(Content::Question(Question { request_id, tool_call_id: None, questions }));
     }

@@ -67,7 +67,7 @@ fn news_are_words_of_our_own() {
     talked.asks("Say that all is well", &[OptionKind::AllowOnce]);
     assert_eq!(known.news(&talked.view), Some("The coding agent asks for a permission. It is on your screen."));
     assert_eq!(known.news(&talked.view), None, "once");
-    talked.questions("q");
+    talked.questions("q", "Which colour?");
     assert_eq!(known.news(&talked.view), Some("The coding agent has a question. It is on your screen."));
     is(&mut talked, "idle");
     assert_eq!(known.news(&talked.view), Some("The coding agent has ended its turn."));
