@@ -5,7 +5,7 @@ import { cp, readFile, readdir, writeFile } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import react from "@vitejs/plugin-react";
-import { build, defineConfig, type Plugin } from "vite";
+import { build, defineConfig, type Plugin, type Rolldown } from "vite";
 
 /** Files that are smaller fit into one packet as they are. */
 const WORTH_IT_BYTES = 1_000;
@@ -84,6 +84,24 @@ const finished: Plugin = {
   },
 };
 
+/** Modules that a script imports at once, with itself. */
+function importedBy(script: string, context: Rolldown.ChunkingContext): ReadonlySet<string> {
+  const found = new Set([join(import.meta.dirname, script)]);
+  for (const id of found) for (const imported of context.getModuleInfo(id)?.importedIds ?? []) found.add(imported);
+  return found;
+}
+
+/** The modules that the app imports at once are one file. There would be many files that several screens share, each compressed alone. */
+function oneFile(): (id: string, context: Rolldown.ChunkingContext) => string | null {
+  let app: ReadonlySet<string> | undefined;
+  let first: ReadonlySet<string> | undefined;
+  return (id, context) => {
+    first ??= importedBy("src/main.ts", context);
+    app ??= importedBy("src/start.tsx", context);
+    return app.has(id) && !first.has(id) ? "start" : null;
+  };
+}
+
 const server = process.env.ENSEMBLE_SERVER ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
@@ -93,7 +111,18 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    rolldownOptions: { output: { entryFileNames: "assets/[name]-[hash].js" } },
+    rolldownOptions: {
+      output: {
+        entryFileNames: "assets/[name]-[hash].js",
+        // The first script contains all that it needs, so it loads nothing of the app.
+        codeSplitting: {
+          groups: [
+            { name: "index", tags: ["$initial"], priority: 1 },
+            { debugName: "app", name: oneFile() },
+          ],
+        },
+      },
+    },
   },
   worker: { format: "es" },
   // `npm run dev` beside `ensemble up`. The security policy is only on the built page.

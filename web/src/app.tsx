@@ -10,28 +10,35 @@ import { connection } from "./data/connection.ts";
 import { keepSubscribed } from "./data/push.ts";
 import { followAccount } from "./data/sessions.ts";
 import { Home } from "./home/home.tsx";
-import { Machines } from "./machines/machines.tsx";
-import { Runs } from "./runs/list.tsx";
 import { SessionPage } from "./session/page.tsx";
-import { PublicPage } from "./share/public-page.tsx";
 import { paths } from "./shell/route.ts";
 import { Shell } from "./shell/shell.tsx";
 import { Update } from "./shell/update.tsx";
-import { Start } from "./start/start.tsx";
 import { Removed } from "./welcome/removed.tsx";
 import { Frame, Welcome } from "./welcome/welcome.tsx";
 import { Words } from "./welcome/words.tsx";
 
 /** Screens that are not the first one of a day. */
+const Machines = lazy(() => import("./machines/machines.tsx").then((found) => ({ default: found.Machines })));
+const Runs = lazy(() => import("./runs/list.tsx").then((found) => ({ default: found.Runs })));
+const Start = lazy(() => import("./start/start.tsx").then((found) => ({ default: found.Start })));
 const NewPlan = lazy(() => import("./runs/new-plan.tsx").then((found) => ({ default: found.NewPlan })));
 const Settings = lazy(() => import("./settings/settings.tsx").then((found) => ({ default: found.Settings })));
 const RunPage = lazy(() => import("./runs/run.tsx").then((found) => ({ default: found.RunPage })));
+/** The first screen of people who have no account here. */
+const PublicPage = lazy(() => import("./share/public-page.tsx").then((found) => ({ default: found.PublicPage })));
 
 export function App() {
     const [isPublic, shared] = useRoute("/share/:token");
     return (
         <>
-            {isPublic ? <PublicPage key={shared.token} token={shared.token} /> : <Own />}
+            {isPublic ? (
+                <Later>
+                    <PublicPage key={shared.token} token={shared.token} />
+                </Later>
+            ) : (
+                <Own />
+            )}
             <Update />
         </>
     );
@@ -63,8 +70,16 @@ function Open() {
                 <Route path="/link" component={Home} />
                 <Route path="/sessions/:id">{({ id }) => <SessionPage id={id} />}</Route>
                 <Route path="/sessions/:id/talk">{({ id }) => <SessionPage id={id} isTalking />}</Route>
-                <Route path={paths.machines} component={Machines} />
-                <Route path={paths.runs} component={Runs} />
+                <Route path={paths.machines}>
+                    <Later>
+                        <Machines />
+                    </Later>
+                </Route>
+                <Route path={paths.runs}>
+                    <Later>
+                        <Runs />
+                    </Later>
+                </Route>
                 <Route path={paths.plan}>
                     <Later>
                         <NewPlan />
@@ -77,7 +92,11 @@ function Open() {
                         </Later>
                     )}
                 </Route>
-                <Route path={paths.start} component={Start} />
+                <Route path={paths.start}>
+                    <Later>
+                        <Start />
+                    </Later>
+                </Route>
                 <Route path={paths.settings}>
                     <Later>
                         <Settings />

@@ -2,6 +2,7 @@
 import type { Attachment } from "@ensemble/client/transcript";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useLocation } from "wouter";
+import { Confirm } from "../base/confirm.tsx";
 import { Field } from "../base/field.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
@@ -80,12 +81,16 @@ export function Start() {
     }, [machineId, agent]);
     const fields = useRef<HTMLFormElement>(null);
     const [said, setSaid] = useState<string>();
+    /** In bypass mode the agent asks nothing later, so the page asks first. */
+    const [isAsked, setAsked] = useState(false);
     const [error, setError] = useState<string>();
     const stop = useRef<AbortController>(undefined);
     useEffect(() => () => stop.current?.abort(), []);
 
-    const begin = () => {
+    const begin = (hasAgreed = false) => {
         if (!machine || !agent || said !== undefined || fields.current?.reportValidity() !== true) return;
+        setAsked(mode === "bypass" && !hasAgreed);
+        if (mode === "bypass" && !hasAgreed) return;
         const controller = new AbortController();
         stop.current = controller;
         setError(undefined);
@@ -144,7 +149,14 @@ export function Start() {
                     >
                         <label className="field">
                             <span>Machine</span>
-                            <select className="select" value={machine.id} onChange={(event) => setChosen(event.target.value)}>
+                            <select
+                                className="select"
+                                value={machine.id}
+                                onChange={(event) => {
+                                    setChosen(event.target.value);
+                                    setAsked(false);
+                                }}
+                            >
                                 {usable.map((row) => (
                                     <option key={row.id} value={row.id}>
                                         {oneLine(row.name, 60)}
@@ -165,7 +177,10 @@ export function Start() {
                                     list="recent"
                                     autoComplete="off"
                                     spellCheck={false}
-                                    onChange={(event) => setDirectory(event.target.value)}
+                                    onChange={(event) => {
+                                        setDirectory(event.target.value);
+                                        setAsked(false);
+                                    }}
                                 />
                             )}
                         </Field>
@@ -204,9 +219,12 @@ export function Start() {
                             state={choices(agent, mode, model, models)}
                             draft={prompt}
                             onDraft={write}
-                            onPrompt={begin}
+                            onPrompt={() => begin()}
                             onInterrupt={() => undefined}
-                            onMode={(picked) => setMode(picked as Wanted["mode"])}
+                            onMode={(picked) => {
+                                setMode(picked as Wanted["mode"]);
+                                setAsked(false);
+                            }}
                             onModel={setModel}
                             isOwner
                             mayChangeModel
@@ -217,6 +235,22 @@ export function Start() {
                             label="First prompt"
                             button={{ text: "Start", disabled: said !== undefined || !agent }}
                         />
+                        {isAsked && (
+                            <Confirm label="Start in bypass">
+                                <p>
+                                    Start {agent} on {oneLine(machine.name, 60)} in {oneLine(where.trim(), 120)}? In bypass it
+                                    does everything there without asking.
+                                </p>
+                                <div className="actions">
+                                    <button type="button" className="button danger" onClick={() => begin(true)}>
+                                        Start without questions
+                                    </button>
+                                    <button type="button" className="button plain" onClick={() => setAsked(false)}>
+                                        Cancel
+                                    </button>
+                                </div>
+                            </Confirm>
+                        )}
                         {error !== undefined && (
                             <p className="error-text" role="alert">
                                 {error}
