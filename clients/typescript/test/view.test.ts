@@ -161,18 +161,115 @@ test("what is not by its writer is a note", () => {
   assert.deepEqual(session.last(), { type: "newer", name: "hologram" });
 });
 
+/** The same person, with a device that list 3 removed. */
+const removed: Author = { ...ann, removedIn: 3 };
+
+/** The prompts that are shown: `true` for one that counts as its owner's. */
+const prompts = (view: View): [string, boolean][] =>
+  view.items.flatMap(({ shown }): [string, boolean][] => {
+    if (shown.type === "prompt") return [[shown.prompt.text, true]];
+    return shown.type === "note" && shown.note.kind === "removed" ? [[shown.note.text, false]] : [];
+  });
+
 test("a removed device speaks until the machine knows of its removal", () => {
   const session = new Session();
-  const shows = (list: number, localId: string): boolean => {
+  for (const [list, word] of [
+    [1, "a"],
+    [2, "b"],
+    [3, "c"],
+    [4, "d"],
+    [2, "e"],
+  ] as const) {
     session.list = list;
     session.host(text(0, "written"));
     // What the device itself names says nothing.
     session.list = 1;
-    session.message({ ...ann, removedIn: 3 }, localId, undefined, prompt("go"));
-    return session.last().type === "prompt";
+    session.message(removed, word, undefined, prompt(word));
+  }
+  const shown = [
+    ["a", true],
+    ["b", true],
+    ["c", false],
+    ["d", false],
+    ["e", false],
+  ];
+  assert.deepEqual(prompts(session.view), shown, "an older list is no way back");
+  assert.deepEqual(session.last(), { type: "note", note: { kind: "removed", user: "u", text: "e" } });
+  session.message(removed, "f", undefined, { type: "control", action: "stop" });
+  assert.deepEqual(session.last(), { type: "note", note: { kind: "removed", user: "u", text: "" } });
+  session.host(receipt("d", "done"));
+  assert.deepEqual(
+    [prompts(session.view), session.view.taken("k", "d")],
+    [[...shown, ["", false]], undefined],
+    "none of it was done",
+  );
+});
+
+test("before the first message of the machine that is loaded, that one decides", () => {
+  for (const [list, isOwners] of [
+    [2, true],
+    [3, false],
+    [4, false],
+  ] as const) {
+    const session = new Session();
+    session.n = 40;
+    session.message(removed, "p", undefined, prompt("loaded first"));
+    session.message(ann, "x", undefined, prompt("of a listed device"));
+    session.list = list;
+    const changed = session.host(text(0, "written"));
+    assert.deepEqual(
+      prompts(session.view),
+      [
+        ["loaded first", isOwners],
+        ["of a listed device", true],
+      ],
+      `list ${list}`,
+    );
+    assert.equal(changed.items.includes(FIRST), !isOwners);
+    // The removed device's message is no command, so its id is free.
+    session.message(ann, "p", undefined, prompt("again"));
+    assert.equal(session.last().type === "prompt", !isOwners);
+  }
+  // The machine has named no list before its very first message.
+  const session = new Session();
+  session.message(removed, "p", undefined, prompt("at the beginning"));
+  session.list = 3;
+  session.host(text(0, "written"));
+  assert.deepEqual(prompts(session.view), [["at the beginning", true]]);
+});
+
+test("of older parts the nearest message of the machine decides", () => {
+  const says = (seq: number, word: string): Incoming => incoming(seq, removed, word, undefined, prompt(word));
+  const names = (seq: number, list: number): Incoming => incoming(seq, host, `h${seq}`, seq, text(0, "written"), list);
+  const opened = (...messages: Incoming[]): View => {
+    const view = new View();
+    for (const message of messages) view.message(message);
+    return view;
   };
-  assert.ok(shows(1, "a") && shows(2, "b"));
-  assert.ok(!shows(3, "c") && !shows(4, "d") && !shows(2, "e"), "an older list is no way back");
+  const view = opened(names(100, 3));
+  view.older([says(30, "first"), names(31, 2), says(32, "second"), names(33, 3), says(34, "third")]);
+  assert.deepEqual(prompts(view), [
+    ["first", true],
+    ["second", true],
+    ["third", false],
+  ]);
+  // A part without a message of the machine.
+  view.older([says(20, "zeroth")]);
+  assert.deepEqual(prompts(view)[0], ["zeroth", true], "the next message of the machine names the list 2");
+
+  const late = opened(names(100, 3));
+  late.older([says(20, "zeroth")]);
+  assert.deepEqual(prompts(late), [["zeroth", false]]);
+
+  const silent = opened(says(100, "last"));
+  assert.deepEqual(prompts(silent), [["last", true]], "nothing is known of the machine");
+  const changed = silent.older([names(31, 3)]);
+  assert.deepEqual([prompts(silent), changed.items.includes(FIRST)], [[["last", false]], true]);
+  silent.message(says(101, "later"));
+  assert.deepEqual(prompts(silent), [
+    ["last", false],
+    ["later", false],
+  ]);
 });
 
 test("missing, repeated and unreadable messages show", () => {

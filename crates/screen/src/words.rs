@@ -3,6 +3,7 @@
 use ensemble_protocol::transcript::body::{Control, Failure};
 use ensemble_protocol::transcript::view::{Author, Note, Taken};
 use ensemble_protocol::transcript::words::{ErrorCode, May, Mode, ReceiptCode, StopReason};
+use ensemble_types::ids::UserId;
 
 use crate::about::Level;
 use crate::clean::line;
@@ -64,7 +65,7 @@ fn not_allowed(author: &Author, setting: &Setting<'_>) -> String {
 }
 
 /// What a control does, to stand after the name of the person who sent it: "stopped the agent". `name` is how a user is called.
-pub fn control(control: &Control, name: impl Fn(ensemble_types::ids::UserId) -> String) -> String {
+pub fn control(control: &Control, name: impl Fn(UserId) -> String) -> String {
     match control {
         Control::Interrupt => "interrupted".to_owned(),
         Control::SetMode(set) => format!("set the mode to {}", mode(&set.mode)),
@@ -121,8 +122,12 @@ pub(crate) fn failure(failure: &Failure, level: Level) -> String {
     format!("{what}: {}{retry}{advice}", line(&failure.text, 2_000))
 }
 
-pub(crate) fn note(note: &Note) -> String {
+pub(crate) fn note(note: &Note, name: impl Fn(UserId) -> String) -> String {
     match note {
+        Note::Removed(user, text) => {
+            let said = if text.is_empty() { "a command that counts for nothing".to_owned() } else { line(text, 200) };
+            format!("{} (a device that was removed): {said}", name(*user))
+        }
         Note::NotSigned(why) => line(why, 200),
         Note::Missing { from, to } if from == to => format!("message {from} of the machine is missing"),
         Note::Missing { from, to } => format!("messages {from} to {to} of the machine are missing"),

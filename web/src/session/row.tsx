@@ -90,7 +90,7 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, ma
             return (
                 <p className="note-line">
                     <Icon name="ask" size={14} />
-                    <span>{noteOf(shown.note)}</span>
+                    <span>{noteOf(shown.note, nameOf)}</span>
                 </p>
             );
         default:
@@ -260,8 +260,12 @@ function TurnEnd({ turn }: { turn: Turn }) {
     );
 }
 
-function noteOf(note: Note): string {
+function noteOf(note: Note, nameOf: (user: string) => string): string {
     switch (note.kind) {
+        case "removed":
+            return `${oneLine(nameOf(note.user), 60)} (a device that was removed): ${
+                note.text === "" ? "a command that counts for nothing" : oneLine(note.text, 200)
+            }`;
         case "not_signed":
             return `Not shown, because it is not signed as it must be: ${oneLine(note.why, 200)}`;
         case "missing":

@@ -1,7 +1,7 @@
 //! `ensemble attach` and `ensemble log`: a live session on the screen, or as text.
 
 use std::collections::{BTreeSet, HashSet};
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::pin::pin;
 
 use clap::Args;
@@ -78,9 +78,7 @@ async fn chosen(context: &Context) -> Result<Named> {
         return Err(Failure::message("Say which session: `ensemble sessions` shows them."));
     }
     Sessions::default().run(context).await?;
-    let mut stderr = std::io::stderr();
-    write!(stderr, "\nWhich session? ")?;
-    stderr.flush()?;
+    print::ask("\nWhich session?")?;
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     line.trim().parse().map_err(|error| Failure::message(format!("The session {error}.")))
@@ -272,7 +270,8 @@ pub(super) fn author_json(author: &ensemble_protocol::transcript::view::Author) 
     use ensemble_protocol::transcript::view::Author;
     match author {
         Author::Host => json!({ "host": true }),
-        Author::Person { user, key, .. } => json!({ "user": user, "key": key }),
+        Author::Person { user, key, removed_in: None } => json!({ "user": user, "key": key }),
+        Author::Person { user, key, removed_in } => json!({ "user": user, "key": key, "removedIn": removed_in }),
         Author::Nobody(why) => json!({ "unsigned": why }),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Live, Opened};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// Messages that are loaded at once.
 const NEWEST: u32 = 300;
@@ -36,9 +36,11 @@ impl Live<'_> {
         let window = Window { limit: Some(NEWEST), ..Window::default() };
         let mut page = self.me.client.message_page(self.session.id, window).await?;
         page.messages.sort_by_key(|message| message.seq);
-        for message in &page.messages {
-            self.take(message).await?;
+        let (opened, waiting) = self.in_order(&page.messages).await?;
+        for one in opened {
+            self.view.message(one.incoming());
         }
+        self.wait(waiting);
         self.first = page.messages.first().map(|message| message.seq);
         // What is asked must be seen, however much was written since.
         let mut pages = 0;
@@ -52,27 +54,60 @@ impl Live<'_> {
         Ok(page.messages.last().map_or(page.last_seq, |message| message.seq))
     }
 
+    /// Takes the newest messages, and older ones back to the machine's newest state.
+    ///
+    /// # Errors
+    /// The state is older than the messages that are read at most.
+    pub(crate) async fn load_state(&mut self) -> Result<()> {
+        self.load().await?;
+        let mut pages = 0;
+        while self.view.state().is_none() && pages < MOST_PAGES && self.load_older().await? {
+            pages += 1;
+        }
+        if self.view.state().is_none() && pages == MOST_PAGES {
+            let most = NEWEST * (MOST_PAGES + 1);
+            return Err(Failure::message(format!("its newest {most} messages do not say what its people may do.")));
+        }
+        Ok(())
+    }
+
     /// Takes the messages before the first one. False: there are none.
     pub(crate) async fn load_older(&mut self) -> Result<bool> {
         let Some(first) = self.first.filter(|first| *first > 1) else { return Ok(false) };
         let window = Window { limit: Some(NEWEST), before: Some(first), ..Window::default() };
         let mut page = self.me.client.message_page(self.session.id, window).await?;
         page.messages.sort_by_key(|message| message.seq);
-        let mut older = Vec::with_capacity(page.messages.len());
-        for message in &page.messages {
-            match self.opened(message).await? {
-                Ok(opened) => older.push(opened.incoming()),
-                // All that was written under a newer key waits with it.
-                Err(epoch) => {
-                    let newest = self.waiting.as_ref().map_or(first - 1, |waiting| waiting.newest);
-                    self.wait(Some(Waiting { first: message.seq, epoch, newest }));
-                    break;
-                }
-            }
+        let (older, waiting) = self.in_order(&page.messages).await?;
+        if let Some(waiting) = waiting {
+            // Everything that was written under a newer key waits too.
+            let newest = self.waiting.as_ref().map_or(waiting.newest, |waiting| waiting.newest);
+            self.wait(Some(Waiting { newest, ..waiting }));
         }
         self.first = page.messages.first().map(|message| message.seq).or(Some(1));
-        self.view.older(older);
+        self.view.older(older.into_iter().map(Opened::incoming));
         Ok(true)
+    }
+
+    /// Opens consecutive messages, up to the first one whose key is missing.
+    async fn in_order(&mut self, messages: &[Message]) -> Result<(Vec<Opened>, Option<Waiting>)> {
+        let newest = messages.last().map_or(0, |message| message.seq);
+        loop {
+            let version = self.owner.list().version();
+            let (mut opened, mut waiting) = (Vec::with_capacity(messages.len()), None);
+            for message in messages {
+                match self.opened(message).await? {
+                    Ok(one) => opened.push(one),
+                    Err(epoch) => {
+                        waiting = Some(Waiting { first: message.seq, epoch, newest });
+                        break;
+                    }
+                }
+            }
+            // Otherwise the machine has named a newer list, by which all of them are judged again.
+            if self.owner.list().version() == version {
+                return Ok((opened, waiting));
+            }
+        }
     }
 
     /// Takes the next message.
@@ -126,25 +161,17 @@ impl Live<'_> {
 
     /// Some of the messages whose key has come, in order. None: the others still wait.
     pub(crate) async fn waited(&mut self) -> Result<Vec<Opened>> {
-        let mut opened = Vec::new();
-        let Some(Waiting { first, epoch, newest }) = self.waiting else { return Ok(opened) };
+        let Some(Waiting { first, epoch, newest }) = self.waiting else { return Ok(Vec::new()) };
         if epoch > self.ring.epoch() {
-            return Ok(opened);
+            return Ok(Vec::new());
         }
         let window = Window { limit: Some(NEWEST), after: Some(first - 1), ..Window::default() };
         let page = self.me.client.message_page(self.session.id, window).await?;
         let messages = asked_for(page.messages, first, newest);
         let last = messages.last().map_or(newest, |message| message.seq);
-        for message in &messages {
-            match self.opened(message).await? {
-                Ok(one) => opened.push(one),
-                Err(epoch) => {
-                    self.wait(Some(Waiting { first: message.seq, epoch, newest }));
-                    return Ok(opened);
-                }
-            }
-        }
-        self.wait((last < newest).then_some(Waiting { first: last + 1, epoch, newest }));
+        let (opened, lacking) = self.in_order(&messages).await?;
+        let rest = (last < newest).then_some(Waiting { first: last + 1, epoch, newest });
+        self.wait(lacking.map(|lacking| Waiting { newest, ..lacking }).or(rest));
         Ok(opened)
     }
 

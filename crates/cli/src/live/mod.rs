@@ -58,8 +58,8 @@ pub(crate) struct Live<'a> {
     /// What counts of the session's metadata, and of which version and key.
     titled: (Titled, (i64, u32)),
     owner: Arc<Owner>,
-    /// What was found out about signers.
-    signers: HashMap<(UserId, String), Author>,
+    /// The authors that were found, by the version of the owner's list, the user and the key.
+    signers: HashMap<(u32, UserId, String), Author>,
     names: HashMap<UserId, String>,
     /// The `seq` of the first message that was taken.
     first: Option<i64>,
@@ -211,6 +211,9 @@ impl<'a> Live<'a> {
             return Ok(Ok(unsigned("it was signed under another id".to_owned())));
         }
         let author = self.author(&envelope).await?;
+        if let (Author::Host, Ok(said)) = (&author, &said) {
+            self.owner.learn(said.list.version).await?;
+        }
         Ok(Ok(Opened { seq, author, body: Some(envelope.body), message: said }))
     }
 
@@ -228,10 +231,10 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Whose key it is. A key that was in a list once counts for what it has signed; the machine decides about commands by the
-    /// newest lists.
+    /// Whose key it is, according to the newest known list. A key that was ever in a list counts for what it has signed; the machine
+    /// decides about commands by the newest lists.
     async fn author(&mut self, envelope: &Envelope) -> Result<Author> {
-        let signer = (envelope.user, envelope.key.clone());
+        let signer = (self.owner.list().version(), envelope.user, envelope.key.clone());
         if let Some(known) = self.signers.get(&signer) {
             return Ok(known.clone());
         }

@@ -29,12 +29,14 @@ struct Newest {
     list: List,
     /// When it was read; `None`: there may be a newer one.
     read: Option<Instant>,
+    /// The newest version that the machine has named and the server was asked for.
+    asked: u32,
 }
 
 impl Owner {
     /// `list` was read just now.
     pub(super) fn new(client: Client, user: UserId, list: List) -> Self {
-        Self { client, user, known: Mutex::new(Newest { list, read: Some(Instant::now()) }) }
+        Self { client, user, known: Mutex::new(Newest { list, read: Some(Instant::now()), asked: 0 }) }
     }
 
     pub(super) fn user(&self) -> UserId {
@@ -81,16 +83,37 @@ impl Owner {
         let known = Some(self.lock()).filter(|newest| !is_new(newest)).map(|newest| newest.list.clone());
         if let Some(known) = known {
             // A server that cannot be reached, or shows an old list, is asked again with the next message.
-            if let Ok(found) = self.client.newest_list(self.user, Known::List(&known)).await {
-                let mut newest = self.lock();
-                newest.read = Some(Instant::now());
-                if let Some(found) = found.filter(|found| found.version() > newest.list.version()) {
-                    newest.list = found;
-                }
-            }
+            let _ = self.read_after(&known).await;
         }
         let newest = self.lock();
         KnownList { version: newest.list.version(), digest: newest.list.digest_text() }
+    }
+
+    /// The machine has named this version, so the signers of later messages are judged by it. A server that does not show it is asked only
+    /// once.
+    ///
+    /// # Errors
+    /// The server cannot answer now.
+    pub(super) async fn learn(&self, version: u32) -> ensemble_client::Result<()> {
+        let is_new = |newest: &Newest| version > newest.asked.max(newest.list.version());
+        let known = Some(self.lock()).filter(|newest| is_new(newest)).map(|newest| newest.list.clone());
+        let Some(known) = known else { return Ok(()) };
+        match self.read_after(&known).await {
+            Err(error) if error.is_passing() => return Err(error),
+            // A server that was restored from a backup may have no newer list than the known one.
+            Ok(()) | Err(_) => self.lock().asked = version,
+        }
+        Ok(())
+    }
+
+    async fn read_after(&self, known: &List) -> ensemble_client::Result<()> {
+        let found = self.client.newest_list(self.user, Known::List(known)).await?;
+        let mut newest = self.lock();
+        newest.read = Some(Instant::now());
+        if let Some(found) = found.filter(|found| found.version() > newest.list.version()) {
+            newest.list = found;
+        }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Newest> {
@@ -172,7 +195,8 @@ mod tests {
         owner.may_have_changed();
         assert_eq!(owner.named().await, KnownList { version: 2, digest: newer.digest_text() });
         lists.lock().unwrap().push(newest.signed().clone());
-        assert_eq!(owner.named().await.version, 2);
+        owner.learn(2).await.unwrap();
+        assert_eq!(owner.named().await.version, 2, "the machine names what is known");
         owner.lock().read = Instant::now().checked_sub(GOOD_FOR);
         assert_eq!(owner.named().await.version, 3);
         // A server that has forgotten the newest one changes nothing.
@@ -180,5 +204,23 @@ mod tests {
         owner.may_have_changed();
         assert_eq!(owner.named().await, KnownList { version: 3, digest: newest.digest_text() });
         assert_eq!(owner.list().version(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_the_machine_names_is_read_and_asked_for_once() {
+        let key = AccountKey::generate();
+        let old = first(&key);
+        let lists = Arc::new(Mutex::new(vec![old.signed().clone()]));
+        let client = Client::builder(serve(lists.clone())).build().unwrap();
+        let owner = Owner::new(client, UserId::generate(), old.clone());
+        owner.learn(2).await.unwrap();
+        assert_eq!(owner.list().version(), 1, "the server keeps it back");
+        let body = old.successor(Timestamp::from_unix_seconds(1));
+        let newer = old.next(&devices::signed(&body, &key).unwrap()).unwrap();
+        lists.lock().unwrap().push(newer.signed().clone());
+        owner.learn(2).await.unwrap();
+        assert_eq!(owner.list().version(), 1, "it was asked");
+        owner.learn(3).await.unwrap();
+        assert_eq!(owner.list().version(), 2);
     }
 }

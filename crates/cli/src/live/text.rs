@@ -45,7 +45,7 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
             None => format!("{at}{}", self::card(card)),
         },
         Shown::Error(failure) => format!("{at}!! {}: {}", failure.code.as_str(), visible(&failure.text)),
-        Shown::Note(note) => format!("   ({})", self::note(note)),
+        Shown::Note(note) => format!("   ({})", self::note(note, &name)),
         Shown::Newer(name) => format!("   ({}: something newer than this program)", visible(name)),
     })
 }
@@ -70,8 +70,13 @@ pub(crate) fn rejection(
     }
 }
 
-pub(crate) fn note(note: &Note) -> String {
+/// What is wrong with a message. `name`: how people are called.
+pub(crate) fn note(note: &Note, name: impl Fn(UserId) -> String) -> String {
     match note {
+        Note::Removed(user, text) => {
+            let said = if text.is_empty() { "a command that counts for nothing".to_owned() } else { shortened(text) };
+            format!("{} (a device that was removed): {said}", name(*user))
+        }
         Note::NotSigned(why) => format!("a message that counts for nothing: {}", visible(why)),
         Note::Missing { from, to } if from == to => format!("message {from} of the machine is missing"),
         Note::Missing { from, to } => format!("messages {from} to {to} of the machine are missing"),
@@ -79,6 +84,13 @@ pub(crate) fn note(note: &Note) -> String {
         Note::RepeatedCommand(id) => format!("the command {} came again", visible(id)),
         Note::Unreadable(why) => format!("a message cannot be read: {}", visible(why)),
     }
+}
+
+/// One short line, for a text that counts for nothing.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 200;
+    let line = visible(text).replace('\n', " ");
+    if line.chars().count() > MOST { line.chars().take(MOST).chain(['…']).collect() } else { line }
 }
 
 /// A call of a tool as one line, and what it has produced.

@@ -123,7 +123,7 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
             loose(setting.event(paint.no(), paint.bad(), &words::failure(failure, setting.about.level)))
         }
         Shown::Moved => tight(Vec::new()),
-        Shown::Note(note) => tight(setting.event("!", paint.warning(), &words::note(note))),
+        Shown::Note(note) => tight(setting.event("!", paint.warning(), &words::note(note, |user| setting.name(user)))),
         Shown::Newer(name) => {
             tight(setting.event(paint.pick("·", "-"), paint.dim(), &format!("something newer ({})", line(name, 60))))
         }

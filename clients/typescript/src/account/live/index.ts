@@ -72,6 +72,11 @@ export class LiveSession {
     return this.#older;
   }
 
+  /** Takes older messages, back to the machine's newest state. */
+  async loadState(): Promise<void> {
+    for (let pages = 0; pages < MOST_PAGES && !this.view.state; pages++) if (!(await this.loadOlder())) return;
+  }
+
   /** Follows the session until the signal is aborted: everything that comes is folded into the view. Each change is given here and to
    * those who have subscribed. It can be called again later, and goes on where it was. */
   async *follow(options: FollowOptions = {}): AsyncGenerator<Changed, void, undefined> {

@@ -15,10 +15,14 @@ const MOST_USERS = 200;
 /** The entries of a key in all lists of a user. `goneIn`: the version after the last list in which it commanded. */
 type Ever = (key: string) => ListedDevice[] & { goneIn: number };
 
-/** Finds authors, and remembers them. A key that was in a list once counts for what it has signed; the machine decides about
+/** Finds authors by the owner's newest known list. A key that was ever listed counts for what it has signed; the machine decides about
  * commands by the newest lists. */
 export class Authors {
   readonly #found = new Map<string, Promise<Author>>();
+  /** The list of the session's owner by which the authors were found. */
+  #list: Promise<List> | undefined;
+  /** The newest version that the machine has named and the server was asked for. */
+  #asked = 0;
   readonly #ever = new Map<string, Promise<Ever>>();
 
   constructor(
@@ -29,6 +33,39 @@ export class Authors {
   /** Rejects only when it could not be found out now, or when the lists of the session's owner are not to be trusted. */
   of(user: string, key: string): Promise<Author> {
     return remembered(this.#found, `${user} ${key}`, MOST_SIGNERS, () => this.#find(user, key));
+  }
+
+  /** The machine has named this version of the owner's list. Resolves to whether a newer list was read, so authors may differ. A server
+   * that does not show it is asked only once. */
+  async learn(version: number): Promise<boolean> {
+    if (version <= this.#asked) return false;
+    const known = await this.#known();
+    if (version <= known.version) return false;
+    try {
+      await this.#read(0);
+    } catch (error) {
+      // A server that was restored from a backup may have no newer list than the known one.
+      if (!isAboutTheUser(error)) throw error;
+    }
+    this.#asked = version;
+    return (await this.#known()).version > known.version;
+  }
+
+  #known(): Promise<List> {
+    if (this.#list) return this.#list;
+    const list = this.context.people.list(this.session.ownerId);
+    this.#list = list;
+    list.catch(() => (this.#list = undefined));
+    return list;
+  }
+
+  /** The newest list, read at most `maxAge` milliseconds ago. If it is newer than the known one, authors are found again. */
+  async #read(maxAge: number): Promise<List> {
+    const [known, list] = [await this.#known(), await this.context.people.list(this.session.ownerId, maxAge)];
+    if (list.version <= known.version) return known;
+    this.#list = Promise.resolve(list);
+    this.#found.clear();
+    return list;
   }
 
   async #find(user: string, key: string): Promise<Author> {
@@ -47,8 +84,8 @@ export class Authors {
 
   async #ofOwner(user: string, key: string): Promise<Author> {
     // A key that is not known may have been added a moment ago.
-    let owner = await this.context.people.list(user);
-    if (!owner.device(key)) owner = await this.context.people.list(user, JUST_READ);
+    let owner = await this.#known();
+    if (!owner.device(key)) owner = await this.#read(JUST_READ);
     const machine = this.session.machineId ?? undefined;
     const entry = owner.device(key);
     if (entry?.role === "machine" && machine !== undefined && entry.machineId === machine) return { kind: "host" };

@@ -24,7 +24,9 @@ export async function inOrder(
   messages: readonly Sealed[],
 ): Promise<{ opened: Incoming[]; waiting: Waiting | undefined }> {
   // Together: checking a signature waits for other threads.
-  const all = await Promise.all(messages.map((message) => watched.opened(message)));
+  const open = (): Promise<(Incoming | number)[]> => Promise.all(messages.map((message) => watched.opened(message)));
+  let all = await open();
+  while (await watched.learn(all)) all = await open();
   const opened: Incoming[] = [];
   for (const [at, one] of all.entries()) {
     if (typeof one === "number") {

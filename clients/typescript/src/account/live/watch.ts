@@ -57,6 +57,14 @@ export class Watched {
     return { seq, author, digest: isAsked ? await bodyDigest(envelope.body) : "", message: said };
   }
 
+  /** Learns of the newest list that the machine names in these messages. Resolves to whether they must be opened again, because that list
+   * decides who has signed them. */
+  learn(opened: readonly (Incoming | number)[]): Promise<boolean> {
+    const named = (one: Incoming | number): number =>
+      typeof one !== "number" && one.author.kind === "host" && "list" in one.message ? one.message.list.version : 0;
+    return this.#authors.learn(Math.max(0, ...opened.map(named)));
+  }
+
   /** Opens a live frame. Undefined: it does not open, or is none. */
   async frame(content: string): Promise<Frame | undefined> {
     const opened = await openContent(this.ring, purposes.liveFrame(this.session.id), content).catch(() => undefined);

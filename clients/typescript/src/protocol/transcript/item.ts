@@ -21,7 +21,7 @@ export type Author =
   /** The session's machine, by its key in the owner's list. */
   | { readonly kind: "host" }
   /** A primary or linked key of this user. `removedIn`: the version of the owner's list in which it was removed. It counts until the
-   * machine names that list or a later one. */
+   * machine names that list or a later one: a command after that is a note. */
   | { readonly kind: "person"; readonly user: string; readonly key: string; readonly removedIn?: number }
   /** Anybody else. The text says why, as in "not signed by a device of …". */
   | { readonly kind: "nobody"; readonly why: string };
@@ -45,6 +45,8 @@ export interface Card {
 export type Note =
   /** Not by somebody who may write it. Its text is not shown as a card and is not obeyed. */
   | { readonly kind: "not_signed"; readonly why: string }
+  /** A command from a device of this user that the machine knew to be removed, with its text if it is a prompt. It counts for nothing. */
+  | { readonly kind: "removed"; readonly user: string; readonly text: string }
   /** Messages of the host are missing: these counts, the ends included. */
   | { readonly kind: "missing"; readonly from: number; readonly to: number }
   /** The host's message with this count came before, so this one is not shown. */
@@ -132,7 +134,7 @@ export function shownSize(shown: Shown): number {
     case "error":
       return EACH + shown.failure.text.length;
     case "note":
-      return EACH + ("why" in shown.note ? shown.note.why.length : 0);
+      return EACH + ("why" in shown.note ? shown.note.why : "text" in shown.note ? shown.note.text : "").length;
     default:
       return EACH;
   }

@@ -72,6 +72,8 @@ export class View {
   #lastN: number | undefined;
   /** The newest list of the owner that the machine has named. */
   #newestList = 0;
+  /** The list by which messages before the machine's first one are judged. 0: by none. Undefined: there is no message of the machine. */
+  #firstList: number | undefined;
   readonly #tools = new Map<string, number>();
   readonly #requests = new Map<string, number>();
   readonly #commands = new Map<string, number>();
@@ -155,12 +157,8 @@ export class View {
   }
 
   /** Takes a message. One with a `seq` that was there already is ignored. */
-  message({ seq, author: signer, digest, message }: Incoming): Changed {
+  message({ seq, author, digest, message }: Incoming): Changed {
     const changed = nothing();
-    const isRemoved = signer.kind === "person" && (signer.removedIn ?? Infinity) <= this.#newestList;
-    const author: Author = isRemoved
-      ? { kind: "nobody", why: "signed by a device of the owner that was removed before" }
-      : signer;
     if (this.#lastSeq !== undefined && seq <= this.#lastSeq) return changed;
     this.#lastSeq = seq;
     this.#version++;
@@ -177,6 +175,11 @@ export class View {
     const before = new View({ items: Number.POSITIVE_INFINITY, size: Number.POSITIVE_INFINITY });
     for (const message of messages) before.message(message);
     this.#version++;
+    // If one of the two parts has no message of the machine, the nearest one in the other part decides.
+    if (before.#firstList === undefined) before.#judge(nothing(), this.#firstList ?? 0);
+    else if (this.#firstList === undefined) this.#judge(changed, before.#newestList);
+    this.#newestList = Math.max(this.#newestList, before.#newestList);
+    this.#firstList = before.#firstList ?? this.#firstList;
     this.#keep.items += before.#items.length;
     this.#keep.size += before.#size;
     this.#size += before.#size;
@@ -205,7 +208,7 @@ export class View {
       this.#note(changed, seq, author, { kind: "not_signed", why: `a ${message.content.type} that is not signed by ${by}` });
     } else if (author.kind === "host") {
       if (!this.#count(changed, seq, message.n)) return;
-      this.#newestList = Math.max(this.#newestList, message.list.version);
+      this.#named(changed, message.n, message.list.version);
       this.#host(changed, seq, digest, message);
     } else {
       this.#person(changed, seq, author, message);
@@ -233,7 +236,34 @@ export class View {
     if (author.kind === "person" && this.#commands.has(commandName(author.key, localId))) {
       return this.#note(changed, seq, author, { kind: "repeated_command", localId });
     }
-    this.#push(changed, { seq, author, localId, at, shown: commanded(content) });
+    const shown = commanded(content);
+    const removed = removedBy(author, shown, this.#newestList);
+    if (removed) return this.#note(changed, seq, author, removed);
+    this.#push(changed, { seq, author, localId, at, shown });
+  }
+
+  /** The machine's message with this count names this list. */
+  #named(changed: Changed, n: number | undefined, version: number): void {
+    if (this.#firstList === undefined) {
+      // The list that it named before is unknown, unless this is its very first message.
+      this.#firstList = n === 1 ? 0 : version;
+      this.#judge(changed, this.#firstList);
+    }
+    this.#newestList = Math.max(this.#newestList, version);
+  }
+
+  /** Judges the commands that are shown, and that the machine has not answered yet, by a list that it has named. */
+  #judge(changed: Changed, version: number): void {
+    for (const [at, item] of this.#items.entries()) {
+      const note = removedBy(item.author, item.shown, version);
+      if (!note) continue;
+      const command = commandOf(item);
+      if (command !== undefined) this.#commands.delete(command);
+      const shown: Shown = { type: "note", note };
+      this.#size += shownSize(shown) - shownSize(item.shown);
+      this.#items[at] = { id: item.id, seq: item.seq, author: item.author, localId: "", shown };
+      changed.items.push(item.id);
+    }
   }
 
   #host(changed: Changed, seq: number, digest: string, { localId, at, content }: Message): void {
@@ -411,6 +441,12 @@ function after(known: State | undefined, state: State): State {
   const or = <T>(now: T[], before: T[]): T[] => (now.length === 0 ? before : now);
   const [modes, models] = [or(state.modes, known.modes), or(state.models, known.models)];
   return { ...state, modes, models, commands: or(state.commands, known.commands) };
+}
+
+/** The note for a command, if this list or an earlier one removed its device. */
+function removedBy(author: Author, shown: Shown, version: number): Note | undefined {
+  if (author.kind !== "person" || shown.type === "note" || (author.removedIn ?? Infinity) > version) return undefined;
+  return { kind: "removed", user: author.user, text: shown.type === "prompt" ? shown.prompt.text : "" };
 }
 
 function commanded(content: Content): Shown {

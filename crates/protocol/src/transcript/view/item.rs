@@ -17,7 +17,8 @@ pub enum Author {
     Person {
         user: UserId,
         key: String,
-        /// The version of the owner's list in which it was removed. It counts until the machine names that list or a later one.
+        /// The version of the owner's list that removed the key. The key counts until the machine names that list or a later one: a command
+        /// after that is a [`Note::Removed`].
         removed_in: Option<u32>,
     },
     /// Anybody else. The text says why, as in "not signed by a device of Ann".
@@ -25,13 +26,11 @@ pub enum Author {
 }
 
 impl Author {
-    /// A removed device is none of its owner's once the machine has named a list without it.
-    pub(super) fn under(self, newest_list: u32) -> Self {
+    /// The user of the device, if this list or an earlier one removed it.
+    pub(super) fn removed_by(&self, list: u32) -> Option<UserId> {
         match self {
-            Self::Person { removed_in: Some(version), .. } if version <= newest_list => {
-                Self::Nobody("signed by a device of the owner that was removed before".to_owned())
-            }
-            other => other,
+            Self::Person { user, removed_in: Some(version), .. } if *version <= list => Some(*user),
+            _ => None,
         }
     }
 }
@@ -106,6 +105,8 @@ pub enum Asks {
 pub enum Note {
     /// A message that is not by somebody who may write it. Its text is not shown as a card and is not obeyed.
     NotSigned(String),
+    /// A command from a device of this person that the machine knew to be removed, with its text if it is a prompt. It counts for nothing.
+    Removed(UserId, String),
     /// Messages of the host are missing: these counts, the ends included.
     Missing { from: u64, to: u64 },
     /// The host's message with this count came before, so this one is not shown.
@@ -143,7 +144,7 @@ impl Shown {
                 Asks::Question(question) => question.questions.iter().map(|one| one.text.len()).sum(),
             },
             Self::Error(failure) => failure.text.len(),
-            Self::Note(Note::NotSigned(text) | Note::Unreadable(text)) => text.len(),
+            Self::Note(Note::NotSigned(text) | Note::Unreadable(text) | Note::Removed(_, text)) => text.len(),
             _ => 0,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! One message costs the same however many came before, and only the newest items are kept.
 
+mod commands;
 mod item;
 mod live;
 mod older;
@@ -11,6 +12,7 @@ mod turn;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use commands::Lists;
 use item::command;
 pub use item::{Asks, Author, Card, Item, Note, Shown, Taken};
 pub use live::Growing;
@@ -65,7 +67,7 @@ pub struct View {
     bytes: usize,
     last_seq: Option<u64>,
     last_n: Option<u64>,
-    newest_list: u32,
+    lists: Lists,
     tools: HashMap<String, u64>,
     requests: HashMap<String, u64>,
     /// By the key that signed it and its `localId`.
@@ -109,7 +111,7 @@ impl View {
             bytes: 0,
             last_seq: None,
             last_n: None,
-            newest_list: 0,
+            lists: Lists::default(),
             tools: HashMap::new(),
             requests: HashMap::new(),
             commands: HashMap::new(),
@@ -168,7 +170,7 @@ impl View {
             return changed;
         }
         self.last_seq = Some(seq);
-        match (author.under(self.newest_list), message) {
+        match (author, message) {
             (Author::Nobody(why), _) => {
                 let author = Author::Nobody(why.clone());
                 self.note(&mut changed, seq, author, Note::NotSigned(why));
@@ -196,7 +198,7 @@ impl View {
         match author {
             Author::Host => {
                 if self.count(changed, seq, message.n) {
-                    self.newest_list = self.newest_list.max(message.list.version);
+                    self.named(changed, message.n, message.list.version);
                     self.host(changed, seq, digest, message);
                 }
             }
@@ -222,22 +224,6 @@ impl View {
         }
         self.last_n = Some(n);
         true
-    }
-
-    fn person(&mut self, changed: &mut Changed, seq: u64, author: Author, message: Message) {
-        let Author::Person { key, .. } = &author else { return };
-        let command = (key.clone(), message.local_id.clone());
-        if self.commands.contains_key(&command) {
-            self.note(changed, seq, author, Note::RepeatedCommand(message.local_id));
-            return;
-        }
-        let shown = match message.content {
-            Content::Prompt(prompt) => Shown::Prompt(prompt, Taken::NotYet),
-            Content::Answer(answer) => Shown::Answer(answer, Taken::NotYet),
-            Content::Control(control) => Shown::Control(control, Taken::NotYet),
-            other => Shown::Newer(other.type_name().into()),
-        };
-        self.push(changed, Item { id: 0, seq, author, local_id: message.local_id, at: Some(message.at), shown });
     }
 
     fn host(&mut self, changed: &mut Changed, seq: u64, digest: String, message: Message) {

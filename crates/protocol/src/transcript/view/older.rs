@@ -41,6 +41,8 @@ impl View {
         for message in messages {
             before.message(message);
         }
+        let mut changed = Changed::default();
+        self.named_before(&mut changed, &mut before);
         self.keep.items = self.keep.items.saturating_add(before.items.len());
         self.keep.bytes = self.keep.bytes.saturating_add(before.bytes);
         self.bytes = self.bytes.saturating_add(before.bytes);
@@ -66,7 +68,6 @@ impl View {
         }
         self.state = self.state.take().or(before.state);
         self.plan = self.plan.take().or(before.plan);
-        let mut changed = Changed::default();
         let unmatched = std::mem::take(&mut self.unmatched);
         let room = MOST_OPEN.saturating_sub(self.open.len());
         for card in before.open.into_iter().rev().take(room) {

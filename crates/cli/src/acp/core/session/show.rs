@@ -62,7 +62,7 @@ impl Session {
             Shown::Tool(call) => self.tool(call, is_new, out),
             Shown::Error(failure) => self.failure(failure, out),
             Shown::Note(note) if is_new => {
-                let note = text::note(note);
+                let note = text::note(note, |user| self.name(user));
                 self.note(out, &note);
             }
             Shown::Newer(name) if is_new => {
