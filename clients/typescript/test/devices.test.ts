@@ -120,6 +120,16 @@ test("a link code makes and checks requests and answers", async () => {
   }
 });
 
+test("the request of a machine names the device of its computer", async () => {
+  const [code, { request, digits }] = [seal.LinkCode.fromAddress(given.link.address), given.machineLink];
+  assert.ok(await code.isGood(request));
+  assert.equal(await code.digits(request), digits);
+  const { boxKey, name, kind, by } = request;
+  assert.deepEqual(await code.request({ signer: second, boxKey, name, kind, by }), request);
+  for (const other of [undefined, null, "", second.publicKey])
+    assert.ok(!(await code.isGood({ ...request, by: other })), other!);
+});
+
 test("recovery words are the bits, and a wrong one is named", async () => {
   const { bits, words, publicKey, boxKey } = given.recovery;
   const made = seal.RecoveryWords.fromBits(bytes(bits));

@@ -259,8 +259,8 @@ test("a revocation that a machine has not taken is sent again", async () => {
 test("a machine says what it is and what it offers", async () => {
   const [one] = await owner.machines.all();
   assert.ok(one);
-  const { host, by } = await owner.machines.metadata(one);
-  assert.ok(host && by);
+  const { os, arch } = await owner.machines.metadata(one);
+  assert.ok(os && arch);
   const claude = owner.machines.state(one)?.providers.find(({ provider }) => provider === "claude");
   assert.deepEqual([one.id, await owner.machines.isListed(one.id), claude?.offered], [await machine(), true, true]);
 });

@@ -1,4 +1,4 @@
-// Names of devices and their commitments, against the vectors.
+// Names of devices and machines and their commitments, against the vectors.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -17,22 +17,30 @@ test("the vectors hold", async () => {
   assert.deepEqual([given.same.every(isSame), given.different.some(isSame)], [true, false]);
   for (const [text, nearest] of given.nearest) assert.equal(lists.nearestName(text), nearest ?? undefined, text);
   assert.equal(lists.nearestName("half \ud83d"), "half");
+  for (const [text, nearest] of given.machineNearest) assert.equal(lists.nearestMachineName(text), nearest, text);
+  for (const good of given.machineGood) assert.ok(lists.isMachineName(good), good);
+  for (const bad of given.machineBad) assert.ok(!lists.isMachineName(bad), JSON.stringify(bad));
   assert.equal(await lists.commitment({ salt: "short", name: "laptop" }), undefined);
 });
 
-const device = (number: number): lists.ListedDevice => ({
+const device = (number: number, role: lists.Role = "linked"): lists.ListedDevice => ({
   key: encode(new Uint8Array(32).fill(number)),
   boxKey: "",
-  role: "linked",
+  role,
 });
 
 test("a device gets a name that no other one has", async () => {
-  for (const [wanted, taken, expected] of given.numbered as [string, string[], string][]) {
-    const [names, devices] = [new lists.Names(), [...taken, wanted].map((_, at) => device(at))];
-    for (const [at, name] of [...taken, wanted].entries()) await names.give(devices[at]!, name);
-    assert.equal(names.get(devices.at(-1)!.key), expected);
-    const opened = await lists.Names.opened({ devices }, names.given);
-    assert.deepEqual([opened.given, opened.areAllOf({ devices })], [names.given, true]);
+  for (const [role, numbered] of [
+    ["linked", given.numbered],
+    ["machine", given.machineNumbered],
+  ] as [lists.Role, [string, string[], string][]][]) {
+    for (const [wanted, taken, expected] of numbered) {
+      const [names, devices] = [new lists.Names(), [...taken.map((_, at) => device(at)), device(taken.length, role)]];
+      for (const [at, name] of [...taken, wanted].entries()) await names.give(devices[at]!, name);
+      assert.equal(names.get(devices.at(-1)!.key), expected);
+      const opened = await lists.Names.opened({ devices }, names.given);
+      assert.deepEqual([opened.given, opened.areAllOf({ devices })], [names.given, true]);
+    }
   }
   const [names, nameless] = [new lists.Names(), device(1)];
   await names.give(nameless, "\u200b ");
@@ -49,6 +57,10 @@ test("a name that does not open its commitment is none, and of two devices with 
   assert.deepEqual(swapped.given, {});
   const half = await lists.Names.opened({ devices }, { [one.key]: first });
   assert.deepEqual([half.given, half.areAllOf({ devices })], [{ [one.key]: first }, false]);
+  // The name that is kept back could be the one that a new device wants.
+  const fresh = device(4);
+  await half.give(fresh, "phone");
+  assert.deepEqual([fresh.name, half.given], [undefined, { [one.key]: first }]);
   const next = { devices: devices.map((entry) => ({ ...entry })) };
   assert.deepEqual(half.forNext(next), { [one.key]: first });
   assert.deepEqual(
@@ -58,4 +70,12 @@ test("a name that does not open its commitment is none, and of two devices with 
   await others.give(three, "LAPTOP");
   const both = await lists.Names.opened({ devices }, { ...names.given, ...others.given });
   assert.deepEqual(both.given, { [two.key]: second });
+});
+
+test("a name that no machine may have opens for a device only", async () => {
+  const [names, phone] = [new lists.Names(), device(1)];
+  await names.give(phone, "My desk");
+  const machine = { ...phone, role: "machine" as const };
+  const opened = (one: lists.ListedDevice): Promise<lists.Names> => lists.Names.opened({ devices: [one] }, names.given);
+  assert.deepEqual([(await opened(phone)).given, (await opened(machine)).given], [names.given, {}]);
 });

@@ -87,13 +87,22 @@ test("a primary device gives the server the lists that it lacks", async () => {
   assert.equal(restored.sent.length, 1, "once");
 });
 
-test("the names that another primary device has given are sent with the lists", async () => {
-  const { ann, restored } = await account();
+/** Another primary device of the account. */
+async function laptopOf(ann: Account): Promise<Account> {
   const linking = await ann.devices.link();
   const joining = await join(linking.address, { store: new MemoryStore(), name: "laptop" });
   const asking = await linking.asked();
   assert.ok(await asking.approve(joining.digits, "primary"));
-  const laptop = await joining.finished();
+  return joining.finished();
+}
+
+/** The names that were sent, by the key of the device. */
+const namesOf = ({ names }: Json): Json =>
+  Object.fromEntries(Object.entries(names as Json).map(([key, { name }]: [string, Json]) => [key, name]));
+
+test("the names that another primary device has given are sent with the lists", async () => {
+  const { ann, restored } = await account();
+  const laptop = await laptopOf(ann);
   await laptop.devices.rename(laptop.keys.publicKey, "old laptop");
   await laptop.devices.rename(ann.keys.publicKey, "new laptop");
   assert.equal((await ann.own(0)).list.version, 4);
@@ -101,9 +110,23 @@ test("the names that another primary device has given are sent with the lists", 
   restored.versions = 2;
   restored.isNameless = true;
   assert.equal((await ann.own(0)).list.version, 4);
-  const [{ lists, names }] = restored.sent;
-  const sent = Object.fromEntries(Object.entries(names as Json).map(([key, { name }]: [string, Json]) => [key, name]));
-  assert.deepEqual([lists.length, sent], [2, { [ann.keys.publicKey]: "new laptop", [laptop.keys.publicKey]: "old laptop" }]);
+  const [sent] = restored.sent;
+  const expected = { [ann.keys.publicKey]: "new laptop", [laptop.keys.publicKey]: "old laptop" };
+  assert.deepEqual([sent.lists.length, namesOf(sent)], [2, expected]);
+});
+
+test("names that the server withholds are asked for again while it has them", async () => {
+  const { ann, restored } = await account();
+  const laptop = await laptopOf(ann);
+  await laptop.devices.rename(ann.keys.publicKey, "new laptop");
+  [restored.versions, restored.isNameless] = [3, true];
+  assert.equal((await ann.own(0)).list.version, 3);
+  restored.isNameless = false;
+  await ann.own(0);
+  [restored.versions, restored.isNameless] = [2, true];
+  assert.equal((await ann.own(0)).list.version, 3);
+  const expected = { [ann.keys.publicKey]: "new laptop", [laptop.keys.publicKey]: "laptop" };
+  assert.deepEqual(restored.sent.map(namesOf), [expected]);
 });
 
 test("a server that shows other lists gets nothing", async () => {

@@ -93,8 +93,9 @@ fn known_machines() -> Vec<CompletionCandidate> {
     ask(async |context, me| {
         let machines = Machines::load(context, me).await?;
         let found = machines.all().iter().map(|known| {
-            let name = known.card.as_ref().map_or_else(|| known.machine.id.to_string(), |card| card.host.clone());
-            candidate(known.machine.reference.as_str(), &name)
+            let id = &known.machine.id;
+            let name = machines.name(id).or_else(|| machines.without_name(id)).unwrap_or_default();
+            candidate(known.machine.reference.as_str(), name)
         });
         Ok(found.collect())
     })

@@ -98,6 +98,14 @@ impl Me {
         Ok(())
     }
 
+    /// Takes the list that this device has just signed, with the contents of the one before.
+    pub(crate) fn has_signed(&self, list: devices::List) {
+        let mut own = self.lock_own();
+        if list.version() > own.0.list.version() {
+            own.0 = Arc::new(devices::Own { list, contents: own.0.contents.clone() });
+        }
+    }
+
     /// Whose machines this computer can be.
     pub(crate) fn owner(&self) -> Owner<'_> {
         Owner { user: self.id, account: &self.account }
@@ -287,7 +295,7 @@ impl Context {
         if lock.is_some() {
             print::note("Finishing the removal of a device: sessions get new keys.");
             // The command that was typed must not fail because of it.
-            if let Err(failure) = finish_removal(self, me, None).await {
+            if let Err(failure) = finish_removal(self, me).await {
                 print::note(format!("It could not be finished: {failure} The next command tries again."));
             }
         }

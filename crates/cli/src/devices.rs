@@ -242,7 +242,7 @@ async fn begin(context: &Context, client: &Client, key: &AccountKey, user: UserI
     let mut entry =
         ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None, name: None, by: None };
     let mut names = Names::default();
-    names.give(&mut entry, &crate::commands::machine::host());
+    names.give(&mut entry, &usual_name());
     let list = DeviceList {
         account: key.public_key(),
         version: 1,
@@ -285,6 +285,14 @@ pub(crate) fn change<'a>(
         proofs.insert(public, proof.map_err(|error| Failure::message(format!("A proof {error}.")))?);
     }
     Ok(ChangeDevices { list: Some(list.signed().clone()), sealed, names, proofs, ..ChangeDevices::default() })
+}
+
+/// The default name of a device of the command line. The machine on the same computer has the host's name.
+pub(crate) fn usual_name() -> String {
+    let set = |name: &str| std::env::var_os(name)?.into_string().ok().filter(|user| !user.is_empty());
+    let user = set("USER").or_else(|| set("LOGNAME"));
+    let host = crate::commands::machine::host();
+    user.map_or_else(|| host.clone(), |user| format!("{user}@{host}"))
 }
 
 /// A name as far as a device may have it.

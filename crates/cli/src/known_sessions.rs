@@ -54,12 +54,15 @@ pub(crate) struct KnownSession {
     pub(crate) tried: u32,
 }
 
-impl KnownSession {
-    pub(crate) fn new(epoch: u32, floor: u32) -> Self {
+impl Default for KnownSession {
+    fn default() -> Self {
+        let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
         let (owner, host, hostless, asked, said) = (None, None, None, None, None);
         Self { epoch, floor, owner, host, hostless, asked, said, renewed: BTreeMap::new(), tried: 0 }
     }
+}
 
+impl KnownSession {
     /// Whether the server's word may replace the key of this epoch now.
     pub(crate) fn may_ask(&self, epoch: u32, now: u64) -> bool {
         epoch < self.tried || self.asked.is_none_or(|at| is_over(at, now))
@@ -119,16 +122,19 @@ type KnownSessions = BTreeMap<String, BTreeMap<SessionId, KnownSession>>;
 impl Home {
     /// What this computer remembers of a session: its owner, and the newest epoch of a key that it has used.
     pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
-        let known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        let known = known.get(origin).and_then(|sessions| sessions.get(&session)).cloned();
-        let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
-        Ok(known.unwrap_or_else(|| KnownSession::new(epoch, floor)))
+        Ok(self.known_sessions(origin)?.remove(&session).unwrap_or_default())
+    }
+
+    /// The same for all sessions.
+    pub(crate) fn known_sessions(&self, origin: &str) -> Result<BTreeMap<SessionId, KnownSession>> {
+        let mut known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        Ok(known.remove(origin).unwrap_or_default())
     }
 
     /// Remembers whose a session is, and the epochs of a ring by which others are judged.
     pub(crate) fn remember_session(&self, origin: &str, session: &Session, ring: Option<&KeyRing>) -> Result<()> {
-        let (epoch, floor) =
-            ring.map_or((KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH), |ring| (ring.epoch(), ring.floor()));
+        let first = KnownSession::default();
+        let (epoch, floor) = ring.map_or((first.epoch, first.floor), |ring| (ring.epoch(), ring.floor()));
         let known = self.known_session(origin, session.id)?;
         if epoch <= known.epoch && floor <= known.floor && known.owner.is_some() {
             return Ok(());
@@ -138,7 +144,7 @@ impl Home {
         let known = all.entry(origin.to_owned()).or_default().entry(session.id);
         let host = session.machine_id.clone().filter(|_| session.hosted);
         let owner = Some(session.owner_id);
-        let known = known.or_insert_with(|| KnownSession { owner, host, ..KnownSession::new(epoch, floor) });
+        let known = known.or_insert_with(|| KnownSession { owner, host, ..KnownSession::default() });
         (known.epoch, known.floor) = (epoch.max(known.epoch), floor.max(known.floor));
         self.write_json(SESSIONS, &all)
     }

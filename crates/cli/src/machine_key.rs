@@ -9,6 +9,7 @@ use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
 
+use crate::commands::machine::host;
 use crate::context::{Context, Me, now};
 use crate::devices::{List, box_of, change};
 use crate::failure::{Failure, Result};
@@ -16,26 +17,48 @@ use crate::kept_lists;
 use crate::names::next_list;
 use crate::print;
 
-/// The file with this machine's key, which is in the account's list from now on. `None`: this device may not sign lists, or the
-/// list is full; such a machine works with a token. A machine that is new at the server gets a new key.
+/// The file with this machine's key. The account's list has the key from now on, with a name, and with this device as the one on its
+/// computer. `None`: this device may not sign lists, or the list is full; such a machine works with a token. A machine that is new at the
+/// server gets a new key.
 pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_new: bool) -> Result<Option<PathBuf>> {
-    const TRIES: usize = 4;
     let path = context.home.machine_key_path(me.owner(), machine);
-    let mut key = context.home.machine_key(&path)?.filter(|_| !is_new);
-    if key.as_ref().is_some_and(|key| is_of(&me.own().list, key, machine)) {
-        return Ok(Some(path));
+    let key = context.home.machine_key(&path)?.filter(|_| !is_new);
+    let is_listed = key.as_ref().is_some_and(|key| of_key(&me.own().list, key, machine).is_some());
+    match list_it(context, me, machine, (path.clone(), key)).await {
+        // Its name can wait. Its work cannot.
+        Err(failure) if is_listed => {
+            print::note(format!("The entry of this machine in your device list stays as it is: {failure}"));
+            Ok(Some(path))
+        }
+        listed => listed,
     }
-    if !is_primary(&me.own().list, me) {
-        return Ok(None);
-    }
+}
+
+async fn list_it(
+    context: &Context,
+    me: &Me,
+    machine: &MachineId,
+    (path, mut key): (PathBuf, Option<AccountKey>),
+) -> Result<Option<PathBuf>> {
+    const TRIES: usize = 4;
     for _ in 0..TRIES {
         let own = me.own();
-        if key.as_ref().is_some_and(|key| is_of(&own.list, key, machine)) {
+        let entry = key.as_ref().and_then(|key| of_key(&own.list, key, machine));
+        let is_of_this = entry.is_some_and(|entry| entry.by == Some(me.key.public_key()));
+        if is_of_this && entry.is_some_and(|entry| entry.name.is_some()) {
+            return Ok(Some(path));
+        }
+        if !is_primary(&own.list, me) {
+            return Ok(entry.map(|_| path));
+        }
+        let mut names = me.names(context).await?;
+        // It would get no name now.
+        if is_of_this && names.lacks_some() {
             return Ok(Some(path));
         }
         let mut next = own.list.successor(now());
-        // A key of this machine that was lost.
-        next.devices.retain(|device| device.machine_id.as_ref() != Some(machine));
+        let before = next.devices.iter().position(|device| device.machine_id.as_ref() == Some(machine));
+        let before = before.map(|at| next.devices.remove(at));
         if next.devices.len() >= MOST_DEVICES {
             print::note(format!(
                 "Your account has {MOST_DEVICES} devices, so this machine gets a token and no key of its own. Remove some with \
@@ -44,7 +67,7 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
             return Ok(None);
         }
         // It is on disk before it is listed: a command that is killed goes on with it.
-        let new = match key.take() {
+        let used = match key.take() {
             Some(key) => key,
             None => {
                 let new = AccountKey::generate();
@@ -52,27 +75,34 @@ pub(crate) async fn listed(context: &Context, me: &Me, machine: &MachineId, is_n
                 new
             }
         };
-        let box_key = box_of(&new)?.public().to_text();
-        let (machine_id, by) = (Some(machine.clone()), Some(me.key.public_key()));
-        next.devices.push(ListedDevice {
-            key: new.public_key(),
-            box_key,
+        // A machine that gets another key, because it lost the old one, keeps its name.
+        let name = before.as_ref().and_then(|before| names.get(&before.key)).map_or_else(host, str::to_owned);
+        names.keep(&next);
+        let mut entry = ListedDevice {
+            key: used.public_key(),
+            box_key: box_of(&used)?.public().to_text(),
             role: Role::Machine,
-            machine_id,
+            machine_id: Some(machine.clone()),
             name: None,
-            by,
-        });
-        let (list, names) = next_list(&own.list, next, me.names(context).await?, &me.key)?;
-        let change = change(&list, &own.contents, [&new], names)?;
+            by: Some(me.key.public_key()),
+        };
+        names.give(&mut entry, &name);
+        next.devices.push(entry);
+        let (list, names) = next_list(&own.list, next, names, &me.key)?;
+        let is_added = own.list.device(&used.public_key()).is_none();
+        let change = change(&list, &own.contents, is_added.then_some(&used), names)?;
         match kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await {
-            Ok(()) => return Ok(Some(path)),
+            Ok(()) => {
+                me.has_signed(list);
+                return Ok(Some(path));
+            }
             // Another program of the account was faster.
             Err(Failure::Client(error)) if error.is(Code::DeviceListConflict) => {
                 me.refresh_own(context, Duration::ZERO).await?;
-                key = Some(new);
+                key = Some(used);
             }
             // The key was removed before. A removed key is never listed again.
-            Err(Failure::Client(error)) if error.is(Code::Conflict) => {}
+            Err(Failure::Client(error)) if error.is(Code::Conflict) && is_added => {}
             Err(failure) => return Err(failure),
         }
     }
@@ -114,7 +144,7 @@ fn is_primary(list: &List, me: &Me) -> bool {
     list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary)
 }
 
-fn is_of(list: &List, key: &AccountKey, machine: &MachineId) -> bool {
+fn of_key<'l>(list: &'l List, key: &AccountKey, machine: &MachineId) -> Option<&'l ListedDevice> {
     let entry = list.device(&key.public_key());
-    entry.is_some_and(|entry| entry.role == Role::Machine && entry.machine_id.as_ref() == Some(machine))
+    entry.filter(|entry| entry.role == Role::Machine && entry.machine_id.as_ref() == Some(machine))
 }

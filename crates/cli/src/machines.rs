@@ -1,7 +1,9 @@
-//! The user's machines with their names. The server knows only ids, because names are encrypted.
+//! The user's machines. Their names come from the device list, and not from the server or a machine.
 
 mod opened;
+mod reported;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use ensemble_types::devices::ListedDevice;
@@ -18,9 +20,10 @@ use crate::failure::{Failure, Result};
 use crate::styled::cut_middle;
 use crate::when;
 
-pub(crate) use self::opened::{opened, ring};
+pub(crate) use self::opened::opened;
+pub(crate) use self::reported::{Runner, runner};
 
-/// The decrypted metadata of a machine.
+/// The decrypted metadata of a machine: what it says of itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Card {
     #[serde(default)]
@@ -29,59 +32,9 @@ pub(crate) struct Card {
     pub(crate) os: String,
     #[serde(default)]
     pub(crate) arch: String,
-    /// The public key of the device that has registered it, on the same computer.
+    /// The public key of the device on the same computer that has registered it. The entry of a listed machine counts instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
-}
-
-/// The state that a runner reports with its heartbeat.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Runner {
-    pub(crate) capacity: u32,
-    pub(crate) running: u32,
-    pub(crate) draining: bool,
-    pub(crate) providers: Vec<ProviderState>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) worktrees: Option<Worktrees>,
-}
-
-/// The worktrees that a machine keeps until their owner discards them.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct Worktrees {
-    pub(crate) kept: u32,
-    pub(crate) most: u32,
-}
-
-impl Worktrees {
-    /// `28 of 32 worktrees`.
-    pub(crate) fn words(self) -> String {
-        format!("{} of {} worktrees", self.kept, self.most)
-    }
-
-    /// Whether tasks in worktrees will soon be refused.
-    pub(crate) fn is_nearly_full(self) -> bool {
-        self.kept.saturating_add(self.most / 8) >= self.most
-    }
-}
-
-/// A provider on a machine.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ProviderState {
-    pub(crate) provider: String,
-    pub(crate) offered: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) version: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) signed_in: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Activity {
-    runner: Runner,
 }
 
 /// A machine and its decrypted metadata, if it could be decrypted.
@@ -91,13 +44,23 @@ pub(crate) struct Known {
     pub(crate) card: Option<Card>,
 }
 
+/// What the device list says of a machine's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Name {
+    Given(String),
+    /// None was signed yet.
+    None,
+    /// The name that the server gives was not signed.
+    Other,
+}
+
 /// All machines of the user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machines {
     all: Vec<Known>,
     this: Option<MachineId>,
-    /// What the devices are called that are on the computers of machines.
-    devices: Vec<(String, MachineId)>,
+    /// The machines in the device list.
+    listed: BTreeMap<MachineId, Name>,
     /// The configuration of the runner of this machine.
     runner_file: Option<PathBuf>,
 }
@@ -105,14 +68,18 @@ pub(crate) struct Machines {
 impl Machines {
     pub(crate) async fn load(context: &Context, me: &Me) -> Result<Self> {
         let this = context.home.settings()?.machines.remove(me.client.origin());
-        let (machines, names) = tokio::join!(me.client.machines().try_collect::<Vec<Machine>>(), me.names(context));
-        let all = opened(me, machines?).await?;
-        // Without them machines have their own names.
-        let (names, own) = (names.unwrap_or_default(), me.own());
-        let named = |device: &ListedDevice| Some((names.get(&device.key)?.to_owned(), machine_of(device, &all)?));
-        let devices = own.list.body().devices.iter().filter_map(named).collect();
+        let machines = async { Ok(me.client.machines().try_collect::<Vec<Machine>>().await?) };
+        let (machines, names) = tokio::try_join!(machines, me.names(context))?;
+        let all = opened(me, machines).await?;
+        let name = |device: &ListedDevice| match (names.get(&device.key), &device.name) {
+            (Some(name), _) => Name::Given(name.to_owned()),
+            (None, None) => Name::None,
+            (None, Some(_)) => Name::Other,
+        };
+        let of_machine = |device: &ListedDevice| Some((device.machine_id.clone()?, name(device)));
+        let listed = me.own().list.body().devices.iter().filter_map(of_machine).collect();
         let runner_file = Some(context.home.path().join("runner.yaml"));
-        Ok(Self { all, this, devices, runner_file })
+        Ok(Self { all, this, listed, runner_file })
     }
 
     /// The same for views that are useful without names.
@@ -150,67 +117,70 @@ impl Machines {
         }
     }
 
-    /// The machine with this id or ref, or the only one with this name, or else the one on whose computer a device has it.
+    /// The machine with this name, else with this id, else with this ref. A server can make up machines with any id, but cannot name one.
     pub(crate) fn find(&self, named: &str) -> Result<&MachineId> {
-        let by_id = self.all.iter().find(|known| known.machine.id.as_str() == named);
-        let by_ref = || self.all.iter().find(|known| known.machine.reference.as_str() == named);
-        if let Some(known) = by_id.or_else(by_ref) {
-            return Ok(&known.machine.id);
+        let name = named.to_lowercase();
+        let all = || self.all.iter().map(|known| &known.machine);
+        // Before an id: a server that hides a machine could show another one whose id is its name.
+        let listed = self.listed.keys().find(|id| self.name(id).is_some_and(|given| given.to_lowercase() == name));
+        if let Some(listed) = listed {
+            return all().map(|machine| &machine.id).find(|id| *id == listed).ok_or_else(|| {
+                Failure::message(format!(
+                    "The server does not show your machine {named}. Do not trust it if that stays so."
+                ))
+            });
         }
-        let host = |known: &&Known| known.card.as_ref().is_some_and(|card| card.host.eq_ignore_ascii_case(named));
-        let mut found: Vec<_> = self.all.iter().filter(host).collect();
-        if found.is_empty() {
-            let is_meant = |known: &&Known| {
-                let of_it =
-                    |(name, id): &(String, MachineId)| *id == known.machine.id && name.eq_ignore_ascii_case(named);
-                self.devices.iter().any(of_it)
-            };
-            found = self.all.iter().filter(is_meant).collect();
-        }
-        match found.as_slice() {
-            [only] => Ok(&only.machine.id),
-            [] if self.all.is_empty() => Err(Failure::message(format!(
+        let by_id = all().find(|machine| machine.id.as_str() == named);
+        match by_id.or_else(|| all().find(|machine| machine.reference.as_str() == named)) {
+            Some(machine) => Ok(&machine.id),
+            None if self.all.is_empty() => Err(Failure::message(format!(
                 "You have no machine {named}, and no other one. `ensemble runner` registers the machine on which it runs."
             ))),
-            [] => Err(Failure::message(format!(
-                "You have no machine {named}. You have: {}.",
-                self.names(self.all.iter())
-            ))),
-            several => Err(Failure::message(format!(
-                "{} machines have the name {named}. Give the ref of one: {}.",
-                several.len(),
-                self.names(several.iter().copied())
-            ))),
+            None => {
+                let called: Vec<_> = all().take(10).map(|machine| self.called(&machine.id)).collect();
+                Err(Failure::message(format!("You have no machine {named}. You have: {}.", called.join(", "))))
+            }
         }
     }
 
-    fn names<'k>(&self, known: impl Iterator<Item = &'k Known>) -> String {
-        known.take(10).map(|known| self.called(&known.machine.id)).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The decrypted name of a machine.
+    /// The name that the device list gives a machine. No other machine has it.
     pub(crate) fn name(&self, id: &MachineId) -> Option<&str> {
-        let host = &self.get(id)?.card.as_ref()?.host;
-        (!host.is_empty()).then_some(host.as_str())
+        match self.listed.get(id)? {
+            Name::Given(name) => Some(name),
+            Name::None | Name::Other => None,
+        }
     }
 
-    /// The name of a machine, with its ref where another machine has the same name.
-    pub(crate) fn told_apart(&self, id: &MachineId) -> Option<String> {
-        let name = self.name(id)?;
-        let is_shared =
-            self.all.iter().any(|other| other.machine.id != *id && self.name(&other.machine.id) == Some(name));
-        Some(if is_shared { self.called(id) } else { name.to_owned() })
+    /// Whether the device list has a machine.
+    pub(crate) fn is_listed(&self, id: &MachineId) -> bool {
+        self.listed.contains_key(id)
     }
 
-    /// How people call a machine: its name and its ref. One that was deleted: its id, shortened if it is long.
+    /// The machines in the device list and all others that the server knows.
+    pub(crate) fn ids(&self) -> BTreeSet<&MachineId> {
+        self.listed.keys().chain(self.all.iter().map(|known| &known.machine.id)).collect()
+    }
+
+    /// Why a machine has no name. `None` if it has one, or was never named.
+    pub(crate) fn without_name(&self, id: &MachineId) -> Option<&'static str> {
+        match self.listed.get(id) {
+            Some(Name::Given(_) | Name::None) => None,
+            Some(Name::Other) => Some("the server gives another name"),
+            None => Some("not in your list"),
+        }
+    }
+
+    /// How a machine is shown: its name and its ref, or its ref and why it has no name. A deleted one is shown with its shortened id.
     pub(crate) fn called(&self, id: &MachineId) -> String {
-        let short = match self.get(id) {
-            Some(known) => known.machine.reference.to_string(),
-            None => cut_middle(id.as_str(), LONGEST_ID),
+        let Some(known) = self.get(id) else {
+            let short = cut_middle(id.as_str(), LONGEST_ID);
+            return self.name(id).map_or_else(|| short.clone(), |name| format!("{name} ({short})"));
         };
-        match self.name(id) {
-            Some(name) if name != id.as_str() => format!("{name} ({short})"),
-            _ => short,
+        let reference = &known.machine.reference;
+        match (self.name(id), self.without_name(id)) {
+            (Some(name), _) => format!("{name} ({reference})"),
+            (None, Some(why)) => format!("{reference} ({why})"),
+            (None, None) => reference.to_string(),
         }
     }
 
@@ -270,13 +240,6 @@ impl Machines {
     }
 }
 
-/// The machine that a device is, or the one that it has registered on its own computer.
-fn machine_of(device: &ListedDevice, all: &[Known]) -> Option<MachineId> {
-    let has_registered = |known: &&Known| known.card.as_ref().and_then(|card| card.by.as_ref()) == Some(&device.key);
-    let registered = || all.iter().find(has_registered).map(|known| known.machine.id.clone());
-    device.machine_id.clone().or_else(registered)
-}
-
 /// A time at the beginning of a text, and what follows.
 fn time(text: &str) -> Option<(Timestamp, &str)> {
     const LENGTH: usize = "2026-11-23T14:05:00.000Z".len();
@@ -286,12 +249,6 @@ fn time(text: &str) -> Option<(Timestamp, &str)> {
 
 /// The longest id that is shown whole beside a name.
 const LONGEST_ID: usize = 24;
-
-/// What the runner of a machine reports, while it is online.
-pub(crate) fn runner(machine: &Machine) -> Option<Runner> {
-    let activity = machine.activity.as_ref().filter(|_| machine.online)?;
-    serde_json::from_str::<Activity>(activity.as_text()).ok().map(|activity| activity.runner)
-}
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -306,7 +263,7 @@ pub(crate) mod tests {
 
     /// Machines with these ids and names. The first one is this machine.
     pub(crate) fn machines(named: &[(&str, &str)]) -> Machines {
-        let known = |(id, host): &(&str, &str)| Known {
+        let known = |(id, name): &(&str, &str)| Known {
             machine: Machine {
                 id: id.parse().unwrap(),
                 reference: reference(id),
@@ -323,12 +280,13 @@ pub(crate) mod tests {
                 created_at: Timestamp::from_micros(0),
                 updated_at: Timestamp::from_micros(0),
             },
-            card: Some(Card { host: (*host).to_owned(), ..Card::default() }),
+            card: Some(Card { host: format!("{name} as it says"), ..Card::default() }),
         };
+        let given = |(id, name): &(&str, &str)| (id.parse().unwrap(), Name::Given((*name).to_owned()));
         Machines {
             all: named.iter().map(known).collect(),
             this: named.first().map(|(id, _)| id.parse().unwrap()),
-            devices: vec![("Box".to_owned(), "b".parse().unwrap()), ("laptop".to_owned(), "c".parse().unwrap())],
+            listed: named.iter().map(given).collect(),
             runner_file: Some("/me/runner.yaml".into()),
         }
     }
@@ -365,16 +323,34 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_machine_is_found_by_id_or_by_a_name_that_only_it_has() {
-        let machines = machines(&[("a", "desk"), ("b", "laptop"), ("c", "desk")]);
-        assert_eq!(machines.find("LAPTOP").unwrap().as_str(), "b");
+    fn a_machine_is_found_by_the_name_that_the_list_gives_it() {
+        let mut machines = machines(&[("a", "desk"), ("b", "laptop"), ("c", "box"), ("laptop", "fake"), ("d", "")]);
+        let id = |id: &str| id.parse::<MachineId>().unwrap();
+        machines.listed.remove(&id("laptop"));
+        machines.listed.insert(id("c"), Name::Other);
+        machines.listed.insert(id("d"), Name::None);
+        assert_eq!(
+            machines.find("LAPTOP").unwrap().as_str(),
+            "b",
+            "and not the one with that id, which the list lacks"
+        );
         assert_eq!(machines.find("c").unwrap().as_str(), "c");
-        assert_eq!(machines.find("box").unwrap().as_str(), "b", "the name of its device");
         assert_eq!(machines.find("c0000000").unwrap().as_str(), "c");
-        let several = machines.find("desk").unwrap_err().to_string();
-        assert!(several.contains("desk (a0000000), desk (c0000000)"), "{several}");
-        let apart = |id: &str| machines.told_apart(&id.parse().unwrap()).unwrap();
-        assert_eq!([apart("a"), apart("b"), apart("c")], ["desk (a0000000)", "laptop", "desk (c0000000)"]);
-        assert!(machines.find("nowhere").unwrap_err().to_string().contains("laptop (b0000000)"));
+        let called = ["a", "c", "d", "laptop", "gone"].map(|name| machines.called(&id(name)));
+        let expected = [
+            "desk (a0000000)",
+            "c0000000 (the server gives another name)",
+            "d0000000",
+            "aptp0000 (not in your list)",
+            "gone",
+        ];
+        assert_eq!(called, expected);
+        for not in ["box", "fake", "desk as it says", ""] {
+            let said = machines.find(not).unwrap_err().to_string();
+            assert!(said.contains("laptop (b0000000)"), "{said}");
+        }
+        let hidden = machines.without("b");
+        assert!(hidden.find("laptop").unwrap_err().to_string().contains("does not show your machine laptop"));
+        assert_eq!(hidden.find("aptp0000").unwrap().as_str(), "laptop", "by its ref");
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) runner_roots: BTreeMap<String, Vec<PathBuf>>,
     /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
     pub(crate) unfinished_removals: BTreeMap<String, u32>,
+    /// The devices that these removals remove and whose shares and rights are kept, by server origin.
+    pub(crate) kept_rights: BTreeMap<String, BTreeSet<String>>,
     /// Who is still to get the new key of a session, by server origin and session.
     pub(crate) unfinished_rekeys: BTreeMap<String, BTreeMap<SessionId, Unfinished>>,
     /// Who lost access to a session that is to get a new key because of it, by server origin and session.

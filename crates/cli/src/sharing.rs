@@ -1,5 +1,6 @@
 //! Who gets the key of a session. The server names users; signatures say whom the owner, or an admin of the session, has chosen.
 
+mod kept;
 mod people;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,8 +43,8 @@ pub(crate) struct Members {
     pub(crate) levels: Recipients,
     /// Those who have removed a device since they got the key.
     pub(crate) renewed: BTreeSet<UserId>,
-    /// A device that was removed just now: those to whom it has given the key keep it.
-    pub(crate) by_removed: Option<String>,
+    /// Devices that were just removed. The people to whom they have given the key keep it.
+    pub(crate) by_removed: BTreeSet<String>,
 }
 
 impl Members {
@@ -55,8 +56,8 @@ impl Members {
         Self { levels: Recipients::from([(user, level)]), ..Self::default() }
     }
 
-    pub(crate) fn given_by(removed: Option<&str>) -> Self {
-        Self { by_removed: removed.map(str::to_owned), ..Self::default() }
+    pub(crate) fn given_by(removed: &BTreeSet<String>) -> Self {
+        Self { by_removed: removed.clone(), ..Self::default() }
     }
 
     pub(crate) fn renewed(users: BTreeSet<UserId>) -> Self {
@@ -233,7 +234,7 @@ impl Me {
         }
         match shared.admin() {
             Some(admin) => Ok((shared.level(), Some(admin.clone()))),
-            None if shares(&self.own().list, &signer) || members.by_removed.as_ref() == Some(&signer) => {
+            None if shares(&self.own().list, &signer) || members.by_removed.contains(&signer) => {
                 Ok((shared.level(), None))
             }
             None => Err(refused()),
@@ -289,6 +290,22 @@ impl Me {
         level: ShareLevel,
         ring: &KeyRing,
     ) -> Result<(Blob<1, 8_192>, ContentEpoch)> {
+        let of_owner = if session.access_level == AccessLevel::Owner {
+            self.own().list.body().content_epoch
+        } else {
+            self.list_of(context, session.owner_id).await?.body().content_epoch
+        };
+        self.sealed_at(context, session, (recipient, level), (ring, of_owner)).await
+    }
+
+    /// The same with the content epoch of the owner of which the grant speaks.
+    pub(super) async fn sealed_at(
+        &self,
+        context: &Context,
+        session: &Session,
+        (recipient, level): (UserId, ShareLevel),
+        (ring, of_owner): (&KeyRing, u32),
+    ) -> Result<(Blob<1, 8_192>, ContentEpoch)> {
         let closed = |error| Failure::Seal(format!("The session's key for user {recipient}"), error);
         let list = self.list_of(context, recipient).await?;
         let key = BoxPublicKey::from_text(&list.body().content_public_key).map_err(closed)?;
@@ -298,11 +315,6 @@ impl Me {
             let own = session.encrypted_key.as_deref().ok_or_else(|| closed(SealError::Format))?;
             let own = SharedRing::from_text(own).map_err(closed)?;
             Some(own.as_admin(self.id, self.owner().account).map_err(closed)?)
-        };
-        let of_owner = if session.access_level == AccessLevel::Owner {
-            self.own().list.body().content_epoch
-        } else {
-            self.list_of(context, session.owner_id).await?.body().content_epoch
         };
         let account = &list.body().account;
         let recipient_epoch = list.body().content_epoch;

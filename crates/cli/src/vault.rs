@@ -79,6 +79,11 @@ impl Me {
         Ok(signed.ring)
     }
 
+    /// Whether a listed device, or the machine that hosts the session, has made its key.
+    pub(crate) fn is_maker_listed(&self, session: &Session) -> bool {
+        self.signed_ring(session).is_ok_and(|signed| self.may_make(session, &signed.signer))
+    }
+
     fn signed_ring(&self, session: &Session) -> Result<SignedRing> {
         let opened = if session.access_level == AccessLevel::Owner {
             let sealed = session.encryption_key.as_deref().ok_or(SealError::Format);
@@ -95,7 +100,12 @@ impl Me {
 
     /// The session as the server has it, if it belongs to whom it belonged before.
     pub(crate) async fn session(&self, context: &Context, id: SessionId) -> Result<Session> {
-        let session = self.client.session(id).await?;
+        self.as_before(context, self.client.session(id).await?)
+    }
+
+    /// The session, if its owner and its machine are the same as before.
+    fn as_before(&self, context: &Context, session: Session) -> Result<Session> {
+        let id = session.id;
         let is_own = session.owner_id == self.id;
         let known = context.home.known_session(self.client.origin(), id)?;
         let is_other =
@@ -201,6 +211,17 @@ impl Me {
         self.rekey_locked(context, session, members, &lock).await
     }
 
+    /// The same for a session from a list, if it is due for a new key. The server detects another program that was faster.
+    pub(crate) async fn rekey_if_due(&self, context: &Context, session: Session, members: &Members) -> Result<bool> {
+        let _lock = context.home.lock_keys().await?;
+        let session = self.as_before(context, session)?;
+        if self.due(context, &session)?.is_none() {
+            return Ok(false);
+        }
+        let replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
+        self.next_key(context, session, members, replaced).await.map(|_| true)
+    }
+
     /// The same for a caller that has the lock.
     pub(crate) async fn rekey_locked(
         &self,
@@ -209,12 +230,23 @@ impl Me {
         members: &Members,
         _lock: &Lock,
     ) -> Result<(Session, KeyRing)> {
-        const TRIES: usize = 3;
-        let origin = self.client.origin();
         // As it is now: another program may have given it a new key before this one had the lock. What the server calls its epoch is no
         // proof of that.
-        let mut replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
-        let mut session = self.session(context, session.id).await?;
+        let replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
+        let session = self.session(context, session.id).await?;
+        self.next_key(context, session, members, replaced).await
+    }
+
+    /// Makes the key after this epoch, unless somebody else has.
+    async fn next_key(
+        &self,
+        context: &Context,
+        mut session: Session,
+        members: &Members,
+        mut replaced: u32,
+    ) -> Result<(Session, KeyRing)> {
+        const TRIES: usize = 3;
+        let origin = self.client.origin();
         for _ in 0..TRIES {
             let removed = context.home.removed_shares(origin, session.id)?;
             let ring;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 pub use ensemble_protocol::lists::{
-    LinkText, List, ListError, MOST_DEVICES, Names, Removal, encode, is_possession, proof_text, seen_text,
+    LinkText, List, ListError, MOST_DEVICES, NameError, Names, Removal, encode, is_possession, proof_text, seen_text,
 };
 use ensemble_types::devices::{
     ChangeDevices, CreatedDeviceLink, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList, DeviceListPage,

@@ -37,6 +37,9 @@ pub struct Window {
     pub limit: Option<u32>,
 }
 
+/// The most sessions that a page may have.
+const LONGEST_PAGE: u32 = 500;
+
 /// An event of a session's stream.
 #[derive(Clone, Debug)]
 pub enum SessionEvent {
@@ -81,13 +84,15 @@ impl Client {
         Ok(page)
     }
 
-    /// All sessions, the most recently changed first, in the order of [`Client::session_page`].
+    /// All sessions, the most recently changed first, in the order of [`Client::session_page`]. Pages after the first are long, because an
+    /// account may have thousands of sessions.
     pub fn sessions(&self, filter: SessionFilter) -> impl Stream<Item = Result<Session>> + Send + use<> {
         let client = self.clone();
         pages::walk(move |cursor| {
             let client = client.clone();
             async move {
-                let page = client.session_page(filter, None, cursor.as_deref()).await?;
+                let limit = cursor.is_some().then_some(LONGEST_PAGE);
+                let page = client.session_page(filter, limit, cursor.as_deref()).await?;
                 Ok((page.sessions, page.next_cursor))
             }
         })

@@ -141,7 +141,7 @@ pub struct DeviceName {
     /// 16 random bytes.
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{22}$")]
     pub salt: Blob<22, 22>,
-    /// 1 to 64 bytes in NFC, without control, format and direction characters.
+    /// 1 to 64 bytes in NFC, without control, format and direction characters. Of a machine: `[a-z0-9][a-z0-9._-]{0,62}`.
     pub name: Text<1, 64>,
 }
 
@@ -247,8 +247,8 @@ pub struct ChangeDevices {
     /// The linking that this list completes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<CompletedDeviceLink>,
-    /// By public key: the names of exactly those devices that have a `name` in `list` or the last of `lists`. Each opens its commitment, and
-    /// no two are the same without regard to case.
+    /// By public key: the names of exactly those devices that have a `name` in `list`, or of some of those in the last of `lists`. Each opens
+    /// its commitment, and no two are the same without regard to case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<PublicKeyText, DeviceName>)]
     pub names: BTreeMap<String, DeviceName>,
@@ -348,6 +348,10 @@ pub struct DeviceLinkRequest {
     pub box_key: Blob<43, 43>,
     pub name: Text<0, 64>,
     pub kind: DeviceKind,
+    /// Of a runner: the key of the device on whose computer it is, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{43}$")]
+    pub by: Option<Blob<43, 43>>,
     /// HMAC-SHA256 with a key that is derived from the secret of the link. Only the device that made the link can check it.
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
     pub mac: Blob<43, 43>,

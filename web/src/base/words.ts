@@ -56,7 +56,18 @@ export function folder(path: string): string {
   );
 }
 
+interface Called {
+  name: string | null;
+  hasOtherName: boolean;
+}
+
 /** The name of a device as the signed list has it, or else what is said in its place. */
-export function deviceName({ name, hasOtherName }: { name: string | null; hasOtherName: boolean }, nameless: string): string {
+export function deviceName({ name, hasOtherName }: Called, nameless: string): string {
   return name ?? (hasOtherName ? "The server gives another name" : nameless);
+}
+
+/** The same for a machine, which has a ref. */
+export function machineName({ name, hasOtherName, ref, isListed }: Called & { ref: string; isListed: boolean }): string {
+  if (!isListed) return `${ref} (not in your list)`;
+  return name ?? (hasOtherName ? `${ref} (the server gives another name)` : `Machine ${ref}`);
 }

@@ -1,6 +1,6 @@
 /** The devices of the account, checked against the list that was signed. */
 import type { Linking, NewWords } from "@ensemble/client/account";
-import { deviceName } from "../base/words.ts";
+import { deviceName, machineName } from "../base/words.ts";
 import { mine } from "./account.ts";
 import { confirmationsChanged } from "./machines.ts";
 
@@ -12,23 +12,34 @@ export interface DeviceRow {
   given: string;
   kind: string;
   role: string;
+  /** Of a machine. */
+  ref: string | undefined;
+  /** Of a machine: the key of its computer's device. Both are removed together. */
+  by: string | undefined;
   current: boolean;
   lastSeenAt: string | undefined;
 }
 
-const KINDS: Record<string, string> = { cli: "A terminal", web: "A browser", runner: "A machine", recovery: "Recovery words" };
+const KINDS: Record<string, string> = { cli: "A terminal", web: "A browser", recovery: "Recovery words" };
 
 export async function devices(): Promise<DeviceRow[]> {
   const all = await mine().devices.all();
-  return all.map(({ publicKey, name, hasOtherName, kind, role, current, lastSeenAt }) => ({
-    kind,
-    role,
-    current,
-    key: publicKey,
-    name: deviceName({ name, hasOtherName }, KINDS[kind] ?? kind),
-    given: name ?? "",
-    lastSeenAt: lastSeenAt ?? undefined,
-  }));
+  return Promise.all(
+    all.map(async ({ publicKey, machineId, by, name, hasOtherName, kind, role, current, lastSeenAt }) => {
+      const machine = machineId ? await mine().machines.called(machineId) : undefined;
+      return {
+        kind,
+        role,
+        current,
+        by,
+        ref: machine?.ref,
+        key: publicKey,
+        name: machine ? machineName(machine) : deviceName({ name, hasOtherName }, KINDS[kind] ?? kind),
+        given: name ?? "",
+        lastSeenAt: lastSeenAt ?? undefined,
+      };
+    }),
+  );
 }
 
 /** Begins to add a device. */
@@ -44,10 +55,10 @@ export async function renameDevice(key: string, name: string): Promise<void> {
   await mine().devices.rename(key, name);
 }
 
-/** Removes a device. Nothing is sealed to it any more, and sessions that are in use get new keys. Resolves to the number of machines
- * that have not confirmed it. */
-export async function removeDevice(key: string): Promise<number> {
-  const open = await mine().devices.remove([key]);
+/** Removes a device, and machines with it. Nothing is sealed to them any more, and sessions that are in use get new keys. Resolves to the
+ * number of machines that have not confirmed it. */
+export async function removeDevice(key: string, machines: readonly string[]): Promise<number> {
+  const open = await mine().devices.remove([key, ...machines]);
   confirmationsChanged();
   return open.length;
 }

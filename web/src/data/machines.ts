@@ -1,6 +1,7 @@
-/** The machines of the account. */
+/** The machines of the account. Their names come from the signed list, and not from the machine or the server. */
 import type { Machine } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
+import { machineName } from "../base/words.ts";
 import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
 import { keepTrying } from "./keep-trying.ts";
@@ -9,8 +10,10 @@ import { keep, recall } from "./kept.ts";
 export interface MachineRow {
   id: string;
   ref: string;
-  /** Its name in the network, opened with its key. */
+  /** Its name, or what is shown in its place. */
   name: string;
+  /** Its name in the signed list. Empty if it has none. */
+  given: string;
   system: string | undefined;
   online: boolean;
   lastActiveAt: string | undefined;
@@ -76,13 +79,14 @@ export function confirmationsChanged(): void {
 async function readUnconfirmed(): Promise<void> {
   const found = await mine().machines.unconfirmed();
   if (found.length === 0 && unconfirmed.get().names.length === 0) return;
-  const all = found.length > 0 ? await mine().machines.all() : [];
-  const named = found.map(async ({ id }) => {
-    const machine = all.find((one) => one.id === id);
-    return machine ? (await rowOf(machine)).name : id;
-  });
+  const names = await Promise.all(found.map(({ id }) => nameOfMachine(id)));
   const isOfWords = (await mine().own()).list.removal?.isOfWords === true;
-  unconfirmed.set({ names: await Promise.all(named), isOfWords });
+  unconfirmed.set({ names, isOfWords });
+}
+
+/** What a machine of the account is called. */
+export async function nameOfMachine(id: string): Promise<string> {
+  return machineName(await mine().machines.called(id));
 }
 
 /** Deletes it, and takes its key from the account's list where this device may. */
@@ -99,15 +103,15 @@ async function read(): Promise<void> {
 
 async function rowOf(machine: Machine): Promise<MachineRow> {
   const { id, ref, online, lastActiveAt } = machine;
-  const metadata = await mine()
-    .machines.metadata(machine)
-    .catch(() => undefined);
+  const all = mine().machines;
+  const [called, metadata] = await Promise.all([all.called(id), all.metadata(machine).catch(() => undefined)]);
   const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
   return {
     id,
     ref,
     online,
-    name: text(metadata?.host) ?? `Machine ${ref}`,
+    name: machineName(called),
+    given: called.name ?? "",
     system: [text(metadata?.os), text(metadata?.arch)].filter(Boolean).join(" ") || undefined,
     lastActiveAt: lastActiveAt ?? undefined,
     offers: offersOf(machine.activity),

@@ -7,6 +7,7 @@ export interface SessionRow {
   /** Opened with the session's key; what stands in for it when that cannot be done. */
   title: string;
   directory: string | undefined;
+  /** The name of its machine: for an own session from the signed list, else from the machine. */
   host: string | undefined;
   agent: string | undefined;
   machineId: string | undefined;

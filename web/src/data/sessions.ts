@@ -8,7 +8,7 @@ import { textOf } from "./failure.ts";
 import { type LineState, shareHints } from "./hints.ts";
 import { keepTrying } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
-import { confirmationsChanged, machinesChanged } from "./machines.ts";
+import { confirmationsChanged, machinesChanged, nameOfMachine } from "./machines.ts";
 import { closeAnswered } from "./notices.ts";
 import { noteRemoval } from "./removed.ts";
 import type { SessionRow } from "./row.ts";
@@ -78,6 +78,7 @@ function follow(signal: AbortSignal): Promise<void> {
         .catch(() => undefined);
     if (kind === "machine" || kind === "all") machinesChanged();
     if (kind === "machine" || kind === "device" || kind === "all") confirmationsChanged();
+    if (kind === "device") void namesChanged(signal).catch(() => undefined);
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
   const onState = (now: LineState): void => connectionIs(now.state, now.state === "open" ? undefined : now.why);
@@ -95,6 +96,19 @@ function machineChanged(id: string | null | undefined, signal: AbortSignal): voi
       for (const row of sessions.get().rows) if (row.hosted && (!id || row.machineId === id)) soon(row.id, signal);
     }, after);
   }
+}
+
+/** Machines may have other names in the next list. */
+async function namesChanged(signal: AbortSignal): Promise<void> {
+  await mine().own(0);
+  machinesChanged();
+  const ids = new Set(sessions.get().rows.flatMap((row) => machineOf(row) ?? []));
+  const names = new Map(await Promise.all([...ids].map(async (id) => [id, await nameOfMachine(id)] as const)));
+  if (signal.aborted) return;
+  sessions.update((before) => ({
+    ...before,
+    rows: before.rows.map((row) => ({ ...row, host: names.get(machineOf(row) ?? "") ?? row.host })),
+  }));
 }
 
 /** What has changed while everything was read: what was read of it may be older. */
@@ -179,12 +193,18 @@ function sorted(rows: SessionRow[]): SessionRow[] {
 
 const text = (value: unknown): string | undefined => (typeof value === "string" && value.trim() !== "" ? value : undefined);
 
+/** The machine of a session, if the account's own list can name it. The session's key opens for this machine only. */
+function machineOf({ accessLevel, hosted, machineId }: SessionRow | Session): string | undefined {
+  return accessLevel === "owner" && hosted ? (machineId ?? undefined) : undefined;
+}
+
 /** A row of a session, with what is sealed in it opened. */
 export async function rowOf(session: Session): Promise<SessionRow> {
   const metadata = await mine()
     .sessions.metadata(session)
     .catch((error: unknown) => (error instanceof SealError ? undefined : ({} as Metadata)));
   const { id, ref, ownerId, online, archived, accessLevel, updatedAt } = session;
+  const machine = machineOf(session);
   return {
     id,
     ref,
@@ -196,7 +216,7 @@ export async function rowOf(session: Session): Promise<SessionRow> {
     // Without its keys nothing of it opens. Anything else may be over with the next hint.
     title: metadata ? (text(metadata.title) ?? `Session ${ref}`) : `Session ${ref} (its key is not for this device)`,
     directory: text(metadata?.path),
-    host: text(metadata?.host),
+    host: metadata && machine !== undefined ? await nameOfMachine(machine).catch(() => undefined) : text(metadata?.host),
     agent: text(metadata?.agent),
     machineId: session.machineId ?? undefined,
     attention: session.attention?.kind ?? "none",

@@ -44,7 +44,7 @@ export function NewPlan() {
     const { rows } = useStore(machines);
     useEffect(showMachines, []);
     const given = useMemo<Given>(
-        () => ({ values, files, machines: rows.map(({ id, ref, name }) => ({ id, ref, name })) }),
+        () => ({ values, files, machines: rows.map(({ id, ref, given }) => ({ id, ref, name: given || ref })) }),
         [values, files, rows],
     );
     const [read, setRead] = useState<{ of: string; with: Given; is: Read }>();

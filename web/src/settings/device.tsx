@@ -1,5 +1,7 @@
 /** One device of the account: how it is called, and what a primary device may do with it. */
 import { type FormEvent, useState } from "react";
+import { Confirm } from "../base/confirm.tsx";
+import { Choice } from "../base/field.tsx";
 import { say } from "../base/toast.tsx";
 import { ago } from "../base/words.ts";
 import { type DeviceRow, removeDevice, renameDevice } from "../data/devices.ts";
@@ -13,28 +15,37 @@ const ROLES: Record<string, string> = {
     recovery: "brings the account back",
 };
 
-export function Device({ row, isPrimary, onChanged }: { row: DeviceRow; isPrimary: boolean; onChanged: () => void }) {
+interface Props {
+    row: DeviceRow;
+    /** The devices and machines of the account. */
+    all: readonly DeviceRow[];
+    isPrimary: boolean;
+    onChanged: () => void;
+}
+
+export function Device({ row, all, isPrimary, onChanged }: Props) {
     const [open, setOpen] = useState<"rename" | "remove">();
     const [isBusy, setBusy] = useState(false);
     const [error, setError] = useState<string>();
     const close = () => setOpen(undefined);
-    const remove = () => {
+    const remove = (machines: readonly string[]) => {
         setBusy(true);
         setError(undefined);
-        removeDevice(row.key)
+        removeDevice(row.key, machines)
             .then((unconfirmed) => {
-                const machines =
+                const machinesSay =
                     unconfirmed === 1
                         ? "A machine has not confirmed it: see Home."
                         : `${unconfirmed} machines have not confirmed it: see Home.`;
-                say(`Removed: ${oneLine(row.name, 60)}.${unconfirmed > 0 ? ` ${machines}` : ""}`);
+                say(`Removed: ${oneLine(row.name, 60)}.${unconfirmed > 0 ? ` ${machinesSay}` : ""}`);
                 onChanged();
             })
             .catch((caught: unknown) => setError(textOf(caught)))
             .finally(() => setBusy(false));
     };
-    const mayRename = isPrimary && (row.role === "primary" || row.role === "linked");
-    const mayRemove = mayRename && !row.current;
+    const isMachine = row.role === "machine";
+    const mayRename = isPrimary && row.role !== "recovery";
+    const mayRemove = mayRename && !isMachine && !row.current;
     return (
         <div className="entry device">
             <span className="what">
@@ -43,6 +54,7 @@ export function Device({ row, isPrimary, onChanged }: { row: DeviceRow; isPrimar
                 </span>
                 <span className="about">
                     {ROLES[row.role] ?? row.role}
+                    {row.ref !== undefined && ` · ${row.ref}`}
                     {row.lastSeenAt ? ` · ${ago(row.lastSeenAt)}` : ""}
                 </span>
                 {error !== undefined && (
@@ -77,17 +89,66 @@ export function Device({ row, isPrimary, onChanged }: { row: DeviceRow; isPrimar
                 </button>
             )}
             {mayRename && open === "rename" && <Rename row={row} onClose={close} onRenamed={onChanged} />}
-            {mayRemove && open === "remove" && (
-                <>
-                    <button type="button" className="button small danger" disabled={isBusy} onClick={remove}>
-                        Remove
-                    </button>
-                    <button type="button" className="button small" disabled={isBusy} onClick={close}>
-                        Cancel
-                    </button>
-                </>
-            )}
+            {mayRemove && open === "remove" && <Remove row={row} all={all} isBusy={isBusy} onRemove={remove} onClose={close} />}
         </div>
+    );
+}
+
+interface RemoveProps {
+    row: DeviceRow;
+    all: readonly DeviceRow[];
+    isBusy: boolean;
+    /** Receives the keys of the machines to remove with it. */
+    onRemove: (machines: readonly string[]) => void;
+    onClose: () => void;
+}
+
+/** Asks before a removal, and lists all machines. Those on the device's computer are removed with it, and others can be chosen. */
+function Remove({ row, all, isBusy, onRemove, onClose }: RemoveProps) {
+    const [chosen, setChosen] = useState<readonly string[]>([]);
+    const machines = all.filter(({ role }) => role === "machine");
+    const isOfIt = (machine: DeviceRow) => machine.by === row.key;
+    const isGone = (machine: DeviceRow) => isOfIt(machine) || chosen.includes(machine.key);
+    return (
+        <Confirm label={`Remove ${oneLine(row.name, 60)}?`}>
+            <p>
+                It can no longer sign in, and reads nothing that is written from now on. Every machine is asked to confirm that
+                it no longer obeys this device.
+            </p>
+            {machines.length > 0 && (
+                <fieldset className="question">
+                    <legend>Which machines should be removed with it?</legend>
+                    {machines.map((machine) => (
+                        <Choice
+                            key={machine.key}
+                            className="choice"
+                            label={oneLine(machine.name, 80)}
+                            hint={isOfIt(machine) ? `${machine.ref ?? ""} · on its computer` : (machine.ref ?? "")}
+                            checked={isGone(machine)}
+                            disabled={isBusy || isOfIt(machine)}
+                            onChange={({ target }) =>
+                                setChosen((before) =>
+                                    target.checked ? [...before, machine.key] : before.filter((key) => key !== machine.key),
+                                )
+                            }
+                        />
+                    ))}
+                </fieldset>
+            )}
+            <div className="actions">
+                <button
+                    type="button"
+                    className="button danger"
+                    disabled={isBusy}
+                    onClick={() => onRemove(machines.filter(isGone).map(({ key }) => key))}
+                >
+                    Remove
+                </button>
+                <button type="button" className="button plain" disabled={isBusy} onClick={onClose}>
+                    Cancel
+                </button>
+            </div>
+        </Confirm>
     );
 }
 
@@ -113,11 +174,11 @@ function Rename({ row, onClose, onRenamed }: { row: DeviceRow; onClose: () => vo
     return (
         <form className="name-form" onSubmit={submitted}>
             <label className="field">
-                <span>Name of this device</span>
+                <span>{row.role === "machine" ? "Name of this machine" : "Name of this device"}</span>
                 <input
                     className="input"
                     value={name}
-                    maxLength={60}
+                    maxLength={row.role === "machine" ? 63 : 60}
                     required
                     autoFocus
                     autoComplete="off"

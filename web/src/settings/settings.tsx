@@ -49,7 +49,12 @@ export function Settings() {
                         <ul className="list">
                             {list.value.map((row) => (
                                 <li key={row.key}>
-                                    <Device row={row} isPrimary={me.role === "primary"} onChanged={list.reload} />
+                                    <Device
+                                        row={row}
+                                        all={list.value ?? []}
+                                        isPrimary={me.role === "primary"}
+                                        onChanged={list.reload}
+                                    />
                                 </li>
                             ))}
                         </ul>

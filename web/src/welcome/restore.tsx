@@ -2,7 +2,7 @@
 import type { Recovering } from "@ensemble/client/account";
 import { type FormEvent, useState } from "react";
 import { Choice, Field } from "../base/field.tsx";
-import { deviceName } from "../base/words.ts";
+import { deviceName, machineName } from "../base/words.ts";
 import { findAccount, restore } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
@@ -69,10 +69,14 @@ function Find({ onBack, onFound }: { onBack: () => void; onFound: (found: Recove
     );
 }
 
-function Found({ found, onBack, onDone }: { found: Recovering; onBack: () => void; onDone: () => Promise<void> }) {
+const nameOf = ({ ref, ...device }: Recovering["devices"][number]): string =>
+    ref === undefined ? deviceName(device, "Without a name") : machineName({ ...device, ref, isListed: true });
+
+export function Found({ found, onBack, onDone }: { found: Recovering; onBack: () => void; onDone: () => Promise<void> }) {
     const [lost, setLost] = useState<ReadonlySet<string>>(new Set());
     const [isBusy, setBusy] = useState(false);
     const [error, setError] = useState<string>();
+    const isLost = ({ key, by }: Recovering["devices"][number]) => lost.has(key) || (by !== undefined && lost.has(by));
     const toggle = (key: string, isLost: boolean) => {
         const next = new Set(lost);
         if (isLost) next.add(key);
@@ -104,10 +108,10 @@ function Found({ found, onBack, onDone }: { found: Recovering; onBack: () => voi
                         <Choice
                             key={device.key}
                             className="choice"
-                            label={oneLine(deviceName(device, "Without a name"), 60)}
-                            hint={device.role}
-                            checked={lost.has(device.key)}
-                            disabled={isBusy}
+                            label={oneLine(nameOf(device), 60)}
+                            hint={`${device.role} · ${device.ref ?? device.key.slice(0, 8)}`}
+                            checked={isLost(device)}
+                            disabled={isBusy || (device.by !== undefined && lost.has(device.by))}
                             onChange={(event) => toggle(device.key, event.target.checked)}
                         />
                     ))}

@@ -1,11 +1,13 @@
 // One session with contents that are given, or made up: to look at, and for tests of what hostile contents do.
 import "../../src/styles/base.css";
 import "../../src/start-styles.ts";
+import type { Recovering } from "@ensemble/client/account";
 import { readBody, View } from "@ensemble/client/transcript";
 import { createRoot } from "react-dom/client";
 import { findServer } from "../../src/base/server.ts";
 import { Store } from "../../src/base/store.ts";
 import { account, type Role } from "../../src/data/account.ts";
+import type { DeviceRow } from "../../src/data/devices.ts";
 import type { FeedView, SessionFeed } from "../../src/data/feed.ts";
 import { type MachineRow, machines } from "../../src/data/machines.ts";
 import type { SessionRow } from "../../src/data/row.ts";
@@ -14,6 +16,8 @@ import { keepAddress, knownAddress, type LinkRow, links } from "../../src/data/s
 import { makeWords, unconfirmedWords, willNeedWords } from "../../src/data/unconfirmed-words.ts";
 import { Home } from "../../src/home/home.tsx";
 import { Session } from "../../src/session/page.tsx";
+import { Device } from "../../src/settings/device.tsx";
+import { Found } from "../../src/welcome/restore.tsx";
 import { Words } from "../../src/welcome/words.tsx";
 import * as made from "./bodies.ts";
 
@@ -36,6 +40,10 @@ interface Given {
     words?: "begun" | "made";
     /** The screen Home with these in place of a session. */
     home?: { rows?: SessionRow[]; machines?: MachineRow[]; role?: Role };
+    /** The devices of the account, as its settings show them. */
+    devices?: DeviceRow[];
+    /** The account that recovery words have found. */
+    found?: Pick<Recovering, "fingerprint" | "devices">;
 }
 const given = (globalThis as { gallery?: Given }).gallery ?? {};
 const show = new URLSearchParams(location.search).get("show") ?? "none";
@@ -170,7 +178,25 @@ async function words() {
     );
 }
 const done = () => Promise.resolve(void Object.assign(globalThis, { isDone: true }));
-const screen = given.words && (await words());
+const notHere = () => Promise.reject(new Error("There is no account here."));
+function screenOf({ devices: rows, found }: Given) {
+    if (found) return <Found found={{ ...found, finish: notHere }} onBack={nothing} onDone={done} />;
+    return (
+        rows && (
+            <main className="main">
+                <h1>Devices</h1>
+                <ul className="list">
+                    {rows.map((row) => (
+                        <li key={row.key}>
+                            <Device row={row} all={rows} isPrimary onChanged={nothing} />
+                        </li>
+                    ))}
+                </ul>
+            </main>
+        )
+    );
+}
+const screen = given.words ? await words() : screenOf(given);
 const root = document.getElementById("root");
 if (root) {
     createRoot(root).render(

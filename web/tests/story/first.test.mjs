@@ -422,7 +422,16 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     await page.waitForFunction(() => document.querySelector("textarea")?.value === "[[say begun by the page]]");
     await accessible(page, "start");
     await pictures(page, "start");
-    await page.getByRole("button", { name: "Start" }).click();
+    // In bypass mode the agent asks nothing later.
+    await page.getByLabel("Mode", { exact: true }).selectOption("bypass");
+    await page.getByRole("button", { name: "Start", exact: true }).click();
+    const question = page.getByRole("group", { name: "Start in bypass" });
+    await question.getByText(/everything there without asking/).waitFor();
+    await accessible(page, "the question before bypass");
+    await question.getByRole("button", { name: "Cancel" }).click();
+    await question.waitFor({ state: "detached" });
+    await page.getByLabel("Mode", { exact: true }).selectOption("ask");
+    await page.getByRole("button", { name: "Start", exact: true }).click();
     await page.getByRole("log").getByText("begun by the page", { exact: true }).waitFor();
     await page.getByRole("button", { name: "Details" }).click();
     await page.getByRole("button", { name: "Stop the agent" }).click();
@@ -557,6 +566,24 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     const list = page.getByRole("main").getByRole("link");
     await list.filter({ hasText: "begun by the page" }).first().waitFor();
     await list.filter({ hasText: "Another title" }).waitFor({ state: "detached" });
+    checked();
+  });
+
+  step("a machine that is renamed here is called so, whatever its computer is called", async () => {
+    const { page, checked } = me;
+    await page.goto(`${origin}/settings`);
+    const machine = page.getByRole("listitem").filter({ hasText: "runs agents" });
+    await machine.getByRole("button", { name: /^Rename/ }).click();
+    const entry = page.getByRole("listitem").filter({ has: page.getByRole("textbox") });
+    await entry.getByLabel("Name of this machine").fill("My desk");
+    await entry.getByRole("button", { name: "Save" }).click();
+    await entry.getByText(/^A machine's name has/).waitFor();
+    await entry.getByLabel("Name of this machine").fill("desk-of-ada");
+    await accessible(page, "rename a machine");
+    await entry.getByRole("button", { name: "Save" }).click();
+    await page.getByText("desk-of-ada", { exact: true }).waitFor();
+    await page.goto(`${origin}/machines`);
+    await page.getByRole("main").getByText("desk-of-ada", { exact: true }).waitFor();
     checked();
   });
 });

@@ -97,7 +97,7 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
     const asked = page.getByRole("group", { name: "What the plan asks for" });
     for (const [text, said] of [
       ["tasks: [", /Line 1, column/],
-      ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /, dependsOn: [a]}]", /waits for itself/],
+      ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /, dependsOn: [a]}]", /it depends on itself/],
       ["tasks: [{prompt: x, provider: claude}]", /workingDirectory/],
       ["tasks: [{prompt: x, colour: red}]", /no member `colour`/],
       [

@@ -3,6 +3,7 @@
 import type { Client, ClientOptions } from "../client.js";
 import type { DeviceCredential, Token } from "../credential.js";
 import { fingerprint } from "../protocol/lists/list.js";
+import type { Names } from "../protocol/lists/name.js";
 import { Overflow } from "../store/overflow.js";
 import type { Store } from "../store/store.js";
 import type { DeviceKeys } from "./keys.js";
@@ -41,6 +42,11 @@ export class Context {
   /** The account's list and content ring. Read again when they are older than so many milliseconds. */
   own(maxAge: number = Number.POSITIVE_INFINITY): Promise<Own> {
     return this.#own.read(maxAge);
+  }
+
+  /** The names of the devices and machines in that list. */
+  names(): Promise<Names> {
+    return this.#own.names();
   }
 
   /** Takes a list and a ring that this device has just made, with what the server has got for them. */

@@ -1,5 +1,5 @@
-// The names of the own devices. The server has them, and this device keeps those that it has checked: none is asked for twice, and the
-// server cannot give another one later.
+// The names of the account's own devices and machines. The server stores them, and this device keeps those that it has checked: it asks for
+// no name twice, and the server cannot change one later.
 
 import { Names, type NamesByKey } from "../protocol/lists/name.js";
 import type { List } from "../protocol/lists/list.js";

@@ -22,6 +22,7 @@ export class OwnReader {
   #own: Own | undefined;
   #readAt = 0;
   #reading: Promise<Own> | undefined;
+  readonly #names = new WeakMap<Own, Promise<Names>>();
 
   constructor(private readonly device: OwnDevice) {}
 
@@ -30,6 +31,19 @@ export class OwnReader {
     if (this.#own && performance.now() - this.#readAt <= maxAge) return this.#own;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
     return this.#reading;
+  }
+
+  /** The names of the devices in the list that was read last. Names that the server withholds are asked for again when the list is read
+   * again. */
+  async names(): Promise<Names> {
+    const own = await this.read(Number.POSITIVE_INFINITY);
+    let names = this.#names.get(own);
+    if (!names) {
+      names = namesIn(this.device, own.list);
+      this.#names.set(own, names);
+      names.catch(() => this.#names.delete(own));
+    }
+    return names;
   }
 
   /** Takes a list and a ring that this device has just made, with what the server has got for them. */
@@ -75,9 +89,10 @@ export class OwnReader {
       const contents = await ContentRing.open(sealed.sealed, keys.box, keys.publicKey, list);
       await rememberList(store, userId, list);
       await keepLists(store, userId, read.length > 0 ? read : [list], sealed.sealed);
-      // A server that was restored from a backup needs the names too, and gets the lists again from a primary device.
+      // A server that was restored from a backup gets its lists again from a primary device, and needs the names too. If the device has all
+      // names, the server is not asked.
       const isPrimary = list.device(keys.publicKey)?.role === "primary";
-      if (read.length > 0 && isPrimary) await namesIn(this.device, list).catch(() => undefined);
+      if (isPrimary) await namesIn(this.device, list).catch(() => undefined);
       return { list, contents };
     }
   }

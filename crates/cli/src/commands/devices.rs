@@ -1,8 +1,9 @@
 //! `ensemble devices`: shows the devices of the account, and removes one.
 
 mod its_machines;
-mod renaming;
+pub(super) mod renaming;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -12,7 +13,7 @@ use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{AccessLevel, Session};
 use futures_util::{StreamExt, TryStreamExt};
 
-use self::its_machines::{await_machines, machines_of};
+use self::its_machines::{await_machines, machines_of, show_machines};
 use super::DONE;
 use super::link::{check_primary, described};
 use super::recovery::begin_epoch;
@@ -36,8 +37,6 @@ use crate::when;
 const RECENT_DAYS: u64 = 7;
 /// Sessions that get a new key at once, the newest first. All others get theirs before their next message.
 const MOST_AT_ONCE: usize = 200;
-/// Live sessions in which is looked for rights that a removed device has given, the newest first.
-const MOST_WITH_RIGHTS: usize = 100;
 /// Services learn of a removal within 10 s.
 const SETTLED: Duration = Duration::from_secs(12);
 
@@ -64,11 +63,12 @@ enum Change {
         /// Keep the machines that were registered on the same computer. They are removed otherwise
         #[arg(long)]
         keep_machines: bool,
-        /// Keep what the device has shared, and what it has let people do in your live sessions. It is taken back otherwise
+        /// Keep what the device has shared, and what it has let people do in your live sessions. It is taken back otherwise. Not for a
+        /// device that is in other hands
         #[arg(long)]
         keep_rights: bool,
     },
-    /// Name a device. Only a primary device can
+    /// Name a device. Only a primary device can. A machine is named with `ensemble machine rename`
     Rename {
         /// The device's name, or the first eight or more characters of its key
         // A key can begin with a hyphen.
@@ -96,12 +96,7 @@ impl Devices {
 }
 
 async fn list(context: &Context, me: &Me) -> Result<()> {
-    let mut devices = listed(context, me).await?;
-    let machines = Machines::if_available(context, me).await;
-    // A machine has its name in what it has sealed.
-    for device in devices.iter_mut().filter(|device| device.name.is_none()) {
-        device.name = device.machine_id.as_ref().and_then(|id| machines.name(id)).map(str::to_owned);
-    }
+    let devices = listed(context, me).await?;
     if context.json {
         let (version, digest) = (me.own().list.version(), me.own().list.digest_text());
         return print::json(&serde_json::json!({ "devices": devices, "version": version, "digest": digest }), false);
@@ -156,6 +151,7 @@ async fn listed(context: &Context, me: &Me) -> Result<Vec<Device>> {
     }
     for device in &mut devices {
         device.name = names.get(&device.public_key).map(str::to_owned);
+        device.machine_id = own.list.device(&device.public_key).and_then(|entry| entry.machine_id.clone());
     }
     Ok(devices)
 }
@@ -209,6 +205,7 @@ async fn remove(
     }
     let machines = Machines::load(context, me).await?;
     let gone = machines_of(me, &device, &machines, keep_machines);
+    show_machines(&machines, &gone);
     if !yes {
         // One question: nothing waits for another answer once the person has said that the device is lost.
         let named: Vec<String> =
@@ -231,6 +228,10 @@ async fn remove(
     });
     see_titles(context, me).await;
     let _lock = context.home.lock_removal().await?;
+    context.home.change_settings(|settings| {
+        let kept = settings.kept_rights.entry(me.client.origin().to_owned()).or_default();
+        let _ = if keep_rights { kept.insert(device.public_key.clone()) } else { kept.remove(&device.public_key) };
+    })?;
     begin_removal(context, &me.client, list.version())?;
     let change = change(&list, &contents, [], names)?;
     kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
@@ -254,8 +255,8 @@ async fn remove(
         print::note(format!("What your devices share was not kept: {failure}"));
     }
     let ((), unconfirmed) = tokio::join!(settle(), await_machines(&me, &machines, &name));
-    let (changed, rights) = finish_removal(context, &me, keep_rights.then_some(&*device.public_key)).await?;
-    let waiting = others_sessions(&me).await?;
+    let Finished { rekeyed: changed, rights, foreign } = finish_removal(context, &me).await?;
+    let waiting = others_sessions(&foreign);
     if context.json {
         let removed = serde_json::json!({
             "removed": device.public_key, "rekeyed": changed, "sharedWithYou": waiting, "unconfirmed": unconfirmed,
@@ -283,39 +284,43 @@ pub(crate) async fn see_titles(context: &Context, me: &Me) {
     }
 }
 
-/// Gives the sessions that are in use new keys, takes back the rights that removed devices have given there, and forgets that this is to be
-/// done. Returns how many have a new key, and those rights. `keep_rights`: the device whose shares and rights stay.
+/// The result of finishing a removal.
+pub(crate) struct Finished {
+    /// How many sessions got a new key.
+    pub(crate) rekeyed: usize,
+    /// The rights that removed devices had given people.
+    pub(crate) rights: Vec<Given>,
+    /// Other people's sessions, to which only their owners can give new keys.
+    pub(crate) foreign: Vec<Session>,
+}
+
+/// Gives the sessions that are in use new keys. Takes back the rights that removed devices have given there, or keeps them if the removal
+/// was started with `--keep-rights`. Then forgets that the removal is unfinished.
 ///
 /// # Errors
 /// The sessions cannot be listed.
-pub(crate) async fn finish_removal(
-    context: &Context,
-    me: &Me,
-    keep_rights: Option<&str>,
-) -> Result<(usize, Vec<Given>)> {
-    let sessions: Vec<Session> =
-        me.client.sessions(SessionFilter { active_only: false, shared: false }).try_collect().await?;
+pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<Finished> {
+    let kept = context.home.settings()?.kept_rights.remove(me.client.origin()).unwrap_or_default();
+    let all: Vec<Session> =
+        me.client.sessions(SessionFilter { active_only: false, shared: true }).try_collect().await?;
+    let (sessions, foreign): (Vec<Session>, Vec<Session>) =
+        all.into_iter().partition(|session| session.access_level == AccessLevel::Owner);
+    let known = context.home.known_sessions(me.client.origin())?;
     let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
     let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
     // Those that have a new key already need no other one: a command that was killed goes on where it was.
-    let mut wanted = Vec::new();
+    let (mut wanted, mut later) = (Vec::new(), Vec::new());
     for session in &sessions {
-        let due = me.due(context, session)?;
-        if due.is_some() && (is_recent(session) || me.is_without_its_host(session)) {
-            wanted.push(session);
+        if me.is_due(session, known.get(&session.id)) {
+            let is_at_once = is_recent(session) || me.is_without_its_host(session);
+            if is_at_once && wanted.len() < MOST_AT_ONCE { wanted.push(session) } else { later.push(session) }
         }
     }
-    wanted.truncate(MOST_AT_ONCE);
-    let mut changed = 0;
+    let mut rekeyed = 0;
     for (done, session) in wanted.iter().enumerate() {
-        let rekeyed = match me.session(context, session.id).await {
-            // As it was read again: a list of sessions can say anything.
-            Ok(session) if me.due(context, &session)?.is_none() => continue,
-            Ok(session) => me.rekey(context, session, &Members::given_by(keep_rights)).await.map(drop),
-            Err(failure) => Err(failure),
-        };
-        match rekeyed {
-            Ok(()) => changed += 1,
+        match me.rekey_if_due(context, (*session).clone(), &Members::given_by(&kept)).await {
+            Ok(true) => rekeyed += 1,
+            Ok(false) => {}
             // Others must get theirs. This one is tried again before its next message.
             Err(failure) => print::note(format!("Session {} has no new key: {failure}", session.reference)),
         }
@@ -323,9 +328,12 @@ pub(crate) async fn finish_removal(
             print::note(format!("{} of {} sessions are done.", done + 1, wanted.len()));
         }
     }
-    let is_live = |session: &&Session| session.hosted && is_recent(session) && !me.is_without_its_host(session);
-    let rights =
-        settle_rights(context, me, sessions.iter().filter(is_live).take(MOST_WITH_RIGHTS), keep_rights.is_some()).await;
+    if !kept.is_empty() {
+        share_again(context, me, &later, &kept).await;
+    }
+    let is_live = |session: &&Session| session.hosted && !me.is_without_its_host(session);
+    let (recent, old): (Vec<_>, Vec<_>) = sessions.iter().filter(is_live).partition(|session| is_recent(session));
+    let rights = settle_rights(context, me, &[recent, old].concat(), &kept).await;
     if let Err(failure) = super::machine::renew_keys(me).await {
         print::note(format!("Your machines have no new keys: {failure}"));
     }
@@ -336,17 +344,30 @@ pub(crate) async fn finish_removal(
             .is_some_and(|version| *version <= me.own().list.version())
         {
             settings.unfinished_removals.remove(me.client.origin());
+            settings.kept_rights.remove(me.client.origin());
         }
     })?;
-    Ok((changed, rights))
+    Ok(Finished { rekeyed, rights, foreign })
+}
+
+/// Renews the shares that removed devices have made, in sessions that get their new key later.
+async fn share_again(context: &Context, me: &Me, sessions: &[&Session], kept: &BTreeSet<String>) {
+    for session in sessions.iter().take(MOST_AT_ONCE) {
+        if let Err(failure) = me.share_again(context, (*session).clone(), kept).await {
+            print::note(format!("The device's shares of session {} may end: {failure}", session.reference));
+        }
+    }
+    if sessions.len() > MOST_AT_ONCE {
+        print::note(format!(
+            "What the device has shared in the {} oldest sessions ends with their next key.",
+            sessions.len() - MOST_AT_ONCE
+        ));
+    }
 }
 
 /// The refs of sessions of other people. What is written there can be read by a removed device until their owners' programs give
 /// them a new key, if the server lets it have that.
-async fn others_sessions(me: &Me) -> Result<Vec<Ref>> {
-    let filter = SessionFilter { active_only: false, shared: true };
-    let is_foreign = |session: &Session| std::future::ready(session.access_level != AccessLevel::Owner);
-    let foreign: Vec<Session> = me.client.sessions(filter).try_filter(is_foreign).try_collect().await?;
+fn others_sessions(foreign: &[Session]) -> Vec<Ref> {
     let refs: Vec<Ref> = foreign.iter().map(|session| session.reference).collect();
     if !refs.is_empty() {
         let named: Vec<String> = refs.iter().take(20).map(Ref::to_string).collect();
@@ -357,7 +378,7 @@ async fn others_sessions(me: &Me) -> Result<Vec<Ref>> {
             named.join(", ")
         ));
     }
-    Ok(refs)
+    refs
 }
 
 /// Notes that sessions have to get new keys because of this list, before it is sent: a command that is killed after that is

@@ -3,7 +3,7 @@
 //! It makes its keys and asks, shows six digits, and checks what the first device answers before it relies on anything. Its key
 //! is on disk before it asks, so a command that is killed can be run again.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::time::{Duration, Instant};
 
 use ensemble_client::devices::LinkText;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::link::{LONGEST, ONE_WAIT};
 use super::machine::host;
 use crate::context::{Context, Me, anonymous};
-use crate::devices::{self, List, box_of, shortened};
+use crate::devices::{self, List, box_of, shortened, usual_name};
 use crate::failure::{Failure, Result};
 use crate::home::{Home, Lock};
 use crate::print;
@@ -90,7 +90,7 @@ async fn join(context: &Context, kind: DeviceKind, _lock: &Lock) -> Result<Joine
         match client.device_link(&code.id, Duration::ZERO).await {
             Ok(link) if matches!(link.state, DeviceLinkState::Asked | DeviceLinkState::Approved) => {
                 print::note("Going on with the linking that was interrupted.");
-                return finish(client, &code, key, kind).await;
+                return finish(context, client, &code, key, kind).await;
             }
             // It has ended, or the server has forgotten it.
             Ok(_) => context.home.forget_pending()?,
@@ -102,7 +102,7 @@ async fn join(context: &Context, kind: DeviceKind, _lock: &Lock) -> Result<Joine
     let client = anonymous(code.base.clone())?;
     let key = AccountKey::generate();
     context.home.keep_pending(&key, kind, Some(&code))?;
-    let asked = client.ask_to_link(&code.id, &request(&code, &key, kind)?).await;
+    let asked = client.ask_to_link(&code.id, &request(context, &code, &key, kind)?).await;
     if let Err(error) = asked {
         context.home.forget_pending()?;
         return Err(match error.code() {
@@ -115,11 +115,17 @@ async fn join(context: &Context, kind: DeviceKind, _lock: &Lock) -> Result<Joine
             _ => error.into(),
         });
     }
-    finish(client, &code, key, kind).await
+    finish(context, client, &code, key, kind).await
 }
 
-async fn finish(client: Client, code: &LinkCode, key: AccountKey, kind: DeviceKind) -> Result<Joined> {
-    let digits = LinkText::of(&code.base, &code.id, &request(code, &key, kind)?).digits(code.secret());
+async fn finish(
+    context: &Context,
+    client: Client,
+    code: &LinkCode,
+    key: AccountKey,
+    kind: DeviceKind,
+) -> Result<Joined> {
+    let digits = LinkText::of(&code.base, &code.id, &request(context, code, &key, kind)?).digits(code.secret());
     let digits = digits.ok_or_else(|| Failure::message("The digits could not be computed."))?;
     let (first, last) = digits.split_at(3);
     print::note(format!("Type these digits on the other device: {first} {last}"));
@@ -177,12 +183,11 @@ impl Home {
 fn typed_code() -> Result<LinkCode> {
     let stdin = io::stdin();
     let typed = if stdin.is_terminal() {
-        write!(
-            io::stderr(),
-            "The address that `ensemble link`, or Add a device in the web app, shows (what you type is not shown): "
+        print::ask(
+            "The address that `ensemble link`, or Add a device in the web app, shows (what you type is not shown):",
         )?;
         let typed = without_echo()?;
-        writeln!(io::stderr())?;
+        print::note("");
         typed
     } else {
         let mut line = Zeroizing::new(String::new());
@@ -215,10 +220,12 @@ pub(crate) fn without_echo() -> Result<Zeroizing<String>> {
     Ok(line)
 }
 
-fn request(code: &LinkCode, key: &AccountKey, kind: DeviceKind) -> Result<DeviceLinkRequest> {
+fn request(context: &Context, code: &LinkCode, key: &AccountKey, kind: DeviceKind) -> Result<DeviceLinkRequest> {
     let part = |error: String| Failure::message(format!("The request {error}."));
     let blob43 = |text: String| Blob::<43, 43>::new(text).map_err(|error| part(error.to_string()));
-    let name = match shortened(&host()) {
+    let is_machine = kind == DeviceKind::Runner;
+    let by = if is_machine { context.home.key()?.map(|key| blob43(key.public_key())).transpose()? } else { None };
+    let name = match shortened(&if is_machine { host() } else { usual_name() }) {
         Some(name) => name,
         None => Text::new("").map_err(|error| part(error.to_string()))?,
     };
@@ -228,6 +235,7 @@ fn request(code: &LinkCode, key: &AccountKey, kind: DeviceKind) -> Result<Device
         box_key: blob43(box_of(key)?.public().to_text())?,
         name,
         kind,
+        by,
         mac: blob43(placeholder(43))?,
         signature: Blob::new(placeholder(86)).map_err(|error| part(error.to_string()))?,
     };

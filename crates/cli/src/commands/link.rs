@@ -3,7 +3,7 @@
 //! The code is shown here and read there, the six digits are shown there and typed here. So both sides know that they talk to
 //! each other, whatever the server between them does.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -158,9 +158,8 @@ fn show(code: &LinkCode) -> Result<()> {
     let picture = QrCode::new(address.as_bytes()).map_err(|error| Failure::message(format!("No QR code: {error}.")))?;
     // Dark on light, whatever the colours of the terminal are, as cameras need it.
     let picture = picture.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
-    let mut out = io::stderr();
-    writeln!(out, "{picture}\n\nScan it with the new device, or run `ensemble login --link` there and type:\n")?;
-    writeln!(out, "{}\n\nIt is a secret, and works once, for ten minutes.", address.as_str())?;
+    print::note(format!("{picture}\n\nScan it with the new device, or run `ensemble login --link` there and type:\n"));
+    print::note(format!("{}\n\nIt is a secret, and works once, for ten minutes.", address.as_str()));
     Ok(())
 }
 
@@ -181,7 +180,7 @@ async fn asked(me: &Me, id: &str) -> Result<Option<DeviceLinkRequest>> {
 async fn digits_match(text: &LinkText, code: &LinkCode) -> Result<bool> {
     let expected = text.digits(code.secret());
     for left in (0..TRIES).rev() {
-        write!(io::stderr(), "Type the six digits that the new device shows: ")?;
+        print::ask("Type the six digits that the new device shows:")?;
         let Some(typed) = typed_line().await? else { return Ok(false) };
         let typed: String = typed.chars().filter(char::is_ascii_digit).collect();
         if expected.as_deref() == Some(&*typed) {
@@ -205,6 +204,18 @@ async fn typed_line() -> Result<Option<String>> {
         .map_err(Failure::from)
 }
 
+/// The device on whose computer a machine is, if the machine names one of this account. Both are removed together.
+fn computer(me: &Me, role: Role, request: &DeviceLinkRequest) -> Option<String> {
+    let by = request.by.as_ref().filter(|_| role == Role::Machine)?;
+    let is_person = me.own().list.device(by).is_some_and(|device| device.role.shares_sessions());
+    if !is_person {
+        print::note(
+            "This machine's computer is not a device of your account, so removing a device will not remove the machine.",
+        );
+    }
+    is_person.then(|| by.to_string())
+}
+
 /// Signs the list with the new device, and tells it the account. Returns the name of the device.
 async fn add(
     context: &Context,
@@ -215,11 +226,14 @@ async fn add(
 ) -> Result<String> {
     let mut next = me.own().list.successor(now());
     let (key, box_key) = (request.public_key.to_string(), request.box_key.to_string());
-    let mut entry = ListedDevice { key, box_key, role, machine_id, name: None, by: None };
+    let by = computer(me, role, request);
+    let mut entry = ListedDevice { key, box_key, role, machine_id, name: None, by };
     let mut names = me.names(context).await?;
-    // A machine has its name in what it has sealed.
-    if role != Role::Machine {
-        names.give(&mut entry, if request.name.trim().is_empty() { request.kind.as_str() } else { &request.name });
+    names.give(&mut entry, if request.name.trim().is_empty() { request.kind.as_str() } else { &request.name });
+    if names.lacks_some() {
+        print::note(
+            "The server keeps back names of your devices, so this one gets none now. If it stays so, do not trust this server.",
+        );
     }
     let name = names.get(&request.public_key).map_or_else(|| request.name.to_string(), str::to_owned);
     next.devices.push(entry);

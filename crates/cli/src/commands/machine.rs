@@ -10,9 +10,13 @@ use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine, UpdateMachine};
 use futures_util::TryStreamExt;
+use rand::Rng as _;
+use rand::distributions::Alphanumeric;
 
 use super::DONE;
+use super::devices::renaming::in_next_list;
 use super::devices::{begin_removal, finish_removal, see_titles};
+use super::link::check_primary;
 use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
@@ -25,9 +29,6 @@ use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::vault::{seal_json, seal_ring};
 use crate::when;
-
-/// The characters of a name.
-const MOST_NAME: usize = 64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Machine {
@@ -42,12 +43,12 @@ pub(crate) enum Machine {
         #[arg(add = complete::machines())]
         machine: String,
     },
-    /// Name a machine. Only your own devices and it see the name
+    /// Name a machine. Only a primary device can, and only your own devices see the name
     Rename {
         /// The machine's ref, id or name
         #[arg(add = complete::machines())]
         machine: String,
-        /// The new name
+        /// 1 to 63 of the characters a-z, 0-9, '.', '_' and '-'
         name: String,
     },
     /// Delete a machine: its runner loses access, and tasks that only it may do fail
@@ -64,7 +65,7 @@ pub(crate) enum Machine {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Register {
-    /// The machine's id: 1 to 64 of A-Z a-z 0-9 _ - [default: from the host name]
+    /// The machine's id: 1 to 64 of A-Z a-z 0-9 _ - [default: `m-` and ten random characters]
     #[arg(long)]
     pub(crate) id: Option<MachineId>,
 }
@@ -76,12 +77,13 @@ impl Machine {
             Self::Register(register) => {
                 let machine = register.run(context, &me).await?.machine;
                 if context.json {
-                    let mut known = machines::opened(&me, vec![machine]).await?;
-                    print::json(&known.pop().as_ref().map(opened), false)?;
+                    let machines = Machines::load(context, &me).await?;
+                    print::json(&machines.get(&machine.id).map(|known| opened(&machines, known)), false)?;
                 } else {
+                    let machines = Machines::if_available(context, &me).await;
                     print::line(format!(
                         "This machine is registered as {}. `ensemble runner` runs tasks on it.",
-                        machine.id
+                        machines.called(&machine.id)
                     ))?;
                 }
             }
@@ -89,10 +91,10 @@ impl Machine {
             Self::Show { machine } => show(context, &me, &machine).await?,
             Self::Rename { machine, name } => rename(context, &me, &machine, &name).await?,
             Self::Delete { machine, yes } => {
-                let known = find(context, &me, &machine).await?;
+                let (machines, known) = find(context, &me, &machine).await?;
                 let busy = runner(&known.machine).map_or(0, |runner| runner.running);
-                let Known { machine: Record { id, reference, online, .. }, card } = known;
-                let name = card.map_or(String::new(), |card| format!(" ({})", print::inline(&card.host)));
+                let Record { id, online, .. } = known.machine;
+                let called = machines.called(&id);
                 if !yes {
                     let state = match (online, busy) {
                         (true, 0) => ", which is online,".to_owned(),
@@ -100,7 +102,7 @@ impl Machine {
                         (false, _) => String::new(),
                     };
                     print::note("Its runner loses access, and tasks that only it may do fail.");
-                    confirm::deletion(&format!("machine {reference}{name}{state} for ever"))?;
+                    confirm::deletion(&format!("machine {called}{state} for ever"))?;
                 }
                 see_titles(context, &me).await;
                 begin_removal(context, &me.client, me.own().list.version())?;
@@ -113,13 +115,13 @@ impl Machine {
                 forget(context, &me, &id)?;
                 // It has the keys of the sessions that it hosted, and others may write there.
                 me.refresh_own(context, Duration::ZERO).await?;
-                let (rekeyed, _) = finish_removal(context, &me, None).await?;
+                let rekeyed = finish_removal(context, &me).await?.rekeyed;
                 if context.json {
                     print::json(&serde_json::json!({ "success": true, "rekeyed": rekeyed }), false)?;
                 } else {
                     let keys =
                         if rekeyed == 0 { String::new() } else { format!(" {rekeyed} sessions have a new key.") };
-                    print::line(format!("Deleted {reference}.{keys}"))?;
+                    print::line(format!("Deleted {called}.{keys}"))?;
                 }
             }
         }
@@ -133,7 +135,7 @@ impl Register {
         let origin = me.client.origin().to_owned();
         let id = match self.id {
             Some(id) => id,
-            None => known_here(context, me)?.unwrap_or_else(|| usual_id(&host())),
+            None => known_here(context, me)?.map_or_else(new_id, Ok)?,
         };
         let card = Card {
             host: host(),
@@ -165,9 +167,9 @@ pub(crate) enum Secret {
     Token(PathBuf),
 }
 
-/// Registers a machine that is about to be linked, by the name that it has given itself.
+/// Registers a machine that is about to be linked, with what it says of its host.
 pub(super) async fn register(me: &Me, name: &str) -> Result<MachineId> {
-    let id = usual_id(name);
+    let id = new_id()?;
     let card = Card { host: print::inline(name), ..Card::default() };
     me.client.register_machine(&request(me, &id, &card)?).await?;
     Ok(id)
@@ -243,14 +245,14 @@ async fn works(me: &Me, path: &Path, id: &MachineId) -> bool {
 async fn list(context: &Context, me: &Me) -> Result<()> {
     let machines = Machines::load(context, me).await?;
     if context.json {
-        let all: Vec<_> = machines.all().iter().map(opened).collect();
+        let all: Vec<_> = machines.all().iter().map(|known| opened(&machines, known)).collect();
         return print::json(&serde_json::json!({ "machines": all }), false);
     }
     if machines.all().is_empty() {
         return print::line("You have no machines. Register this one with `ensemble machine register`.");
     }
     let mut table = Table::new([
-        Column::text("HOST", 1, 8),
+        Column::text("NAME", 1, 8),
         Column::fixed("MACHINE", 0),
         Column::fixed("STATE", 0),
         Column::fixed("OFFERS", 3),
@@ -258,7 +260,11 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
         Column::fixed("LAST SEEN", 5),
         Column::fixed("", 4),
     ]);
-    for Known { machine, card } in machines.all() {
+    for Known { machine, .. } in machines.all() {
+        let name = match (machines.name(&machine.id), machines.without_name(&machine.id)) {
+            (None, Some(why)) => (Tone::Dim, why),
+            (name, _) => (Tone::Plain, name.unwrap_or_default()),
+        };
         let state = match (machine.online, runner(machine)) {
             (true, Some(runner)) if runner.draining => (Tone::Busy, "drains"),
             (true, _) => (Tone::Good, "online"),
@@ -272,7 +278,7 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
         };
         let this = if machines.this() == Some(&machine.id) { "this machine" } else { "" };
         table.row([
-            (Tone::Plain, card.as_ref().map(|card| card.host.clone()).unwrap_or_default()),
+            (name.0, name.1.to_owned()),
             (Tone::Plain, machine.reference.to_string()),
             (state.0, state.1.to_owned()),
             (Tone::Plain, offers.join(", ")),
@@ -284,26 +290,33 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
     table.print()
 }
 
-/// The machine with this id or ref, or the only one with this name.
-async fn find(context: &Context, me: &Me, named: &str) -> Result<Known> {
+/// The machine with this name, id or ref, and all machines.
+async fn find(context: &Context, me: &Me, named: &str) -> Result<(Machines, Known)> {
     let machines = Machines::load(context, me).await?;
-    let id = machines.find(named)?;
-    machines.get(id).cloned().ok_or_else(|| Failure::message(format!("You have no machine {named}.")))
+    let known = machines.get(machines.find(named)?).cloned();
+    let known = known.ok_or_else(|| Failure::message(format!("You have no machine {named}.")))?;
+    Ok((machines, known))
 }
 
 async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
-    let known = find(context, me, named).await?;
+    let (machines, known) = find(context, me, named).await?;
     if context.json {
-        return print::json(&opened(&known), false);
+        return print::json(&opened(&machines, &known), false);
     }
     let machine = &known.machine;
     print::line(format!("machine    {} ({})", machine.reference, machine.id))?;
+    let name = machines.name(&machine.id).or_else(|| machines.without_name(&machine.id));
+    print::line(format!("name       {}", name.unwrap_or("none yet")))?;
     print::line(format!("state      {}", if machine.online { "online" } else { "offline" }))?;
     match &known.card {
         // A machine that was linked has not said what it is.
-        Some(card) if card.os.is_empty() => print::line(format!("host       {}", card.host))?,
-        Some(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,
-        None => print::note("Its name does not open, or the server gives another one than your devices did."),
+        Some(card) if card.os.is_empty() => {
+            print::line(format!("host       {}, as it says", print::inline(&card.host)))?
+        }
+        Some(Card { host, os, arch, .. }) => {
+            print::line(format!("host       {}, as it says", print::inline(&format!("{host} ({os}, {arch})"))))?;
+        }
+        None => print::note("Its metadata cannot be opened, or its key was not made by one of your devices."),
     }
     if let Some(runner) = runner(machine) {
         let drains = if runner.draining { ", drains" } else { "" };
@@ -323,37 +336,39 @@ async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
     print::line(format!("created    {}", when::both(machine.created_at)))
 }
 
-/// Gives a machine another name than that of its host.
+/// Renames a machine, in the next device list.
 async fn rename(context: &Context, me: &Me, named: &str, name: &str) -> Result<()> {
-    let name = print::short(name, MOST_NAME);
-    if name.is_empty() {
-        return Err(Failure::message("The name is empty."));
+    if check_primary(me).is_err() {
+        return Err(Failure::message(
+            "This is a linked device, and a primary one names machines. Run the command on a primary device: `ensemble devices` shows \
+             them.",
+        ));
     }
-    let Known { machine, card } = find(context, me, named).await?;
-    // A name counts only under a key of the account, and the new one goes under no other.
-    let card = card.ok_or_else(|| {
+    let (_, known) = find(context, me, named).await?;
+    let machine = &known.machine;
+    let own = me.own();
+    let entry = own.list.body().devices.iter().find(|entry| entry.machine_id.as_ref() == Some(&machine.id));
+    let entry = entry.ok_or_else(|| {
         Failure::message(format!(
-            "The key of machine {} was not made by one of your devices, so it gets no name. Do not trust this server.",
+            "The machine {} is not in your device list, so it has no name. `ensemble runner` on a primary device's computer puts its \
+             machine there.",
             machine.reference
         ))
     })?;
-    let card = Card { host: name, ..card };
-    let ring = machines::ring(me, &machine)?.ring;
-    let update = UpdateMachine {
-        metadata: Some(seal_json(&ring, Purpose::MachineMetadata(&machine.id), "metadata", &card)?),
-        expected_metadata_version: Some(machine.metadata_version),
-        ..UpdateMachine::default()
-    };
-    let machine = me.client.update_machine(&machine.id, &update).await?;
+    let name = in_next_list(context, me, &entry.key, name).await?;
     if context.json {
-        return print::json(&opened(&Known { card: Some(card), machine }), false);
+        return print::json(&described(&known, Some(&name)), false);
     }
-    print::line(format!("The machine {} is called {}.", machine.reference, print::inline(&card.host)))
+    print::line(format!("The machine {} is called {name}.", machine.reference))
 }
 
-/// A machine for programs: what the server knows, and the decrypted metadata.
-fn opened(known: &Known) -> serde_json::Value {
-    serde_json::json!({ "machine": known.machine, "metadata": known.card })
+/// The JSON of a machine: what the server knows, its name, and what it says of itself.
+fn opened(machines: &Machines, known: &Known) -> serde_json::Value {
+    described(known, machines.name(&known.machine.id))
+}
+
+fn described(Known { machine, card }: &Known, name: Option<&str>) -> serde_json::Value {
+    serde_json::json!({ "machine": machine, "name": name, "metadata": card })
 }
 
 fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
@@ -373,11 +388,9 @@ pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The host name as far as an id allows it, and random characters, because two machines can have the same name.
-fn usual_id(host: &str) -> MachineId {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let host: String = host.split('.').next().unwrap_or_default().chars().filter(|c| fits(*c)).take(40).collect();
-    let tail: String = MachineId::generate().as_str().chars().rev().take(6).collect();
-    let id = if host.is_empty() { format!("machine-{tail}") } else { format!("{host}-{tail}") };
-    id.parse().unwrap_or_else(|_| MachineId::generate())
+/// The id of a new machine. It reveals nothing about the host.
+fn new_id() -> Result<MachineId> {
+    let random = rand::rngs::OsRng.sample_iter(Alphanumeric).map(|letter| char::from(letter).to_ascii_lowercase());
+    let id: String = "m-".chars().chain(random.take(10)).collect();
+    id.parse().map_err(|error| Failure::message(format!("The new id of this machine {error}.")))
 }

@@ -4,7 +4,7 @@
 
 mod typed;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use clap::Args;
 use ensemble_client::devices::Names;
@@ -19,7 +19,6 @@ use rand::seq::SliceRandom;
 use super::DONE;
 use super::devices::{begin_removal, finish_removal, see_titles, settle};
 use super::link::check_primary;
-use crate::commands::machine::host;
 use crate::confirm;
 use crate::context::{Context, Me, now};
 use crate::devices::{self, List, Own, box_of, change};
@@ -73,7 +72,7 @@ impl Recovery {
         kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
         if is_replaced {
             let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
-            finish_removal(context, &me, None).await?;
+            finish_removal(context, &me).await?;
         }
         if context.json {
             print::json(&serde_json::json!({ "success": true }), false)?;
@@ -97,25 +96,21 @@ pub(crate) fn begin_epoch(next: &mut DeviceList, contents: &ContentRing) -> Resu
 }
 
 fn show(words: &RecoveryWords) -> Result<()> {
-    let mut out = io::stderr();
-    if !out.is_terminal() {
+    if !io::stderr().is_terminal() {
         return Err(Failure::message(
             "Recovery words are shown in a terminal only, so that no file and no log has them. Run the command in one.",
         ));
     }
     let words = words.words().map_err(unusable)?;
-    writeln!(out, "\nWrite these 24 words on paper, in this order. They are shown only now.\n")?;
+    print::note("\nWrite these 24 words on paper, in this order. They are shown only now.\n");
     for row in 0..6 {
         let cells = (0..4).filter_map(|column| {
             let at = row + 6 * column;
             words.get(at).map(|word| format!("{:2}. {word:9}", at + 1))
         });
-        writeln!(out, "  {}", cells.collect::<Vec<_>>().join(" ").trim_end())?;
+        print::note(format!("  {}", cells.collect::<Vec<_>>().join(" ").trim_end()));
     }
-    writeln!(
-        out,
-        "\nWho has them has your account. Without them and without a primary device, nobody can help you.\n"
-    )?;
+    print::note("\nWho has them has your account. Without them and without a primary device, nobody can help you.\n");
     Ok(())
 }
 
@@ -139,7 +134,7 @@ fn typed_again(words: &RecoveryWords) -> Result<bool> {
 fn is_typed(number: usize, word: &str) -> Result<bool> {
     const TRIES: usize = 3;
     for _ in 0..TRIES {
-        write!(io::stderr(), "Type word {number}: ")?;
+        print::ask(format!("Type word {number}:"))?;
         let mut typed = String::new();
         if io::stdin().lock().read_line(&mut typed)? == 0 {
             return Ok(false);
@@ -194,7 +189,8 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     let box_key = box_of(&key)?.public().to_text();
     let mut entry =
         ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None, name: None, by: None };
-    names.give(&mut entry, &host());
+    names.keep(&next);
+    names.give(&mut entry, &devices::usual_name());
     next.devices.push(entry);
     let before = list;
     let (list, names) = next_list(&before, next, names, &recovery)?;
@@ -243,7 +239,7 @@ async fn recovered(
             see_titles(context, &Me::new(me.client.clone(), me.key.clone(), user, own)).await;
         }
         settle().await;
-        finish_removal(context, &me, None).await?;
+        finish_removal(context, &me).await?;
     }
     Ok(me)
 }

@@ -70,7 +70,7 @@ impl Sessions {
         let states = join_all(sessions.iter().map(|session| titles.agent_state(session))).await;
         titles.keep()?;
         for ((session, card), agent_state) in sessions.iter().zip(&cards).zip(&states) {
-            let of_machine = session.machine_id.as_ref().and_then(|id| machines.told_apart(id));
+            let of_machine = session.machine_id.as_ref().and_then(|id| machines.name(id).map(str::to_owned));
             let agent = card.more.get("agent").and_then(|agent| agent.as_str()).unwrap_or_default();
             let path = card.path.as_deref().map(print::below_home);
             let title = card.title.clone().or(path).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! The rights that a removed device has given people in live sessions. They are taken back, or given again by this device.
 
+use std::collections::BTreeSet;
+
 use ensemble_client::idempotency_key;
 use ensemble_protocol::transcript::body::{AccessGrant, Content, Control};
 use ensemble_protocol::transcript::words::May;
@@ -16,6 +18,9 @@ use crate::failure::Result;
 use crate::known_sessions::Revocation;
 use crate::print;
 
+/// How many live sessions are searched for rights that a removed device has given.
+const MOST: usize = 100;
+
 /// A right of a person that a removed device has given.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,17 +30,17 @@ pub(crate) struct Given {
     may: May,
 }
 
-/// Takes back what removed devices have given in these sessions, or gives it again. Waits for no machine: what does not arrive is said again
-/// by the next command.
+/// Takes back the rights that removed devices have given in the first [`MOST`] of these sessions, or gives them again if the device is in
+/// `kept`. Does not wait for machines: the next command repeats a revocation that has not arrived.
 pub(crate) async fn settle_rights(
     context: &Context,
     me: &Me,
-    sessions: impl IntoIterator<Item = &Session>,
-    keep: bool,
+    sessions: &[&Session],
+    kept: &BTreeSet<String>,
 ) -> Vec<Given> {
     let mut all = Vec::new();
-    for session in sessions {
-        match settle_in(context, me, session.id, keep).await {
+    for session in sessions.iter().take(MOST) {
+        match settle_in(context, me, session.id, kept).await {
             Ok(given) => all.extend(given),
             Err(failure) => print::note(format!(
                 "It is not known whether the device has let somebody prompt in session {}: {failure}",
@@ -43,12 +48,19 @@ pub(crate) async fn settle_rights(
             )),
         }
     }
+    if sessions.len() > MOST {
+        print::note(format!(
+            "It was not looked for what the device has let people do in {} older live sessions. Machines that know of its removal allow \
+             none of that.",
+            sessions.len() - MOST
+        ));
+    }
     all
 }
 
-async fn settle_in(context: &Context, me: &Me, id: SessionId, keep: bool) -> Result<Vec<Given>> {
+async fn settle_in(context: &Context, me: &Me, id: SessionId, kept: &BTreeSet<String>) -> Result<Vec<Given>> {
     let mut live = Live::open_asleep(context, me, id).await?;
-    live.load().await?;
+    live.load_state().await?;
     let own = me.own();
     let is_gone = |key: &String| own.list.device(key).is_none_or(|device| !device.role.shares_sessions());
     let by_removed = |grant: &&AccessGrant| grant.may != May::Nothing && grant.key.as_ref().is_some_and(is_gone);
@@ -56,6 +68,7 @@ async fn settle_in(context: &Context, me: &Me, id: SessionId, keep: bool) -> Res
         live.view.state().map(|state| state.access.iter().filter(by_removed).cloned().collect()).unwrap_or_default();
     for known in &given {
         let (local_id, version) = (idempotency_key(), version_after(Some(known)));
+        let keep = known.key.as_ref().is_some_and(|key| kept.contains(key));
         let may = if keep { known.may.clone() } else { May::Nothing };
         if !keep {
             let revocation = Revocation { local_id: local_id.clone(), version, removed: false };
@@ -63,7 +76,7 @@ async fn settle_in(context: &Context, me: &Me, id: SessionId, keep: bool) -> Res
         }
         let order = AccessGrant { may, version, key: None, ..known.clone() };
         live.sender().send_as(local_id, Content::Control(Control::Access(order))).await?;
-        let end = if keep { "It stays." } else { "That is taken back." };
+        let end = if keep { "The machine is asked to keep that." } else { "The machine is asked to end that." };
         print::note(format!(
             "The removed device had let {} {} in session {}. {end}",
             described(me, known.user).await,

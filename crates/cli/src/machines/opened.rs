@@ -1,4 +1,4 @@
-//! The metadata of machines, with the names by which people choose.
+//! The metadata of machines: what they say of themselves.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::Known;
 use crate::context::Me;
 use crate::failure::{Failure, Result};
 
-/// The machines with their metadata. It has the names by which people choose, so it counts only under a key that a device of the account
-/// has made, or the machine itself. Everybody can seal something to the account.
+/// The machines with their metadata. It counts only under a key that the machine or a device of the account has made, because anybody can
+/// seal something to the account.
 pub(crate) async fn opened(me: &Me, machines: Vec<Machine>) -> Result<Vec<Known>> {
     let rings: Vec<_> = machines.iter().map(|machine| ring(me, machine).ok()).collect();
     let may = |devices: &[ListedDevice], signer: &str, machine: &MachineId| {
@@ -38,7 +38,7 @@ pub(crate) async fn opened(me: &Me, machines: Vec<Machine>) -> Result<Vec<Known>
 }
 
 /// The key of a machine, and who has made it.
-pub(crate) fn ring(me: &Me, machine: &Machine) -> Result<SignedRing> {
+fn ring(me: &Me, machine: &Machine) -> Result<SignedRing> {
     let closed = |error| Failure::Seal(format!("The key of machine {}", machine.id), error);
     me.open_ring(&machine.encryption_key, Binding::Machine { machine: &machine.id }).map_err(closed)
 }

@@ -30,6 +30,11 @@ impl Me {
         Ok(self.due_at(session, &known, seconds()))
     }
 
+    /// Whether a key is due, for one of many sessions whose known state was read at once.
+    pub(crate) fn is_due(&self, session: &Session, known: Option<&KnownSession>) -> bool {
+        self.due_at(session, known.unwrap_or(&KnownSession::default()), seconds()).is_some()
+    }
+
     /// The same at a time, in seconds since 1970.
     pub(super) fn due_at(&self, session: &Session, known: &KnownSession, now: u64) -> Option<Due> {
         if session.access_level != AccessLevel::Owner || session.encryption_key.is_none() {

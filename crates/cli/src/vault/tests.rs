@@ -55,7 +55,7 @@ fn a_machine_that_was_removed_knows_a_key_until_one_is_made_without_it() {
     let machine: ensemble_types::ids::MachineId = "laptop".parse().unwrap();
     let mut session = session(&me, SessionId::generate(), "AAAA");
     (session.hosted, session.machine_id) = (true, Some(machine.clone()));
-    let known = |hostless| KnownSession { hostless, ..KnownSession::new(4, 1) };
+    let known = |hostless| KnownSession { hostless, epoch: 4, ..KnownSession::default() };
     assert!(me.may_its_host_read(&session, 4, &known(None)), "it is in no list");
     assert!(me.may_its_host_read(&session, 4, &known(Some(5))), "the server shows the key of before");
     assert!(!me.may_its_host_read(&session, 4, &known(Some(4))) && !me.may_its_host_read(&session, 4, &known(Some(3))));
@@ -107,7 +107,7 @@ fn the_servers_word_makes_one_key_an_hour_and_a_removal_one_at_any_time() {
         seal_ring(&KeyRing::generate(), &me.content_key().unwrap(), binding, signer).unwrap().into_string()
     };
     let mut session = session(&me, id, &sealed(&second));
-    let known = |asked| KnownSession { asked, ..KnownSession::new(1, 1) };
+    let known = |asked| KnownSession { asked, ..KnownSession::default() };
     assert_eq!(me.due_at(&session, &known(None), NOON), None);
     session.rekey_needed = true;
     assert_eq!(me.due_at(&session, &known(None), NOON), Some(Due::Asked));

@@ -31,7 +31,7 @@ fn a_machine_that_was_not_used_in_a_directory_is_asked_about_once() {
     owner.succeed(&["machine", "register", "--id", "desk"]);
     add(&owner, &second, &[]);
     let machine = second.json(&["machine", "list"])["machines"][0].clone();
-    let name = machine["metadata"]["host"].as_str().unwrap();
+    let name = machine["name"].as_str().unwrap();
     let reference = machine["machine"]["ref"].as_str().unwrap();
     let on = |named, directory| ["--machine", named, "-C", directory];
 

@@ -9,15 +9,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::ensemble::{User, up};
+use crate::ensemble::User;
 use crate::linking::add;
-use crate::live::{guest, host_of, kill as kill_host, log, seen, turns, until};
+use crate::live::{WithGuest, has_no_right, host_of, kill as kill_host, log, right_of, seen, turns, until, with_guest};
 use crate::lying::LyingServer;
 use crate::place::Place;
 
 /// Runs a command and kills it when the server has carried out a request, before the command gets the answer. Returns whether it
 /// was killed.
-fn killed_at(
+pub(crate) fn killed_at(
     server: &LyingServer,
     user: &User,
     arguments: &[&str],
@@ -44,13 +44,14 @@ fn killed_at(
     is_killed.load(Ordering::SeqCst)
 }
 
-fn last(user: &User, session: &str) -> (Value, Value) {
+/// The text of the newest message and the epoch of its key.
+pub(crate) fn last(user: &User, session: &str) -> (Value, Value) {
     let lines = user.json_lines(&["session", "read", session, "-n", "1"]);
     (lines[0]["body"]["text"].clone(), lines[0]["message"]["keyEpoch"].clone())
 }
 
 /// A user of the server with a session that a friend may edit.
-fn shared(server: &LyingServer) -> (User, User, String) {
+pub(crate) fn shared(server: &LyingServer) -> (User, User, String) {
     let (owner, friend) = (User::new(Some(&server.url)), User::new(Some(&server.url)));
     owner.succeed(&["login"]);
     let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
@@ -120,11 +121,7 @@ fn what_vouches_for_a_new_key_outlives_the_command() {
 fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     let place = Place::new();
     let owner = &place.user;
-    let (_up, url) = up(owner, &[]);
-    let (editor, editor_id) = guest(&url);
-    let session = place.start(&["claude", "[[say begin]]"]);
-    turns(owner, &session, 1);
-    owner.succeed(&["share", "add", &session, &editor_id, "--level", "edit"]);
+    let WithGuest { up: _up, url, guest: editor, guest_id: editor_id, session } = with_guest(&place, "edit", &[]);
     let id = owner.json(&["session", "show", &session])["session"]["id"].as_str().unwrap().to_owned();
     let file = owner.files().join("settings.json");
     let settings = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
@@ -136,11 +133,6 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
         left["revocations"] = json!({ origin: { id.as_str(): users } });
         std::fs::write(&file, left.to_string()).unwrap();
     };
-    let grant = |log: &[Value]| {
-        let state = log.iter().rev().find(|body| body["type"] == "state")?;
-        state["access"].as_array()?.iter().find(|grant| grant["user"] == editor_id.as_str()).cloned()
-    };
-    let may = |log: &[Value]| grant(log)?["may"].as_str().map(str::to_owned);
     let is_over = || settings()["revocations"][origin] == json!({});
 
     // What they were given later counts.
@@ -151,7 +143,7 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     turns(owner, &session, 2);
 
     // Who is given the right again while it is to be taken away has it.
-    leave(grant(&log(owner, &session)).unwrap()["version"].as_i64().unwrap() + 1);
+    leave(right_of(&log(owner, &session), &editor_id).unwrap()["version"].as_i64().unwrap() + 1);
     owner.succeed(&["share", "change", &session, &editor_id, "--level", "edit"]);
     assert!(is_over(), "{}", settings());
     editor.succeed(&["prompt", &session, "[[say again]]"]);
@@ -167,7 +159,7 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     leave(1);
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && next.err.contains("asked again"), "{}", next.err);
-    seen(owner, &session, "the end of the right", |log| (may(log).as_deref() == Some("none")).then_some(()));
+    seen(owner, &session, "the end of the right", |log| has_no_right(log, &editor_id));
     owner.succeed(&["share", "change", &session, &editor_id, "--level", "edit"]);
     editor.succeed(&["prompt", &session, "[[say once more]]"]);
     turns(owner, &session, 4);
@@ -175,7 +167,7 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     leave(i64::from(u32::MAX) * 1_000);
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && next.err.contains("asked again"), "{}", next.err);
-    seen(owner, &session, "the revocation", |log| (may(log).as_deref() == Some("none")).then_some(()));
+    seen(owner, &session, "the revocation", |log| has_no_right(log, &editor_id));
     assert!(editor.fail(&["prompt", &session, "[[say no more]]"]).contains("not_allowed"));
     // Once the machine has confirmed it, it is over.
     let next = owner.run(&["session", "list"]);
@@ -186,11 +178,8 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
 fn share_ends_with_5_until_the_machine_confirms_that_somebody_may_no_longer_prompt() {
     let place = Place::with_agent("claude", "claude");
     let owner = &place.user;
-    let (_up, url) = up(owner, &["--no-runner"]);
-    let (editor, editor_id) = guest(&url);
-    let session = place.start(&["claude", "[[say begin]]"]);
-    turns(owner, &session, 1);
-    owner.succeed(&["share", "add", &session, &editor_id, "--level", "edit"]);
+    let WithGuest { up: _up, url, guest: editor, guest_id: editor_id, session } =
+        with_guest(&place, "edit", &["--no-runner"]);
     let host = Pid::from_raw(i32::try_from(host_of(owner).unwrap()).unwrap());
     kill(host, Signal::SIGSTOP).unwrap();
     for change in [
@@ -202,12 +191,10 @@ fn share_ends_with_5_until_the_machine_confirms_that_somebody_may_no_longer_prom
         assert!(ended.code == 5 && is_said, "{}: {}{}", ended.code, ended.out, ended.err);
     }
     kill(host, Signal::SIGCONT).unwrap();
-    let may = |log: &[Value]| {
-        let state = log.iter().rev().find(|body| body["type"] == "state")?;
-        let mut access = state["access"].as_array()?.iter();
-        Some(access.find(|grant| grant["user"] == editor_id.as_str())?["may"] == "none")
-    };
-    seen(owner, &session, "the end of the right", |log| may(log).unwrap_or(true).then_some(()));
+    seen(owner, &session, "the end of the right", |log| match right_of(log, &editor_id) {
+        Some(right) if right["may"] != "none" => None,
+        _ => Some(()),
+    });
     editor.fail(&["prompt", &session, "[[say no more]]"]);
     until("nothing is left to be confirmed", || {
         owner.succeed(&["session", "list"]);
@@ -232,11 +219,8 @@ fn hosts(user: &User) -> usize {
 fn a_revocation_that_is_open_starts_no_more_than_one_host() {
     let place = Place::new();
     let owner = &place.user;
-    let (_up, url) = up(owner, &["--no-runner"]);
-    let (editor, editor_id) = guest(&url);
-    let session = place.start(&["claude", "[[say begin]]"]);
-    turns(owner, &session, 1);
-    owner.succeed(&["share", "add", &session, &editor_id, "--level", "edit"]);
+    let WithGuest { up: _up, url, guest: editor, guest_id: editor_id, session } =
+        with_guest(&place, "edit", &["--no-runner"]);
     kill_host(host_of(owner).unwrap());
     until("the end of the host", || (hosts(owner) == 0).then_some(()));
 

@@ -39,7 +39,7 @@ fn a_task_waits_for_its_provider_and_goes_on() {
     let shown = wait_for_limit(&user);
     let reference = shown["ref"].as_str().unwrap();
     assert_eq!((&shown["tasks"][0]["attempt"], &shown["tasks"][0]["maxCostUsd"]), (&0.into(), &2.5.into()));
-    let host = user.json(&["machine", "list"])["machines"][0]["metadata"]["host"].as_str().unwrap().to_owned();
+    let host = user.json(&["machine", "list"])["machines"][0]["name"].as_str().unwrap().to_owned();
     for arguments in [["show", "last"].as_slice(), &["runs"]] {
         let printed = user.succeed(arguments);
         let reason = printed.split("claude's limit on ").nth(1).unwrap_or_else(|| panic!("{printed}"));

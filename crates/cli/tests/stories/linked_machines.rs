@@ -81,9 +81,13 @@ fn a_computer_without_the_account_is_linked_as_a_machine() {
     let listed = devices(&owner);
     let machine = with_role(&listed, "machine")[0].clone();
     assert_eq!(machine["kind"], "runner");
+    let (name, id) = (machine["name"].as_str().unwrap(), machine["machineId"].as_str().unwrap());
+    assert_eq!(owner.json(&["machine", "show", name])["machine"]["id"], id);
+    let is_plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    assert!(id.strip_prefix("m-").is_some_and(|rest| rest.len() == 10 && rest.chars().all(is_plain)), "{id}");
     // When it is removed, its runner ends.
-    let name = machine["publicKey"].as_str().unwrap();
-    owner.succeed(&["devices", "remove", name, "--yes"]);
+    let key = machine["publicKey"].as_str().unwrap();
+    owner.succeed(&["devices", "remove", key, "--yes"]);
     assert_eq!(runner.ended(), 1);
     assert_eq!(owner.json(&["machine", "list"])["machines"], json!([]));
     assert_eq!(devices(&owner).len(), 1);

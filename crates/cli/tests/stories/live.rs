@@ -187,6 +187,36 @@ pub(crate) fn guest(url: &str) -> (User, String) {
     (guest, id)
 }
 
+/// A session of an owner that a guest may see.
+pub(crate) struct WithGuest {
+    pub(crate) up: Running,
+    pub(crate) url: String,
+    pub(crate) guest: User,
+    pub(crate) guest_id: String,
+    pub(crate) session: String,
+}
+
+/// A session that was shared at this level after its first turn, on a server that was started with these additional arguments.
+pub(crate) fn with_guest(place: &Place, level: &str, more: &[&str]) -> WithGuest {
+    let (up, url) = up(&place.user, more);
+    let (guest, guest_id) = guest(&url);
+    let session = place.start(&["claude", "[[say begin]]"]);
+    turns(&place.user, &session, 1);
+    place.user.succeed(&["share", "add", &session, &guest_id, "--level", level]);
+    WithGuest { up, url, guest, guest_id, session }
+}
+
+/// A person's right, as the machine last stated that it obeys it.
+pub(crate) fn right_of(log: &[Value], user: &str) -> Option<Value> {
+    let state = log.iter().rev().find(|body| is(body, "state"))?;
+    state["access"].as_array()?.iter().find(|grant| grant["user"] == user).cloned()
+}
+
+/// Whether a person has no right, as the machine last stated.
+pub(crate) fn has_no_right(log: &[Value], user: &str) -> Option<()> {
+    (right_of(log, user)?["may"] == "none").then_some(())
+}
+
 #[test]
 fn guests_do_what_the_owner_has_signed() {
     let place = Place::new();

@@ -46,6 +46,8 @@ mod interruptions;
 #[cfg(feature = "up")]
 mod kept_files;
 #[cfg(feature = "up")]
+mod kept_rights;
+#[cfg(feature = "up")]
 mod killed;
 #[cfg(feature = "up")]
 mod lies;

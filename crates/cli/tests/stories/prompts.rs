@@ -69,7 +69,7 @@ fn one_prompt_is_done_in_this_directory_and_shown_as_it_goes() {
 
     let shown = user.json(&["show", "last"]);
     assert_eq!(shown["machineId"], shown["tasks"][0]["machineId"]);
-    let host = user.json(&["machine", "list"])["machines"][0]["metadata"]["host"].clone();
+    let host = user.json(&["machine", "list"])["machines"][0]["name"].clone();
     assert_eq!((&shown["machineName"], &shown["tasks"][0]["machineName"]), (&host, &host));
     assert!(user.succeed(&["show", "last"]).contains(host.as_str().unwrap()));
 }
@@ -106,7 +106,7 @@ fn more_is_said_to_an_agent_that_ended() {
     assert_eq!((&usage["total"]["attempts"], &usage["total"]["outputTokens"]), (&3.into(), &6.into()));
     let table = user.succeed(&["usage", "--by", "provider", "--days", "2"]);
     assert!(table.contains("claude") && table.contains("$0.0300") && table.contains("total"), "{table}");
-    let host = user.json(&["machine", "list"])["machines"][0]["metadata"]["host"].clone();
+    let host = user.json(&["machine", "list"])["machines"][0]["name"].clone();
     assert!(user.succeed(&["usage", "--by", "machine"]).contains(host.as_str().unwrap()));
 }
 
@@ -271,7 +271,7 @@ fn a_run_that_waits_says_why_with_the_names_of_machines() {
     let (_up, _url) = up(&user, &[]);
     wait_for_runner(&user);
     fs::write(user.home().join("plan.yaml"), "tasks: [{prompt: x}, {prompt: y}]").unwrap();
-    let host = user.json(&["machine", "list"])["machines"][0]["metadata"]["host"].as_str().unwrap().to_owned();
+    let host = user.json(&["machine", "list"])["machines"][0]["name"].as_str().unwrap().to_owned();
     let reason = format!("It is pinned to the machine {host} (");
     let mut watching = Running::start(&user, &["run", "plan.yaml", "--provider", "codex"]);
     let line = watching.line();

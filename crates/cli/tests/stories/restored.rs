@@ -46,6 +46,30 @@ impl<'a> Server<'a> {
     }
 }
 
+/// Restores a server from a backup: it is copied after the first turn of a session, runs for three more turns, and is replaced by the copy.
+/// Returns the session and its log. `prompt`: the prompt for a word.
+fn set_back(
+    place: &Place,
+    server: &Server<'_>,
+    start: impl Fn() -> Running,
+    prompt: impl Fn(&str) -> String,
+) -> (String, Vec<Value>) {
+    let (user, first) = (&place.user, start());
+    let session = place.start(&["claude", "--model", "claude-sonnet-4-5", "[[say one]]"]);
+    turns(user, &session, 1);
+    assert_eq!(first.interrupt(), 0);
+    server.copy("data", "backup");
+    let second = start();
+    for (number, word) in ["two", "three", "four"].into_iter().enumerate() {
+        user.succeed(&["prompt", &session, &prompt(word)]);
+        turns(user, &session, number + 2);
+    }
+    let whole = log(user, &session);
+    assert_eq!(second.interrupt(), 0);
+    server.restore();
+    (session, whole)
+}
+
 fn says(log: &[Value], kind: &str, text: &str) -> usize {
     let is_said = |body: &&Value| body["type"] == kind && body["text"].as_str().is_some_and(|said| said.contains(text));
     log.iter().filter(is_said).count()
@@ -78,18 +102,7 @@ fn a_live_session_goes_on_after_a_restore() {
         wait_for_runner(user);
         started
     };
-    let first = start();
-    let session = place.start(&["claude", "--model", "claude-sonnet-4-5", "[[say one]]"]);
-    turns(user, &session, 1);
-    assert_eq!(first.interrupt(), 0);
-    server.copy("data", "backup");
-    let second = start();
-    for (number, word) in ["two", "three", "four"].into_iter().enumerate() {
-        user.succeed(&["prompt", &session, &format!("[[say {word}]]")]);
-        turns(user, &session, number + 2);
-    }
-    assert_eq!(second.interrupt(), 0);
-    server.restore();
+    let (session, _) = set_back(&place, &server, start, |word| format!("[[say {word}]]"));
 
     let _third = start();
     let log = goes_on(user, &session);
@@ -101,24 +114,12 @@ fn a_host_that_is_killed_after_a_restore_leaves_no_gap() {
     let place = Place::new();
     let user = &place.user;
     let server = Server::of(user, &["--no-runner"]);
-    let first = server.start();
-    let session = place.start(&["claude", "--model", "claude-sonnet-4-5", "[[say one]]"]);
-    turns(user, &session, 1);
-    assert_eq!(first.interrupt(), 0);
-    server.copy("data", "backup");
-    let second = server.start();
-    for (number, word) in ["two", "three", "four"].into_iter().enumerate() {
-        user.succeed(&["prompt", &session, &format!("[[say {word}]]")]);
-        turns(user, &session, number + 2);
-    }
-    assert_eq!(second.interrupt(), 0);
-    server.restore();
+    let (session, _) = set_back(&place, &server, || server.start(), |word| format!("[[say {word}]]"));
 
     // The host is the one that has seen all of it, and it ends as soon as the server has something again.
     let _third = server.start();
     let host = host_of(user).unwrap();
-    let before = log(user, &session).len();
-    until("something that is sent again", || (log(user, &session).len() > before).then_some(()));
+    until("something that is sent again", || (says(&log(user, &session), "text", "two") == 1).then_some(()));
     kill(host);
     until("the end of the host", || (host_of(user) != Some(host)).then_some(()));
     goes_on(user, &session);
@@ -136,22 +137,14 @@ fn a_host_that_is_killed_between_two_parts_sends_the_rest() {
     let listen = format!("127.0.0.1:{}", free_port());
     let between = LyingServer::before(&listen);
     let server = Server::at(&between.operator, &listen, &["--no-runner", "--public-url", &between.url]);
-    let first = server.start();
-    user.succeed(&["--server", &between.url, "login"]);
-    let session = place.start(&["claude", "--model", "claude-sonnet-4-5", "[[say one]]"]);
-    turns(user, &session, 1);
-    assert_eq!(first.interrupt(), 0);
-    server.copy("data", "backup");
-    let second = server.start();
-    for (number, word) in ["two", "three", "four"].into_iter().enumerate() {
-        // More than one request has room for.
-        user.succeed(&["prompt", &session, &format!("[[repeat 60000 {word} ]]")]);
-        turns(user, &session, number + 2);
-    }
-    let whole = log(user, &session);
+    let start = || {
+        let started = server.start();
+        user.succeed(&["--server", &between.url, "login"]);
+        started
+    };
+    // More than fits into one request.
+    let (session, whole) = set_back(&place, &server, start, |word| format!("[[repeat 60000 {word} ]]"));
     let own = |log: &[Value]| log.iter().filter(|body| body["n"].is_u64()).count();
-    assert_eq!(second.interrupt(), 0);
-    server.restore();
 
     let (host, parts) = (host_of(user).unwrap(), Arc::new(AtomicUsize::new(0)));
     let sent = parts.clone();

@@ -7,16 +7,18 @@ use sha2::{Digest, Sha256};
 
 use super::bytes::{decode, encode, is_signed, is_small_order};
 
-/// The text `T` of a request: where, which link, which keys, which kind, and the digest of the name.
+/// The text `T` of a request: the server, the link, the keys, the kind, the digest of the name, and for a machine the device on its
+/// computer.
 #[derive(Clone, Debug)]
 pub struct LinkText(String);
 
 impl LinkText {
     pub fn of(origin: &str, link: &str, request: &DeviceLinkRequest) -> Self {
-        let DeviceLinkRequest { public_key, box_key, name, kind, .. } = request;
+        let DeviceLinkRequest { public_key, box_key, name, kind, by, .. } = request;
         let name = encode(&Sha256::digest(name.as_bytes()));
         let (key, box_key, kind) = (&**public_key, &**box_key, kind.as_str());
-        Self(format!("ensemble-link-v1\n{origin}\n{link}\n{key}\n{box_key}\n{kind}\n{name}"))
+        let by = by.as_ref().map_or("", |by| &**by);
+        Self(format!("ensemble-link-v2\n{origin}\n{link}\n{key}\n{box_key}\n{kind}\n{name}\n{by}"))
     }
 
     /// What the new device signs.

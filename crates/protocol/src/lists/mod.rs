@@ -4,6 +4,7 @@
 //! docs/ENCRYPTION.md describes the format. No I/O happens here.
 
 mod bytes;
+mod form;
 mod link;
 mod list;
 mod name;
@@ -13,8 +14,9 @@ mod seen;
 mod tests;
 
 pub use bytes::{decode, encode, is_signed};
+pub use form::{MOST_NAME_BYTES, is_machine_name, is_name};
 pub use link::{LinkText, is_possession};
 pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, Removal, signed_text};
-pub use name::{MOST_NAME_BYTES, NameError, Names, commitment, is_name};
+pub use name::{NameError, Names, commitment};
 pub use proof::{is_proof, proof_text};
 pub use seen::seen_text;

@@ -226,6 +226,7 @@ fn request(number: u8, origin: &str, link: &str) -> DeviceLinkRequest {
         box_key: Blob::new(box_key(number)).unwrap(),
         name: Text::new("phone 📱").unwrap(),
         kind: DeviceKind::Web,
+        by: None,
         mac: Blob::new("A".repeat(43)).unwrap(),
         signature: zero,
     };
@@ -254,6 +255,7 @@ fn a_request_proves_that_the_key_is_held_and_the_code_was_seen() {
     assert_eq!(swapped(|request| request.box_key = Blob::new(box_key(9)).unwrap()), (false, false));
     assert_eq!(swapped(|request| request.name = Text::new("other").unwrap()), (false, false));
     assert_eq!(swapped(|request| request.kind = DeviceKind::Cli), (false, false));
+    assert_eq!(swapped(|request| request.by = Some(Blob::new(public(2)).unwrap())), (false, false));
     assert_eq!(swapped(|request| request.mac = Blob::new("A".repeat(43)).unwrap()), (true, false));
     let text = LinkText::of(origin, link, &good);
     assert!(!text.is_mac(&[8; 32], &good.mac), "another secret");

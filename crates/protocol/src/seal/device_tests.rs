@@ -30,6 +30,8 @@ struct Vectors {
     ring: String,
     sealed_ring: SealedRing,
     link: LinkVector,
+    /// The request of a machine on the first device's computer, over the same link.
+    machine_link: AskedVector,
     recovery: RecoveryVector,
 }
 
@@ -50,6 +52,13 @@ struct LinkVector {
     answer: DeviceLinkAnswer,
     answer_aad: String,
     sealed_answer: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AskedVector {
+    request: DeviceLinkRequest,
+    text: String,
+    digits: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -114,17 +123,23 @@ fn generate() -> Vectors {
     let two = one.next(&signed(&grown, &first)).unwrap();
     let entry = two.device(&second.public_key()).unwrap();
     let code = LinkCode::new("https://ensemble.example", &encode(&[6; 16]));
-    let mut request = DeviceLinkRequest {
-        public_key: Blob::new(second.public_key()).unwrap(),
-        box_key: Blob::new(entry.box_key.clone()).unwrap(),
-        name: Text::new("phone 📱").unwrap(),
-        kind: DeviceKind::Web,
-        mac: Blob::new("A".repeat(43)).unwrap(),
-        signature: Blob::new("A".repeat(86)).unwrap(),
+    let asked = |name: &str, kind: DeviceKind, by: Option<String>| {
+        let mut request = DeviceLinkRequest {
+            public_key: Blob::new(second.public_key()).unwrap(),
+            box_key: Blob::new(entry.box_key.clone()).unwrap(),
+            name: Text::new(name).unwrap(),
+            kind,
+            by: by.map(|by| Blob::new(by).unwrap()),
+            mac: Blob::new("A".repeat(43)).unwrap(),
+            signature: Blob::new("A".repeat(86)).unwrap(),
+        };
+        let text = LinkText::of(&code.base, &code.id, &request);
+        request.mac = Blob::new(text.mac(code.secret()).unwrap()).unwrap();
+        request.signature = Blob::new(second.sign(text.as_bytes())).unwrap();
+        let digits = text.digits(code.secret()).unwrap();
+        AskedVector { request, text: String::from_utf8(text.as_bytes().to_vec()).unwrap(), digits }
     };
-    let text = LinkText::of(&code.base, &code.id, &request);
-    request.mac = Blob::new(text.mac(code.secret()).unwrap()).unwrap();
-    request.signature = Blob::new(second.sign(text.as_bytes())).unwrap();
+    let AskedVector { request, text, digits } = asked("phone 📱", DeviceKind::Web, None);
     let answer = DeviceLinkAnswer {
         user_id: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
         account: first.public_key(),
@@ -144,13 +159,14 @@ fn generate() -> Vectors {
         link: LinkVector {
             address: code.address().to_string(),
             origin: code.base.clone(),
-            text: String::from_utf8(text.as_bytes().to_vec()).unwrap(),
-            digits: text.digits(code.secret()).unwrap(),
+            text,
+            digits,
             request,
             answer_aad: format!("ensemble-link-answer-v1\n{}", code.id),
             sealed_answer: code.seal_answer(&answer).unwrap(),
             answer,
         },
+        machine_link: asked("desk", DeviceKind::Runner, Some(first.public_key())),
         recovery: RecoveryVector {
             bits: encode(&[5; 32]),
             words: words.words().unwrap().join(" "),
@@ -178,11 +194,14 @@ fn check(vectors: &Vectors) {
     let link = &vectors.link;
     let code = LinkCode::from_address(&link.address).unwrap();
     assert_eq!(*code.address(), link.address);
-    let text = LinkText::of(&link.origin, &code.id, &link.request);
-    assert_eq!(text.as_bytes(), link.text.as_bytes());
-    assert!(text.is_mac(code.secret(), &link.request.mac));
-    assert!(crate::lists::is_possession([link.origin.as_str()], &code.id, &link.request));
-    assert_eq!(text.digits(code.secret()).unwrap(), link.digits);
+    let AskedVector { request, text, digits } = &vectors.machine_link;
+    for (request, said, digits) in [(&link.request, &link.text, &link.digits), (request, text, digits)] {
+        let text = LinkText::of(&link.origin, &code.id, request);
+        assert_eq!(text.as_bytes(), said.as_bytes());
+        assert!(text.is_mac(code.secret(), &request.mac));
+        assert!(crate::lists::is_possession([link.origin.as_str()], &code.id, request));
+        assert_eq!(text.digits(code.secret()).unwrap(), *digits);
+    }
     assert_eq!(code.open_answer(&link.sealed_answer), Ok(link.answer.clone()));
 
     let words = RecoveryWords::parse(&vectors.recovery.words).unwrap();

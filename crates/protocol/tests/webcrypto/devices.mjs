@@ -39,15 +39,18 @@ export async function check(given, assert) {
   const [version, id, secretText] = fragment.split(".");
   assert.deepEqual([page, version], [`${link.origin}/link`, "v1"]);
   const secret = seal.fromText(secretText);
-  const { publicKey, boxKey, kind, name } = link.request;
-  const text = ["ensemble-link-v1", link.origin, id, publicKey, boxKey, kind, await sha256(name)].join("\n");
-  assert.equal(text, link.text);
-  const code = async (purpose) => seal.hmac(await seal.hkdf(secret, purpose), utf8.encode(text));
-  assert.equal(seal.toText(await code("ensemble-link-request-v1")), link.request.mac);
-  assert.ok(await seal.verify(publicKey, link.request.signature, text));
-  const digits = new DataView((await code("ensemble-link-digits-v1")).buffer).getUint32(0) % 1_000_000;
-  assert.equal(String(digits).padStart(6, "0"), link.digits);
-  made.link.request.signature = await seal.sign(device, text);
+  for (const asked of ["link", "machineLink"]) {
+    const { request, text, digits } = given[asked];
+    const { publicKey, boxKey, kind, name, by } = request;
+    const lines = ["ensemble-link-v2", link.origin, id, publicKey, boxKey, kind, await sha256(name), by ?? ""];
+    assert.equal(lines.join("\n"), text);
+    const code = async (purpose) => seal.hmac(await seal.hkdf(secret, purpose), utf8.encode(text));
+    assert.equal(seal.toText(await code("ensemble-link-request-v1")), request.mac);
+    assert.ok(await seal.verify(publicKey, request.signature, text));
+    const number = new DataView((await code("ensemble-link-digits-v1")).buffer).getUint32(0) % 1_000_000;
+    assert.equal(String(number).padStart(6, "0"), digits);
+    made[asked].request.signature = await seal.sign(device, text);
+  }
 
   const answerKey = await seal.hkdf(secret, "ensemble-link-answer-v1");
   const blob = seal.fromText(link.sealedAnswer);

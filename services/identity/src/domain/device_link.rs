@@ -154,6 +154,7 @@ mod tests {
             box_key: blob(),
             name: Text::new("phone").unwrap(),
             kind: DeviceKind::Web,
+            by: None,
             mac: blob(),
             signature: Blob::new("A".repeat(86)).unwrap(),
         }

@@ -277,6 +277,7 @@ mod tests {
             box_key: Blob::new(device.box_key).unwrap(),
             name: Text::new("phone").unwrap(),
             kind: DeviceKind::Web,
+            by: None,
             mac: Blob::new("A".repeat(43)).unwrap(),
             signature: Blob::new("A".repeat(86)).unwrap(),
         }

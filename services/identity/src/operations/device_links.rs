@@ -44,6 +44,10 @@ pub(crate) async fn ask(
     if request.kind == DeviceKind::Recovery {
         return Err(Error::BadField("/kind", "must be cli, web or runner; recovery words need no link"));
     }
+    let is_key = |by: &str| request.kind == DeviceKind::Runner && decode::<32>(by).is_some();
+    if request.by.as_ref().is_some_and(|by| !is_key(by)) {
+        return Err(Error::BadField("/by", "must be the public key of a device, and is for runners only"));
+    }
     let origins: Vec<String> = service.rules.origins.iter().map(ToString::to_string).collect();
     if !is_possession(origins.iter().map(String::as_str), &encode(&id), &request) {
         let rule = "must be by publicKey over the text of this link, at an address of this server, with a good boxKey";

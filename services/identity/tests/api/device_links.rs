@@ -133,6 +133,9 @@ on_both_databases! {
         assert_eq!(refused(&send(small).await).0, "/signature");
         assert_eq!(send(with("kind", json!(DeviceKind::Recovery))).await.bad_fields(), ["/kind"]);
         assert_eq!(send(with("name", json!("x".repeat(65)))).await.bad_fields(), ["/name"]);
+        for by in [other.public(), "x".to_owned()] {
+            assert_eq!(send(with("by", json!(by))).await.bad_fields(), ["/by"], "only a runner is on a computer");
+        }
         send(with("name", json!("x".repeat(5_000)))).await.problem(413, "PAYLOAD_TOO_LARGE");
         assert_eq!(state(&fixture.api, &link).await, "waiting", "none of these used the link");
         send(good).await.expect(200);
@@ -177,6 +180,17 @@ on_both_databases! {
         let runner = Keys::new();
         alice.link(&fixture, &runner, Role::Machine).await;
         fixture.client(&runner).await.get("/v1/account").await.problem(403, "FORBIDDEN");
+        // A machine on a device's computer names that device, and signs it.
+        let link = alice.open_link().await;
+        let request = json!(Keys::new().asks(&link, ORIGIN, DeviceKind::Runner, Some(&alice.keys)));
+        let at = format!("{}/request", path(&link));
+        for by in [json!(runner.public()), Value::Null] {
+            let mut other = request.clone();
+            other["by"] = by;
+            assert_eq!(fixture.api.post(&at, &other).await.bad_fields(), ["/signature"]);
+        }
+        fixture.api.post(&at, &request).await.expect(200);
+        assert_eq!(alice.api.get(&path(&link)).await.expect(200)["request"]["by"], alice.keys.public());
     }
 
     async fn a_link_is_refused_by_its_account(on: Backend) {

@@ -340,4 +340,26 @@ on_both_databases! {
         assert_eq!(alice.api.patch(&path, &json!({})).await.bad_fields(), ["/notify"]);
         alice.api.patch(&path, &json!({ "name": "x" })).await.problem(400, "INVALID_ARGUMENT");
     }
+
+    async fn a_machine_has_a_name_of_its_form_that_no_device_has(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let alice = Owner::new(&fixture).await;
+        let runner = Keys::new();
+        let (desk, desk_name) = named(alice.keys.entry(Role::Primary), "Desk");
+        let send = async |text: &str| {
+            let (entry, name) = named(runner.entry(Role::Machine), text);
+            let list = DeviceList { devices: vec![desk.clone(), entry], ..alice.next() };
+            let mut body = proven(&sign(&list, &alice.keys), &[&runner]);
+            body["names"] = json!({ alice.keys.public(): desk_name, runner.public(): name });
+            alice.api.post("/v1/devices", &body).await
+        };
+        for (text, why) in [
+            ("Desk 2", "a-z 0-9"), ("-desk", "a-z 0-9"), ("büro", "a-z 0-9"), (&"x".repeat(64), "1 to 63"), ("desk", "two devices"),
+        ] {
+            let (place, said) = refused(&send(text).await);
+            assert!(place == "/names" && said.contains(why), "{text}: {said}");
+        }
+        let made = send("desk-2.example").await.expect(201);
+        assert_eq!((&made["devices"][0]["name"], &made["devices"][1]["name"]), (&json!("Desk"), &json!("desk-2.example")));
+    }
 }

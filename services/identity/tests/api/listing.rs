@@ -46,11 +46,17 @@ impl Keys {
 
     /// What this device sends to be linked.
     pub(crate) fn request(&self, link: &str, origin: &str) -> DeviceLinkRequest {
+        self.asks(link, origin, DeviceKind::Web, None)
+    }
+
+    /// The same for another kind, and for a machine on another device's computer.
+    pub(crate) fn asks(&self, link: &str, origin: &str, kind: DeviceKind, by: Option<&Self>) -> DeviceLinkRequest {
         let mut request = DeviceLinkRequest {
             public_key: Blob::new(self.public()).unwrap(),
             box_key: Blob::new(self.box_key.as_str()).unwrap(),
             name: Text::new("my \u{1b}phone").unwrap(),
-            kind: DeviceKind::Web,
+            kind,
+            by: by.map(|by| Blob::new(by.public()).unwrap()),
             mac: Blob::new("A".repeat(43)).unwrap(),
             signature: Blob::new("A".repeat(86)).unwrap(),
         };

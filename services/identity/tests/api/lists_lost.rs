@@ -1,10 +1,10 @@
 //! Lists that the service has lost since a backup, and gets again. A second service that knows nothing of them is one that was restored.
 
 use ensemble_testkit::{Api, on_both_databases};
-use ensemble_types::devices::{Role, SignedList};
+use ensemble_types::devices::{DeviceList, Role, SignedList};
 use serde_json::{Value, json};
 
-use crate::listing::{Keys, Owner, change, completing, new_epoch, proven, refused, sign};
+use crate::listing::{Keys, Owner, after, change, completing, named, new_epoch, proven, refused, sign};
 use crate::{Fixture, ORIGIN};
 
 /// An account, its lists, and what vouches for the devices in them.
@@ -140,7 +140,7 @@ on_both_databases! {
         lost.api.post("/v1/devices", &lost.again(&lost.lists)).await.expect(201);
         // The lists of a primary device that was removed, on top of the last one in which it was one.
         let branch = {
-            let mut next = new_epoch(crate::listing::after(&lost.lists[1]));
+            let mut next = new_epoch(after(&lost.lists[1]));
             next.devices.retain(|device| device.key != lost.owner.keys.public());
             sign(&next, &lost.tablet)
         };
@@ -151,5 +151,26 @@ on_both_databases! {
             assert_eq!(answer.problem(409, "DEVICE_LIST_CONFLICT")["current"], json!(lost.lists[3]));
         }
         assert_eq!(lost.newest().await, json!(lost.lists[3]));
+    }
+
+    async fn names_that_the_sender_does_not_know_may_be_missing(on: Backend) {
+        let lost = Lost::new(on).await;
+        let next = lost.owner.next();
+        let named: Vec<_> = next.devices.iter().zip(["desk", "paper"]).map(|(entry, name)| named(entry.clone(), name)).collect();
+        let keys = [named[0].0.key.as_str(), named[1].0.key.as_str()];
+        let devices = named.iter().map(|(entry, _)| entry.clone()).collect();
+        let signed = sign(&DeviceList { devices, ..next }, &lost.owner.keys);
+        let mut body = lost.again(&[&lost.lists[..], std::slice::from_ref(&signed)].concat());
+        body["names"] = json!({ keys[0]: named[1].1 });
+        assert_eq!(refused(&lost.api.post("/v1/devices", &body).await).0, "/names", "it is the name of another one");
+        body["names"] = json!({ keys[0]: named[0].1 });
+        let made = lost.api.post("/v1/devices", &body).await.expect(201);
+        assert_eq!((&made["devices"][0]["name"], &made["devices"][1]["name"]), (&json!("desk"), &Value::Null));
+        let mut later = change(&sign(&after(&signed), &lost.owner.keys));
+        later["names"] = json!({ keys[0]: named[0].1 });
+        assert_eq!(refused(&lost.api.post("/v1/devices", &later).await).0, "/names", "a new list has all");
+        later["names"][keys[1]] = json!(named[1].1);
+        let made = lost.api.post("/v1/devices", &later).await.expect(201);
+        assert_eq!((&made["devices"][0]["name"], &made["devices"][1]["name"]), (&json!("desk"), &json!("paper")));
     }
 }

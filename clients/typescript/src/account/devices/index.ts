@@ -2,8 +2,8 @@
 
 import { Distrust, Refused } from "../../errors.js";
 import type { Signer } from "../../protocol/ed25519.js";
-import { sharesSessions, signsLists, type ListedDevice } from "../../protocol/lists/list.js";
-import { nearestName } from "../../protocol/lists/name.js";
+import { signsLists, type ListedDevice } from "../../protocol/lists/list.js";
+import { isMachineName, nearestName } from "../../protocol/lists/name.js";
 import { LinkCode } from "../../protocol/seal/device-link.js";
 import { RecoveryWords } from "../../protocol/seal/recovery.js";
 import type { Context } from "../context.js";
@@ -15,7 +15,8 @@ import { afterRemoval, removeDevices } from "./remove.js";
 import type { components } from "../../openapi.js";
 
 type Shown = components["schemas"]["Device"];
-export type Device = Omit<Shown, "name" | "nameSalt"> & Called;
+/** `by`: for a machine, the public key of its computer's device, as the list has it. */
+export type Device = Omit<Shown, "name" | "nameSalt"> & Called & Pick<ListedDevice, "by">;
 
 /** Words that are shown, and not in force yet. */
 export interface NewWords {
@@ -47,22 +48,22 @@ export class Devices {
           "The server shows other devices than the list that you signed. If it stays so, do not trust this server.",
         );
       }
-      return devices.map(({ name: _given, nameSalt: _salt, ...device }) => ({
-        ...device,
-        ...called(list, device.publicKey, names),
-      }));
+      return devices.map(({ name: _given, nameSalt: _salt, machineId: _said, ...device }) => {
+        const { machineId, by } = list.device(device.publicKey) ?? {};
+        const ofMachine = { ...(machineId !== undefined && { machineId }), ...(by !== undefined && { by }) };
+        return { ...device, ...ofMachine, ...called(list, device.publicKey, names) };
+      });
     }
   }
 
-  /** Gives the device with this public key another name, in the next list. */
+  /** Gives the device or machine with this public key a new name, in the next list. */
   async rename(key: string, name: string): Promise<void> {
     await checkPrimary(this.context);
-    const wanted = nearestName(name);
-    if (wanted === undefined) throw new Refused("A name needs a letter or a digit.");
     await this.change(async (devices, names) => {
       const device = devices.find((one) => one.key === key);
       if (!device) throw new Refused("This device was removed from your account.");
-      if (!sharesSessions(device.role)) throw new Refused("Only a device of a person is renamed here.");
+      const wanted = wantedName(device, name);
+      if (names.lacksSome) throw new Refused("The server keeps back names of your devices. If it stays so, do not trust it.");
       if (names.hasOther(key, wanted)) throw new Refused(`Another device is called ${wanted}. Choose another name.`);
       await names.give(device, wanted);
       return devices;
@@ -125,4 +126,17 @@ export class Devices {
   change(edit: Edit, added?: readonly Signer[]): Promise<boolean> {
     return changeDevices(this.context, edit, added);
   }
+}
+
+/** Checks the name that a person has typed for a device or a machine. */
+function wantedName({ role }: ListedDevice, typed: string): string {
+  if (role === "recovery") throw new Refused("Recovery words have no name.");
+  const wanted = role === "machine" ? typed.trim() : nearestName(typed);
+  if (wanted === undefined) throw new Refused("The name is empty. Type at least one visible character.");
+  if (role === "machine" && !isMachineName(wanted)) {
+    throw new Refused(
+      "A machine's name has 1 to 63 lower-case letters, digits, dots, hyphens and underscores, and begins with a letter or a digit.",
+    );
+  }
+  return wanted;
 }

@@ -6,6 +6,7 @@ import { Distrust, isNotFound, Refused } from "../../errors.js";
 import { ContentRing } from "../../protocol/seal/content-ring.js";
 import { fingerprint, List, type ListedDevice } from "../../protocol/lists/list.js";
 import { RecoveryWords } from "../../protocol/seal/recovery.js";
+import { refOf } from "../../refs.js";
 import type { AccountOptions } from "../context.js";
 import { DEVICE, DeviceKeys, keepUser, type StoredDevice } from "../keys.js";
 import { keepSent } from "../kept-lists.js";
@@ -17,8 +18,8 @@ import { changeOf } from "../own.js";
 export interface Found {
   /** The words do not say which account they belong to, so the person compares this. */
   fingerprint: string;
-  /** The other devices. */
-  devices: (Pick<ListedDevice, "key" | "role"> & Called)[];
+  /** The other devices and machines. A machine has a `ref`. */
+  devices: (Pick<ListedDevice, "key" | "role" | "by"> & Called & { ref?: string })[];
 }
 
 /** The same at this device, before it belongs to the account. */
@@ -56,7 +57,12 @@ export async function findAccount(
   const contents = await ContentRing.open(sealed, box, key.publicKey, list);
   const shown = await namesOf(list.body, known.devices);
   const others = list.body.devices.filter((device) => device.key !== key.publicKey);
-  const devices = others.map((device) => ({ key: device.key, role: device.role, ...called(list, device.key, shown) }));
+  const devices = await Promise.all(
+    others.map(async ({ key, role, by, machineId }) => {
+      const ref = machineId === undefined ? {} : { ref: await refOf(machineId) };
+      return { key, role, ...(by !== undefined && { by }), ...ref, ...called(list, key, shown) };
+    }),
+  );
 
   const listed = async (lost: readonly string[]): Promise<boolean> => {
     const before = await store.get<StoredDevice>(DEVICE);

@@ -1,7 +1,7 @@
 // Removes devices: their list first, then the keys of what they could read.
 
 import { Refused } from "../../errors.js";
-import type { List } from "../../protocol/lists/list.js";
+import type { List, ListedDevice } from "../../protocol/lists/list.js";
 import { sleep } from "../../retry.js";
 import type { Context } from "../context.js";
 import { takeBack } from "../live/access.js";
@@ -9,7 +9,7 @@ import { renewKeys } from "../machines/keys.js";
 import { awaitConfirmed, type Unconfirmed } from "../machines/seen.js";
 import { sessionPages } from "../sessions/find.js";
 import type { Session } from "../sessions/known.js";
-import { readSession, ringForTitle } from "../sessions/read.js";
+import { ringForTitle } from "../sessions/read.js";
 import { due, isWithoutItsHost, rekey } from "../sessions/rekey.js";
 import { titled } from "../sessions/titles.js";
 import { setRemoval } from "../unfinished.js";
@@ -26,23 +26,28 @@ const SETTLED = 12_000;
 /** Sessions whose titles are judged before a removal, the newest first. */
 const MOST_SEEN = 1_000;
 
-/** Removes devices. From then on nothing is sealed to them, and sessions that were used lately get new keys at once. Resolves to the
+/** Removes devices and their computers' machines. Nothing more is sealed to them, and recent sessions get new keys at once. Resolves to the
  * machines that have not confirmed it: until they do, a removed device and the server can still command them. */
 export async function removeDevices(
   context: Context,
   keys: readonly string[],
   onProgress?: (done: number, of: number) => void,
 ): Promise<Unconfirmed[]> {
+  const { client } = context;
   await checkPrimary(context);
   if (keys.includes(context.keys.publicKey)) throw new Refused("This is the device that you use. Sign out here instead.");
   // What a removed device has written last is read before it is removed: nobody relies on its signature afterwards.
   const shared = await context.pins.shared().catch(() => ({ state: {} }));
   await seeTitles(context);
   await setRemoval(context.store, true);
-  await changeDevices(context, (devices) =>
+  let machines: string[] = [];
+  await changeDevices(context, (devices) => {
     // A machine goes with the computer on which it is.
-    devices.filter(({ key, by = key }) => !keys.includes(key) && !keys.includes(by)),
-  );
+    const isGone = ({ key, by = key }: ListedDevice): boolean => keys.includes(key) || keys.includes(by);
+    machines = devices.filter(isGone).flatMap(({ machineId }) => machineId ?? []);
+    return devices.filter((device) => !isGone(device));
+  });
+  await Promise.allSettled(machines.map((id) => client.call("DELETE", "/v1/machines/{id}", { path: { id } })));
   // Sessions get their keys whatever becomes of it.
   const [signed] = await Promise.allSettled([context.pins.signAgain(shared.state)]);
   const confirming = awaitConfirmed(context);
@@ -75,12 +80,6 @@ export async function afterRemoval(context: Context, onProgress?: (done: number,
   await finishRemoval(context, onProgress);
 }
 
-/** Gives a session a new key, if one is due by what the server says when it is asked again: a list of sessions can say anything. */
-async function renew(context: Context, id: string): Promise<void> {
-  const session = await readSession(context, id);
-  if ((await due(context, session)) !== undefined) await rekey(context, session);
-}
-
 /** Gives the sessions that are in use new keys after a device was removed. Every other one gets its key before its next message. */
 export async function finishRemoval(
   context: Context,
@@ -98,9 +97,10 @@ export async function finishRemoval(
   }
   // Sessions come the newest first. All others get their key before their next message.
   wanted.splice(MOST_AT_ONCE);
-  for (const [at, { id }] of wanted.entries()) {
-    // Others must get theirs. One that fails is tried again before its next message.
-    await renew(context, id).catch(() => undefined);
+  for (const [at, session] of wanted.entries()) {
+    // The others must get theirs, so a failure is passed over: that session gets its key before its next message. The server detects
+    // another program that was faster.
+    await rekey(context, session).catch(() => undefined);
     onProgress(at + 1, wanted.length);
   }
   for (const { id } of live.slice(0, MOST_WITH_RIGHTS)) await takeBack(context, id).catch(() => undefined);

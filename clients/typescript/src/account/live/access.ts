@@ -80,6 +80,7 @@ export async function tellMachine(context: Context, session: Session, user: stri
 /** Takes back what removed devices have let people do in a live session. It waits for no machine: what does not arrive is said again. */
 export async function takeBack(context: Context, id: string): Promise<void> {
   const live = await LiveSession.open(context, id);
+  await live.loadState();
   const { list } = await context.own();
   for (const known of live.view.state?.access ?? []) {
     if (known.may === "none" || known.key === undefined || list.commands(known.key)) continue;

@@ -1,8 +1,11 @@
 // The machines of an account: names, presence and what they offer.
 
+import { refOf } from "../../refs.js";
 import type { Context } from "../context.js";
 import { changeDevices } from "../devices/change.js";
 import { finishRemoval, seeTitles } from "../devices/remove.js";
+import { FRESH } from "../lists.js";
+import { called, type Called } from "../names.js";
 import { setRemoval } from "../unfinished.js";
 import { allMachines, type Machine } from "./find.js";
 import { machineMetadata, type MachineMetadata } from "./keys.js";
@@ -16,12 +19,29 @@ export interface RunnerState {
   providers: { provider: string; offered: boolean; reason?: string; version?: string; signedIn?: boolean }[];
 }
 
+/** What a machine is called. */
+export interface CalledMachine extends Called {
+  ref: string;
+  /** The account's list has it. */
+  isListed: boolean;
+}
+
 export class Machines {
   constructor(private readonly context: Context) {}
 
   /** All machines, the newest first. */
   all(): Promise<Machine[]> {
     return allMachines(this.context);
+  }
+
+  /** What the account's list calls the machine with this id. What the machine or the server says does not count. */
+  async called(id: string): Promise<CalledMachine> {
+    const ref = await refOf(id);
+    // It may have been added a moment ago.
+    const { list } = await this.context.own((await this.isListed(id)) ? undefined : FRESH);
+    const entry = list.machine(id);
+    if (!entry) return { ref, name: null, hasOtherName: false, isListed: false };
+    return { ref, ...called(list, entry.key, await this.context.names()), isListed: true };
   }
 
   /** The opened metadata of a machine. */

@@ -1,4 +1,4 @@
-// The keys of machines, under which they say what they are called.
+// The keys of machines, under which they say what kind of computer they are.
 
 import { Distrust } from "../../errors.js";
 import { makesKeys } from "../../protocol/lists/list.js";
@@ -8,11 +8,10 @@ import type { Context } from "../context.js";
 import { everHad } from "../lists.js";
 import { allMachines, type Machine } from "./find.js";
 
-/** What a machine says of itself. Members that are not known here are kept. */
-export type MachineMetadata = { host?: string; os?: string; arch?: string; by?: string } & Record<string, unknown>;
+/** What a machine says of itself. Its name is in the account's list. Members that are not known here are kept. */
+export type MachineMetadata = { os?: string; arch?: string } & Record<string, unknown>;
 
-/** The opened metadata of a machine. It has the name by which people choose, so it counts only under a key that a device of the account
- * has made, or the machine itself. */
+/** The opened metadata of a machine. It counts only under a key that the machine or a device of the account has made. */
 export async function machineMetadata(context: Context, machine: Machine): Promise<MachineMetadata> {
   const { client, userId } = context;
   const { contents, list } = await context.own();
@@ -23,12 +22,12 @@ export async function machineMetadata(context: Context, machine: Machine): Promi
   const entry = list.device(signer);
   // A device that was removed since may have made it.
   const isOwn = (entry && counts(entry)) || (await everHad(client, userId, list.body.account, signer, counts));
-  if (!isOwn) throw new Distrust(`The name of machine ${machine.ref} was not given by one of your devices.`);
+  if (!isOwn) throw new Distrust(`The metadata of machine ${machine.ref} was not sealed by one of your devices.`);
   return openJson(ring, purposes.machineMetadata(machine.id), machine.metadata);
 }
 
 /** Gives machines whose keys are from before the newest content key new ones: a removed device would read from a copy of the database
- * what they are called. */
+ * what they say of themselves. */
 export async function renewKeys(context: Context): Promise<void> {
   const { client, keys } = context;
   const { list } = await context.own();

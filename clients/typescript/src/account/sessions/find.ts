@@ -11,14 +11,17 @@ export interface SessionFilter {
   attention?: boolean;
 }
 
-/** The sessions, the most recently changed first, to the minute, page by page: sort what you show. */
+/** The most sessions that a page may have. */
+const LONGEST_PAGE = 500;
+
+/** The sessions, the most recently changed first, to the minute, page by page: sort what you show. Pages after the first are long. */
 export async function* sessionPages(context: Context, filter: SessionFilter = {}): AsyncGenerator<Session[], void, undefined> {
   const { client } = context;
   const page = (cursor?: string) => {
     const query = {
       ...(filter.shared && { include: "shared" as const }),
       ...(filter.attention && { attention: "any" as const }),
-      ...(cursor !== undefined && { cursor }),
+      ...(cursor !== undefined && { cursor, limit: LONGEST_PAGE }),
     };
     return client.call("GET", "/v1/sessions", { query });
   };

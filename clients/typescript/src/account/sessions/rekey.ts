@@ -114,10 +114,11 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
 }
 
 async function update(context: Context, session: Session, ring: KeyRing): Promise<UpdateSession> {
-  // A machine that was added a moment ago would be left without the key.
-  const { contents, list } = await context.own(0);
   const { signer } = context.keys;
   const machine = hostOf(session);
+  let { contents, list } = await context.own(FRESH);
+  // A machine that was added a moment ago would be left without the key.
+  if (machine !== undefined && !list.machine(machine)) ({ contents, list } = await context.own(0));
   const entry = machine === undefined ? undefined : list.machine(machine);
   return {
     encryptionKey: await sealRing(ring, await contents.publicKey(), binding(context, session), signer),

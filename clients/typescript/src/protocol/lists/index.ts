@@ -20,4 +20,14 @@ export {
   type SeenList,
   type SignedList,
 } from "./list.js";
-export { commitment, foldedName, isName, Names, nearestName, type DeviceName, type NamesByKey } from "./name.js";
+export {
+  commitment,
+  foldedName,
+  isMachineName,
+  isName,
+  Names,
+  nearestMachineName,
+  nearestName,
+  type DeviceName,
+  type NamesByKey,
+} from "./name.js";

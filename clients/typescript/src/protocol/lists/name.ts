@@ -1,8 +1,8 @@
-// Names of devices. A list has a commitment to each, so a server that keeps the names cannot give a device another one.
+// Names of devices and machines. A list has a commitment to each name, so the server that stores the names cannot change one.
 
 import { concat, decodeExact, encode, random, sha256, utf8, utf8Length } from "../bytes.js";
 import { HIDDEN } from "../hidden.js";
-import type { DeviceList, ListedDevice } from "./list.js";
+import type { DeviceList, ListedDevice, Role } from "./list.js";
 
 /** The name of a device, and what opens the commitment in the list. Only the account's own devices are given both. */
 export interface DeviceName {
@@ -16,6 +16,8 @@ export type NamesByKey = Record<string, DeviceName>;
 
 /** Bytes of a name. */
 export const MOST_NAME_BYTES = 64;
+/** The most characters of a machine's name. Each has one byte. */
+const MOST_OF_MACHINE = 63;
 
 /** Hidden characters, and halves of a surrogate pair, which UTF-8 does not have. */
 const BAD = new RegExp(`[${HIDDEN}\\p{Cs}]`, "gu");
@@ -43,6 +45,28 @@ export function nearestName(text: string, most = MOST_NAME_BYTES): string | unde
   return name.trimEnd() || undefined;
 }
 
+/** Whether a machine may have this name. */
+export const isMachineName = (text: string): boolean => /^[a-z0-9][a-z0-9._-]{0,62}$/.test(text);
+
+/** The valid machine name that is nearest to the host's name. */
+export function nearestMachineName(text: string, most = MOST_OF_MACHINE): string {
+  const name = text
+    .toLowerCase()
+    .replace(/[^a-z0-9._-]+/g, "-")
+    .replace(/^[._-]+/, "");
+  return name.slice(0, most).replace(/[._-]+$/, "") || "machine";
+}
+
+const isNameFor = (role: Role, text: string): boolean => (role === "machine" ? isMachineName(text) : isName(text));
+
+/** The name for a device or a machine that asks for `wanted`, with this number. */
+function numbered(role: Role, wanted: string, number: number): string | undefined {
+  const end = number === 1 ? "" : `${role === "machine" ? "-" : " "}${number}`;
+  if (role === "machine") return nearestMachineName(wanted, MOST_OF_MACHINE - end.length) + end;
+  const name = nearestName(wanted, number === 1 ? MOST_NAME_BYTES : MOST_NAME_BYTES - 4);
+  return name && name + end;
+}
+
 /** Two names are the same when this is. */
 export const foldedName = (name: string): string => name.toLowerCase();
 
@@ -50,7 +74,11 @@ export const foldedName = (name: string): string => name.toLowerCase();
 export class Names {
   readonly #names: Map<string, DeviceName>;
 
-  constructor(names: Iterable<readonly [string, DeviceName]> = []) {
+  /** `lacksSome`: devices of the list have other names, which the server has not given. */
+  constructor(
+    names: Iterable<readonly [string, DeviceName]> = [],
+    readonly lacksSome = false,
+  ) {
     this.#names = new Map(names);
   }
 
@@ -58,13 +86,17 @@ export class Names {
   static async opened(list: Pick<DeviceList, "devices">, given: NamesByKey): Promise<Names> {
     const good: [string, DeviceName][] = [];
     const counts = new Map<string, number>();
-    for (const { key, name: committed } of list.devices) {
+    for (const { key, role, name: committed } of list.devices) {
       const name = given[key];
-      if (committed === undefined || !name || !isName(name.name) || committed !== (await commitment(name))) continue;
+      if (committed === undefined || !name || !isNameFor(role, name.name) || committed !== (await commitment(name))) continue;
       good.push([key, name]);
       counts.set(foldedName(name.name), (counts.get(foldedName(name.name)) ?? 0) + 1);
     }
-    return new Names(good.filter(([, { name }]) => counts.get(foldedName(name)) === 1));
+    const known = new Map(good.filter(([, { name }]) => counts.get(foldedName(name)) === 1));
+    return new Names(
+      known,
+      list.devices.some(({ key, name }) => name !== undefined && !known.has(key)),
+    );
   }
 
   /** The name of the device with this public key. */
@@ -83,9 +115,9 @@ export class Names {
   }
 
   /** Names a device of a list that is not signed yet, with a number where another one has the name. A device that is called nothing gets
-   * no name. */
+   * no name. None gets one while names are lacking: the server could keep back the name of a device that has this one. */
   async give(device: ListedDevice, wanted: string): Promise<void> {
-    const found = this.#free(device.key, wanted);
+    const found = this.lacksSome ? undefined : this.#free(device, wanted);
     delete device.name;
     this.#names.delete(device.key);
     if (found === undefined) return;
@@ -96,12 +128,10 @@ export class Names {
     this.#names.set(device.key, name);
   }
 
-  #free(key: string, wanted: string): string | undefined {
+  #free({ key, role }: ListedDevice, wanted: string): string | undefined {
     for (let number = 1; number < 1_000; number++) {
-      const [most, end] = number === 1 ? [MOST_NAME_BYTES, ""] : [MOST_NAME_BYTES - 4, ` ${number}`];
-      const name = nearestName(wanted, most);
-      if (name === undefined) return undefined;
-      if (!this.hasOther(key, name + end)) return name + end;
+      const name = numbered(role, wanted, number);
+      if (name === undefined || !this.hasOther(key, name)) return name;
     }
     return undefined;
   }

@@ -9,6 +9,9 @@ import type { components } from "../../openapi.js";
 
 export type DeviceLinkRequest = components["schemas"]["DeviceLinkRequest"];
 
+/** What a new device says of itself. */
+type About = Pick<DeviceLinkRequest, "publicKey" | "boxKey" | "name" | "kind" | "by">;
+
 /** What the first device tells the new one, sealed with the secret of the link. */
 export interface LinkAnswer {
   userId: string;
@@ -58,9 +61,10 @@ export class LinkCode {
     boxKey: string;
     name: string;
     kind: DeviceLinkRequest["kind"];
+    by?: string | undefined;
   }): Promise<DeviceLinkRequest> {
-    const { signer, boxKey, name, kind } = device;
-    const about = { publicKey: signer.publicKey, boxKey, name, kind };
+    const { signer, boxKey, name, kind, by } = device;
+    const about = { publicKey: signer.publicKey, boxKey, name, kind, ...(by !== undefined && { by }) };
     const text = await this.#text(about);
     const mac = encode(await this.#code("ensemble-link-request-v1", text));
     return { ...about, mac, signature: encode(await signer.sign(text)) };
@@ -74,7 +78,7 @@ export class LinkCode {
   }
 
   /** The six digits that the new device shows and a person types at the first one. */
-  async digits(request: Pick<DeviceLinkRequest, "publicKey" | "boxKey" | "name" | "kind">): Promise<string> {
+  async digits(request: About): Promise<string> {
     const code = await this.#code("ensemble-link-digits-v1", await this.#text(request));
     return String(readU32(code, 0) % 1_000_000).padStart(6, "0");
   }
@@ -93,13 +97,8 @@ export class LinkCode {
     return { userId, account, version: version as number, digest };
   }
 
-  async #text({
-    publicKey,
-    boxKey,
-    kind,
-    name,
-  }: Pick<DeviceLinkRequest, "publicKey" | "boxKey" | "name" | "kind">): Promise<Bytes> {
-    const lines = ["ensemble-link-v1", this.base, this.id, publicKey, boxKey, kind, await digestText(name)];
+  async #text({ publicKey, boxKey, kind, name, by }: About): Promise<Bytes> {
+    const lines = ["ensemble-link-v2", this.base, this.id, publicKey, boxKey, kind, await digestText(name), by ?? ""];
     return utf8(lines.join("\n"));
   }
 

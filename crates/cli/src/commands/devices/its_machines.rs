@@ -22,17 +22,29 @@ pub(super) async fn await_machines(me: &Me, machines: &Machines, device: &str) -
     open.into_iter().map(|machine| machine.id).collect()
 }
 
-/// The machines to delete with a device: itself, or those that were registered on the same computer. The list says which those are;
-/// an older list does not, so what the machine has sealed counts too.
-pub(super) fn machines_of(me: &Me, device: &Device, machines: &Machines, keep: bool) -> Vec<MachineId> {
+/// The machines to delete with a device: the device itself if it is a machine, else those on the same computer. The list says which those
+/// are. A machine with a token is not in the list, so its sealed metadata counts.
+pub(super) fn machines_of(me: &Me, device: &Device, machines: &Machines, keep: bool) -> BTreeSet<MachineId> {
+    let itself = device.machine_id.iter().cloned();
     if keep {
-        return device.machine_id.iter().cloned().collect();
+        return itself.collect();
     }
     let own = me.own();
     let by = |entry: &&ListedDevice| entry.by.as_ref() == Some(&device.public_key);
     let in_list = own.list.body().devices.iter().filter(by).filter_map(|entry| entry.machine_id.clone());
     let says_so = |known: &&Known| known.card.as_ref().is_some_and(|card| card.by.as_ref() == Some(&device.public_key));
-    let in_cards = machines.all().iter().filter(says_so).map(|known| known.machine.id.clone());
-    let all: BTreeSet<MachineId> = device.machine_id.iter().cloned().chain(in_list).chain(in_cards).collect();
-    all.into_iter().collect()
+    let others = machines.all().iter().filter(|known| !machines.is_listed(&known.machine.id));
+    let in_cards = others.filter(says_so).map(|known| known.machine.id.clone());
+    itself.chain(in_list).chain(in_cards).collect()
+}
+
+/// Shows all machines, and marks those that are deleted with the device.
+pub(super) fn show_machines(machines: &Machines, gone: &BTreeSet<MachineId>) {
+    let all = machines.ids();
+    if all.is_empty() {
+        return;
+    }
+    let row = |id: &&MachineId| format!("\n  [{}] {}", if gone.contains(id) { "x" } else { " " }, machines.called(id));
+    let rows: Vec<String> = all.iter().map(row).collect();
+    print::note(format!("Your machines. Those marked [x] are deleted with the device:{}", rows.concat()));
 }

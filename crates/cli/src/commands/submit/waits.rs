@@ -43,7 +43,7 @@ fn missing(provider: Provider, on: Option<&MachineId>, machines: &Machines) -> O
     let elsewhere = machines.all().iter().filter(|known| on.is_some_and(|id| known.machine.id != *id));
     let there: Vec<String> = elsewhere
         .filter(|known| runner(&known.machine).as_ref().and_then(state).is_some_and(|state| state.offered))
-        .map(|known| machines.told_apart(&known.machine.id).unwrap_or_else(|| machines.called(&known.machine.id)))
+        .map(|known| machines.name(&known.machine.id).map_or_else(|| machines.called(&known.machine.id), str::to_owned))
         .collect();
     let others = machines.offered(on).into_iter().filter(|other| *other != provider).collect::<Vec<_>>();
     let mut next = Vec::new();
