@@ -35,9 +35,9 @@ pub(super) struct Computer {
     program: PathBuf,
     edge: String,
     home: PathBuf,
-    client: Client,
-    key: AccountKey,
-    user: UserId,
+    pub(super) client: Client,
+    pub(super) key: AccountKey,
+    pub(super) user: UserId,
 }
 
 /// What a client of one session holds.
@@ -83,7 +83,7 @@ impl Computer {
         Ok(computer)
     }
 
-    fn ensemble(&self, arguments: &[&str]) -> Result<Output> {
+    pub(super) fn ensemble(&self, arguments: &[&str]) -> Result<Output> {
         let output = self.command(arguments).output();
         let output = output.context("ensemble does not start; build it with `cargo build --release`")?;
         let said = String::from_utf8_lossy(&output.stderr);

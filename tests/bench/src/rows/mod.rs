@@ -14,6 +14,7 @@ mod live_latency;
 mod live_many;
 mod one_bad_caller;
 mod purge;
+mod removal;
 mod run_latency;
 mod runs;
 pub(crate) mod scripted_claude;
@@ -54,6 +55,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "live-agent", measure: live_agent::live },
     Row { name: "live-latency", measure: live_latency::latency },
     Row { name: "live-many", measure: live_many::latency },
+    Row { name: "removal", measure: removal::of_a_device },
     Row { name: "voice", measure: voice::starts },
     Row { name: "idle", measure: idle::memory_and_start },
 ];
