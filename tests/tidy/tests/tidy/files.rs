@@ -1,5 +1,5 @@
-//! What every source file keeps to: a head that says why it exists, a length that can be read, bounded channels, and tests
-//! that neither sleep nor are switched off.
+//! What every source file keeps to: a head that says why it exists, a length that can be read, bounded channels, one place that
+//! prints, and tests that neither sleep nor are switched off.
 
 use crate::repository::{files, is_test, metadata, root};
 
@@ -33,6 +33,28 @@ fn channels_have_bounds() {
             assert!(!file.text.contains(word), "{}: {word} has no bound", file.name);
         }
     }
+}
+
+/// Text from a server or an agent must not control the terminal, so only these files write to it: `print.rs` cleans what it prints. The
+/// others write scripts, JSON and lines that were cleaned before.
+#[test]
+fn the_command_line_prints_in_one_place() {
+    const PRINT: [&str; 4] = ["print.rs", "progress/mod.rs", "commands/completions.rs", "acp/process.rs"];
+    let may = |name: &str| PRINT.iter().any(|file| name == format!("crates/cli/src/{file}"));
+    let mut found = Vec::new();
+    for file in files(&[".rs"]) {
+        if !file.name.starts_with("crates/cli/src/") || may(&file.name) || is_test(&file.name) {
+            continue;
+        }
+        for (number, line) in file.text.lines().enumerate() {
+            let asks = line.contains("is_terminal") || line.contains("tcgetwinsize") || line.contains("with_writer");
+            let writes = ["::stdout()", "::stderr()", "println!(", "print!("].iter().any(|word| line.contains(word));
+            if writes && !asks {
+                found.push(format!("{}:{}: {}", file.name, number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "print these with crate::print, which cleans them:\n{}", found.join("\n"));
 }
 
 /// Futures in such a set are polled only while their owner waits for the set. One that waits for a connection of the database meanwhile
