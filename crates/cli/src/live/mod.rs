@@ -312,7 +312,12 @@ impl<'a> Live<'a> {
             }
             Ok::<_, Failure>(Taken::NotYet)
         };
-        tokio::time::timeout(RECEIPT_WITHIN, receipt).await.unwrap_or(Ok(Taken::NotYet))
+        let taken = tokio::time::timeout(RECEIPT_WITHIN, receipt).await.unwrap_or(Ok(Taken::NotYet))?;
+        if taken == Taken::NotYet {
+            // What changed between reading the session and following it came in no event.
+            self.refresh().await?;
+        }
+        Ok(taken)
     }
 
     /// What has become of a command of this device.

@@ -43,6 +43,7 @@ fn a_session_whose_machine_cannot_write_says_so_until_it_can() {
     let host = host_of(user).unwrap();
     let full = Rlimit { current: Some(0), ..getrlimit(Resource::Fsize) };
     prlimit(Pid::from_raw(host.cast_signed()), Resource::Fsize, full).unwrap();
+    // The first log line that fails may be one of the turn before, while the prompt is being sent.
     let prompted = user.succeed(&["prompt", &session, "[[say second]]"]);
     assert!(prompted.contains("its disk cannot be written: File too large"), "{prompted}");
     let waiting = user.succeed(&["sessions", "--needs-me"]);
