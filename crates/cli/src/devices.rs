@@ -290,9 +290,11 @@ pub(crate) fn change<'a>(
 /// The default name of a device of the command line. The machine on the same computer has the host's name.
 pub(crate) fn usual_name() -> String {
     let set = |name: &str| std::env::var_os(name)?.into_string().ok().filter(|user| !user.is_empty());
-    let user = set("USER").or_else(|| set("LOGNAME"));
-    let host = crate::commands::machine::host();
-    user.map_or_else(|| host.clone(), |user| format!("{user}@{host}"))
+    // Neither variable is set in a container or a unit of the system.
+    let of_system = || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok()?.map(|user| user.name);
+    let user = set("USER").or_else(|| set("LOGNAME")).or_else(of_system);
+    let user = user.unwrap_or_else(|| nix::unistd::geteuid().to_string());
+    format!("{user}@{}", crate::commands::machine::host())
 }
 
 /// A name as far as a device may have it.
