@@ -1,35 +1,88 @@
-//! What a server that lies can make a client do: nothing, at every step at which it takes part.
+//! The lies of `tests/lies.json` that are told to the command line: it does what its user sees, or nothing.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_protocol::AccountKey;
-use ensemble_protocol::seal::{self, Binding, BoxPublicKey, Grant, KeyRing, Purpose, SharedRing};
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_protocol::seal::{self, Binding, BoxPublicKey, Grant, KeyRing, Purpose, SharedRing, seal_client_state};
+use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::shares::ShareLevel;
 use serde_json::{Value, json};
 
 use crate::ensemble::User;
+use crate::lies_host::strangers_are_read;
+use crate::lies_runs::looked_at;
+use crate::lies_table::{Cast, Expect, Row, tell_all};
+use crate::lies_while_linking::{another_account, swapped_key};
 use crate::linking::add;
 use crate::lying::LyingServer;
+use crate::removed::Thief;
+use crate::signed_runs::less_is_shown;
+
+#[test]
+fn the_command_line_does_what_its_user_sees() {
+    tell_all(
+        "cli",
+        &[
+            ("an owner uses a session", owner),
+            ("an owner uses a session by its ref", by_ref),
+            ("a guest uses a session", guest),
+            ("somebody uses their own account", own_list),
+            ("an owner shares with a friend", friends_list),
+            ("an owner gives a session a new key", new_key),
+            ("an owner writes after a guest has removed a device", guests_epoch),
+            ("an owner chooses a machine by its name", machine),
+            ("a device shares a session with somebody whom another device knows", shared_state),
+            ("an owner removes a device", removal),
+            ("somebody reads what strangers write to a machine", strangers_are_read),
+            ("an owner looks at a run", looked_at),
+            ("an owner applies what a task has changed", less_is_shown),
+            ("a server says why it refuses", error),
+            ("a device is linked", swapped_key),
+            ("a device joins an account", another_account),
+        ],
+    );
+}
 
 /// A user of the lying server, with a session.
 pub(crate) fn victim(server: &LyingServer) -> (User, UserId, SessionId) {
-    let user = User::new(Some(&server.url));
-    let id = user.json(&["login"])["id"].as_str().unwrap().parse().unwrap();
-    let session = user.json(&["session", "create", "--title", "Plans"])["session"]["id"].as_str().unwrap().parse();
-    let session: SessionId = session.unwrap();
+    let (user, id) = sign_up(&server.url);
+    let session: SessionId = create(&user, "Plans")["id"].as_str().unwrap().parse().unwrap();
     user.succeed(&["session", "send", &session.to_string(), "before"]);
-    (user, id, session)
+    (user, id.parse().unwrap(), session)
+}
+
+pub(crate) fn sign_up(url: &str) -> (User, String) {
+    let user = User::new(Some(url));
+    let id = user.json(&["login"])["id"].as_str().unwrap().to_owned();
+    (user, id)
+}
+
+fn create(user: &User, title: &str) -> Value {
+    user.json(&["session", "create", "--title", title])["session"].clone()
+}
+
+pub(crate) fn shown(user: &User, session: &str) -> Value {
+    user.json(&["session", "show", session])["session"].clone()
+}
+
+/// What the real server answers to this user: JSON, or a text.
+pub(crate) fn get(server: &LyingServer, user: &User, path: &str) -> Value {
+    let token = format!("Authorization: Bearer {}", user.succeed(&["token"]).trim());
+    let url = format!("{}{path}", server.direct);
+    let output = std::process::Command::new("curl").args(["-s", "-f", "-H", &token, &url]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| json!(String::from_utf8(output.stdout).unwrap()))
 }
 
 /// The newest list of the user that the user's computer has checked, as it is signed.
-fn signed_list(user: &User) -> Value {
+pub(crate) fn newest_list(user: &User) -> String {
     let id = user.json(&["whoami"])["id"].as_str().unwrap().to_owned();
     let devices: Value = serde_json::from_slice(&std::fs::read(user.files().join("devices.json")).unwrap()).unwrap();
     let lists = devices.as_object().unwrap().values().next().unwrap();
-    lists[id].clone()
+    lists[id]["body"].as_str().unwrap().to_owned()
 }
 
 pub(crate) fn list_of(user: &User) -> Value {
-    serde_json::from_str(signed_list(user)["body"].as_str().unwrap()).unwrap()
+    serde_json::from_str(&newest_list(user)).unwrap()
 }
 
 /// The key to which everything of the user is sealed.
@@ -37,317 +90,300 @@ pub(crate) fn content_key(user: &User) -> BoxPublicKey {
     BoxPublicKey::from_text(list_of(user)["contentPublicKey"].as_str().unwrap()).unwrap()
 }
 
-#[test]
-fn an_old_device_list_is_refused() {
-    let server = LyingServer::start();
-    let (user, _, _) = victim(&server);
-    let first = signed_list(&user);
-    user.succeed(&["machine", "register"]);
-    assert_eq!(list_of(&user)["version"], 2);
+/// What was sealed, with signer and signature of another seal.
+pub(crate) fn moved(sealed: &str, from: &str) -> String {
+    let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap();
+    URL_SAFE_NO_PAD.encode([&bytes(from)[..97], &bytes(sealed)[97..]].concat())
+}
+
+/// These commands end with an error that says why, and write nothing.
+fn refused(row: &Row, server: &LyingServer, user: &User, commands: &[&[&str]]) {
+    for command in commands {
+        let said = user.fail(command);
+        assert!(said.contains(&row.says), "{}: {command:?}: {said}", row.id);
+    }
+    let writes = |line: &String| {
+        let (is_new, is_gone) = (line.starts_with("POST"), line.starts_with("DELETE"));
+        is_gone || (is_new && (line.contains("/messages") || line.contains("/shares")))
+    };
+    assert!(!server.requests().iter().any(writes), "{}: {:?}", row.id, server.requests());
+}
+
+/// The lie changes nothing for who writes and reads.
+fn writes(row: &Row, (user, id): (&User, &str), epoch: i64) {
+    let text = format!("in spite of {}", row.id);
+    user.succeed(&["session", "send", id, "--force", &text]);
+    let lines = user.json_lines(&["session", "read", id]);
+    let last = lines.last().unwrap();
+    assert_eq!((&last["body"]["text"], &last["message"]["keyEpoch"]), (&json!(text), &json!(epoch)), "{}", row.id);
+}
+
+fn owner(server: &LyingServer, rows: &[Row]) {
+    let (user, me, session) = victim(server);
+    let (phone, (_friend, friend_id)) = (User::new(None), sign_up(&server.direct));
+    add(&user, &phone, &[]);
+    let (id, other) = (session.to_string(), create(&user, "Other"));
+    let binding = Binding::Session { session, owner: me };
+    let (first, thief) = (shown(&user, &id), Thief::of(&phone, &server.direct));
+    let old = first["encryptionKey"].as_str().unwrap();
+    let ring = thief.contents.open_with(|pair| seal::open_ring(old, pair, binding)).unwrap().ring;
+    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
+    user.succeed(&["session", "send", &id, "with the second key"]);
+    let seal = |ring: &KeyRing, signer| seal::seal_ring(ring, &content_key(&user), binding, signer).unwrap();
+    let (again, stranger) = (seal(&ring, &thief.key), AccountKey::generate());
+    let cast = Cast::from([
+        ("session", json!(id)),
+        ("other_key", other["encryptionKey"].clone()),
+        ("other", other),
+        ("somebody", json!(UserId::generate())),
+        ("made_up", json!(seal(&KeyRing::generate().next().unwrap(), &stranger))),
+        ("moved", json!(moved(&again, old))),
+        ("again", json!(again)),
+        ("first", first),
+    ]);
+    let send = ["session", "send", &id, "secret", "--force"];
+    let all = [
+        send.as_slice(),
+        &["share", "add", &id, &friend_id],
+        &["share", "link", &id],
+        &["session", "rekey", &id],
+        &["session", "read", &id],
+    ];
+    for row in rows {
+        row.told(server, &cast, || match row.expect {
+            Expect::Refused => refused(row, server, &user, &all),
+            Expect::NotWritten => refused(row, server, &user, &[&send]),
+            _ => writes(row, (&user, &id), 2),
+        });
+    }
+    user.succeed(&["session", "send", &id, "fine"]);
+    // A new key is made here, whatever the server answers to it.
+    let made_up = cast["made_up"].clone();
+    let path = format!("PATCH /v1/sessions/{id}");
     server.lie(move |line, answer| {
-        if line.contains("/devices/content-ring") {
-            answer["version"] = json!(1);
-        }
-        if line.contains("/v1/users/") && line.contains("/devices") {
-            answer["lists"] = json!([first]);
+        if line == path {
+            answer["encryptionKey"] = made_up.clone();
         }
     });
-    let said = user.fail(&["session", "list"]);
-    assert!(said.contains("an old device list, or another one"), "{said}");
-    server.lie(|line, answer| {
-        if line.contains("/v1/users/") && line.contains("/devices") {
-            answer["lists"] = json!([]);
-        }
-        if line.contains("/devices/content-ring") {
-            answer["version"] = json!(3);
-        }
-    });
-    let said = user.fail(&["session", "list"]);
-    assert!(said.contains("an old device list, or another one"), "{said}");
+    user.succeed(&["session", "rekey", &id]);
     server.tell_the_truth();
+    user.succeed(&["session", "send", &id, "secret"]);
+    let lines = user.json_lines(&["session", "read", &id]);
+    let last = lines.last().unwrap();
+    assert_eq!((&last["body"]["text"], &last["message"]["keyEpoch"]), (&json!("secret"), &json!(3)));
+}
+
+fn by_ref(server: &LyingServer, rows: &[Row]) {
+    let (user, _, session) = victim(server);
+    let name = shown(&user, &session.to_string())["ref"].as_str().unwrap().to_owned();
+    let cast = Cast::from([("ref", json!(name)), ("other", create(&user, "Other"))]);
+    for row in rows {
+        let commands: [&[&str]; 3] = [
+            &["session", "send", &name, "secret"],
+            &["session", "read", &name],
+            &["session", "delete", &name, "--yes"],
+        ];
+        row.told(server, &cast, || refused(row, server, &user, &commands));
+    }
+    user.succeed(&["session", "send", &name, "fine"]);
+}
+
+fn guest(server: &LyingServer, rows: &[Row]) {
+    let ((owner, _), (guest, guest_id)) = (sign_up(&server.direct), sign_up(&server.url));
+    let id = create(&owner, "Plans")["id"].as_str().unwrap().to_owned();
+    owner.succeed(&["share", "add", &id, &guest_id, "--level", "edit"]);
+    guest.succeed(&["session", "send", &id, "hello"]);
+    let account = guest.json(&["whoami"])["publicKey"].as_str().unwrap().to_owned();
+    let grant = grant(&id, (&guest_id, &account), ShareLevel::Edit);
+    let stranger = AccountKey::generate();
+    let made_up = SharedRing::seal(&KeyRing::generate(), &content_key(&guest), (grant, None), &stranger, None).unwrap();
+    let cast = Cast::from([("session", json!(id)), ("made_up", json!(made_up.to_text()))]);
+    let all: [&[&str]; 2] = [&["session", "send", &id, "secret", "--force"], &["session", "read", &id]];
+    for row in rows {
+        row.told(server, &cast, || match row.expect {
+            Expect::Refused => refused(row, server, &guest, &all),
+            Expect::NotWritten => refused(row, server, &guest, &all[..1]),
+            _ => writes(row, (&guest, &id), 1),
+        });
+    }
+    guest.succeed(&["session", "send", &id, "fine"]);
+}
+
+fn grant<'a>(session: &str, (user, account): (&str, &'a str), level: ShareLevel) -> Grant<'a> {
+    let (session, recipient) = (session.parse().unwrap(), user.parse().unwrap());
+    Grant { session, recipient, account, level, content_epoch: 1, recipient_epoch: 1 }
+}
+
+fn own_list(server: &LyingServer, rows: &[Row]) {
+    let (user, me, _) = victim(server);
+    user.succeed(&["machine", "register"]);
+    let lists = get(server, &user, &format!("/v1/users/{me}/devices"));
+    let cast = Cast::from([("me", json!(me)), ("first_list", json!([lists["lists"][0]]))]);
+    for row in rows {
+        row.told(server, &cast, || refused(row, server, &user, &[&["session", "list"]]));
+    }
     user.succeed(&["session", "list"]);
 }
 
-#[test]
-fn another_content_key_in_a_list_is_refused() {
-    let server = LyingServer::start();
-    let (user, _, session) = victim(&server);
-    let friend = User::new(Some(&server.direct));
-    let id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
-    let stranger = BoxPublicKey::from_text(&AccountKey::generate().public_key()).unwrap().to_text();
-    let path = format!("/v1/users/{id}/devices");
-    server.lie(move |line, answer| {
-        if line.contains(&path) {
-            let body = answer["lists"][0]["body"].as_str().unwrap().to_owned();
-            let mut list: Value = serde_json::from_str(&body).unwrap();
-            list["contentPublicKey"] = json!(stranger);
-            answer["lists"][0]["body"] = json!(list.to_string());
+fn friends_list(server: &LyingServer, rows: &[Row]) {
+    let (user, _, session) = victim(server);
+    let ((friend, friend_id), (_other, other_id)) = (sign_up(&server.direct), sign_up(&server.direct));
+    friend.succeed(&["machine", "register"]);
+    let id = session.to_string();
+    let page = get(server, &friend, &format!("/v1/users/{friend_id}/devices"));
+    let mut changed = page["lists"].clone();
+    let mut body: Value = serde_json::from_str(changed[1]["body"].as_str().unwrap()).unwrap();
+    body["contentPublicKey"] = json!(AccountKey::generate().public_key());
+    changed[1]["body"] = json!(body.to_string());
+    let cast = Cast::from([
+        ("friend", json!(friend_id)),
+        ("others_lists", get(server, &user, &format!("/v1/users/{other_id}/devices"))["lists"].clone()),
+        ("changed_lists", changed),
+    ]);
+    for (number, row) in rows.iter().enumerate() {
+        // A computer that knows the newest list asks for what comes after it.
+        if number > 0 {
+            user.succeed(&["share", "add", &id, &friend_id]);
         }
-    });
-    let said = user.fail(&["share", "add", &session.to_string(), &id]);
-    assert!(said.contains("not signed by the key that it names"), "{said}");
-    server.tell_the_truth();
-    assert!(friend.succeed(&["session", "list"]).contains("No sessions"));
-}
-
-#[test]
-fn nothing_is_written_with_a_made_up_key() {
-    let server = LyingServer::start();
-    let (user, id, session) = victim(&server);
-    let (ring, stranger) = (KeyRing::generate(), AccountKey::generate());
-    let sealed =
-        seal::seal_ring(&ring, &content_key(&user), Binding::Session { session, owner: id }, &stranger).unwrap();
-    let made_up = sealed.clone();
-    let (path, id) = (format!("GET /v1/sessions/{session}"), session.to_string());
-    server.lie(move |line, answer| {
-        if line == path {
-            answer["encryptionKey"] = json!(made_up);
-        }
-    });
-    for command in [
-        ["session", "send", &id, "secret", "--force"].as_slice(),
-        &["session", "read", &id],
-        &["session", "rekey", &id],
-    ] {
-        let said = user.fail(command);
-        assert!(said.contains("was not made by one of your devices"), "{said}");
-    }
-    // A new key is made here, whatever the server answers to it.
-    let (path, asked) = (format!("GET /v1/sessions/{session}"), format!("PATCH /v1/sessions/{session}"));
-    server.lie(move |line, answer| {
-        if line == path {
-            answer["rekeyNeeded"] = json!(true);
-        }
-        if line == asked {
-            answer["encryptionKey"] = json!(sealed);
-        }
-    });
-    user.succeed(&["session", "send", &id, "--force", "secret"]);
-    server.tell_the_truth();
-    let lines = user.json_lines(&["session", "read", &id]);
-    let last = lines.last().unwrap();
-    assert_eq!((&last["body"]["text"], &last["message"]["keyEpoch"]), (&json!("secret"), &json!(2)));
-    let content = last["message"]["content"].as_str().unwrap();
-    assert!(seal::open(&ring, Purpose::Message(session), content).is_err());
-}
-
-#[test]
-fn a_session_is_not_taken_for_another_one() {
-    let server = LyingServer::start();
-    let (user, _, session) = victim(&server);
-    let other = user.json(&["session", "create", "--title", "Other"])["session"].clone();
-    let (id, friend) = (session.to_string(), User::new(Some(&server.direct)));
-    let friend_id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
-    let lie = |change: fn(&mut Value, &Value)| {
-        let (path, other) = (format!("GET /v1/sessions/{id}"), other.clone());
-        server.lie(move |line, answer| {
-            if line == path {
-                change(answer, &other);
-            }
+        row.told(server, &cast, || {
+            refused(row, server, &user, &[&["share", "add", &id, &friend_id, "--level", "admin"]])
         });
-    };
-    let refused = |why: &str| {
-        for command in [
-            ["session", "send", &id, "secret", "--force"].as_slice(),
-            &["share", "add", &id, &friend_id],
-            &["share", "link", &id],
-            &["session", "rekey", &id],
-            &["session", "read", &id],
-        ] {
-            let said = user.fail(command);
-            assert!(said.contains(why), "{command:?}: {said}");
-        }
-    };
-    // Another session of the same owner, its key in the place of this one's, and this one as somebody else's.
-    lie(|answer, other| *answer = other.clone());
-    refused("something else than what was asked for");
-    lie(|answer, other| answer["encryptionKey"] = other["encryptionKey"].clone());
-    // The signature of a seal names its session.
-    refused("it is not signed by who made it");
-    lie(|answer, _| answer["accessLevel"] = json!("edit"));
-    refused("belongs to somebody else");
-    lie(|answer, _| {
-        answer["accessLevel"] = json!("edit");
-        answer["ownerId"] = json!(UserId::generate());
-    });
-    refused("belongs to somebody else");
-    lie(|answer, _| {
-        answer["hosted"] = json!(true);
-        answer["machineId"] = json!("m");
-    });
-    refused("belongs to somebody else");
-    server.tell_the_truth();
-    user.succeed(&["session", "send", &id, "fine"]);
-    assert!(friend.succeed(&["session", "list"]).contains("No sessions"));
+    }
+    assert!(friend.succeed(&["session", "list"]).contains("Plans"));
 }
 
-#[test]
-fn an_older_key_is_not_used_again() {
-    let server = LyingServer::start();
-    let (user, _, session) = victim(&server);
+/// The server brings people back into the shares of a session.
+fn new_key(server: &LyingServer, rows: &[Row]) {
+    let (user, _, session) = victim(server);
     let id = session.to_string();
-    let before = user.json(&["session", "show", &id])["session"].clone();
-    user.succeed(&["session", "rekey", &id]);
-    let path = format!("GET /v1/sessions/{session}");
-    server.lie(move |line, answer| {
-        if line == path {
-            *answer = before.clone();
-        }
-    });
-    let said = user.fail(&["session", "send", &id, "secret"]);
-    assert!(said.contains("older key"), "{said}");
-    server.tell_the_truth();
-    user.succeed(&["session", "send", &id, "secret"]);
-}
-
-#[test]
-fn a_made_up_share_gets_no_key() {
-    let server = LyingServer::start();
-    let (user, _, session) = victim(&server);
-    let id = session.to_string();
-    let sign_up = |name: &str| {
-        let new = User::new(Some(&server.direct));
-        let account = new.json(&["login", "--name", name]);
-        (new, account["id"].as_str().unwrap().to_owned(), account["publicKey"].as_str().unwrap().to_owned())
-    };
-    let ((friend, friend_id, _), (left, left_id, _), (thief, thief_id, thief_key)) =
-        (sign_up("Friend"), sign_up("Left"), sign_up("Thief"));
-    user.succeed(&["share", "add", &id, &friend_id, "--level", "admin"]);
-    user.succeed(&["share", "add", &id, &left_id]);
+    let people = ["Friend", "Left", "Thief"].map(|_| sign_up(&server.direct));
+    let [(friend, friend_id), (left, left_id), (thief, thief_id)] = &people;
+    user.succeed(&["share", "add", &id, friend_id, "--level", "admin"]);
+    user.succeed(&["share", "add", &id, left_id]);
     let shares = user.json(&["share", "list", &id])["shares"].clone();
-    let removed = shares.as_array().unwrap().iter().find(|share| share["userId"] == *left_id).unwrap().clone();
-    // The server goes on naming who was removed, with the grant of the present key.
-    let (path, kept) = (format!("GET /v1/sessions/{id}/shares"), removed.clone());
-    server.lie(move |line, answer| {
-        if line.starts_with(&path) {
-            let shares = answer["shares"].as_array_mut().unwrap();
-            shares.retain(|share| share["userId"] != kept["userId"]);
-            shares.push(kept.clone());
-        }
-        if line.starts_with("GET /v1/sessions/") && answer["rekeyNeeded"] == true {
-            answer["rekeyNeeded"] = json!(false);
-        }
-    });
-    user.succeed(&["share", "remove", &id, &left_id]);
-    assert!(!server.requests().iter().any(|line| line.starts_with("PATCH") && line.contains(&left_id)));
-    server.tell_the_truth();
-    assert_eq!(user.json(&["session", "show", &id])["session"]["keyEpoch"], 2, "it has a new key all the same");
+    let removed = shares.as_array().unwrap().iter().find(|share| share["userId"] == **left_id).unwrap().clone();
+    user.succeed(&["share", "remove", &id, left_id]);
     // A ring of the present epoch that the thief has made, granted by a key of the thief's own.
+    let account = thief.json(&["whoami"])["publicKey"].as_str().unwrap().to_owned();
     let ring = KeyRing::generate().next().unwrap();
-    let grant = Grant {
-        session,
-        recipient: thief_id.parse().unwrap(),
-        account: &thief_key,
-        level: ShareLevel::View,
-        content_epoch: 1,
-        recipient_epoch: 1,
-    };
-    let made_up = SharedRing::seal(&ring, &content_key(&thief), (grant, None), &AccountKey::generate(), None).unwrap();
+    let grant = (grant(&id, (thief_id, &account), ShareLevel::View), None);
+    let made_up = SharedRing::seal(&ring, &content_key(thief), grant, &AccountKey::generate(), None).unwrap();
     let mut made = removed.clone();
     (made["userId"], made["encryptedKey"]) = (json!(thief_id), json!(made_up.to_text()));
-    let path = format!("GET /v1/sessions/{id}/shares");
-    server.lie(move |line, answer| {
-        if line.starts_with(&path) {
-            answer["shares"].as_array_mut().unwrap().extend([made.clone(), removed.clone()]);
-        }
-    });
-    let ended = user.run(&["session", "rekey", &id]);
-    assert_eq!(ended.code, 0, "{}", ended.err);
-    for nobody in [&thief_id, &left_id] {
-        assert!(ended.err.contains(&format!("{nobody} does not get the new key")), "{}", ended.err);
-        assert!(!server.requests().iter().any(|line| line.starts_with("PATCH") && line.contains(nobody)));
+    let cast = Cast::from([("session", json!(id)), ("removed_share", removed), ("made_up_share", made)]);
+    for row in rows {
+        row.told(server, &cast, || {
+            let ended = user.run(&["session", "rekey", &id]);
+            assert_eq!(ended.code, 0, "{}", ended.err);
+            let named = [left_id, thief_id].map(|one| ended.err.contains(&format!("{one} does not get the new key")));
+            assert!(named.contains(&true) && !ended.err.contains(friend_id), "{}", ended.err);
+            let given =
+                |line: &String| line.starts_with("PATCH") && (line.contains(left_id) || line.contains(thief_id));
+            assert!(!server.requests().iter().any(given), "{}", row.id);
+        });
     }
-    assert!(!ended.err.contains(&friend_id), "{}", ended.err);
-    server.tell_the_truth();
     user.succeed(&["session", "send", &id, "for the friend"]);
     // An admin shares on, and the owner's next key goes to whom they have chosen.
-    friend.succeed(&["share", "add", &id, &left_id]);
+    friend.succeed(&["share", "add", &id, left_id]);
     user.succeed(&["session", "rekey", &id]);
     user.succeed(&["session", "send", &id, "for both"]);
-    for reader in [&friend, &left] {
+    for reader in [friend, left] {
         let lines = reader.json_lines(&["session", "read", &id]);
         assert_eq!(lines.last().unwrap()["body"]["text"], "for both");
     }
 }
 
-#[test]
-fn a_key_from_nobody_is_not_used_by_a_guest() {
-    let server = LyingServer::start();
-    let owner = User::new(Some(&server.direct));
-    owner.succeed(&["login"]);
-    let session = owner.json(&["session", "create", "--title", "Plans"])["session"]["id"].as_str().unwrap().to_owned();
-    let guest = User::new(Some(&server.url));
-    let account = guest.json(&["login"]);
-    let guest_id = account["id"].as_str().unwrap();
-    owner.succeed(&["share", "add", &session, guest_id, "--level", "edit"]);
-    guest.succeed(&["session", "send", &session, "hello"]);
-    let grant = Grant {
-        session: session.parse().unwrap(),
-        recipient: guest_id.parse().unwrap(),
-        account: account["publicKey"].as_str().unwrap(),
-        level: ShareLevel::Edit,
-        content_epoch: 1,
-        recipient_epoch: 1,
-    };
-    let ring = KeyRing::generate();
-    let made_up =
-        SharedRing::seal(&ring, &content_key(&guest), (grant, None), &AccountKey::generate(), None).unwrap().to_text();
-    let path = format!("GET /v1/sessions/{session}");
-    server.lie(move |line, answer| {
-        if line == path {
-            answer["encryptedKey"] = json!(made_up);
-        }
-    });
-    for command in [["session", "send", &session, "secret", "--force"].as_slice(), &["session", "read", &session]] {
-        let said = guest.fail(command);
-        assert!(said.contains("was not given to you by a device of its owner"), "{said}");
+fn guests_epoch(server: &LyingServer, rows: &[Row]) {
+    for row in rows {
+        let (user, _, session) = victim(server);
+        let ((friend, them), tablet) = (sign_up(&server.direct), User::new(None));
+        add(&friend, &tablet, &[]);
+        let id = session.to_string();
+        user.succeed(&["share", "add", &id, &them]);
+        let name = Thief::of(&tablet, &server.direct).key.public_key();
+        friend.succeed(&["devices", "remove", &name, "--yes"]);
+        row.told(server, &Cast::new(), || writes(row, (&user, &id), 2));
     }
-    server.tell_the_truth();
-    guest.succeed(&["session", "send", &session, "hello"]);
 }
 
-#[test]
-fn a_damaged_state_of_the_clients_stops_no_removal() {
-    let server = LyingServer::start();
-    let (user, _, _) = victim(&server);
-    let thief = User::new(None);
-    add(&user, &thief, &["--role", "linked"]);
-    let token = thief.succeed(&["token"]);
-    let sent = std::process::Command::new("curl")
-        .args(["-s", "-f", "-X", "PATCH", "-H", "content-type: application/json"])
-        .args(["-H", &format!("Authorization: Bearer {}", token.trim())])
-        .args(["-d", r#"{"clientState":"AAAA","expectedVersion":0}"#])
-        .arg(format!("{}/v1/account", server.direct))
-        .output();
-    assert!(sent.unwrap().status.success());
-    let devices = user.json(&["devices"])["devices"].as_array().unwrap().clone();
-    let lost =
-        devices.iter().find(|device| device["role"] == "linked").unwrap()["publicKey"].as_str().unwrap().to_owned();
-    let ended = user.run(&["devices", "remove", &lost, "--yes"]);
-    assert!(ended.code == 0 && ended.err.contains("begin with an empty one"), "{}", ended.err);
-    let friend = User::new(Some(&server.direct));
-    let id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
-    let session = user.json(&["session", "create"])["session"]["id"].as_str().unwrap().to_owned();
-    user.succeed(&["share", "add", &session, &id]);
+fn machine(server: &LyingServer, rows: &[Row]) {
+    let (user, _, _) = victim(server);
+    user.succeed(&["machine", "register", "--id", "desk"]);
+    let machine: MachineId = "desk".parse().unwrap();
+    let (ring, stranger) = (KeyRing::generate(), AccountKey::generate());
+    let key = seal::seal_ring(&ring, &content_key(&user), Binding::Machine { machine: &machine }, &stranger).unwrap();
+    let card = json!({"host": "scratch", "os": "", "arch": ""});
+    let metadata = seal::seal_json(&ring, Purpose::MachineMetadata(&machine), &card).unwrap();
+    let cast = Cast::from([("made_up", json!(key)), ("made_up_name", json!(metadata))]);
+    for row in rows {
+        row.told(server, &cast, || {
+            assert!(!user.succeed(&["machine", "show", "desk"]).contains("scratch"), "what it says of itself");
+            let said = user.fail(&["do", "--machine", "scratch", "--provider", "claude", "x"]);
+            assert!(
+                said.contains("scratch") && !server.requests().iter().any(|line| line.starts_with("POST")),
+                "{said}"
+            );
+        });
+    }
+    user.succeed(&["machine", "list"]);
 }
 
-#[test]
-fn an_account_key_that_one_device_has_seen_counts_on_all() {
-    let server = LyingServer::start();
-    let (user, _, session) = victim(&server);
-    let (session, second, friend) = (session.to_string(), User::new(None), User::new(Some(&server.direct)));
-    let id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
-    user.succeed(&["share", "add", &session, &id]);
-    add(&user, &second, &[]);
-    let (path, swapped) = (format!("GET /v1/users/{id}"), AccountKey::generate().public_key());
-    server.lie(move |line, answer| {
-        if line == path {
-            answer["publicKey"] = json!(swapped);
-        }
-    });
-    let said = second.fail(&["share", "add", &session, &id, "--level", "edit"]);
-    assert!(said.contains("is not the one that was seen before"), "{said}");
-    server.tell_the_truth();
-    second.succeed(&["share", "add", &session, &id, "--level", "edit"]);
-    friend.succeed(&["session", "send", &session, "hello"]);
+/// What the devices of an account share says whose account key was seen first.
+fn shared_state(server: &LyingServer, rows: &[Row]) {
+    let (user, _, session) = victim(server);
+    let (tablet, phone, fresh) = (User::new(None), User::new(None), User::new(None));
+    let ((_friend, friend_id), (_other, other_id)) = (sign_up(&server.direct), sign_up(&server.direct));
+    for device in [&tablet, &phone, &fresh] {
+        add(&user, device, &[]);
+    }
+    let id = session.to_string();
+    user.succeed(&["share", "add", &id, &other_id]);
+    let (old, thief) = (get(server, &user, "/v1/account"), Thief::of(&phone, &server.direct));
+    user.succeed(&["share", "add", &id, &friend_id]);
+    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
+    let theirs = create(&tablet, "Theirs")["id"].as_str().unwrap().to_owned();
+    tablet.succeed(&["share", "add", &theirs, &other_id]);
+    let now = get(server, &user, "/v1/account")["clientStateVersion"].as_i64().unwrap();
+    let (account, old) = (list_of(&user)["account"].as_str().unwrap().to_owned(), old["clientState"].as_str().unwrap());
+    let again = seal_client_state(br#"{"pinned":{}}"#, &content_key(&user), (&account, now + 1), &thief.key).unwrap();
+    let cast = Cast::from([
+        ("friend", json!(friend_id)),
+        ("stranger", json!(AccountKey::generate().public_key())),
+        ("old", json!(old)),
+        ("moved", json!(moved(&again, old))),
+        ("again", json!(again)),
+        ("next", json!(now + 1)),
+    ]);
+    for row in rows {
+        row.told(server, &cast, || refused(row, server, &tablet, &[&["share", "add", &theirs, &friend_id]]));
+    }
+    tablet.succeed(&["share", "add", &theirs, &friend_id]);
+    // On a device that has used nothing of it yet.
+    let row = rows.iter().find(|row| row.id == "another-account-key").unwrap();
+    row.told(server, &cast, || refused(row, server, &fresh, &[&["share", "add", &id, &friend_id, "--level", "edit"]]));
+    fresh.succeed(&["share", "add", &id, &friend_id, "--level", "edit"]);
+}
+
+/// What a server says of an error reaches no terminal as it is.
+fn error(server: &LyingServer, rows: &[Row]) {
+    let (user, _) = sign_up(&server.url);
+    let missing = SessionId::generate().to_string();
+    for row in rows {
+        let cast = Cast::from([("missing", json!(missing))]);
+        let said = row.told(server, &cast, || user.fail(&["session", "show", &missing]));
+        assert!(said.contains(&row.says) && !said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said:?}");
+    }
+}
+
+fn removal(server: &LyingServer, rows: &[Row]) {
+    for row in rows {
+        let ((user, _, session), thief, (_friend, friend_id)) =
+            (victim(server), User::new(None), sign_up(&server.direct));
+        add(&user, &thief, &["--role", "linked"]);
+        let key = Thief::of(&thief, &server.direct).key.public_key();
+        let ended = row.told(server, &Cast::new(), || user.run(&["devices", "remove", &key, "--yes"]));
+        assert!(ended.code == 0 && ended.err.contains(&row.says), "{}", ended.err);
+        assert!(thief.fail(&["session", "list"]).contains("removed from its account"));
+        user.succeed(&["share", "add", &session.to_string(), &friend_id]);
+    }
 }

@@ -1,6 +1,6 @@
 //! A server that lies: it passes every request on to the real one, and changes what that answers.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,6 +30,10 @@ pub(crate) struct LyingServer {
 struct State {
     target: String,
     lie: Option<Lie>,
+    /// Only programs whose name begins like this are lied to.
+    listener: &'static str,
+    /// The lines of the requests whose answers were changed.
+    lied: Vec<String>,
     refuses: Option<Refuses>,
     requests: Vec<String>,
 }
@@ -59,14 +63,29 @@ impl LyingServer {
                 std::thread::spawn(move || pass_on(client?, &state));
             }
         });
-        Self { url, direct: format!("http://{address}"), state, _up: None, operator: User::new(None) }
+        // A walk over the table makes many accounts. And who reads of a thousand strangers asks for each.
+        let unlimited = |user: User, name| user.with_variable(name, "0");
+        let limits = ["LIMIT_NEW_ACCOUNTS", "LIMIT_SIGN_IN", "LIMIT_ACCOUNT"];
+        let operator = limits.into_iter().fold(User::new(None), unlimited);
+        Self { url, direct: format!("http://{address}"), state, _up: None, operator }
     }
 
     /// From now on answers are changed like this.
     pub(crate) fn lie(&self, lie: impl Fn(&str, &mut Value) + Send + 'static) {
+        self.lie_to("", lie);
+    }
+
+    /// The same for programs whose `User-Agent` begins like this.
+    pub(crate) fn lie_to(&self, listener: &'static str, lie: impl Fn(&str, &mut Value) + Send + 'static) {
         let mut state = self.state.lock().unwrap();
         state.lie = Some(Box::new(lie));
+        (state.listener, state.lied) = (listener, Vec::new());
         state.requests.clear();
+    }
+
+    /// The lines of the requests whose answers were changed since it lies.
+    pub(crate) fn lied(&self) -> Vec<String> {
+        self.state.lock().unwrap().lied.clone()
     }
 
     /// From now on these requests are answered with 500, and do not reach the real server.
@@ -90,6 +109,7 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     client.set_read_timeout(Some(LONGEST))?;
     let (head, body) = read_request(&mut client)?;
     let line: String = head.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let agent = head.lines().find_map(|line| line.to_lowercase().strip_prefix("user-agent: ").map(str::to_owned));
     let target = state.lock().unwrap().target.clone();
     if state.lock().unwrap().refuses.as_ref().is_some_and(|is_refused| is_refused(&line)) {
         return client
@@ -101,21 +121,19 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     server.write_all(head.as_bytes())?;
     server.write_all(&body)?;
     let head = read_head(&mut server)?;
+    let agent = agent.unwrap_or_default();
     if head.contains("text/event-stream") {
         server.set_read_timeout(None)?;
-        client.write_all(head.as_bytes())?;
-        return std::io::copy(&mut server, &mut client).map(drop);
+        client.write_all(with(&head, &["transfer-encoding", "connection"], "connection: close\r\n").as_bytes())?;
+        return pass_events_on(Pieces::of(server, &head), &mut client, |data| {
+            state.lock().unwrap().lied(&line, &agent, data)
+        });
     }
     let mut body = Vec::new();
-    server.read_to_end(&mut body)?;
-    if head.to_lowercase().contains("transfer-encoding: chunked") {
-        body = unchunked(&body);
-    }
+    Pieces::of(server, &head).read_to_end(&mut body)?;
     let mut state = state.lock().unwrap();
     state.requests.push(line.clone());
-    if let Some(lie) = &state.lie {
-        body = changed(body, |answer| lie(&line, answer));
-    }
+    body = state.lied(&line, &agent, body);
     drop(state);
     let length = format!("content-length: {}\r\nconnection: close\r\n", body.len());
     let head = with(&head, &["connection", "content-length", "transfer-encoding"], &length);
@@ -123,16 +141,76 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     client.write_all(&body)
 }
 
-/// An answer that is no JSON is one text.
-fn changed(body: Vec<u8>, lie: impl FnOnce(&mut Value)) -> Vec<u8> {
-    if let Ok(mut value) = serde_json::from_slice(&body) {
-        lie(&mut value);
-        return value.to_string().into_bytes();
+impl State {
+    /// What a program with this `User-Agent` is answered.
+    fn lied(&mut self, line: &str, agent: &str, body: Vec<u8>) -> Vec<u8> {
+        let Some(lie) = self.lie.as_ref().filter(|_| agent.starts_with(self.listener)) else { return body };
+        let Some(lied) = changed(&body, |answer| lie(line, answer)) else { return body };
+        self.lied.push(line.to_owned());
+        lied
     }
-    let Ok(text) = String::from_utf8(body.clone()) else { return body };
-    let mut value = Value::String(text);
-    lie(&mut value);
-    value.as_str().map_or(body, |text| text.as_bytes().to_vec())
+}
+
+/// A stream of events as it comes. The data of each event is an answer of its own, which has one line.
+fn pass_events_on(from: impl Read, client: &mut TcpStream, lied: impl Fn(Vec<u8>) -> Vec<u8>) -> std::io::Result<()> {
+    for line in BufReader::new(from).split(b'\n') {
+        let mut line = line?;
+        if let Some(data) = line.strip_prefix(b"data: ") {
+            line = [b"data: ".as_slice(), &lied(data.to_vec())].concat();
+        }
+        line.push(b'\n');
+        client.write_all(&line)?;
+    }
+    Ok(())
+}
+
+/// A body as it comes (RFC 9112, section 7.1).
+struct Pieces {
+    server: TcpStream,
+    is_chunked: bool,
+    left: usize,
+}
+
+impl Pieces {
+    fn of(server: TcpStream, head: &str) -> Self {
+        Self { server, is_chunked: head.to_lowercase().contains("transfer-encoding: chunked"), left: 0 }
+    }
+
+    /// The length of the next piece, 0 at the end.
+    fn length(&mut self) -> std::io::Result<usize> {
+        let mut line = String::new();
+        let mut byte = [0];
+        while !(line.ends_with('\n') && line.len() > 2) && self.server.read(&mut byte)? == 1 {
+            line.push(char::from(byte[0]));
+        }
+        Ok(usize::from_str_radix(line.trim(), 16).unwrap_or(0))
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if !self.is_chunked {
+            return self.server.read(into);
+        }
+        if self.left == 0 {
+            self.left = self.length()?;
+        }
+        let most = self.left.min(into.len());
+        let read = self.server.read(&mut into[..most])?;
+        self.left -= read;
+        Ok(read)
+    }
+}
+
+/// An answer that is no JSON is one text. `None`: nothing was changed.
+fn changed(body: &[u8], lie: impl FnOnce(&mut Value)) -> Option<Vec<u8>> {
+    let json = serde_json::from_slice(body).ok();
+    let is_json = json.is_some();
+    let before = json.or_else(|| Some(Value::String(String::from_utf8(body.to_vec()).ok()?)))?;
+    let mut after = before.clone();
+    lie(&mut after);
+    let text = if is_json { after.to_string() } else { after.as_str().unwrap_or_default().to_owned() };
+    (after != before).then(|| text.into_bytes())
 }
 
 fn read_head(from: &mut TcpStream) -> std::io::Result<String> {
@@ -161,18 +239,4 @@ fn with(head: &str, without: &[&str], more: &str) -> String {
     let lines: String =
         head.lines().filter(|line| !line.is_empty()).filter(is_kept).map(|line| format!("{line}\r\n")).collect();
     format!("{lines}{more}\r\n")
-}
-
-fn unchunked(mut body: &[u8]) -> Vec<u8> {
-    let mut whole = Vec::new();
-    while let Some(at) = body.windows(2).position(|two| two == b"\r\n") {
-        let length = usize::from_str_radix(&String::from_utf8_lossy(&body[..at]), 16).unwrap_or(0);
-        let begin = at + 2;
-        if length == 0 || body.len() < begin + length + 2 {
-            break;
-        }
-        whole.extend_from_slice(&body[begin..begin + length]);
-        body = &body[begin + length + 2..];
-    }
-    whole
 }

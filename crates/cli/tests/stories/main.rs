@@ -52,6 +52,12 @@ mod killed;
 #[cfg(feature = "up")]
 mod lies;
 #[cfg(feature = "up")]
+mod lies_host;
+#[cfg(feature = "up")]
+mod lies_runs;
+#[cfg(feature = "up")]
+mod lies_table;
+#[cfg(feature = "up")]
 mod lies_while_linking;
 #[cfg(feature = "up")]
 mod limits;

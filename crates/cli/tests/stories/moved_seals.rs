@@ -3,12 +3,10 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_client::devices::sign_list;
 use ensemble_client::{Client, Credential, Known};
 use ensemble_protocol::AccountKey;
-use ensemble_protocol::seal::{self, Binding, KeyRing, Purpose};
+use ensemble_protocol::seal::{self, Binding};
 use ensemble_types::devices::{ChangeDevices, SealedContentRing};
 use ensemble_types::ids::{MachineId, SessionId};
 use serde_json::{Value, json};
@@ -22,119 +20,14 @@ use crate::place::Place;
 use crate::removed::{Thief, knows};
 use crate::terminal::Terminal;
 
-fn bytes(text: &str) -> Vec<u8> {
-    URL_SAFE_NO_PAD.decode(text).unwrap()
-}
-
-/// A session of a user whose phone was removed after it had taken all that it could.
-struct Taken {
-    user: User,
-    session: SessionId,
-    binding: Binding<'static>,
-    thief: Thief,
-    /// The session's key, as it was sealed before the removal.
-    old: String,
-    ring: KeyRing,
-}
-
-impl Taken {
-    fn from(server: &LyingServer) -> Self {
-        let (user, owner, session) = victim(server);
-        let phone = User::new(None);
-        add(&user, &phone, &[]);
-        let old = sealed_key(&user, session);
-        let thief = Thief::of(&phone, &server.direct);
-        let binding = Binding::Session { session, owner };
-        let ring = thief.contents.open_with(|pair| seal::open_ring(&old, pair, binding)).unwrap().ring;
-        user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
-        Self { user, session, binding, thief, old, ring }
-    }
-}
-
 fn sealed_key(user: &User, session: SessionId) -> String {
     let shown = user.json(&["session", "show", &session.to_string()]);
     shown["session"]["encryptionKey"].as_str().unwrap().to_owned()
 }
 
-/// A removed device seals the key that it had to the account's new content key, which is public, in front of it the signature of the
-/// device that made the key. The server shows it as the session's.
-#[test]
-fn an_old_key_under_a_new_seal_is_used_for_nothing() {
-    let server = LyingServer::start();
-    let Taken { user, session, binding, thief, old, ring } = Taken::from(&server);
-    let id = session.to_string();
-    let again = seal::seal_ring(&ring, &content_key(&user), binding, &thief.key).unwrap();
-    let moved = URL_SAFE_NO_PAD.encode([&bytes(&old)[..97], &bytes(&again)[97..]].concat());
-    let path = format!("GET /v1/sessions/{id}");
-    for shown in [moved, again] {
-        let path = path.clone();
-        server.lie(move |line, answer| {
-            if line == path {
-                answer["encryptionKey"] = json!(shown);
-                (answer["keyEpoch"], answer["rekeyNeeded"]) = (json!(1), json!(false));
-            }
-        });
-        user.fail(&["session", "send", &id, "word-after"]);
-        let written = |line: &String| line.starts_with("POST") && line.contains("/messages");
-        assert!(!server.requests().iter().any(written), "{:?}", server.requests());
-        server.tell_the_truth();
-    }
-    user.succeed(&["session", "send", &id, "word-after"]);
-}
-
-/// People choose a machine by its name. A server can seal a key to the account, and a name under it, but no device of theirs has made it.
-#[test]
-fn a_machine_has_no_name_that_no_device_gave() {
-    let server = LyingServer::start();
-    let (user, _, _) = victim(&server);
-    user.succeed(&["machine", "register", "--id", "desk"]);
-    let machine: MachineId = "desk".parse().unwrap();
-    let (ring, stranger) = (KeyRing::generate(), AccountKey::generate());
-    let binding = Binding::Machine { machine: &machine };
-    let key = seal::seal_ring(&ring, &content_key(&user), binding, &stranger).unwrap();
-    let card = json!({"host": "scratch", "os": "", "arch": ""});
-    let metadata = seal::seal_json(&ring, Purpose::MachineMetadata(&machine), &card).unwrap();
-    server.lie(move |line, answer| {
-        if line.starts_with("GET /v1/machines") {
-            answer["machines"][0]["encryptionKey"] = json!(key);
-            answer["machines"][0]["metadata"] = json!(metadata);
-        }
-    });
-    assert!(!user.succeed(&["machine", "list"]).contains("scratch"));
-    let said = user.fail(&["do", "--machine", "scratch", "--provider", "claude", "x"]);
-    assert!(said.contains("scratch") && !server.requests().iter().any(|line| line.starts_with("POST")), "{said}");
-    // The new name is signed with the list, whatever the server says of the machine.
-    user.succeed(&["machine", "rename", "desk", "mine"]);
-    let list = user.succeed(&["machine", "list"]);
-    assert!(list.contains("mine") && !list.contains("scratch"), "{list}");
-}
-
-/// A guest removes a device. The server says that their key was sealed afterwards; the signed grant says when.
-#[test]
-fn when_a_guests_key_was_sealed_is_not_the_servers_word() {
-    let server = LyingServer::start();
-    let (user, _, session) = victim(&server);
-    let (friend, tablet) = (User::new(Some(&server.direct)), User::new(None));
-    let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
-    add(&friend, &tablet, &[]);
-    let id = session.to_string();
-    user.succeed(&["share", "add", &id, &them]);
-    let name = Thief::of(&tablet, &server.direct).key.public_key();
-    friend.succeed(&["devices", "remove", &name, "--yes"]);
-    server.lie(|line, answer| {
-        if line.starts_with("GET ") && line.contains("/shares") {
-            for share in answer["shares"].as_array_mut().unwrap() {
-                share["contentEpoch"] = json!(99);
-            }
-        }
-    });
-    user.succeed(&["session", "send", &id, "word-after"]);
-    assert_eq!(user.json(&["session", "show", &id])["session"]["keyEpoch"], 2);
-}
-
 /// Removes a device from its account's list, and gives no session a new key: as a program does that is killed in between.
 /// Returns the version of the new list.
-fn remove_only(by: &Thief, url: &str, removed: &str) -> u32 {
+pub(crate) fn remove_only(by: &Thief, url: &str, removed: &str) -> u32 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::builder(url).credential(Credential::Device(by.key.clone())).build().unwrap();
@@ -240,40 +133,16 @@ fn an_open_screen_goes_on_after_a_device_was_removed() {
     assert!(terminal.is_taken().0, "{:#?}", terminal.lines());
 }
 
-/// The account keys that were seen first are shared by the devices of an account. A server that forgets them and gives another key for
-/// somebody is found by a device that has used them.
-#[test]
-fn what_devices_share_is_not_forgotten_with_the_server() {
-    let server = LyingServer::start();
-    let (user, _, session) = victim(&server);
-    let tablet = User::new(None);
-    add(&user, &tablet, &[]);
-    let friends = [User::new(Some(&server.direct)), User::new(Some(&server.direct))];
-    let ids = friends.each_ref().map(|friend| friend.json(&["login"])["id"].as_str().unwrap().to_owned());
-    user.succeed(&["share", "add", &session.to_string(), &ids[0]]);
-    let other = tablet.json(&["session", "create", "--title", "Other"])["session"]["id"].as_str().unwrap().to_owned();
-    tablet.succeed(&["share", "add", &other, &ids[1]]);
-    let (first, stranger) = (format!("GET /v1/users/{}", ids[0]), AccountKey::generate().public_key());
-    server.lie(move |line, answer| {
-        if line == "GET /v1/account" {
-            (answer["clientState"], answer["clientStateVersion"]) = (json!(null), json!(0));
-        }
-        if line == first {
-            answer["publicKey"] = json!(stranger);
-        }
-    });
-    let said = tablet.fail(&["share", "add", &other, &ids[0]]);
-    assert!(said.contains("is not the one that was seen before"), "{said}");
-    server.tell_the_truth();
-    tablet.succeed(&["share", "add", &other, &ids[0]]);
-}
-
 /// The server shows an older key first, which a listed device has made, and another one when the session is read again.
 #[test]
 fn the_key_that_was_judged_is_the_one_that_is_used() {
     let server = LyingServer::start();
-    let Taken { user, session, binding, thief, ring, .. } = Taken::from(&server);
-    let id = session.to_string();
+    let (user, owner, session) = victim(&server);
+    let (id, binding, phone) = (session.to_string(), Binding::Session { session, owner }, User::new(None));
+    add(&user, &phone, &[]);
+    let (old, thief) = (sealed_key(&user, session), Thief::of(&phone, &server.direct));
+    let ring = thief.contents.open_with(|pair| seal::open_ring(&old, pair, binding)).unwrap().ring;
+    user.succeed(&["devices", "remove", &thief.key.public_key(), "--yes"]);
     let older = sealed_key(&user, session);
     user.succeed(&["session", "rekey", &id]);
     let theirs = ring.next().unwrap().next().unwrap();
