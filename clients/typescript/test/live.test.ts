@@ -293,3 +293,19 @@ test("a machine does the tasks of a run that is signed, and no others", async ()
   assert.deepEqual(await ended(await signRun(owner, run)), ["completed", "completed"]);
   assert.equal((await ended(run))[0], "TASK_NOT_SIGNED");
 });
+
+test("what a removed device has let a guest do is taken back", async () => {
+  const start = { machineId: await machine(), directory: path(server.home("up"), "work"), provider: "claude" as const };
+  const session = await owner.sessions.start(start, AbortSignal.timeout(WITHIN));
+  const live = await follow(owner, session.id);
+  const [phone, guest] = [
+    await linked("linked"),
+    await Account.create({ base: server.url, store: new MemoryStore(), name: "Three" }),
+  ];
+  const grant = () => live.view.state?.access.find(({ user }) => user === guest.userId);
+  assert.equal(await phone.sessions.share(session.id, guest.userId, "edit"), "told");
+  await until(live, () => grant()?.may === "prompt");
+  assert.equal(grant()?.key, phone.keys.publicKey);
+  assert.deepEqual(await owner.devices.remove([phone.keys.publicKey]), { unconfirmed: [], unsearched: 0 });
+  await until(live, () => grant()?.may === "none");
+});

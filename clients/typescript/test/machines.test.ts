@@ -101,6 +101,14 @@ test("a machine is called as the list has it, whatever it and the server say", a
   liar.lie = undefined;
   await again.own(0);
   assert.deepEqual(await names(again), ["desk", "tower", "not in your list"]);
+
+  // A server that hides one, and shows another one whose id is its name.
+  const hidden = async (): Promise<string[]> => again.machines.hidden(await again.machines.all());
+  assert.deepEqual(await hidden(), []);
+  const made = (machine: Json): Json => (machine.id === desk.id ? { ...machine, id: "desk", ref: undefined } : machine);
+  liar.lie = ({ machines, ...rest }, { pathname }) =>
+    pathname === "/v1/machines" ? { ...rest, machines: machines.map(made) } : { ...rest, ...(machines && { machines }) };
+  assert.deepEqual(await hidden(), ["desk"]);
 });
 
 test("a primary device renames a machine, and no two have one name", async () => {

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Distrust, SealError } from "@ensemble/client";
-import { Account, DeviceKeys, MemoryStore, type Notice } from "@ensemble/client/account";
+import { Account, DeviceKeys, LiveSession, MemoryStore, type Notice } from "@ensemble/client/account";
 import { seenText, SigningKey } from "@ensemble/client/lists";
-import { bindings, epochOf, KeyRing, SharedRing, sealRing } from "@ensemble/client/seal";
+import { bindings, epochOf, KeyRing, openClientState, openRing, SharedRing, sealRing } from "@ensemble/client/seal";
 import { startServer, type Server } from "./server.js";
 import { encode } from "./vectors.js";
 
@@ -339,6 +339,96 @@ test("what a removed device shared is kept, and what others write meanwhile is",
   assert.equal((await ann.account.pins.shared()).state["by"], "tablet again");
   await strike(ann.account, tablet);
   assert.deepEqual((await ann.account.pins.shared()).state, { ...merged, by: "tablet again" });
+});
+
+test("a removal says how many live sessions were not searched for rights that the device has given", async () => {
+  const { account: ann, between } = await person("Ann");
+  const [phone, desk, machineId] = [await linked(ann), await DeviceKeys.generate(), "m-0123456789"];
+  await ann.devices.change(
+    (devices) => [...devices, { key: desk.publicKey, boxKey: desk.boxKey, role: "machine", machineId, by: ann.keys.publicKey }],
+    [desk.signer],
+  );
+  const session = await ann.sessions.create({ title: "Plums" });
+  // 103 sessions of that machine. None of them can be opened, and half of them were not used lately.
+  const long = "2020-01-01T00:00:00.000Z";
+  const made = (at: number): Json => ({
+    ...session,
+    id: `made-up-${at}`,
+    ref: undefined,
+    hosted: true,
+    machineId,
+    ...(at % 2 && { updatedAt: long }),
+  });
+  const asked = new Set<string>();
+  between.stands = (call) => {
+    if (call.method === "GET" && call.pathname === "/v1/sessions")
+      return answer(call, () => ({ sessions: Array.from({ length: 103 }, (_, at) => made(at)), nextCursor: null }));
+    const [, id] = /^\/v1\/sessions\/(made-up-\d+)$/.exec(call.pathname) ?? [];
+    if (id === undefined) return call.go();
+    if (call.method === "GET") asked.add(id);
+    return Promise.resolve(problem(404, "NOT_FOUND"));
+  };
+  const { unsearched } = await ann.devices.remove([phone.keys.publicKey]);
+  assert.deepEqual([unsearched, asked.size], [103, 100]);
+});
+
+test("rights are looked for back to the machine's newest state, and a request only for a person", async () => {
+  const { account: ann, between } = await person("Ann");
+  const { id } = await ann.sessions.create({ title: "Plums" });
+  await (await ann.sessions.converse(id)).send("Hello");
+  // Only a machine can create a hosted session. This one asks for something, and has 10,000 messages without a state.
+  let first = 10_001;
+  between.stands = (call) => {
+    if (isSession(call)) return answer(call, (one) => ({ ...one, hosted: true, attention: { kind: "permission", open: 1 } }));
+    if (call.method !== "GET" || !call.pathname.endsWith("/messages")) return call.go();
+    return answer(call, ({ messages: [one], ...rest }) => ({ ...rest, messages: [{ ...one, seq: --first }] }));
+  };
+  const pages = (): number => between.sent.splice(0).filter((call) => call === `GET /v3/sessions/${id}/messages`).length;
+  pages();
+  await LiveSession.open(ann, id);
+  assert.equal(pages(), 21);
+  const live = await LiveSession.open(ann, id, { isForPerson: false });
+  assert.equal(pages(), 1);
+  assert.deepEqual([await live.loadState(), pages()], [false, 20]);
+});
+
+test("what is given is judged and sealed by a new list, however long a program has been open", async (t) => {
+  /** A program that was opened before its person has removed a device. */
+  const opened = async (before: (ann: Account, phone: Account) => Promise<void> = () => Promise.resolve()) => {
+    const ann = await person("Ann");
+    const phone = await linked(ann.account);
+    await before(ann.account, phone);
+    const { tab } = await tabOf(ann);
+    await tab.own();
+    await strike(ann.account, phone);
+    return { ann: ann.account, tab, ...(await ann.account.own(0)) };
+  };
+  const carl = await Account.create({ base: server.url, store: new MemoryStore(), name: "Carl" });
+  let id = "";
+  const [creates, shares, unshares] = [
+    await opened(),
+    await opened(),
+    await opened(async (ann, phone) => {
+      ({ id } = await ann.sessions.create({ title: "Plums" }));
+      await ann.sessions.share(id, carl.userId, "view");
+      await phone.sessions.share(id, bob.userId, "view");
+    }),
+  ];
+  const { now } = performance;
+  t.mock.method(performance, "now", () => now.call(performance) + 60_000);
+
+  const made = await creates.tab.sessions.create({ title: "Pears" });
+  const { encryptionKey } = await creates.ann.sessions.read(made.id);
+  await openRing(encryptionKey ?? "", await creates.contents.pair(), bindings.session(made.id, creates.ann.userId));
+
+  await shares.tab.pins.share((state) => ({ ...state, pears: 1 }));
+  const { clientState, clientStateVersion } = await shares.ann.client.call("GET", "/v1/account");
+  const { account } = shares.list.body;
+  await openClientState(clientState ?? "", await shares.contents.pair(), account, clientStateVersion ?? 0);
+
+  await unshares.tab.sessions.unshare(id, carl.userId);
+  assert.equal(epochOf((await unshares.ann.sessions.read(id)).metadata), 2);
+  assert.equal(await epochOfBob(unshares.ann, id), 1, "a removed device has shared it with Bob");
 });
 
 test("a shared state that does not open is no end", async () => {

@@ -34,9 +34,9 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** Ann's program after a new start, which asks for every list again. */
+/** Ann's program after a new start, which asks for every list again. It tries a call again for a second. */
 async function again(): Promise<Account> {
-  const opened = await Account.open({ base: server.url, store, fetch: lying });
+  const opened = await Account.open({ base: server.url, store, fetch: lying, retryFor: 1_000 });
   assert.ok(opened);
   return opened;
 }

@@ -272,6 +272,58 @@ test("of older parts the nearest message of the machine decides", () => {
   ]);
 });
 
+test("parts that are loaded one after the other show what the whole shows", () => {
+  const says = (seq: number, word: string): Incoming => incoming(seq, removed, word, undefined, prompt(word));
+  let n = 40;
+  const names = (seq: number, list: number, content: Content = text(0, "written")): Incoming =>
+    incoming(seq, host, `h${seq}`, ++n, content, list);
+  const opened = (messages: Incoming[]): View => {
+    const view = new View();
+    for (const message of messages) view.message(message);
+    return view;
+  };
+  const all = [
+    [names(10, 2)],
+    [says(11, "first"), says(12, "second"), names(13, 3, receipt("first", "queued"))],
+    [names(14, 3, receipt("second", "rejected")), names(15, 3, turn("started", { promptId: "first" })), says(16, "third")],
+    [says(17, "fourth"), names(18, 2)],
+  ];
+  const whole = opened(all.flat());
+  const ids = (view: View): unknown[] => view.items.map(({ seq, localId, at, shown }) => [seq, localId, at, shown]);
+  assert.deepEqual(prompts(whole), [
+    ["first", true],
+    ["second", true],
+    ["third", false],
+    ["fourth", false],
+  ]);
+  for (let cuts = 0; cuts < 8; cuts++) {
+    const parts = all
+      .slice(1)
+      .reduce<Incoming[][]>(
+        (made, part, at) => ((cuts >> at) & 1 ? [...made, part] : [...made.slice(0, -1), [...(made.at(-1) ?? []), ...part]]),
+        all.slice(0, 1),
+      );
+    const view = opened(parts.pop() ?? []);
+    for (const part of parts.reverse()) view.older(part);
+    assert.deepEqual(ids(view), ids(whole), `cuts ${cuts}`);
+    for (const word of ["first", "second"])
+      assert.deepEqual(view.taken("k", word), whole.taken("k", word), `cuts ${cuts}: ${word}`);
+  }
+  // A server that keeps back what the machine has written between two parts.
+  const first = names(10, 2);
+  names(11, 3);
+  const kept = opened([says(12, "late"), names(13, 3)]);
+  kept.older([first]);
+  assert.deepEqual(prompts(kept), [["late", false]]);
+  // What is judged again stays within the bounds: its whole size counts until then.
+  const small = new View({ items: 100, size: 3_000 });
+  small.message(says(12, "x".repeat(2_000)));
+  small.message(names(13, 3));
+  assert.deepEqual(prompts(small), [["x".repeat(2_000), false]]);
+  small.message(names(14, 3, text(1, "y".repeat(1_500))));
+  assert.deepEqual(prompts(small), []);
+});
+
 test("missing, repeated and unreadable messages show", () => {
   const session = new Session();
   session.message(host, "a", 41, text(0, "loaded from the middle"));

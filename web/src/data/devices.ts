@@ -1,5 +1,5 @@
 /** The devices of the account, checked against the list that was signed. */
-import type { Linking, NewWords } from "@ensemble/client/account";
+import type { Linking, NewWords, Removed } from "@ensemble/client/account";
 import { deviceName, machineName } from "../base/words.ts";
 import { mine } from "./account.ts";
 import { confirmationsChanged } from "./machines.ts";
@@ -55,10 +55,23 @@ export async function renameDevice(key: string, name: string): Promise<void> {
   await mine().devices.rename(key, name);
 }
 
-/** Removes a device, and machines with it. Nothing is sealed to them any more, and sessions that are in use get new keys. Resolves to the
- * number of machines that have not confirmed it. */
-export async function removeDevice(key: string, machines: readonly string[]): Promise<number> {
-  const open = await mine().devices.remove([key, ...machines]);
+/** Removes a device, and machines with it. Nothing is sealed to them any more, and sessions that are in use get new keys. Resolves to
+ * what is still open. */
+export async function removeDevice(key: string, machines: readonly string[]): Promise<Removed> {
+  const removed = await mine().devices.remove([key, ...machines]);
   confirmationsChanged();
-  return open.length;
+  return removed;
+}
+
+/** What a removal has left open, in sentences. */
+export function leftOpen({ unconfirmed, unsearched }: { unconfirmed: readonly unknown[]; unsearched: number }): string[] {
+  const [machines, sessions] = [unconfirmed.length, unsearched];
+  const said: string[] = [];
+  if (machines > 0) said.push(`${machines === 1 ? "A machine has" : `${machines} machines have`} not confirmed it: see Home.`);
+  if (sessions > 0)
+    said.push(
+      `It was not looked for what it has let people do in ${sessions === 1 ? "a session" : `${sessions.toLocaleString()} sessions`}. ` +
+        "Machines that know of its removal allow none of that.",
+    );
+  return said;
 }

@@ -29,13 +29,15 @@ export interface Offer {
 
 interface Listed {
   rows: readonly MachineRow[];
+  /** The names of machines in the signed list that the server does not show. */
+  hidden: readonly string[];
   isLoaded: boolean;
   error: string | undefined;
 }
 
-export const machines = new Store<Listed>({ rows: [], isLoaded: false, error: undefined });
+export const machines = new Store<Listed>({ rows: [], hidden: [], isLoaded: false, error: undefined });
 
-const KEPT = "machines";
+const KEPT = "machines and hidden ones";
 let wanted: AbortController | undefined;
 let reading: AbortController | undefined;
 
@@ -57,8 +59,8 @@ export function machinesChanged(): void {
 }
 
 async function showKept(): Promise<void> {
-  const found = await recall<MachineRow[]>(KEPT);
-  if (found && !machines.get().isLoaded) machines.set({ rows: found.value, isLoaded: true, error: undefined });
+  const found = await recall<Pick<Listed, "rows" | "hidden">>(KEPT);
+  if (found && !machines.get().isLoaded) machines.set({ ...found.value, isLoaded: true, error: undefined });
 }
 
 /** The machines that have not confirmed that a device was removed, or that recovery words were replaced. */
@@ -96,9 +98,11 @@ export async function removeMachine(id: string): Promise<void> {
 }
 
 async function read(): Promise<void> {
-  const rows = await Promise.all((await mine().machines.all()).map(rowOf));
-  machines.set({ rows, isLoaded: true, error: undefined });
-  void keep("seen", KEPT, rows);
+  const all = mine().machines;
+  const shown = await all.all();
+  const [rows, hidden] = await Promise.all([Promise.all(shown.map(rowOf)), all.hidden(shown)]);
+  machines.set({ rows, hidden, isLoaded: true, error: undefined });
+  void keep("seen", KEPT, { rows, hidden });
 }
 
 async function rowOf(machine: Machine): Promise<MachineRow> {

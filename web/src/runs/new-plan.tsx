@@ -41,11 +41,11 @@ export function NewPlan() {
     const [text, setText] = useState("");
     const [values, setValues] = useState<Readonly<Record<string, string>>>({});
     const [files, setFiles] = useState<Readonly<Record<string, string>>>({});
-    const { rows } = useStore(machines);
+    const { rows, hidden } = useStore(machines);
     useEffect(showMachines, []);
     const given = useMemo<Given>(
-        () => ({ values, files, machines: rows.map(({ id, ref, given }) => ({ id, ref, name: given || ref })) }),
-        [values, files, rows],
+        () => ({ values, files, machines: rows.map(({ id, ref, given }) => ({ id, ref, name: given })), hidden }),
+        [values, files, rows, hidden],
     );
     const [read, setRead] = useState<{ of: string; with: Given; is: Read }>();
     const [isBusy, setBusy] = useState(false);

@@ -25,8 +25,10 @@ export interface Given {
   values: Readonly<Record<string, string>>;
   /** What was chosen for each file. */
   files: Readonly<Record<string, string>>;
-  /** The machines of the account. */
+  /** The machines that the server shows. `name` is the one in the signed list; empty without one. */
   machines: readonly { id: string; ref: string; name: string }[];
+  /** The names of the machines in the signed list that the server does not show. */
+  hidden: readonly string[];
 }
 
 const LONGEST = 1 << 20;
@@ -149,7 +151,12 @@ function read(text: string, reading: Reading): { body: Planned; tasks: Drawn[] }
   };
   const ofPlan = machineOf(plan["machineId"], reading, wrong);
   const tasks = given.map((one, at) =>
-    taskOf(one, at, { ...common, ...(ofPlan !== undefined && !("machineId" in common) && { machineId: ofPlan }) }, reading),
+    taskOf(
+      one,
+      at,
+      { ...common, ...(ofPlan !== undefined && !("machineId" in common) && { machineId: plan["machineId"] }) },
+      reading,
+    ),
   );
   const placeOf = inOrder(tasks);
   const idOf = (at: number): string => tasks[at]?.taskKey ?? String(at);
@@ -193,17 +200,21 @@ function pick(members: Members, names: readonly string[]): Members {
   );
 }
 
-/** The id of a machine that is named by its id, its ref or its name. */
-function machineOf(named: unknown, { machines }: Reading, wrong: (what: string) => never): string | undefined {
-  if (named === undefined || named === null) return undefined;
-  const found = machines.filter(({ id, ref, name }) => [id, ref, name].includes(String(named)));
-  if (found.length > 1)
-    return wrong(
-      `several machines are called ${String(named)}. Name one by its ref: ${found.map(({ ref }) => ref).join(", ")}.`,
-    );
-  if (found[0]) return found[0].id;
-  const all = machines.map(({ name, ref }) => `${name} (${ref})`).join(", ");
-  return wrong(`there is no machine ${String(named)}. ${all === "" ? "Your account has none." : `Yours are ${all}.`}`);
+/** The id of the machine with this name, else with this id, else with this ref. A server can make up machines with any id, but cannot name
+ * one. */
+function machineOf(given: unknown, { machines, hidden }: Reading, wrong: (what: string) => never): string | undefined {
+  if (given === undefined || given === null) return undefined;
+  const named = String(given);
+  const isSame = (name: string): boolean => name !== "" && name.toLowerCase() === named.toLowerCase();
+  // Before an id: a server that hides a machine could show another one whose id is its name.
+  if (hidden.some(isSame)) return wrong(`the server does not show your machine ${named}. Do not trust it if that stays so.`);
+  const found =
+    machines.find(({ name }) => isSame(name)) ??
+    machines.find(({ id }) => id === named) ??
+    machines.find(({ ref }) => ref === named);
+  if (found) return found.id;
+  const all = machines.map(({ name, ref }) => (name === "" ? ref : `${name} (${ref})`)).join(", ");
+  return wrong(`there is no machine ${named}. ${all === "" ? "Your account has none." : `Yours are ${all}.`}`);
 }
 
 /** The prompt, or that of the file that a person has chosen. */
@@ -227,14 +238,14 @@ function turnOf(
   all: Members,
   prompt: string,
   machineId: string | undefined,
-  machines: Given["machines"],
+  { machines, hidden }: Given,
   wrong: (what: string) => never,
 ): Turn {
   const refused = ["allowedTools", "isolation", "base"].find((name) => all[name] !== undefined);
   if (refused) return wrong(`a task with \`session: true\` cannot have ${refused}.`);
   if (outputKeys(prompt).length > 0)
     return wrong("its prompt is sealed because of `session: true`, so the server cannot put outputs of other tasks into it.");
-  const only = machines.length === 1 ? machines[0]?.id : undefined;
+  const only = machines.length === 1 && hidden.length === 0 ? machines[0]?.id : undefined;
   const machine = machineId ?? only ?? wrong("it has `session: true`, so it is sealed for one machine. Name it: `machineId`.");
   const { permission, title } = all as { permission?: Turn["mode"]; title?: string };
   const named = title ?? prompt.trim().split("\n")[0]?.slice(0, 60);
@@ -257,7 +268,7 @@ function taskOf(given: unknown, at: number, common: Members, reading: Reading): 
   };
   if (key !== undefined && !KEY.test(String(key)))
     wrong("its key begins with a letter, and has letters, digits, - and _ only.");
-  const { variables, machines } = reading;
+  const { variables } = reading;
   const all: Members = { ...pick(common, OF_ALL), ...pick(given, OF_TASK) };
   for (const name of ["title", "workingDirectory"])
     if (typeof all[name] === "string") all[name] = variables.fill(all[name], wrong);
@@ -286,7 +297,7 @@ function taskOf(given: unknown, at: number, common: Members, reading: Reading): 
     ...(machineId !== undefined && { machineId }),
     ...pick(all, ["title", "provider", "retry", "failOnDenial", "dependsOn"]),
   };
-  if (isSession) return { ...ofBoth, turn: turnOf(all, prompt, machineId, machines, wrong) } as unknown as PlannedTask;
+  if (isSession) return { ...ofBoth, turn: turnOf(all, prompt, machineId, reading, wrong) } as unknown as PlannedTask;
   const names = ["model", "workingDirectory", "permission", "allowedTools", "isolation", "base", "maxCostUsd"];
   return { ...ofBoth, prompt, ...pick(all, names) } as unknown as PlannedTask;
 }

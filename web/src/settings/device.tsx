@@ -4,7 +4,7 @@ import { Confirm } from "../base/confirm.tsx";
 import { Choice } from "../base/field.tsx";
 import { say } from "../base/toast.tsx";
 import { ago } from "../base/words.ts";
-import { type DeviceRow, removeDevice, renameDevice } from "../data/devices.ts";
+import { type DeviceRow, leftOpen, removeDevice, renameDevice } from "../data/devices.ts";
 import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
 
@@ -32,12 +32,8 @@ export function Device({ row, all, isPrimary, onChanged }: Props) {
         setBusy(true);
         setError(undefined);
         removeDevice(row.key, machines)
-            .then((unconfirmed) => {
-                const machinesSay =
-                    unconfirmed === 1
-                        ? "A machine has not confirmed it: see Home."
-                        : `${unconfirmed} machines have not confirmed it: see Home.`;
-                say(`Removed: ${oneLine(row.name, 60)}.${unconfirmed > 0 ? ` ${machinesSay}` : ""}`);
+            .then((removed) => {
+                say([`Removed: ${oneLine(row.name, 60)}.`, ...leftOpen(removed)].join(" "));
                 onChanged();
             })
             .catch((caught: unknown) => setError(textOf(caught)))

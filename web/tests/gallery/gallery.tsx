@@ -157,7 +157,7 @@ const feed: SessionFeed = {
 if (given.home) {
     const { rows = [], role = "primary" } = given.home;
     sessions.set({ rows, isLoaded: true, error: undefined });
-    machines.set({ rows: given.home.machines ?? [], isLoaded: true, error: undefined });
+    machines.set({ rows: given.home.machines ?? [], hidden: [], isLoaded: true, error: undefined });
     account.set({ state: "ready", userId: "me", fingerprint: "", role });
 }
 if (given.link) links.set(new Map([["s", given.link]]));

@@ -68,6 +68,16 @@ describe("machines", { timeout: 10 * 60_000 }, () => {
     await context.close();
   });
 
+  test("what a removal has left open is said", async () => {
+    const { leftOpen } = await module("/src/data/devices.ts");
+    const left = (machines, unsearched) => leftOpen({ unconfirmed: Array(machines).fill({}), unsearched });
+    const rights = (where) =>
+      `It was not looked for what it has let people do in ${where}. Machines that know of its removal allow none of that.`;
+    assert.deepEqual(left(0, 0), []);
+    assert.deepEqual(left(1, 1), ["A machine has not confirmed it: see Home.", rights("a session")]);
+    assert.deepEqual(left(2, 12), ["2 machines have not confirmed it: see Home.", rights("12 sessions")]);
+  });
+
   test("a machine is called as the list has it, or what is wrong is said with its ref", async () => {
     const { machineName } = await module("/src/base/words.ts");
     const called = (more) => machineName({ name: null, hasOtherName: false, isListed: true, ref: "k3j9x2ab", ...more });

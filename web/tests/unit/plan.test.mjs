@@ -12,8 +12,9 @@ describe("the plan reader", () => {
       readFile(new URL("../../../tests/vectors/plan.json", import.meta.url), "utf8").then(JSON.parse),
     ]);
   });
-  const read = ({ plan, variables }) =>
-    readPlan(plan, { values: variables, files: {}, machines: [{ id: "desk", ref: "desk0000", name: "desk" }] });
+  const desk = { id: "desk", ref: "desk0000", name: "desk" };
+  const read = ({ plan, variables }, machines = [desk], hidden = []) =>
+    readPlan(plan, { values: variables, files: {}, machines, hidden });
 
   test("plans of the vectors are what they say", () => {
     for (const { name, run, tasks, ...given } of vectors.good) {
@@ -28,6 +29,40 @@ describe("the plan reader", () => {
       }
       assert.deepEqual(found, tasks, name);
     }
+  });
+
+  test("a machine is found by its signed name first, and one that the server hides is not replaced", () => {
+    const [tower, other] = [
+      { id: "m-1", ref: "0f2m7q4c", name: "tower" },
+      { ...desk, name: "" },
+    ];
+    const found = (machineId, machines, hidden) => {
+      const task = { key: "a", prompt: "x", provider: "claude", workingDirectory: "/a", ...(machineId && { machineId }) };
+      const { body, error } = read(
+        { plan: JSON.stringify({ tasks: [{ ...task, session: true }] }), variables: {} },
+        machines,
+        hidden,
+      );
+      return error ?? body.tasks[0].turn.machineId;
+    };
+    for (const named of ["Tower", "m-1", "0f2m7q4c"]) assert.equal(found(named, [other, tower]), "m-1", named);
+    // Its id is what another machine is called.
+    assert.equal(found("desk", [other, { ...tower, name: "desk" }]), "m-1");
+    for (const [shown, hidden, said] of [
+      [[other, tower], ["Desk"], "Task a: the server does not show your machine desk. Do not trust it if that stays so."],
+      [[tower], [], "Task a: there is no machine desk. Yours are tower (0f2m7q4c)."],
+    ])
+      assert.equal(found("desk", shown, hidden), said);
+    assert.equal(found(undefined, [tower]), "m-1");
+    // An id that was found is not taken for a name.
+    const task = { prompt: "x", provider: "claude", workingDirectory: "/a" };
+    const machines = [
+      { ...desk, name: "tower" },
+      { ...tower, name: "desk" },
+    ];
+    const { body } = read({ plan: JSON.stringify({ machineId: "tower", tasks: [task] }), variables: {} }, machines);
+    assert.deepEqual([body.machineId, body.tasks[0].machineId], ["desk", "desk"]);
+    assert.match(found(undefined, [tower], ["desk"]), /is sealed for one machine. Name it/u, "the other one may be meant");
   });
 
   test("what is no plan is said to be none", () => {

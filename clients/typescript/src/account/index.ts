@@ -3,6 +3,7 @@
 export { Account, join, recover, type Recovering, type StoredAccount } from "./account.js";
 export type { AccountOptions, Context } from "./context.js";
 export { Devices, type Device, type NewWords } from "./devices/index.js";
+export type { Removed } from "./devices/remove.js";
 export { unfinishedLinking, type Joining, type JoinOptions } from "./devices/join.js";
 export { Asking, Linking } from "./devices/link.js";
 export { DeviceKeys } from "./keys.js";

@@ -5,6 +5,7 @@ import { Distrust, isNotFound, isProblem, Refused, SealError } from "../errors.j
 import { utf8Length } from "../protocol/bytes.js";
 import { asObject } from "../protocol/seal/ring.js";
 import { openClientState, sealClientState } from "../protocol/seal/signed-ring.js";
+import { FRESH } from "./lists.js";
 import type { Own, OwnReader } from "./own.js";
 import type { OwnDevice } from "./keys.js";
 
@@ -115,7 +116,7 @@ export class Pins {
    * device takes it for an old one. */
   async #write(state: Shared, shown: number): Promise<void> {
     const { client, keys, store } = this.device;
-    const { list, contents } = await this.own.read(Number.POSITIVE_INFINITY);
+    const { list, contents } = await this.own.read(FRESH);
     const json = JSON.stringify(state);
     if (utf8Length(json) > 48_000) throw new Refused("What your devices share has grown too long.");
     const newest = Math.max(shown, (await store.get<KeptState>(KEPT))?.version ?? 0);

@@ -7,11 +7,10 @@ import { isMachineName, nearestName } from "../../protocol/lists/name.js";
 import { LinkCode } from "../../protocol/seal/device-link.js";
 import { RecoveryWords } from "../../protocol/seal/recovery.js";
 import type { Context } from "../context.js";
-import type { Unconfirmed } from "../machines/seen.js";
 import { called, namesIn, type Called } from "../names.js";
 import { changeDevices, checkPrimary, type Edit } from "./change.js";
 import { Linking } from "./link.js";
-import { afterRemoval, removeDevices } from "./remove.js";
+import { afterRemoval, removeDevices, type Removed } from "./remove.js";
 import type { components } from "../../openapi.js";
 
 type Shown = components["schemas"]["Device"];
@@ -105,9 +104,9 @@ export class Devices {
     return new Linking(this.context, LinkCode.generate(client.base, id), expiresAt);
   }
 
-  /** Removes devices. From then on nothing is sealed to them, and sessions that were used lately get new keys at once. Resolves to the
-   * machines that have not confirmed it: until they do, a removed device and the server can still command them. */
-  remove(keys: readonly string[], onProgress?: (done: number, of: number) => void): Promise<Unconfirmed[]> {
+  /** Removes devices. From then on nothing is sealed to them, and sessions that were used lately get new keys at once. Resolves to what is
+   * still open. */
+  remove(keys: readonly string[], onProgress?: (done: number, of: number) => void): Promise<Removed> {
     return removeDevices(this.context, keys, onProgress);
   }
 

@@ -26,13 +26,20 @@ const SETTLED = 12_000;
 /** Sessions whose titles are judged before a removal, the newest first. */
 const MOST_SEEN = 1_000;
 
-/** Removes devices and their computers' machines. Nothing more is sealed to them, and recent sessions get new keys at once. Resolves to the
- * machines that have not confirmed it: until they do, a removed device and the server can still command them. */
+/** What a removal has left open. */
+export interface Removed {
+  /** The machines that have not confirmed it: until they do, a removed device and the server can still command them. */
+  unconfirmed: Unconfirmed[];
+  /** How many live sessions were not searched for rights that a removed device has given. */
+  unsearched: number;
+}
+
+/** Removes devices and their computers' machines. Nothing more is sealed to them, and recent sessions get new keys at once. */
 export async function removeDevices(
   context: Context,
   keys: readonly string[],
   onProgress?: (done: number, of: number) => void,
-): Promise<Unconfirmed[]> {
+): Promise<Removed> {
   const { client } = context;
   await checkPrimary(context);
   if (keys.includes(context.keys.publicKey)) throw new Refused("This is the device that you use. Sign out here instead.");
@@ -51,11 +58,11 @@ export async function removeDevices(
   // Sessions get their keys whatever becomes of it.
   const [signed] = await Promise.allSettled([context.pins.signAgain(shared.state)]);
   const confirming = awaitConfirmed(context);
-  await afterRemoval(context, onProgress);
+  const unsearched = await afterRemoval(context, onProgress);
   if (signed.status === "rejected") {
     throw new Refused("The device was removed, but what your devices share was not kept.", { cause: signed.reason });
   }
-  return confirming;
+  return { unconfirmed: await confirming, unsearched };
 }
 
 /** Judges the titles of the own sessions by a list, before a device or a machine in it is removed or right after. A title that it has given
@@ -73,26 +80,27 @@ export async function seeTitles(context: Context, by?: List): Promise<void> {
   }
 }
 
-/** Waits until every service refuses the devices that were removed, and gives sessions new keys. */
-export async function afterRemoval(context: Context, onProgress?: (done: number, of: number) => void): Promise<void> {
+/** Waits until every service refuses the devices that were removed, and finishes the removal. */
+export async function afterRemoval(context: Context, onProgress?: (done: number, of: number) => void): Promise<number> {
   await setRemoval(context.store, true);
   await sleep(SETTLED);
-  await finishRemoval(context, onProgress);
+  return finishRemoval(context, onProgress);
 }
 
-/** Gives the sessions that are in use new keys after a device was removed. Every other one gets its key before its next message. */
+/** Gives the sessions that are in use new keys after a device was removed, and takes back what it has let people do. Every other session
+ * gets its key before its next message. Resolves to the number of live sessions that were not searched for such rights. */
 export async function finishRemoval(
   context: Context,
   onProgress: (done: number, of: number) => void = () => undefined,
-): Promise<void> {
+): Promise<number> {
   const own = await context.own(0);
-  const [wanted, live]: [Session[], Session[]] = [[], []];
+  const [wanted, recent, old]: [Session[], Session[], Session[]] = [[], [], []];
   for await (const sessions of sessionPages(context)) {
     for (const session of sessions) {
       const isRecent = session.online || Date.now() - Date.parse(session.updatedAt) < RECENT_DAYS * 86_400_000;
       const isAtOnce = isRecent || isWithoutItsHost(own, session);
       if (isAtOnce && (await due(context, session)) !== undefined) wanted.push(session);
-      if (isRecent && session.hosted && !isWithoutItsHost(own, session)) live.push(session);
+      if (session.hosted && !isWithoutItsHost(own, session)) (isRecent ? recent : old).push(session);
     }
   }
   // Sessions come the newest first. All others get their key before their next message.
@@ -103,8 +111,11 @@ export async function finishRemoval(
     await rekey(context, session).catch(() => undefined);
     onProgress(at + 1, wanted.length);
   }
-  for (const { id } of live.slice(0, MOST_WITH_RIGHTS)) await takeBack(context, id).catch(() => undefined);
+  const live = [...recent, ...old];
+  let unsearched = Math.max(0, live.length - MOST_WITH_RIGHTS);
+  for (const { id } of live.slice(0, MOST_WITH_RIGHTS)) await takeBack(context, id).catch(() => unsearched++);
   // One that fails is tried again with the next removal.
   await renewKeys(context).catch(() => undefined);
   await setRemoval(context.store, false);
+  return unsearched;
 }

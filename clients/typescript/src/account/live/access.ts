@@ -1,7 +1,7 @@
 // What a guest may do with the agent of a live session. A share lets a person read; the machine obeys only what the owner has signed.
 
 import { newId } from "../../client.js";
-import { isNotFound } from "../../errors.js";
+import { isNotFound, Refused } from "../../errors.js";
 import { sleep } from "../../retry.js";
 import { accountDigest } from "../../protocol/lists/list.js";
 import type { May } from "../../protocol/transcript/body.js";
@@ -45,7 +45,7 @@ async function grant(
 /** Tells the session's machine what this person may do. `isFirst`: they have had no share of it. */
 export async function tellMachine(context: Context, session: Session, user: string, may: May, isFirst: boolean): Promise<Told> {
   if (!session.hosted || session.accessLevel !== "owner") return "nothing";
-  const live = await LiveSession.open(context, session.id);
+  const live = await LiveSession.open(context, session.id, { isForPerson: false });
   const { state } = live.view;
   const known = state?.access.find((grant) => grant.user === user);
   const isUnknown = state !== undefined && known === undefined && isFirst;
@@ -79,8 +79,8 @@ export async function tellMachine(context: Context, session: Session, user: stri
 
 /** Takes back what removed devices have let people do in a live session. It waits for no machine: what does not arrive is said again. */
 export async function takeBack(context: Context, id: string): Promise<void> {
-  const live = await LiveSession.open(context, id);
-  await live.loadState();
+  const live = await LiveSession.open(context, id, { isForPerson: false });
+  if (!(await live.loadState())) throw new Refused("Its newest messages do not say what people may do there.");
   const { list } = await context.own();
   for (const known of live.view.state?.access ?? []) {
     if (known.may === "none" || known.key === undefined || list.commands(known.key)) continue;
@@ -121,7 +121,7 @@ async function tellOneAgain(
   });
   // Nothing works for anybody there any more.
   if (!session?.hosted || isWithoutItsHost(await context.own(), session)) return end();
-  const live = await LiveSession.open(context, id);
+  const live = await LiveSession.open(context, id, { isForPerson: false });
   const taken = live.taken(localId);
   const known = live.view.state?.access.find((grant) => grant.user === user);
   const isNewer = known !== undefined && known.version >= noted;

@@ -45,13 +45,17 @@ export class LiveSession {
     return this.watched.session;
   }
 
-  /** Opens a session and loads its newest messages. */
-  static async open(context: Context, id: string, keep?: Keep): Promise<LiveSession> {
+  /** Opens a session and loads its newest messages, and for a person those before them back to a request that is open. */
+  static async open(
+    context: Context,
+    id: string,
+    { keep, isForPerson = true }: { keep?: Keep; isForPerson?: boolean } = {},
+  ): Promise<LiveSession> {
     const read = await readSession(context, id);
     if (!read.hosted) throw new Refused("No agent works in this session: people write to each other in it.");
     const [{ session, ring }] = await Promise.all([readable(context, read), context.people.list(read.ownerId)]);
     const live = new LiveSession(context, new Watched(context, session, ring), keep);
-    await live.#load();
+    await live.#load(isForPerson);
     return live;
   }
 
@@ -72,9 +76,13 @@ export class LiveSession {
     return this.#older;
   }
 
-  /** Takes older messages, back to the machine's newest state. */
-  async loadState(): Promise<void> {
-    for (let pages = 0; pages < MOST_PAGES && !this.view.state; pages++) if (!(await this.loadOlder())) return;
+  /** Takes older messages, back to the page with the machine's newest state. False: it is not among those that are read at most. */
+  async loadState(): Promise<boolean> {
+    for (let pages = 0; !this.view.state; pages++) {
+      if (pages === MOST_PAGES) return false;
+      if (!(await this.loadOlder())) return true;
+    }
+    return true;
   }
 
   /** Follows the session until the signal is aborted: everything that comes is folded into the view. Each change is given here and to
@@ -202,13 +210,13 @@ export class LiveSession {
     return this.view.taken(this.context.keys.publicKey, localId);
   }
 
-  async #load(): Promise<void> {
+  async #load(isForPerson: boolean): Promise<void> {
     const messages = await this.#page({ limit: PAGE });
     const { opened, waiting } = await inOrder(this.watched, messages);
     this.#fold(opened, waiting);
     this.#first = messages[0]?.seq;
     // What is asked must be seen, however much was written since.
-    for (let pages = 0; pages < MOST_PAGES; pages++) {
+    for (let pages = 0; isForPerson && pages < MOST_PAGES; pages++) {
       const isMissing = (this.session.attention?.open ?? 0) > 0 && this.view.open.length === 0;
       if (!isMissing || !(await this.#loadOlder())) return;
     }

@@ -1,5 +1,6 @@
 // The machines of an account: names, presence and what they offer.
 
+import type { ListedDevice } from "../../protocol/lists/list.js";
 import { refOf } from "../../refs.js";
 import type { Context } from "../context.js";
 import { changeDevices } from "../devices/change.js";
@@ -32,6 +33,15 @@ export class Machines {
   /** All machines, the newest first. */
   all(): Promise<Machine[]> {
     return allMachines(this.context);
+  }
+
+  /** The names of machines that the account's list has and that are not among these, which the server has shown. */
+  async hidden(shown: readonly Pick<Machine, "id">[]): Promise<string[]> {
+    const { list } = await this.context.own(FRESH);
+    const names = await this.context.names();
+    const ids = new Set(shown.map(({ id }) => id));
+    const isHidden = ({ machineId }: ListedDevice): boolean => machineId !== undefined && !ids.has(machineId);
+    return list.body.devices.filter(isHidden).flatMap(({ key }) => names.get(key) ?? []);
   }
 
   /** What the account's list calls the machine with this id. What the machine or the server says does not count. */

@@ -48,7 +48,7 @@ export class Sessions {
   /** A new session of people. */
   async create(metadata: Metadata, { machineId, tag }: { machineId?: string; tag?: string } = {}): Promise<Session> {
     const { client, keys, userId } = this.context;
-    const { contents } = await this.context.own();
+    const { contents } = await this.context.own(FRESH);
     // Its key and its title are sealed for this id only.
     const [id, ring] = [uuidV7(), KeyRing.generate()];
     const body = {

@@ -72,6 +72,8 @@ export async function rekey(context: Context, session: Session, members: Members
 
 async function rekeyed(context: Context, given: Session, members: Members): Promise<Opened> {
   const { client, store } = context;
+  // Whose shares count is judged by it.
+  await context.own(FRESH);
   // What the server calls its epoch is no proof that another program was faster.
   let [read, replaced] = [given, await epochIn(context, given)];
   for (let tries = 0; tries < 3; tries++) {

@@ -62,18 +62,24 @@ const MOST_QUEUED = 1_000;
 /** What was said about messages that are not shown is kept for when they are loaded: so much of each kind. */
 const MOST_UNMATCHED = 1_000;
 
+/** An item as it is kept. */
+interface KeptItem extends Item {
+  /** What it was before the next message of the machine has judged it. One before it, in an older part, may judge otherwise. */
+  readonly was?: Item;
+}
+
 /** The session as a client shows it. */
 export class View {
   #keep: Keep;
-  #items: Item[] = [];
+  #items: KeptItem[] = [];
   #firstId = FIRST_ID;
   #size = 0;
   #lastSeq: number | undefined;
   #lastN: number | undefined;
   /** The newest list of the owner that the machine has named. */
   #newestList = 0;
-  /** The list by which messages before the machine's first one are judged. 0: by none. Undefined: there is no message of the machine. */
-  #firstList: number | undefined;
+  /** The machine's first message, and the list by which messages before it are judged. 0: by none. */
+  #first: { seq: number; n: number; list: number } | undefined;
   readonly #tools = new Map<string, number>();
   readonly #requests = new Map<string, number>();
   readonly #commands = new Map<string, number>();
@@ -175,11 +181,17 @@ export class View {
     const before = new View({ items: Number.POSITIVE_INFINITY, size: Number.POSITIVE_INFINITY });
     for (const message of messages) before.message(message);
     this.#version++;
-    // If one of the two parts has no message of the machine, the nearest one in the other part decides.
-    if (before.#firstList === undefined) before.#judge(nothing(), this.#firstList ?? 0);
-    else if (this.#firstList === undefined) this.#judge(changed, before.#newestList);
+    // The nearest message of the machine before a command decides about it. Without one the nearest after it does.
+    const { n, list: next } = this.#first ?? { n: 0, list: 0 };
+    if (before.#first) {
+      // Both do where the server keeps back what the machine has written between them.
+      const isNext = before.#lastN === n - 1;
+      this.#judge(changed, isNext ? before.#newestList : Math.max(before.#newestList, next), true);
+    } else {
+      before.#judge(nothing(), next, false);
+    }
     this.#newestList = Math.max(this.#newestList, before.#newestList);
-    this.#firstList = before.#firstList ?? this.#firstList;
+    this.#first = before.#first ?? this.#first;
     this.#keep.items += before.#items.length;
     this.#keep.size += before.#size;
     this.#size += before.#size;
@@ -190,14 +202,16 @@ export class View {
       changed.items.push(item.id);
     }
     this.#items = items.concat(this.#items);
+    for (const [name, id] of before.#queued) this.#queued.set(name, id - FIRST_ID + this.#firstId);
     this.#state ??= before.#state;
     this.#plan ??= before.#plan;
     const room = Math.max(0, MOST_OPEN - this.#open.length);
     this.#open = (room === 0 ? [] : before.#open.slice(-room)).concat(this.#open);
-    const [resolved, receipts] = [this.#resolved, this.#receipts];
+    const [resolved, receipts] = [before.#resolved.concat(this.#resolved), before.#receipts.concat(this.#receipts)];
     [this.#resolved, this.#receipts] = [[], []];
     for (const one of resolved) this.#resolve(changed, one);
     for (const one of receipts) this.#receipt(changed, one);
+    for (const { shown } of this.#items.slice()) if (shown.type === "turn") this.#begun(changed, shown.turn);
     return changed;
   }
 
@@ -207,8 +221,9 @@ export class View {
       const by = author.kind === "host" ? "a person's device" : "the session's machine";
       this.#note(changed, seq, author, { kind: "not_signed", why: `a ${message.content.type} that is not signed by ${by}` });
     } else if (author.kind === "host") {
-      if (!this.#count(changed, seq, message.n)) return;
-      this.#named(changed, message.n, message.list.version);
+      const { n } = message;
+      if (!this.#count(changed, seq, n)) return;
+      this.#named(changed, { seq, n, list: message.list.version });
       this.#host(changed, seq, digest, message);
     } else {
       this.#person(changed, seq, author, message);
@@ -216,7 +231,7 @@ export class View {
   }
 
   /** Compares the host's count with the one before. False: the message is not shown. */
-  #count(changed: Changed, seq: number, n: number | undefined): boolean {
+  #count(changed: Changed, seq: number, n: number | undefined): n is number {
     const host: Author = { kind: "host" };
     if (n === undefined) {
       this.#note(changed, seq, host, { kind: "unreadable", why: "a message of the machine without its count" });
@@ -243,26 +258,32 @@ export class View {
   }
 
   /** The machine's message with this count names this list. */
-  #named(changed: Changed, n: number | undefined, version: number): void {
-    if (this.#firstList === undefined) {
+  #named(changed: Changed, by: { seq: number; n: number; list: number }): void {
+    if (!this.#first) {
       // The list that it named before is unknown, unless this is its very first message.
-      this.#firstList = n === 1 ? 0 : version;
-      this.#judge(changed, this.#firstList);
+      this.#first = by.n === 1 ? { ...by, list: 0 } : by;
+      this.#judge(changed, this.#first.list, false);
     }
-    this.#newestList = Math.max(this.#newestList, version);
+    this.#newestList = Math.max(this.#newestList, by.list);
   }
 
-  /** Judges the commands that are shown, and that the machine has not answered yet, by a list that it has named. */
-  #judge(changed: Changed, version: number): void {
+  /** Judges the commands before the machine's first message by a list that it has named. `isBefore`: it has named it before them, so no
+   * other message judges them again. */
+  #judge(changed: Changed, version: number, isBefore: boolean): void {
     for (const [at, item] of this.#items.entries()) {
-      const note = removedBy(item.author, item.shown, version);
-      if (!note) continue;
+      if (this.#first && item.seq >= this.#first.seq) continue;
+      const was: Item = item.was ? { ...item.was, id: item.id } : item;
+      const note = removedBy(was.author, was.shown, version);
+      if (!note && !item.was) continue;
+      const { id, seq, author } = item;
+      const shown: Shown | undefined = note && { type: "note", note };
+      const next: KeptItem = shown ? { id, seq, author, localId: "", shown, ...(!isBefore && { was }) } : was;
+      this.#size += keptSize(next) - keptSize(item);
+      this.#items[at] = next;
       const command = commandOf(item);
       if (command !== undefined) this.#commands.delete(command);
-      const shown: Shown = { type: "note", note };
-      this.#size += shownSize(shown) - shownSize(item.shown);
-      this.#items[at] = { id: item.id, seq: item.seq, author: item.author, localId: "", shown };
-      changed.items.push(item.id);
+      this.#index(next, false);
+      changed.items.push(id);
     }
   }
 
@@ -324,16 +345,20 @@ export class View {
   #turn(changed: Changed, turn: Turn): Shown {
     if (turn.state === "started") {
       this.#live.begin(turn.turnId);
-      const id = turn.promptId === undefined ? undefined : this.#queued.get(turn.promptId);
-      if (id !== undefined) {
-        this.#queued.delete(turn.promptId ?? "");
-        this.#amend(changed, id, (shown) => ("taken" in shown ? { ...shown, taken: { is: "done" } } : shown));
-      }
+      this.#begun(changed, turn);
     } else {
       this.#live.finish();
     }
     changed.live = true;
     return { type: "turn", turn };
+  }
+
+  /** The prompt of this turn waits no more. */
+  #begun(changed: Changed, { state, promptId = "" }: Turn): void {
+    const id = state === "started" ? this.#queued.get(promptId) : undefined;
+    if (id === undefined) return;
+    this.#queued.delete(promptId);
+    this.#amend(changed, id, (shown) => ("taken" in shown ? { ...shown, taken: { is: "done" } } : shown));
   }
 
   /** Amends the call with this id, or gives a new one. */
@@ -419,7 +444,7 @@ export class View {
       const item = this.#items.shift();
       if (!item) return;
       this.#firstId++;
-      this.#size -= shownSize(item.shown);
+      this.#size -= keptSize(item);
       if (item.shown.type === "tool") this.#tools.delete(item.shown.call.toolCallId);
       if (item.shown.type === "card") this.#requests.delete(item.shown.card.requestId);
       const command = commandOf(item);
@@ -442,6 +467,9 @@ function after(known: State | undefined, state: State): State {
   const [modes, models] = [or(state.modes, known.modes), or(state.models, known.models)];
   return { ...state, modes, models, commands: or(state.commands, known.commands) };
 }
+
+/** Its size, with what is kept of a command that may count after all. */
+const keptSize = ({ was, shown }: KeptItem): number => shownSize((was ?? { shown }).shown);
 
 /** The note for a command, if this list or an earlier one removed its device. */
 function removedBy(author: Author, shown: Shown, version: number): Note | undefined {
