@@ -40,5 +40,5 @@ openapi: ## writes docs/openapi.json from the route tables
 proto: ## writes crates/rpc/src/generated from the contracts in proto/
 	$(CARGO) run --locked -q --manifest-path proto/generate/Cargo.toml --target-dir $(CACHE)/proto
 
--include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/chaos/chaos.mk tests/fuzz/fuzz.mk tests/interface/interface.mk \
+-include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/bench/chaos.mk tests/fuzz/fuzz.mk tests/interface/interface.mk \
 	tests/mutants/mutants.mk web/web.mk
