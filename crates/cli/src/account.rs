@@ -1,16 +1,17 @@
 //! Which account key is used, and when a new one is created. A key that was lost is never replaced without a word,
 //! because its account would seem empty.
 
+use ensemble_account::Account;
+use ensemble_account::devices;
+use ensemble_account::settings::{KnownAccount, Occasion};
 use ensemble_client::{Client, Credential, Error};
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::fingerprint;
 use ensemble_types::problem::Code;
 
-use crate::context::{Context, Me};
-use crate::devices;
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::settings::{KnownAccount, Occasion};
 
 /// What the user wants to sign in with.
 pub(crate) enum Wanted {
@@ -26,7 +27,7 @@ pub(crate) enum Wanted {
 
 /// An account that has been signed in.
 pub(crate) struct Begun {
-    pub(crate) me: Me,
+    pub(crate) me: Account,
     pub(crate) is_new_key: bool,
 }
 
@@ -49,8 +50,8 @@ impl Context {
             print::note(format!("{} was used here at {} until now.", described(&before), client.origin()));
         }
         self.home.remember(&client, &key, &token, Occasion::Login)?;
-        let own = devices::own(self, &client, &key, token.user_id).await?;
-        Ok(Begun { me: Me::new(client, key, token.user_id, own), is_new_key })
+        let own = devices::own(&self.home, &client, &key, token.user_id).await?;
+        Ok(Begun { me: Account::new(&self.home, client, key, token.user_id, own), is_new_key })
     }
 
     /// What `up` signs in with: the key that is here, of whichever account. Fails before anything is started if the key
@@ -137,7 +138,7 @@ pub(crate) fn expected(
 fn used_before(context: &Context) -> Option<Failure> {
     let settings = match context.home.settings() {
         Ok(settings) => settings,
-        Err(failure) => return Some(failure),
+        Err(error) => return Some(error.into()),
     };
     // The account of this server first.
     let here = context.account().ok().map(|(client, _)| client.origin().to_owned());

@@ -2,11 +2,12 @@
 
 use std::io::{self, IsTerminal};
 
+use ensemble_account::Account;
 use ensemble_types::ids::MachineId;
 use serde::{Deserialize, Serialize};
 
 use crate::confirm;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
 use crate::machines::Machines;
@@ -69,36 +70,34 @@ pub(crate) struct Work<'a> {
     pub(crate) is_quiet: bool,
 }
 
-impl Me {
-    /// Asks what was not agreed to yet, and remembers it.
-    ///
-    /// # Errors
-    /// The person does not want it, or there is no terminal to ask at.
-    pub(crate) fn agree(&self, context: &Context, work: Work<'_>) -> Result<()> {
-        let key = match work.on {
-            Where::Here => Some(HERE.to_owned()),
-            Where::Any => Some(ANY.to_owned()),
-            Where::On(id, _) => {
-                let own = self.own();
-                let entry = own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(id));
-                entry.map(|device| device.key.clone())
-            }
-        };
-        let agreed = key.as_deref().and_then(|key| context.home.agreed(work.directory, key));
-        let Some(question) = question(&work, agreed) else { return Ok(()) };
-        if !work.is_said {
-            if work.is_quiet || !io::stdin().is_terminal() {
-                let or_id = if matches!(work.on, Where::On(..)) { ", or name the machine by its id" } else { "" };
-                return Err(Failure::NotAgreed(format!(
-                    "{question}? There is no terminal to ask this at. Add --yes if that is what you want{or_id}."
-                )));
-            }
-            if !confirm::change(&question)? {
-                return Err(Failure::message("Nothing was begun."));
-            }
+/// Asks what was not agreed to yet, and remembers it.
+///
+/// # Errors
+/// The person does not want it, or there is no terminal to ask at.
+pub(crate) fn agree(context: &Context, me: &Account, work: Work<'_>) -> Result<()> {
+    let key = match work.on {
+        Where::Here => Some(HERE.to_owned()),
+        Where::Any => Some(ANY.to_owned()),
+        Where::On(id, _) => {
+            let own = me.own();
+            let entry = own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(id));
+            entry.map(|device| device.key.clone())
         }
-        key.map_or(Ok(()), |key| context.home.note_agreed(work.directory, key, work.is_bypass))
+    };
+    let agreed = key.as_deref().and_then(|key| context.home.agreed(work.directory, key));
+    let Some(question) = question(&work, agreed) else { return Ok(()) };
+    if !work.is_said {
+        if work.is_quiet || !io::stdin().is_terminal() {
+            let or_id = if matches!(work.on, Where::On(..)) { ", or name the machine by its id" } else { "" };
+            return Err(Failure::NotAgreed(format!(
+                "{question}? There is no terminal to ask this at. Add --yes if that is what you want{or_id}."
+            )));
+        }
+        if !confirm::change(&question)? {
+            return Err(Failure::message("Nothing was begun."));
+        }
     }
+    key.map_or(Ok(()), |key| context.home.note_agreed(work.directory, key, work.is_bypass))
 }
 
 /// What is to be asked, where something is. `agreed`: what was agreed to before.
@@ -131,7 +130,7 @@ impl Home {
         all.retain(|one| !is_it(one));
         all.insert(0, Agreed { directory: directory.to_owned(), machine, everything });
         all.truncate(MOST);
-        self.write_json(FILE, &all)
+        Ok(self.write_json(FILE, &all)?)
     }
 }
 

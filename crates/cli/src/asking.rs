@@ -1,9 +1,9 @@
 //! The sessions in which tasks work, and where a person is asked who has to answer.
 
+use ensemble_account::Account;
 use ensemble_types::ids::SessionId;
 use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
-use crate::context::Me;
 use crate::failure::Result;
 use crate::print;
 use crate::progress::name;
@@ -12,7 +12,7 @@ use crate::progress::name;
 const NAMED: usize = 10;
 
 /// Says in which session each of these tasks has worked, where that was one.
-pub(crate) async fn sessions(me: &Me, run: &Run) -> Result<()> {
+pub(crate) async fn sessions(me: &Account, run: &Run) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let tasks = tasks.iter().enumerate().filter(|(_, task)| session_of(task).is_none());
     let worked: Vec<_> = tasks.filter_map(|(number, task)| Some((number, task, task.session_id?))).collect();
@@ -36,11 +36,11 @@ pub(crate) fn session_of(task: &Task) -> Option<SessionId> {
 }
 
 /// What to type to answer it. A session that cannot be read now is named by its id.
-pub(crate) async fn advice(me: &Me, session: SessionId) -> String {
+pub(crate) async fn advice(me: &Account, session: SessionId) -> String {
     format!("`ensemble attach {}` answers it", reference(me, session).await)
 }
 
-async fn reference(me: &Me, session: SessionId) -> String {
+async fn reference(me: &Account, session: SessionId) -> String {
     let named = me.client.session(session).await.map(|session| session.reference.to_string());
     named.unwrap_or_else(|_| session.to_string())
 }

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use ensemble_account::Account;
+use ensemble_account::sessions::Titles;
 use ensemble_client::SessionFilter;
 
 use crate::commands::runs::Which;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::global::Global;
 use crate::machines::Machines;
 use crate::print;
-use crate::vault::Titles;
 
 /// How long a person waits for the Tab key.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -61,8 +62,8 @@ pub(crate) fn words(words: &'static [&'static str]) -> ArgValueCandidates {
 
 pub(crate) fn sessions() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        ask(async |context, me| {
-            let titles = Titles::of(context, me)?;
+        ask(async |_, me| {
+            let titles = Titles::of(me)?;
             let all = SessionFilter { shared: true, ..SessionFilter::default() };
             let sessions = me.client.session_page(all, Some(MOST), None).await?.sessions;
             let mut found = Vec::with_capacity(sessions.len() + 1);
@@ -90,8 +91,8 @@ pub(crate) fn machines_or_any() -> ArgValueCandidates {
 }
 
 fn known_machines() -> Vec<CompletionCandidate> {
-    ask(async |context, me| {
-        let machines = Machines::load(context, me).await?;
+    ask(async |_, me| {
+        let machines = Machines::load(me).await?;
         let found = machines.all().iter().map(|known| {
             let id = &known.machine.id;
             let name = machines.name(id).or_else(|| machines.without_name(id)).unwrap_or_default();
@@ -110,7 +111,7 @@ fn last(what: &str) -> CompletionCandidate {
     CompletionCandidate::new("last").help(Some(format!("the {what} that was used last here").into()))
 }
 
-fn ask(find: impl AsyncFnOnce(&Context, &Me) -> Result<Vec<CompletionCandidate>>) -> Vec<CompletionCandidate> {
+fn ask(find: impl AsyncFnOnce(&Context, &Account) -> Result<Vec<CompletionCandidate>>) -> Vec<CompletionCandidate> {
     let answer = || -> Result<Vec<CompletionCandidate>> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let server = variable("ENSEMBLE_SERVER").and_then(|server| server.into_string().ok());

@@ -1,29 +1,17 @@
 //! The context of a command: the settings, and a client that is signed in.
 
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
 
-use ensemble_client::{Client, Clock, Credential, Retry, Token};
-use ensemble_protocol::AccountKey;
-use ensemble_types::devices::ListedDevice;
-use ensemble_types::ids::UserId;
-use ensemble_types::problem::Code;
+use ensemble_account::settings::{KnownAccount, LinkedMachine};
+use ensemble_account::{Account, Error};
+use ensemble_client::{Client, Clock, Credential, Retry};
 use ensemble_types::time::Timestamp;
-use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Mutex as AsyncMutex;
 
 use crate::account;
-use crate::commands::devices::finish_removal;
-use crate::devices;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
-use crate::home::{Home, Owner};
-use crate::kept_lists::BEHIND;
-use crate::live::access;
-use crate::print;
-use crate::settings::{KnownAccount, LinkedMachine, Occasion, StoredToken};
-use crate::sharing::People;
+use crate::home::Home;
 
 /// The server when none is given.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
@@ -51,65 +39,6 @@ pub(crate) enum ChosenBy {
 pub(crate) struct Linked {
     pub(crate) origin: String,
     pub(crate) machine: LinkedMachine,
-}
-
-/// A signed-in user.
-pub(crate) struct Me {
-    pub(crate) client: Client,
-    pub(crate) key: AccountKey,
-    pub(crate) id: UserId,
-    /// The key that names the account.
-    account: String,
-    /// The account's devices and content keys, and when they were read. A program may be open for days.
-    own: Mutex<(Arc<devices::Own>, Instant)>,
-    /// The devices that the account has or had, when they were asked for.
-    pub(crate) every_device: AsyncMutex<Option<(Arc<[ListedDevice]>, Instant)>>,
-    /// The devices of others.
-    pub(crate) people: People,
-}
-
-impl Me {
-    pub(crate) fn new(client: Client, key: AccountKey, id: UserId, own: devices::Own) -> Self {
-        let account = own.list.body().account.clone();
-        let own = Mutex::new((Arc::new(own), Instant::now()));
-        Self { client, key, id, account, own, every_device: AsyncMutex::default(), people: People::default() }
-    }
-
-    /// The account's devices and content keys, as they were read last.
-    pub(crate) fn own(&self) -> Arc<devices::Own> {
-        self.lock_own().0.clone()
-    }
-
-    fn lock_own(&self) -> MutexGuard<'_, (Arc<devices::Own>, Instant)> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads them again, when they are older than this. Another program of the person may have removed a device.
-    pub(crate) async fn refresh_own(&self, context: &Context, max_age: Duration) -> Result<()> {
-        if self.lock_own().1.elapsed() < max_age {
-            return Ok(());
-        }
-        let read = devices::own(context, &self.client, &self.key, self.id).await?;
-        let mut own = self.lock_own();
-        own.1 = Instant::now();
-        if read.list.version() >= own.0.list.version() {
-            own.0 = Arc::new(read);
-        }
-        Ok(())
-    }
-
-    /// Takes the list that this device has just signed, with the contents of the one before.
-    pub(crate) fn has_signed(&self, list: devices::List) {
-        let mut own = self.lock_own();
-        if list.version() > own.0.list.version() {
-            own.0 = Arc::new(devices::Own { list, contents: own.0.contents.clone() });
-        }
-    }
-
-    /// Whose machines this computer can be.
-    pub(crate) fn owner(&self) -> Owner<'_> {
-        Owner { user: self.id, account: &self.account }
-    }
 }
 
 impl Context {
@@ -185,7 +114,8 @@ impl Context {
         }
         self.home.change_settings(|settings| {
             settings.linked_machines.remove(&linked.origin);
-        })
+        })?;
+        Ok(())
     }
 
     /// This machine, if it was linked at this server. Its runner works for that account, also when somebody signs in with another one.
@@ -197,14 +127,14 @@ impl Context {
     }
 
     /// Signs in with the account that is signed in at this server, and finishes what other commands have begun. Never creates an account.
-    pub(crate) async fn me(&self) -> Result<Me> {
+    pub(crate) async fn me(&self) -> Result<Account> {
         let me = self.signed_in().await?;
-        self.finish(&me).await?;
+        me.finish().await?;
         Ok(me)
     }
 
     /// The same, and finishes nothing: for a program that another command waits for.
-    pub(crate) async fn signed_in(&self) -> Result<Me> {
+    pub(crate) async fn signed_in(&self) -> Result<Account> {
         let key = self.home.key()?;
         let (client, account) = self.account()?;
         let Some(account) = account.filter(|account| account.signed_in) else {
@@ -219,87 +149,33 @@ impl Context {
             )));
         };
         let key = account::expected(self, client.origin(), &account, key)?;
-        let stored = self.home.tokens().remove(client.origin());
-        let client = client.with_credential(Credential::Device(key.clone()));
-        let client = match stored.filter(|stored| stored.public_key == key.public_key()) {
-            Some(stored) => with(&client, &stored),
-            None => client,
-        };
-        self.renew(client, key, &account).await
+        Account::of(&self.home, client, key, &account).await.map_err(|error| self.typed_out(error))
     }
 
     /// As [`Self::me`] with a token that was just given.
-    pub(crate) async fn me_with_new_token(&self) -> Result<Me> {
+    pub(crate) async fn me_with_new_token(&self) -> Result<Account> {
         let me = self.signed_in().await?;
         let (client, account) = self.account()?;
         match account {
             Some(account) => {
                 let client = client.with_credential(Credential::Device(me.key.clone()));
-                let me = self.renew(client, me.key, &account).await?;
-                self.finish(&me).await?;
+                let renewed = Account::renewed(&self.home, client, me.key.clone(), &account).await;
+                let me = renewed.map_err(|error| self.typed_out(error))?;
+                me.finish().await?;
                 Ok(me)
             }
             None => Ok(me),
         }
     }
 
-    async fn renew(&self, client: Client, key: AccountKey, account: &KnownAccount) -> Result<Me> {
-        let token = client.sign_in().await.map_err(|error| {
-            // A device that was linked is in no list of a server that was restored to a time before.
-            let known = self.home.known_list(client.origin(), account.user_id).ok().flatten();
-            if error.is(Code::UserNotFound) && known.is_some_and(|list| list.body().account != key.public_key()) {
-                Failure::message(BEHIND)
-            } else if error.is(Code::UserNotFound) {
-                Failure::message(format!(
-                    "{} no longer has your account {}. `{}` makes a new one with your key.",
-                    client.origin(),
-                    account.user_id,
-                    self.typed("login")
-                ))
-            } else {
-                error.into()
+    /// A failure with the command for this server.
+    fn typed_out(&self, error: Error) -> Failure {
+        match &error {
+            Error::NoAccount { .. } => {
+                Failure::message(format!("{error} `{}` makes a new one with your key.", self.typed("login")))
             }
-        })?;
-        if token.user_id != account.user_id {
-            return Err(Failure::message(format!(
-                "{} says that your key belongs to another account now, and not to {}. Nothing was done. Ask its operator.",
-                client.origin(),
-                account.user_id
-            )));
+            _ => error.into(),
         }
-        let stored = self.home.tokens().remove(client.origin());
-        if stored.is_none_or(|stored| stored.token != token.token.expose_secret()) {
-            self.home.remember(&client, &key, &token, Occasion::Renewal)?;
-        }
-        let own = devices::own(self, &client, &key, token.user_id).await?;
-        Ok(Me::new(client, key, token.user_id, own))
-    }
-
-    /// Finishes what commands before have begun: revocations, keys, removals of devices.
-    async fn finish(&self, me: &Me) -> Result<()> {
-        if let Err(failure) = Box::pin(access::tell_again(self, me)).await {
-            print::note(format!(
-                "A machine does not know yet who may not command it any more: {failure} The next command tries again."
-            ));
-        }
-        if let Err(failure) = me.finish_rekeys(self).await {
-            print::note(format!(
-                "Some people have not got the new key of a session: {failure} The next command tries again."
-            ));
-        }
-        let unfinished = self.home.settings()?.unfinished_removals.remove(me.client.origin());
-        // A list that the server has not taken removes nobody.
-        let is_due = unfinished.is_some_and(|version| version <= me.own().list.version());
-        // Another command may be at it.
-        let lock = if is_due { self.home.try_lock(devices::REMOVAL_LOCK)? } else { None };
-        if lock.is_some() {
-            print::note("Finishing the removal of a device: sessions get new keys.");
-            // The command that was typed must not fail because of it.
-            if let Err(failure) = finish_removal(self, me).await {
-                print::note(format!("It could not be finished: {failure} The next command tries again."));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -319,12 +195,6 @@ pub(crate) async fn answers(server: &str) -> bool {
         Ok(client) => client.version().await.is_ok(),
         Err(_) => false,
     }
-}
-
-/// The same client with a token of an earlier process.
-pub(crate) fn with(client: &Client, stored: &StoredToken) -> Client {
-    let remaining = stored.expires_at.since(now());
-    client.with_token(Token::stored(stored.token.clone().into(), stored.user_id, stored.expires_at, remaining))
 }
 
 /// People wait for the command, so an unreachable server is reported after a second or two.

@@ -4,11 +4,12 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use ensemble_account::Account;
+use ensemble_account::settings::KnownData;
 use ensemble_all_in_one::{data_id, dialled};
 
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::settings::KnownData;
 
 /// Fails when the account of this computer was used at this address with other data.
 pub(crate) fn check(context: &Context, data: &Path, listen: SocketAddr) -> Result<()> {
@@ -47,13 +48,14 @@ pub(crate) fn check(context: &Context, data: &Path, listen: SocketAddr) -> Resul
 }
 
 /// Remembers what the account uses at this server.
-pub(crate) fn remember(context: &Context, me: &Me, data: &Path) -> Result<()> {
+pub(crate) fn remember(context: &Context, me: &Account, data: &Path) -> Result<()> {
     let Some(id) = id_of(data)? else { return Ok(()) };
     let path = data.canonicalize().unwrap_or_else(|_| data.to_owned());
     context.home.change_settings(|settings| {
         let of_server = settings.data.entry(me.client.origin().to_owned()).or_default();
         of_server.insert(me.key.public_key(), KnownData { id, path });
-    })
+    })?;
+    Ok(())
 }
 
 fn id_of(data: &Path) -> Result<Option<String>> {

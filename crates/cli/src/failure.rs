@@ -9,6 +9,7 @@ use ensemble_protocol::seal::SealError;
 use ensemble_types::problem::Code;
 
 use crate::print::{self, clean, inline};
+use crate::says;
 
 pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 
@@ -70,7 +71,7 @@ impl fmt::Display for Failure {
     }
 }
 
-fn client_text(error: &Error) -> String {
+pub(crate) fn client_text(error: &Error) -> String {
     let Error::Problem(problem) = error else { return transport_text(error) };
     let mut text = match problem.code {
         Code::Unauthenticated => "The server did not accept your sign-in. Run `ensemble login`.".to_owned(),
@@ -217,6 +218,16 @@ fn sentence(text: &str) -> String {
         out.push('.');
     }
     out
+}
+
+impl From<ensemble_account::Error> for Failure {
+    fn from(error: ensemble_account::Error) -> Self {
+        match error {
+            ensemble_account::Error::Client(error) => Self::Client(error),
+            ensemble_account::Error::Seal(what, error) => Self::Seal(what, error),
+            error => Self::Message(says::error(&error)),
+        }
+    }
 }
 
 impl From<Error> for Failure {

@@ -3,13 +3,14 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use ensemble_account::Account;
 use ensemble_client::OutputOf;
 use ensemble_types::ids::RunId;
 use ensemble_types::runs::{Run, Task, TaskStatus};
 use futures_util::{Stream, StreamExt};
 
 use crate::agent_output::AgentOutput;
-use crate::context::{Context, Me, interrupts};
+use crate::context::{Context, interrupts};
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::print;
@@ -20,7 +21,7 @@ type Chunks = Pin<Box<dyn Stream<Item = ensemble_client::Result<Vec<u8>>> + Send
 /// Follows one task of a run.
 pub(crate) struct Following<'a> {
     context: &'a Context,
-    me: &'a Me,
+    me: &'a Account,
     machines: &'a Machines,
     run: Run,
     task: Task,
@@ -44,7 +45,7 @@ impl<'a> Following<'a> {
     /// Only attempts after the one that the task has had are followed.
     pub(crate) fn new(
         context: &'a Context,
-        me: &'a Me,
+        me: &'a Account,
         machines: &'a Machines,
         (run, task): (Run, Task),
         is_folded: bool,

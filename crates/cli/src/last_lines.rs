@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
+use ensemble_account::Account;
 use ensemble_client::OutputOf;
 use ensemble_types::ids::{RunId, TaskId};
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt};
 
-use crate::context::Me;
 use crate::print;
 use crate::progress::Progress;
 
@@ -24,7 +24,7 @@ pub(crate) struct LastLines {
 
 impl LastLines {
     /// Follows the outputs of attempts that are not followed yet. An output ends with its attempt.
-    pub(crate) fn follow(&mut self, me: &Me, run: RunId, progress: &Progress) {
+    pub(crate) fn follow(&mut self, me: &Account, run: RunId, progress: &Progress) {
         for (task, attempt) in progress.active() {
             if self.lines.len() == LAST_LINES {
                 return;

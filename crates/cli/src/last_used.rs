@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ensemble_account::Account;
 use ensemble_types::ids::{RunId, SessionId, UserId};
 use ensemble_types::sessions::Session;
 use serde::{Deserialize, Serialize};
 
-use crate::context::Me;
 use crate::failure::Result;
 use crate::home::Home;
 use crate::print;
@@ -41,38 +41,38 @@ type AllUsed = BTreeMap<String, BTreeMap<UserId, Used>>;
 
 impl Home {
     /// The session that was used last here, or the last one in which an agent works.
-    pub(crate) fn last_session(&self, me: &Me, with_agent: bool) -> Option<SessionId> {
+    pub(crate) fn last_session(&self, me: &Account, with_agent: bool) -> Option<SessionId> {
         self.used(me.client.origin(), me.id).last_session(with_agent)
     }
 
     /// The run that was submitted or watched last here.
-    pub(crate) fn last_run(&self, me: &Me) -> Option<RunId> {
+    pub(crate) fn last_run(&self, me: &Account) -> Option<RunId> {
         self.used(me.client.origin(), me.id).runs.first().copied()
     }
 
     /// Notes that a session is used now.
-    pub(crate) fn use_session(&self, me: &Me, session: &Session) {
+    pub(crate) fn use_session(&self, me: &Account, session: &Session) {
         let used = UsedSession { id: session.id, hosted: session.hosted };
         self.note(me, |all| put_first(&mut all.sessions, used, |other| other.id == used.id));
     }
 
     /// Notes that a run is used now.
-    pub(crate) fn use_run(&self, me: &Me, run: RunId) {
+    pub(crate) fn use_run(&self, me: &Account, run: RunId) {
         self.note(me, |all| put_first(&mut all.runs, run, |other| *other == run));
     }
 
     /// A session that was deleted is not the last one.
-    pub(crate) fn forget_used_session(&self, me: &Me, session: SessionId) {
+    pub(crate) fn forget_used_session(&self, me: &Account, session: SessionId) {
         self.note(me, |used| used.sessions.retain(|other| other.id != session));
     }
 
     /// A run that was deleted is not the last one.
-    pub(crate) fn forget_used_run(&self, me: &Me, run: RunId) {
+    pub(crate) fn forget_used_run(&self, me: &Account, run: RunId) {
         self.note(me, |used| used.runs.retain(|other| *other != run));
     }
 
     /// What is noted is done already, so a file that cannot be written is no error of the command.
-    fn note(&self, me: &Me, change: impl FnOnce(&mut Used)) {
+    fn note(&self, me: &Account, change: impl FnOnce(&mut Used)) {
         if let Err(failure) = self.change_used(me.client.origin(), me.id, change) {
             print::note(format!("`last` does not know of this: {failure}"));
         }
@@ -93,7 +93,7 @@ impl Home {
         let used = all.entry(origin.to_owned()).or_default().entry(user).or_default();
         let before = used.clone();
         change(used);
-        if *used == before { Ok(()) } else { self.write_json(LAST, &all) }
+        if *used == before { Ok(()) } else { Ok(self.write_json(LAST, &all)?) }
     }
 }
 

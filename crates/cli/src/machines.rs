@@ -1,48 +1,25 @@
 //! The user's machines. Their names come from the device list, and not from the server or a machine.
 
-mod opened;
 mod reported;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use ensemble_account::Account;
 use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
 use ensemble_types::time::Timestamp;
 use futures_util::TryStreamExt;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::styled::cut_middle;
 use crate::when;
 
-pub(crate) use self::opened::opened;
 pub(crate) use self::reported::{Runner, runner};
-
-/// The decrypted metadata of a machine: what it says of itself.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Card {
-    #[serde(default)]
-    pub(crate) host: String,
-    #[serde(default)]
-    pub(crate) os: String,
-    #[serde(default)]
-    pub(crate) arch: String,
-    /// The public key of the device on the same computer that has registered it. The entry of a listed machine counts instead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) by: Option<String>,
-}
-
-/// A machine and its decrypted metadata, if it could be decrypted.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub(crate) machine: Machine,
-    pub(crate) card: Option<Card>,
-}
+pub(crate) use ensemble_account::machines::{Card, Known, opened};
 
 /// What the device list says of a machine's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +43,10 @@ pub(crate) struct Machines {
 }
 
 impl Machines {
-    pub(crate) async fn load(context: &Context, me: &Me) -> Result<Self> {
-        let this = context.home.settings()?.machines.remove(me.client.origin());
+    pub(crate) async fn load(me: &Account) -> Result<Self> {
+        let this = me.home.settings()?.machines.remove(me.client.origin());
         let machines = async { Ok(me.client.machines().try_collect::<Vec<Machine>>().await?) };
-        let (machines, names) = tokio::try_join!(machines, me.names(context))?;
+        let (machines, names) = tokio::try_join!(machines, me.names())?;
         let all = opened(me, machines).await?;
         let name = |device: &ListedDevice| match (names.get(&device.key), &device.name) {
             (Some(name), _) => Name::Given(name.to_owned()),
@@ -78,13 +55,13 @@ impl Machines {
         };
         let of_machine = |device: &ListedDevice| Some((device.machine_id.clone()?, name(device)));
         let listed = me.own().list.body().devices.iter().filter_map(of_machine).collect();
-        let runner_file = Some(context.home.path().join("runner.yaml"));
+        let runner_file = Some(me.home.path().join("runner.yaml"));
         Ok(Self { all, this, listed, runner_file })
     }
 
     /// The same for views that are useful without names.
-    pub(crate) async fn if_available(context: &Context, me: &Me) -> Self {
-        Self::load(context, me).await.unwrap_or_default()
+    pub(crate) async fn if_available(me: &Account) -> Self {
+        Self::load(me).await.unwrap_or_default()
     }
 
     pub(crate) fn all(&self) -> &[Known] {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
+pub(crate) use ensemble_account::{inline, short};
 use ensemble_screen::{Look, Printed};
 use serde::Serialize;
 
@@ -84,16 +85,6 @@ pub(crate) fn field(name: &str, tone: Tone, value: &str) -> Result<()> {
     styled(&Styled::new(Tone::Plain, &format!("{name:10} ")).with(tone, value), is_coloured())
 }
 
-/// One line of at most `most` characters.
-pub(crate) fn short(text: &str, most: usize) -> String {
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    if first.chars().count() <= most && first.len() + 1 >= text.trim().len() {
-        return first.to_owned();
-    }
-    let cut: String = first.chars().take(most.saturating_sub(1)).collect();
-    format!("{}…", cut.trim_end())
-}
-
 /// The home directory, or nothing.
 pub(crate) fn home() -> String {
     std::env::var_os("HOME").and_then(|home| home.into_string().ok()).unwrap_or_default()
@@ -108,11 +99,6 @@ pub(crate) fn below_home(path: &str) -> String {
 /// text from others cannot control the terminal.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     replaced(text, |_| "\u{fffd}".to_owned())
-}
-
-/// Text from others within a line. It cannot begin a new line.
-pub(crate) fn inline(text: &str) -> String {
-    text.split(['\n', '\t']).map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 fn replaced(text: &str, by: impl Fn(char) -> String) -> Cow<'_, str> {
@@ -138,13 +124,5 @@ mod tests {
         assert_eq!(clean("a\x1b[2Jb\tc\nd"), "a\u{fffd}[2Jb\tc\nd");
         assert_eq!(clean("naïve 🙂"), "naïve 🙂");
         assert_eq!(clean("a\u{202e}b\u{9b}c"), "a\u{fffd}b\u{fffd}c");
-        assert_eq!(inline("done\nstate      failed"), "done state      failed");
-    }
-
-    #[test]
-    fn short_texts_are_one_line() {
-        assert_eq!(short("hello", 10), "hello");
-        assert_eq!(short("\n  hello world \n more", 8), "hello w…");
-        assert_eq!(short("one\ntwo", 10), "one…");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ensemble_account::Account;
 use ensemble_protocol::seal::{
     BoxPublicKey, ClearTask, SessionTask, SignedAs, TaskAction, TaskOrder, seal_task, sign_clear,
 };
@@ -10,7 +11,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, SealedTask, Signed, Task};
 use ensemble_types::signatures::digest;
 
-use crate::context::{Me, now};
+use crate::context::now;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::origin::NOT_SIGNED;
@@ -19,7 +20,7 @@ use crate::print;
 
 /// Seals by the account's own list of devices.
 pub(crate) struct Sealing<'a> {
-    pub(crate) me: &'a Me,
+    pub(crate) me: &'a Account,
     pub(crate) machines: &'a Machines,
     /// The machine of the tasks that name none.
     pub(crate) machine: Option<MachineId>,
@@ -34,7 +35,7 @@ pub(crate) enum Wanted {
 }
 
 /// Signs what the owner wants of a task that there is, for the machine that has its agent's session or its worktree.
-pub(crate) fn sign_order(me: &Me, task: &Task, wanted: Wanted) -> Result<Signed> {
+pub(crate) fn sign_order(me: &Account, task: &Task, wanted: Wanted) -> Result<Signed> {
     let task_digest = match &task.signed {
         Some(signed) => digest(&*signed.signed_body),
         None => return Err(Failure::message(format!("The task is {NOT_SIGNED}, so nothing can be ordered about it."))),

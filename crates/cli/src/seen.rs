@@ -89,7 +89,7 @@ impl Context {
         {
             all.remove(&oldest);
         }
-        self.home.write_json(FILE, &all)
+        Ok(self.home.write_json(FILE, &all)?)
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_client::Error;
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::{ChangesState, Permission, Provider, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
@@ -12,7 +13,7 @@ use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::unix::Signal;
 
-use crate::context::{Context, Me, interrupts};
+use crate::context::{Context, interrupts};
 use crate::failure::Result;
 use crate::last_lines::LastLines;
 use crate::machines::Machines;
@@ -89,13 +90,13 @@ fn is_unknown(task: &Task) -> bool {
 }
 
 /// Shows the progress of a run until it has ended. The exit code tells how it ended.
-pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, allow: AllowDenials) -> Result {
+pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Asked, allow: AllowDenials) -> Result {
     let mut interrupt = interrupts()?;
     let run = me.run(id).await?;
     context.home.use_run(me, id);
     let machines = match asked.machines {
         Some(machines) => machines,
-        None => Machines::if_available(context, me).await,
+        None => Machines::if_available(me).await,
     };
     let count = run.tasks.as_ref().map_or(0, Vec::len);
     let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default(), machines.clone());
@@ -174,7 +175,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
 }
 
 /// Says where a person is asked, once for each task that waits for one.
-async fn advise(me: &Me, progress: &mut Progress) -> Result<()> {
+async fn advise(me: &Account, progress: &mut Progress) -> Result<()> {
     for (task, session) in progress.asking() {
         progress.advise(task, asking::advice(me, session).await)?;
     }
@@ -217,7 +218,7 @@ impl RetryBudget {
 }
 
 /// Asks what to do about the interruption. `true`: continue to watch.
-pub(crate) async fn interrupted(context: &Context, me: &Me, run: &Run, again: &mut Signal) -> Result<bool> {
+pub(crate) async fn interrupted(context: &Context, me: &Account, run: &Run, again: &mut Signal) -> Result<bool> {
     let leave = || {
         let run = run.reference;
         print::note(format!("The run continues. `ensemble show {run}` shows it, `ensemble cancel {run}` cancels it."));

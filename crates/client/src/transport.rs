@@ -3,6 +3,7 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use ensemble_types::time::Timestamp;
 use reqwest::{Method, Url};
 use secrecy::SecretString;
 use tokio::sync::Mutex;
@@ -119,6 +120,11 @@ impl Client {
             clock: Arc::default(),
             user_agent: concat!("ensemble-client/", env!("CARGO_PKG_VERSION")).to_owned(),
         }
+    }
+
+    /// The time by the server's clock, as [`Clock::now`] has it.
+    pub fn now(&self) -> Timestamp {
+        self.0.clock.now()
     }
 
     /// The same server and connections with another credential.

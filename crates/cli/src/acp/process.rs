@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use ensemble_account::sessions::Titles;
 use ensemble_agent::Lines;
 use ensemble_client::{SessionFilter, idempotency_key};
 use ensemble_types::ids::SessionId;
@@ -26,7 +27,6 @@ use crate::commands::session::{Named, Start};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::vault::Titles;
 
 /// Reports of all sessions that wait.
 const MOST_REPORTS: usize = 256;
@@ -279,7 +279,7 @@ impl Process<'_> {
 /// A page of the live sessions, those of a directory only if one is named.
 async fn list(context: &Context, directory: Option<String>, cursor: Option<String>) -> Result<Value, Error> {
     let me = session::sign_in(context).await?;
-    let titles = Titles::of(context, &me).map_err(|failure| session::error_of(&failure))?;
+    let titles = Titles::of(&me).map_err(|error| session::error_of(&error.into()))?;
     let filter = SessionFilter { active_only: true, shared: true };
     let page = me.client.session_page(filter, Some(PAGE), cursor.as_deref()).await;
     let page = page.map_err(|error| session::error_of(&error.into()))?;
@@ -293,6 +293,6 @@ async fn list(context: &Context, directory: Option<String>, cursor: Option<Strin
     for session in page.sessions.iter().filter(|session| session.hosted) {
         sessions.extend(entry(session).await);
     }
-    titles.keep().map_err(|failure| session::error_of(&failure))?;
+    titles.keep().map_err(|error| session::error_of(&error.into()))?;
     Ok(json!({"sessions": sessions, "nextCursor": page.next_cursor}))
 }

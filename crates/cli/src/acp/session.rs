@@ -4,6 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::pin::pin;
 
+use ensemble_account::Account;
+use ensemble_account::live::names::title;
+use ensemble_account::live::{KeyHints, Live, Watch, Watched};
 use ensemble_agent::McpServer;
 use ensemble_client::SessionEvent;
 use ensemble_protocol::transcript::body::Content;
@@ -19,12 +22,11 @@ use tokio::sync::mpsc;
 use super::core::{Event, Opening, Wanted};
 use super::process::Which;
 use super::rpc::{Error, INTERNAL, NOT_FOUND, PARAMS, SIGN_IN};
-use crate::agreed::{Where, Work};
+use crate::agreed::{self, Where, Work};
 use crate::commands::agent::Choice;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::live::names::title;
-use crate::live::{KeyHints, Live, Watch, Watched, host};
+use crate::live::{self, host};
 
 /// Messages of the past that an editor gets.
 const MOST_REPLAYED: i64 = 6_000;
@@ -81,7 +83,7 @@ pub(super) async fn follow(
         Ok(opened) => opened,
         Err(error) => return reports.not_opened(error).await,
     };
-    let live = match Live::open(context, &me, id).await {
+    let live = match live::open(context, &me, id).await {
         Ok(live) => live,
         Err(failure) => return reports.not_opened(error_of(&failure)).await,
     };
@@ -96,8 +98,8 @@ pub(super) async fn follow(
                 Content::Prompt(prompt) if wants_title => title(&prompt.text),
                 _ => None,
             };
-            if let Err(failure) = sender.send_as(local_id.clone(), *content).await {
-                said.say(Report::Failed(id, local_id, failure.to_string())).await;
+            if let Err(error) = sender.send_as(local_id.clone(), *content).await {
+                said.say(Report::Failed(id, local_id, Failure::from(error).to_string())).await;
                 continue;
             }
             said.say(Report::Stored(id, local_id)).await;
@@ -119,7 +121,7 @@ pub(super) async fn follow(
 }
 
 /// Signs in, or says that a person has to.
-pub(super) async fn sign_in(context: &Context) -> Result<Me, Error> {
+pub(super) async fn sign_in(context: &Context) -> Result<Account, Error> {
     let is_signed_in = context.account().is_ok_and(|(_, account)| account.is_some_and(|account| account.signed_in));
     context.me().await.map_err(|failure| {
         let code = if is_signed_in { INTERNAL } else { SIGN_IN };
@@ -134,7 +136,7 @@ pub(super) fn error_of(failure: &Failure) -> Error {
 
 /// A session that was found or begun.
 struct Opened {
-    me: Me,
+    me: Account,
     id: SessionId,
     is_new: bool,
     /// Why the agent does not get the MCP servers of the editor.
@@ -143,7 +145,7 @@ struct Opened {
 
 async fn open(
     context: &Context,
-    me: Me,
+    me: Account,
     which: &Which,
     wanted: Wanted,
     servers: Vec<McpServer>,
@@ -174,7 +176,7 @@ async fn open(
 
 async fn begin(
     context: &Context,
-    me: &Me,
+    me: &Account,
     which: &Which,
     (cwd, mcp_servers): (PathBuf, Vec<McpServer>),
 ) -> Result<SessionId> {
@@ -189,7 +191,7 @@ async fn begin(
         is_said: which.yes,
         is_quiet: true,
     };
-    me.agree(context, work)?;
+    agreed::agree(context, me, work)?;
     let start = Start {
         agent: which.agent.clone(),
         directory,
@@ -205,7 +207,7 @@ async fn begin(
 }
 
 /// Reads what was said, then what is said, until the session is gone.
-async fn read(mut live: Live<'_>, (is_new, left_out): (bool, Option<String>), reports: &Reports) -> Result<()> {
+async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), reports: &Reports) -> Result<()> {
     let (id, client) = (live.session.id, live.me.client.clone());
     let mut after = live.session.last_seq.saturating_sub(MOST_REPLAYED).max(0);
     let opening = Opening {
@@ -295,22 +297,22 @@ async fn read(mut live: Live<'_>, (is_new, left_out): (bool, Option<String>), re
 }
 
 /// Whether the machine is there, as far as the server answers.
-async fn online(live: &mut Live<'_>) -> Option<Report> {
+async fn online(live: &mut Live) -> Option<Report> {
     live.refresh().await.ok()?;
     Some(Report::Event(live.session.id, Event::Online(live.session.online)))
 }
 
 /// A message, opened and checked. `None`: it waits for its key, or came with those that have waited.
-async fn said(live: &mut Live<'_>, message: &Message, named: &mut HashSet<UserId>) -> Result<Option<Report>> {
+async fn said(live: &mut Live, message: &Message, named: &mut HashSet<UserId>) -> Result<Option<Report>> {
     let Some(opened) = live.arrived(message).await? else { return Ok(None) };
     Ok(Some(report(live, opened.incoming(), named).await))
 }
 
 /// Reports the messages whose key has come. False: they could not all be read now.
-async fn waited(live: &mut Live<'_>, named: &mut HashSet<UserId>, reports: &Reports) -> Result<bool> {
+async fn waited(live: &mut Live, named: &mut HashSet<UserId>, reports: &Reports) -> Result<bool> {
     loop {
         let opened = match live.waited().await {
-            Err(Failure::Client(error)) if error.is_passing() => return Ok(false),
+            Err(ensemble_account::Error::Client(error)) if error.is_passing() => return Ok(false),
             opened => opened?,
         };
         if opened.is_empty() {
@@ -324,7 +326,7 @@ async fn waited(live: &mut Live<'_>, named: &mut HashSet<UserId>, reports: &Repo
 }
 
 /// A message with the names that are new in it.
-async fn report(live: &mut Live<'_>, incoming: Incoming, named: &mut HashSet<UserId>) -> Report {
+async fn report(live: &mut Live, incoming: Incoming, named: &mut HashSet<UserId>) -> Report {
     let mut names = Vec::new();
     for user in people(&incoming) {
         if named.insert(user) {

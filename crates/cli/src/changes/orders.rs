@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use ensemble_account::Account;
 use ensemble_protocol::seal::TaskAction;
 use ensemble_types::runs::{Run, Task, TaskChanges};
 use ensemble_types::signatures::ChangesOrder;
 
 use super::{counted, is_away, show_files};
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::origin::must_be_signed;
 use crate::print;
@@ -29,7 +30,7 @@ pub(crate) enum Wish {
 /// Gives the order, and waits until the machine has carried it out. It is about what was shown: where that was nothing, the list of files is
 /// shown now, all of it. `unseen`: also with what was not shown.
 pub(crate) async fn order(
-    (context, me): (&Context, &Me),
+    (context, me): (&Context, &Account),
     (run, task): (&Run, &Task),
     wish: Wish,
     unseen: bool,

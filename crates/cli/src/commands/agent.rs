@@ -6,6 +6,10 @@ use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::live::Live;
+use ensemble_account::live::names::title;
+use ensemble_account::sessions::Titles;
 use ensemble_client::SessionFilter;
 use ensemble_protocol::transcript::body::{Content, Control, Prompt, Resume};
 use ensemble_protocol::transcript::words::{Mode, When};
@@ -20,14 +24,12 @@ use super::run::here;
 use super::sessions::opened;
 use super::share::With;
 use super::submit::max_cost;
-use crate::agreed::{Where, Work};
-use crate::context::{Context, Me};
+use crate::agreed::{self, Where, Work};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::live::names::title;
-use crate::live::{Live, host};
+use crate::live::{self, host};
 use crate::plan;
 use crate::print;
-use crate::vault::Titles;
 
 /// Sessions among which the last one is looked for.
 const MOST_LOOKED_AT: usize = 500;
@@ -115,8 +117,9 @@ impl Agent {
         }
         // Of a directory that is not there the host says so.
         let directory = directory.unwrap_or(named);
-        me.agree(
+        agreed::agree(
             context,
+            &me,
             Work {
                 directory: &text_of(&directory),
                 on: Where::Here,
@@ -142,15 +145,15 @@ impl Agent {
         for with in &self.share {
             with.share(context, &me, id).await?;
         }
-        sent(Live::open(context, &me, id).await?, (text, Some(text_of(&directory))), self.detach).await
+        sent(context, live::open(context, &me, id).await?, (text, Some(text_of(&directory))), self.detach).await
     }
 }
 
 impl Agent {
     /// Shows the last session of the agent in this directory, and sends it the prompt.
-    async fn go_on(self, context: &Context, me: &Me, (name, directory): (&str, &Path), text: String) -> Result {
+    async fn go_on(self, context: &Context, me: &Account, (name, directory): (&str, &Path), text: String) -> Result {
         let this = context.home.settings()?.machines.remove(me.client.origin());
-        let titles = Titles::of(context, me)?;
+        let titles = Titles::of(me)?;
         let filter = SessionFilter { active_only: false, shared: false };
         let mut sessions = pin!(me.client.sessions(filter).take(MOST_LOOKED_AT));
         let mut found = None;
@@ -169,13 +172,13 @@ impl Agent {
                 directory.display()
             ))
         })?;
-        let live = Live::open(context, me, session.id).await?;
+        let live = live::open(context, me, session.id).await?;
         if session.status == SessionStatus::Ended {
             live.send(Content::Control(Control::Resume(Resume { directory: Some(text_of(directory)) }))).await?;
             let update = UpdateSession { status: Some(SessionStatus::Active), ..UpdateSession::default() };
             me.client.update_session(session.id, &update).await?;
         }
-        sent(live, (text, Some(text_of(directory))), self.detach).await
+        sent(context, live, (text, Some(text_of(directory))), self.detach).await
     }
 }
 
@@ -216,12 +219,17 @@ fn text_of(directory: &Path) -> String {
 
 /// Sends the first prompt of a session, and shows the session or prints its ref. `directory` is the one that the person has chosen by, where
 /// they have.
-pub(super) async fn sent(live: Live<'_>, (text, directory): (String, Option<String>), detach: bool) -> Result {
+pub(super) async fn sent(
+    context: &Context,
+    live: Live,
+    (text, directory): (String, Option<String>),
+    detach: bool,
+) -> Result {
     if !text.is_empty() {
         live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next, directory })).await?;
     }
     if detach {
-        if live.context.json {
+        if context.json {
             print::json(&opened(&live.session, &live.titled().shown()), false)?;
         } else {
             print::line(live.session.reference.to_string())?;
@@ -232,7 +240,7 @@ pub(super) async fn sent(live: Live<'_>, (text, directory): (String, Option<Stri
         }
         return Ok(DONE);
     }
-    attach::show(live).await.map(|()| ExitCode::SUCCESS)
+    attach::show(context, live).await.map(|()| ExitCode::SUCCESS)
 }
 
 impl Choice {

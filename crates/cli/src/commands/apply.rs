@@ -32,7 +32,7 @@ impl Apply {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let run = self.run.get(context, &me).await?;
-        let machines = Machines::if_available(context, &me).await;
+        let machines = Machines::if_available(&me).await;
         let tasks = chosen(&run, self.task.as_deref(), |task, state| {
             matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)
                 && task.changes.as_ref().is_some_and(|changes| changes::has_something(changes) || changes.was_applied)

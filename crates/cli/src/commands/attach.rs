@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use std::pin::pin;
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::live::{KeyHints, Live, Opened};
 use ensemble_client::{SessionEvent, SessionFilter};
 use ensemble_protocol::transcript::body::Content;
 use ensemble_protocol::transcript::view::{Item, Shown};
@@ -19,9 +21,9 @@ use super::DONE;
 use super::session::Named;
 use super::sessions::Sessions;
 use crate::complete;
-use crate::context::{Context, Me, interrupts};
+use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
-use crate::live::{self, KeyHints, Live, Opened, text};
+use crate::live::{self, text};
 use crate::print;
 
 /// Shows a live session of yours, or one that was shared with you.
@@ -56,13 +58,13 @@ impl Attach {
                 None => chosen(context).await?.with_agent(context, &me).await?,
             },
         };
-        show(Live::open(context, &me, id).await?).await?;
+        show(context, live::open(context, &me, id).await?).await?;
         Ok(DONE)
     }
 }
 
 /// The live session of this person, if there is exactly one.
-async fn only(me: &Me) -> Result<Option<SessionId>> {
+async fn only(me: &Account) -> Result<Option<SessionId>> {
     let filter = SessionFilter { active_only: true, shared: true };
     let live = me.client.sessions(filter).try_filter(|session| std::future::ready(session.hosted)).take(2);
     let live: Vec<Session> = live.try_collect().await?;
@@ -88,16 +90,16 @@ impl Log {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let id = self.session.with_agent(context, &me).await?;
-        log(Live::open(context, &me, id).await?, self.follow, self.approvals).await?;
+        log(context, live::open(context, &me, id).await?, self.follow, self.approvals).await?;
         Ok(DONE)
     }
 }
 
 /// Prints the transcript, and with `follow` what comes until the person ends it.
-async fn log(mut live: Live<'_>, follow: bool, approvals: bool) -> Result<()> {
+async fn log(context: &Context, mut live: Live, follow: bool, approvals: bool) -> Result<()> {
     let (client, id) = (live.me.client.clone(), live.session.id);
     let mut interrupt = interrupts()?;
-    let mut printed = Printed { json: live.context.json, follows: follow, approvals, ..Printed::default() };
+    let mut printed = Printed { json: context.json, follows: follow, approvals, ..Printed::default() };
     let mut after = 0;
     {
         let mut messages = pin!(client.messages_after(id, 0));
@@ -135,8 +137,8 @@ async fn log(mut live: Live<'_>, follow: bool, approvals: bool) -> Result<()> {
 }
 
 /// Prints these messages of a live session as a transcript.
-pub(super) async fn print(context: &Context, me: &Me, id: SessionId, messages: &[Message]) -> Result<()> {
-    let mut live = Live::open(context, me, id).await?;
+pub(super) async fn print(context: &Context, me: &Account, id: SessionId, messages: &[Message]) -> Result<()> {
+    let mut live = live::open(context, me, id).await?;
     for message in messages {
         live.take(message).await?;
     }
@@ -162,7 +164,7 @@ struct Printed {
 pub(super) const MAY_CHANGE: usize = 500;
 
 impl Printed {
-    async fn message(&mut self, live: &mut Live<'_>, message: &Message) -> Result<()> {
+    async fn message(&mut self, live: &mut Live, message: &Message) -> Result<()> {
         if self.json {
             return live.arrived(message).await?.map_or(Ok(()), |opened| self.json_line(opened));
         }
@@ -172,7 +174,7 @@ impl Printed {
     }
 
     /// Prints the messages that have waited for their key, if it has come.
-    async fn key_may_have_come(&mut self, live: &mut Live<'_>) -> Result<()> {
+    async fn key_may_have_come(&mut self, live: &mut Live) -> Result<()> {
         if !live.lacks_key() {
             return Ok(());
         }
@@ -202,7 +204,7 @@ impl Printed {
     }
 
     /// Prints all but the newest `held` items.
-    fn print(&mut self, live: &Live<'_>, held: usize) -> Result<()> {
+    fn print(&mut self, live: &Live, held: usize) -> Result<()> {
         let new = live.view.items().len().saturating_sub(held);
         let first = self.next;
         let name = |user| live.known_name(user);
@@ -231,7 +233,7 @@ impl Printed {
     }
 
     /// Prints what waits, because nothing more comes.
-    fn end(&mut self, live: &Live<'_>) -> Result<()> {
+    fn end(&mut self, live: &Live) -> Result<()> {
         for item in std::mem::take(&mut self.waiting).into_iter().filter_map(|id| live.view.item(id)) {
             if is_new(&mut self.prompts, item) {
                 print_item(item, !self.follows, |user| live.known_name(user))?;
@@ -240,7 +242,7 @@ impl Printed {
         Ok(())
     }
 
-    async fn rest(&mut self, live: &mut Live<'_>) -> Result<()> {
+    async fn rest(&mut self, live: &mut Live) -> Result<()> {
         live.learn_names().await;
         self.print(live, 0)
     }
@@ -277,12 +279,12 @@ pub(super) fn author_json(author: &ensemble_protocol::transcript::view::Author) 
 }
 
 /// Shows the session: on the screen, or where there is no terminal its newest messages and what comes.
-pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
-    if live.context.json {
-        return log(live, true, false).await;
+pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
+    if context.json {
+        return log(context, live, true, false).await;
     }
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        return live::show::show(live).await;
+        return live::show::show(context, live).await;
     }
     print::note(format!("There is no terminal for a screen: what session {} says is printed.", live.session.reference));
     let after = live.load().await?;

@@ -29,7 +29,7 @@ impl Cancel {
         let id = self.run.find(context, &me).await?;
         let run = me.client.cancel_run(id, self.reason.as_deref()).await?;
         if context.json {
-            print::json(&named(&Machines::if_available(context, &me).await, &run), false)?;
+            print::json(&named(&Machines::if_available(&me).await, &run), false)?;
         } else {
             print::line(format!("Run {}: {}.", run.reference, run.status.as_str()))?;
         }

@@ -3,40 +3,32 @@
 mod its_machines;
 pub(super) mod renaming;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ensemble_client::{Client, SessionFilter};
+use ensemble_account::devices::{Own, change};
+use ensemble_account::kept_lists;
+use ensemble_account::names::{self, next_list};
+use ensemble_account::pins::Shared;
+use ensemble_account::{Account, removal};
 use ensemble_types::devices::{Device, ListedDevice, Role};
 use ensemble_types::refs::Ref;
-use ensemble_types::sessions::{AccessLevel, Session};
-use futures_util::{StreamExt, TryStreamExt};
+use ensemble_types::sessions::Session;
 
 use self::its_machines::{await_machines, machines_of, show_machines};
 use super::DONE;
 use super::link::{check_primary, described};
 use super::recovery::begin_epoch;
 use crate::confirm;
-use crate::context::{Context, Me, now};
-use crate::devices::{Own, change};
+use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
-use crate::kept_lists;
-use crate::live::rights::{Given, settle_rights};
 use crate::machines::Machines;
-use crate::names::{self, next_list};
-use crate::pins::Shared;
 use crate::print;
-use crate::seen_titles::MOST_KEPT;
-use crate::sharing::Members;
+use crate::says;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::when;
 
-/// Sessions that were written to in so many days get a new key at once, all others before their next message.
-const RECENT_DAYS: u64 = 7;
-/// Sessions that get a new key at once, the newest first. All others get theirs before their next message.
-const MOST_AT_ONCE: usize = 200;
 /// Services learn of a removal within 10 s.
 const SETTLED: Duration = Duration::from_secs(12);
 
@@ -95,7 +87,7 @@ impl Devices {
     }
 }
 
-async fn list(context: &Context, me: &Me) -> Result<()> {
+async fn list(context: &Context, me: &Account) -> Result<()> {
     let devices = listed(context, me).await?;
     if context.json {
         let (version, digest) = (me.own().list.version(), me.own().list.digest_text());
@@ -135,10 +127,10 @@ fn last_seen(device: &Device) -> String {
 }
 
 /// The devices that the checked list has, with their names in it. What the server says of them else is shown, and not relied on.
-async fn listed(context: &Context, me: &Me) -> Result<Vec<Device>> {
+async fn listed(context: &Context, me: &Account) -> Result<Vec<Device>> {
     let mut devices = me.client.devices().await?.devices;
     let own = me.own();
-    let names = names::given(context, (me.client.origin(), me.id), &own.list, &devices)?;
+    let names = names::given(&context.home, (me.client.origin(), me.id), &own.list, &devices)?;
     let is_listed = |device: &Device| {
         let entry = own.list.device(&device.public_key);
         entry.is_some_and(|entry| entry.role == device.role && entry.box_key == device.box_key)
@@ -157,11 +149,11 @@ async fn listed(context: &Context, me: &Me) -> Result<Vec<Device>> {
 }
 
 /// Whether the list has a name for the device.
-fn is_named(me: &Me, device: &Device) -> bool {
+fn is_named(me: &Account, device: &Device) -> bool {
     me.own().list.device(&device.public_key).is_some_and(|entry| entry.name.is_some())
 }
 
-async fn find(context: &Context, me: &Me, named: &str) -> Result<Device> {
+async fn find(context: &Context, me: &Account, named: &str) -> Result<Device> {
     let devices = listed(context, me).await?;
     let is_meant = |device: &&Device| {
         device.name.as_ref().is_some_and(|name| name.to_lowercase() == named.to_lowercase())
@@ -190,7 +182,7 @@ fn called(device: &Device) -> String {
 
 async fn remove(
     context: &Context,
-    me: &Me,
+    me: &Account,
     named: &str,
     yes: bool,
     (keep_machines, keep_rights): (bool, bool),
@@ -203,7 +195,7 @@ async fn remove(
             "This is the device that you use. Remove it on another primary device of your account.",
         ));
     }
-    let machines = Machines::load(context, me).await?;
+    let machines = Machines::load(me).await?;
     let gone = machines_of(me, &device, &machines, keep_machines);
     show_machines(&machines, &gone);
     if !yes {
@@ -219,22 +211,22 @@ async fn remove(
     if device.role != Role::Machine {
         contents = begin_epoch(&mut next, &contents)?;
     }
-    let (list, names) = next_list(&me.own().list, next, me.names(context).await?, &me.key)?;
+    let (list, names) = next_list(&me.own().list, next, me.names().await?, &me.key)?;
     // What it has written last is read before it is removed: nobody relies on its signature afterwards.
-    let shared = me.shared_state(context).await.unwrap_or_else(|failure| {
+    let shared = me.shared_state().await.unwrap_or_else(|error| {
         // A device that is to be removed could make it unreadable.
-        print::note(format!("{failure} They begin with an empty one."));
+        print::note(format!("{} They begin with an empty one.", says::error(&error)));
         Shared::default()
     });
-    see_titles(context, me).await;
+    me.see_all_titles().await;
     let _lock = context.home.lock_removal().await?;
     context.home.change_settings(|settings| {
         let kept = settings.kept_rights.entry(me.client.origin().to_owned()).or_default();
         let _ = if keep_rights { kept.insert(device.public_key.clone()) } else { kept.remove(&device.public_key) };
     })?;
-    begin_removal(context, &me.client, list.version())?;
+    removal::begin_removal(&context.home, me.client.origin(), list.version())?;
     let change = change(&list, &contents, [], names)?;
-    kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
+    kept_lists::send(&context.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
     print::note(format!("{name} is removed. It cannot sign in any more."));
     for id in &gone {
         match me.client.delete_machine(id).await {
@@ -250,12 +242,12 @@ async fn remove(
         }
     }
     // With the content keys of the new epoch.
-    let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
-    if let Err(failure) = me.keep_state(context, &shared).await {
-        print::note(format!("What your devices share was not kept: {failure}"));
+    let me = Account::new(&context.home, me.client.clone(), me.key.clone(), me.id, Own { list, contents });
+    if let Err(error) = me.keep_state(&shared).await {
+        print::note(format!("What your devices share was not kept: {}", says::error(&error)));
     }
     let ((), unconfirmed) = tokio::join!(settle(), await_machines(&me, &machines, &name));
-    let Finished { rekeyed: changed, rights, foreign } = finish_removal(context, &me).await?;
+    let removal::Finished { rekeyed: changed, rights, foreign } = me.finish_removal().await?;
     let waiting = others_sessions(&foreign);
     if context.json {
         let removed = serde_json::json!({
@@ -268,101 +260,6 @@ async fn remove(
         "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
          replace it with `ensemble share link`."
     ))
-}
-
-/// Judges the titles of the own sessions by the list that `me` has, before a device or a machine in it is removed or right after. A title
-/// that it has given counts afterwards only where that was seen.
-pub(crate) async fn see_titles(context: &Context, me: &Me) {
-    let filter = SessionFilter { active_only: false, shared: false };
-    let sessions = me.client.sessions(filter).take(MOST_KEPT).try_collect::<Vec<Session>>().await;
-    let seen = match sessions {
-        Ok(sessions) => me.see_titles(context, &sessions).await,
-        Err(error) => Err(error.into()),
-    };
-    if let Err(failure) = seen {
-        print::note(format!("Sessions may lose the titles that were given there: {failure}"));
-    }
-}
-
-/// The result of finishing a removal.
-pub(crate) struct Finished {
-    /// How many sessions got a new key.
-    pub(crate) rekeyed: usize,
-    /// The rights that removed devices had given people.
-    pub(crate) rights: Vec<Given>,
-    /// Other people's sessions, to which only their owners can give new keys.
-    pub(crate) foreign: Vec<Session>,
-}
-
-/// Gives the sessions that are in use new keys. Takes back the rights that removed devices have given there, or keeps them if the removal
-/// was started with `--keep-rights`. Then forgets that the removal is unfinished.
-///
-/// # Errors
-/// The sessions cannot be listed.
-pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<Finished> {
-    let kept = context.home.settings()?.kept_rights.remove(me.client.origin()).unwrap_or_default();
-    let all: Vec<Session> =
-        me.client.sessions(SessionFilter { active_only: false, shared: true }).try_collect().await?;
-    let (sessions, foreign): (Vec<Session>, Vec<Session>) =
-        all.into_iter().partition(|session| session.access_level == AccessLevel::Owner);
-    let known = context.home.known_sessions(me.client.origin())?;
-    let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
-    let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
-    // Those that have a new key already need no other one: a command that was killed goes on where it was.
-    let (mut wanted, mut later) = (Vec::new(), Vec::new());
-    for session in &sessions {
-        if me.is_due(session, known.get(&session.id)) {
-            let is_at_once = is_recent(session) || me.is_without_its_host(session);
-            if is_at_once && wanted.len() < MOST_AT_ONCE { wanted.push(session) } else { later.push(session) }
-        }
-    }
-    let mut rekeyed = 0;
-    for (done, session) in wanted.iter().enumerate() {
-        match me.rekey_if_due(context, (*session).clone(), &Members::given_by(&kept)).await {
-            Ok(true) => rekeyed += 1,
-            Ok(false) => {}
-            // Others must get theirs. This one is tried again before its next message.
-            Err(failure) => print::note(format!("Session {} has no new key: {failure}", session.reference)),
-        }
-        if (done + 1) % 10 == 0 {
-            print::note(format!("{} of {} sessions are done.", done + 1, wanted.len()));
-        }
-    }
-    if !kept.is_empty() {
-        share_again(context, me, &later, &kept).await;
-    }
-    let is_live = |session: &&Session| session.hosted && !me.is_without_its_host(session);
-    let (recent, old): (Vec<_>, Vec<_>) = sessions.iter().filter(is_live).partition(|session| is_recent(session));
-    let rights = settle_rights(context, me, &[recent, old].concat(), &kept).await;
-    if let Err(failure) = super::machine::renew_keys(me).await {
-        print::note(format!("Your machines have no new keys: {failure}"));
-    }
-    context.home.change_settings(|settings| {
-        if settings
-            .unfinished_removals
-            .get(me.client.origin())
-            .is_some_and(|version| *version <= me.own().list.version())
-        {
-            settings.unfinished_removals.remove(me.client.origin());
-            settings.kept_rights.remove(me.client.origin());
-        }
-    })?;
-    Ok(Finished { rekeyed, rights, foreign })
-}
-
-/// Renews the shares that removed devices have made, in sessions that get their new key later.
-async fn share_again(context: &Context, me: &Me, sessions: &[&Session], kept: &BTreeSet<String>) {
-    for session in sessions.iter().take(MOST_AT_ONCE) {
-        if let Err(failure) = me.share_again(context, (*session).clone(), kept).await {
-            print::note(format!("The device's shares of session {} may end: {failure}", session.reference));
-        }
-    }
-    if sessions.len() > MOST_AT_ONCE {
-        print::note(format!(
-            "What the device has shared in the {} oldest sessions ends with their next key.",
-            sessions.len() - MOST_AT_ONCE
-        ));
-    }
 }
 
 /// The refs of sessions of other people. What is written there can be read by a removed device until their owners' programs give
@@ -379,15 +276,6 @@ fn others_sessions(foreign: &[Session]) -> Vec<Ref> {
         ));
     }
     refs
-}
-
-/// Notes that sessions have to get new keys because of this list, before it is sent: a command that is killed after that is
-/// finished by the next one.
-pub(crate) fn begin_removal(context: &Context, me: &Client, version: u32) -> Result<()> {
-    context.home.change_settings(|settings| {
-        // An earlier one that is not finished stays the one to be finished.
-        settings.unfinished_removals.entry(me.origin().to_owned()).or_insert(version);
-    })
 }
 
 /// Waits until every service has learnt of a removal. Until then a removed device can still change what it could change.

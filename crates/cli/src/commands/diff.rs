@@ -1,6 +1,7 @@
 //! `ensemble diff`: what tasks changed.
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_types::runs::{Run, Task};
 use futures_util::StreamExt;
 
@@ -8,7 +9,7 @@ use super::DONE;
 use super::runs::Which;
 use crate::changes::{self, chosen};
 use crate::complete;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::Result;
 use crate::print;
 use crate::progress::name;
@@ -79,7 +80,7 @@ impl Diff {
 }
 
 /// Prints what the tasks of a run changed, as long as it fits a screen. Returns whether that is all that they changed.
-pub(crate) async fn show_short(context: &Context, me: &Me, run: &Run) -> Result<bool> {
+pub(crate) async fn show_short(context: &Context, me: &Account, run: &Run) -> Result<bool> {
     let (mut printed, mut left_out) = (0_u32, 0_u32);
     for (_, task, changes) in changes::with_files(run.tasks.as_deref().unwrap_or_default()) {
         let is_short = changes.added.saturating_add(changes.removed) <= SHORT && !changes.diff_truncated;
@@ -96,7 +97,7 @@ pub(crate) async fn show_short(context: &Context, me: &Me, run: &Run) -> Result<
     Ok(printed > 0 && left_out == 0)
 }
 
-async fn read(me: &Me, run: &Run, task: &Task) -> Result<Vec<u8>> {
+async fn read(me: &Account, run: &Run, task: &Task) -> Result<Vec<u8>> {
     let mut pieces = std::pin::pin!(me.client.task_diff(run.id, task.id).await?);
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.next().await {

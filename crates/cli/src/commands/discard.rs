@@ -4,6 +4,7 @@ use std::future::ready;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -12,7 +13,7 @@ use super::runs::Which;
 use crate::changes::{self, Wish, chosen, order};
 use crate::complete;
 use crate::confirm;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::print;
@@ -48,7 +49,7 @@ impl Discard {
             Some(run) => vec![run.get(context, &me).await?],
             None => ended(&me).await?,
         };
-        let machines = Machines::if_available(context, &me).await;
+        let machines = Machines::if_available(&me).await;
         let mut tasks = Vec::new();
         for run in &runs {
             tasks.extend(
@@ -130,9 +131,9 @@ fn not_done(task: &Task, error: &Failure) -> serde_json::Value {
 }
 
 /// The runs that have ended, with their tasks.
-async fn ended(me: &Me) -> Result<Vec<Run>> {
+async fn ended(me: &Account) -> Result<Vec<Run>> {
     let runs: Vec<Run> = me.client.runs(None).try_filter(|run| ready(run.status.is_terminal())).try_collect().await?;
-    let read = stream::iter(runs).map(|run| async move { me.run(run.id).await });
+    let read = stream::iter(runs).map(|run| async move { Ok::<_, Failure>(me.run(run.id).await?) });
     read.buffered(AT_ONCE).try_collect().await
 }
 
@@ -160,7 +161,7 @@ fn not_applied(run: &Run, tasks: &[(usize, &Task)]) -> Vec<String> {
 /// lost, and asks.
 pub(crate) async fn all_of(
     context: &Context,
-    me: &Me,
+    me: &Account,
     run: &Run,
     machines: &Machines,
     ask: impl FnOnce(&[String]) -> Result<()>,

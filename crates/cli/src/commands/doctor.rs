@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::settings::LinkedMachine;
 use ensemble_client::{Client, Credential, Version};
 use ensemble_runner::Config;
 use ensemble_types::machines::Machine;
@@ -19,12 +21,11 @@ use serde_json::json;
 use super::DONE;
 use super::run::here;
 use super::runner::Options;
-use crate::context::{Context, Linked, Me, anonymous, answers};
-use crate::devices;
+use crate::context::{Context, Linked, anonymous, answers};
 use crate::failure::{Failure, Result, is_loopback, start};
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
-use crate::settings::LinkedMachine;
+use crate::says;
 use crate::styled::{Styled, Tone, is_coloured};
 use crate::when;
 
@@ -100,7 +101,7 @@ impl Doctor {
         key(context, &mut findings).await;
         let me = account(context, &mut findings).await;
         let machine = match &me {
-            Some(me) => machine(context, me, &mut findings).await,
+            Some(me) => machine(me, &mut findings).await,
             None => None,
         };
         let runner = machine.as_ref().and_then(runner);
@@ -173,7 +174,7 @@ async fn key(context: &Context, findings: &mut Findings) {
 }
 
 /// The server and the sign-in.
-async fn account(context: &Context, findings: &mut Findings) -> Option<Me> {
+async fn account(context: &Context, findings: &mut Findings) -> Option<Account> {
     let (client, account) = match context.account() {
         Ok(found) => found,
         Err(failure) => {
@@ -194,7 +195,7 @@ async fn account(context: &Context, findings: &mut Findings) -> Option<Me> {
     match context.me().await {
         Ok(me) => {
             findings.ok("account", format!("signed in as {}", me.id));
-            if let Some(advice) = devices::advice(&me.own().list) {
+            if let Some(advice) = says::single_signer(&me.own().list) {
                 findings.add(
                     "recovery",
                     Verdict::Note,
@@ -234,8 +235,8 @@ async fn server(client: &Client, findings: &mut Findings) -> bool {
     true
 }
 
-async fn machine(context: &Context, me: &Me, findings: &mut Findings) -> Option<Machine> {
-    let machines = match Machines::load(context, me).await {
+async fn machine(me: &Account, findings: &mut Findings) -> Option<Machine> {
+    let machines = match Machines::load(me).await {
         Ok(machines) => machines,
         Err(failure) => {
             findings.wrong("machine", failure.to_string(), "try again");

@@ -6,6 +6,9 @@
 use std::io::{self, BufRead, IsTerminal};
 use std::time::{Duration, Instant};
 
+use ensemble_account::devices::{self, List, box_of, shortened};
+use ensemble_account::settings::{LinkedMachine, Occasion};
+use ensemble_account::{Account, Lock};
 use ensemble_client::devices::LinkText;
 use ensemble_client::{Client, Credential, Known, Token};
 use ensemble_protocol::AccountKey;
@@ -18,13 +21,10 @@ use secrecy::zeroize::Zeroizing;
 use serde::{Deserialize, Serialize};
 
 use super::link::{LONGEST, ONE_WAIT};
-use super::machine::host;
-use crate::context::{Context, Me, anonymous};
-use crate::devices::{self, List, box_of, shortened, usual_name};
+use crate::context::{Context, anonymous};
 use crate::failure::{Failure, Result};
-use crate::home::{Home, Lock};
+use crate::home::{Home, host};
 use crate::print;
-use crate::settings::{LinkedMachine, Occasion};
 
 /// A device that an account has added, with what it has checked.
 struct Joined {
@@ -36,7 +36,7 @@ struct Joined {
 }
 
 /// Makes this computer a device of an account.
-pub(crate) async fn as_device(context: &Context) -> Result<Me> {
+pub(crate) async fn as_device(context: &Context) -> Result<Account> {
     let lock = context.home.lock_account().await?;
     if context.home.key()?.is_some() {
         return Err(Failure::message(format!(
@@ -56,8 +56,8 @@ pub(crate) async fn as_device(context: &Context) -> Result<Me> {
     context.home.remember(&client, &key, &token, Occasion::Login)?;
     context.home.store_key(&key, &lock)?;
     context.home.forget_pending()?;
-    let own = devices::own(context, &client, &key, token.user_id).await?;
-    Ok(Me::new(client, key, token.user_id, own))
+    let own = devices::own(&context.home, &client, &key, token.user_id).await?;
+    Ok(Account::new(&context.home, client, key, token.user_id, own))
 }
 
 /// Makes this computer a machine of an account that it does not open.
@@ -171,11 +171,11 @@ impl Home {
     pub(crate) fn keep_pending(&self, key: &AccountKey, kind: DeviceKind, code: Option<&LinkCode>) -> Result<()> {
         let pending =
             Pending { key: key.to_text().to_string(), kind, address: code.map(|code| code.address().to_string()) };
-        self.write_json(PENDING, &pending)
+        Ok(self.write_json(PENDING, &pending)?)
     }
 
     pub(crate) fn forget_pending(&self) -> Result<()> {
-        self.remove(PENDING)
+        Ok(self.remove(PENDING)?)
     }
 }
 
@@ -225,7 +225,7 @@ fn request(context: &Context, code: &LinkCode, key: &AccountKey, kind: DeviceKin
     let blob43 = |text: String| Blob::<43, 43>::new(text).map_err(|error| part(error.to_string()));
     let is_machine = kind == DeviceKind::Runner;
     let by = if is_machine { context.home.key()?.map(|key| blob43(key.public_key())).transpose()? } else { None };
-    let name = match shortened(&if is_machine { host() } else { usual_name() }) {
+    let name = match shortened(&if is_machine { host() } else { context.home.computer().device.clone() }) {
         Some(name) => name,
         None => Text::new("").map_err(|error| part(error.to_string()))?,
     };

@@ -7,6 +7,10 @@ use std::io::{self, BufRead};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use ensemble_account::Account;
+use ensemble_account::devices::change;
+use ensemble_account::kept_lists;
+use ensemble_account::names::next_list;
 use ensemble_client::devices::LinkText;
 use ensemble_protocol::seal::LinkCode;
 use ensemble_types::devices::{
@@ -20,11 +24,8 @@ use qrcode::render::unicode::Dense1x2;
 
 use super::DONE;
 use super::machine::register;
-use crate::context::{Context, Me, interrupts, now};
-use crate::devices::change;
+use crate::context::{Context, interrupts, now};
 use crate::failure::{Failure, Result};
-use crate::kept_lists;
-use crate::names::next_list;
 use crate::print;
 
 /// One call waits so long. A linking lasts ten minutes.
@@ -60,7 +61,7 @@ impl Link {
     }
 
     /// `origin` is the address at which the new device reaches the server.
-    pub(crate) async fn show_at(self, context: &Context, me: &Me, origin: &str) -> Result {
+    pub(crate) async fn show_at(self, context: &Context, me: &Account, origin: &str) -> Result {
         self.shown_by(context, me, origin, show).await
     }
 
@@ -68,7 +69,7 @@ impl Link {
     pub(crate) async fn shown_by<T>(
         self,
         context: &Context,
-        me: &Me,
+        me: &Account,
         origin: &str,
         show: impl FnOnce(&LinkCode) -> Result<T>,
     ) -> Result {
@@ -90,7 +91,7 @@ impl Link {
         ended
     }
 
-    async fn add_one(&self, context: &Context, me: &Me, code: &LinkCode) -> Result {
+    async fn add_one(&self, context: &Context, me: &Account, code: &LinkCode) -> Result {
         let Some(request) = asked(me, &code.id).await? else {
             return Err(Failure::message("Nobody used the code within ten minutes. Run `ensemble link` again."));
         };
@@ -125,7 +126,7 @@ impl Link {
 }
 
 /// Lists are signed by primary devices only.
-pub(crate) fn check_primary(me: &Me) -> Result<()> {
+pub(crate) fn check_primary(me: &Account) -> Result<()> {
     if me.own().list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary) {
         return Ok(());
     }
@@ -164,7 +165,7 @@ fn show(code: &LinkCode) -> Result<()> {
 }
 
 /// Waits until a device asks. `None`: the time is over.
-async fn asked(me: &Me, id: &str) -> Result<Option<DeviceLinkRequest>> {
+async fn asked(me: &Account, id: &str) -> Result<Option<DeviceLinkRequest>> {
     let begun = Instant::now();
     loop {
         let link = me.client.device_link(id, ONE_WAIT).await?;
@@ -205,7 +206,7 @@ async fn typed_line() -> Result<Option<String>> {
 }
 
 /// The device on whose computer a machine is, if the machine names one of this account. Both are removed together.
-fn computer(me: &Me, role: Role, request: &DeviceLinkRequest) -> Option<String> {
+fn computer(me: &Account, role: Role, request: &DeviceLinkRequest) -> Option<String> {
     let by = request.by.as_ref().filter(|_| role == Role::Machine)?;
     let is_person = me.own().list.device(by).is_some_and(|device| device.role.shares_sessions());
     if !is_person {
@@ -219,7 +220,7 @@ fn computer(me: &Me, role: Role, request: &DeviceLinkRequest) -> Option<String> 
 /// Signs the list with the new device, and tells it the account. Returns the name of the device.
 async fn add(
     context: &Context,
-    me: &Me,
+    me: &Account,
     code: &LinkCode,
     request: &DeviceLinkRequest,
     (role, machine_id): (Role, Option<MachineId>),
@@ -228,7 +229,7 @@ async fn add(
     let (key, box_key) = (request.public_key.to_string(), request.box_key.to_string());
     let by = computer(me, role, request);
     let mut entry = ListedDevice { key, box_key, role, machine_id, name: None, by };
-    let mut names = me.names(context).await?;
+    let mut names = me.names().await?;
     names.give(&mut entry, if request.name.trim().is_empty() { request.kind.as_str() } else { &request.name });
     if names.lacks_some() {
         print::note(
@@ -254,6 +255,6 @@ async fn add(
     // It vouches for the device, should the server be restored from a backup.
     let id = Blob::new(code.id.clone()).map_err(too_long)?;
     let links = vec![PastDeviceLink { id, request: request.clone() }];
-    kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, links)).await?;
+    kept_lists::send(&context.home, &me.client, (&me.key, me.id), &list, (&change, links)).await?;
     Ok(print::inline(&name))
 }

@@ -4,14 +4,15 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::KEY_FORM;
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::fingerprint;
 
 use super::DONE;
 use crate::account::Wanted;
-use crate::context::{ChosenBy, Context, Me, anonymous, answers};
+use crate::context::{ChosenBy, Context, anonymous, answers};
 use crate::failure::{Failure, Result};
-use crate::home::KEY_FORM;
 use crate::print;
 
 /// Signs in with the account key of this machine. The first time this creates the key and the account. The first server
@@ -84,7 +85,7 @@ impl Login {
 }
 
 /// The sign-in of a device that was added on another one.
-async fn joined(context: &Context, me: Me, name: Option<&str>) -> Result {
+async fn joined(context: &Context, me: Account, name: Option<&str>) -> Result {
     let account = match name {
         Some(name) => me.client.set_display_name(name).await?,
         None => me.client.account().await?,

@@ -1,14 +1,15 @@
 //! `ensemble logout`: signs out. The key stays, because deleting it would delete the account.
 
 use clap::Args;
+use ensemble_account::settings::StoredToken;
+use ensemble_account::with_token;
 use ensemble_client::Error;
 use ensemble_types::problem::Code;
 
 use super::DONE;
-use crate::context::{Context, anonymous, now, with};
+use crate::context::{Context, anonymous, now};
 use crate::failure::Result;
 use crate::print;
-use crate::settings::StoredToken;
 
 /// Signs out at every server: revokes the tokens, and no command signs in again before `ensemble login`. The account key
 /// stays where it is.
@@ -43,7 +44,7 @@ impl Logout {
 
 async fn revoked(stored: &StoredToken) -> bool {
     let Ok(client) = anonymous(stored.base.clone()) else { return false };
-    match with(&client, stored).sign_out().await {
+    match with_token(&client, stored).sign_out().await {
         Ok(()) => true,
         // A server that does not accept the token needs no revocation.
         Err(error @ Error::Problem(_)) => error.is(Code::Unauthenticated) || error.is_not_found(),

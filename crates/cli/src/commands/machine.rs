@@ -4,30 +4,29 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use ensemble_account::machine_key;
+use ensemble_account::machines::registration;
+use ensemble_account::settings::Settings;
+use ensemble_account::{Account, removal};
 use ensemble_client::Credential;
-use ensemble_protocol::seal::{Binding, KeyRing, Purpose};
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
-use ensemble_types::machines::{Machine as Record, RegisterMachine, UpdateMachine};
-use futures_util::TryStreamExt;
+use ensemble_types::machines::Machine as Record;
 use rand::Rng as _;
 use rand::distributions::Alphanumeric;
 
 use super::DONE;
 use super::devices::renaming::in_next_list;
-use super::devices::{begin_removal, finish_removal, see_titles};
 use super::link::check_primary;
 use crate::complete;
 use crate::confirm;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::machine_key;
-use crate::machines::{self, Card, Known, Machines, runner};
+use crate::home::host;
+use crate::machines::{Card, Known, Machines, runner};
 use crate::print;
-use crate::settings::Settings;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
-use crate::vault::{seal_json, seal_ring};
 use crate::when;
 
 #[derive(Debug, Subcommand)]
@@ -77,10 +76,10 @@ impl Machine {
             Self::Register(register) => {
                 let machine = register.run(context, &me).await?.machine;
                 if context.json {
-                    let machines = Machines::load(context, &me).await?;
+                    let machines = Machines::load(&me).await?;
                     print::json(&machines.get(&machine.id).map(|known| opened(&machines, known)), false)?;
                 } else {
-                    let machines = Machines::if_available(context, &me).await;
+                    let machines = Machines::if_available(&me).await;
                     print::line(format!(
                         "This machine is registered as {}. `ensemble runner` runs tasks on it.",
                         machines.called(&machine.id)
@@ -91,7 +90,7 @@ impl Machine {
             Self::Show { machine } => show(context, &me, &machine).await?,
             Self::Rename { machine, name } => rename(context, &me, &machine, &name).await?,
             Self::Delete { machine, yes } => {
-                let (machines, known) = find(context, &me, &machine).await?;
+                let (machines, known) = find(&me, &machine).await?;
                 let busy = runner(&known.machine).map_or(0, |runner| runner.running);
                 let Record { id, online, .. } = known.machine;
                 let called = machines.called(&id);
@@ -104,18 +103,18 @@ impl Machine {
                     print::note("Its runner loses access, and tasks that only it may do fail.");
                     confirm::deletion(&format!("machine {called}{state} for ever"))?;
                 }
-                see_titles(context, &me).await;
-                begin_removal(context, &me.client, me.own().list.version())?;
+                me.see_all_titles().await;
+                removal::begin_removal(&context.home, me.client.origin(), me.own().list.version())?;
                 // A command that is killed in between is called again: a machine that is in no list has no key given.
-                machine_key::unlist(context, &me, &[&id]).await?;
+                machine_key::unlist(&me, &[&id]).await?;
                 match me.client.delete_machine(&id).await {
                     Err(error) if error.is_not_found() => {}
                     deleted => deleted?,
                 }
                 forget(context, &me, &id)?;
                 // It has the keys of the sessions that it hosted, and others may write there.
-                me.refresh_own(context, Duration::ZERO).await?;
-                let rekeyed = finish_removal(context, &me).await?.rekeyed;
+                me.refresh_own(Duration::ZERO).await?;
+                let rekeyed = me.finish_removal().await?.rekeyed;
                 if context.json {
                     print::json(&serde_json::json!({ "success": true, "rekeyed": rekeyed }), false)?;
                 } else {
@@ -131,7 +130,7 @@ impl Machine {
 
 impl Register {
     /// Registers this machine unless it is registered, and makes sure that its runner can sign in.
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<Registered> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<Registered> {
         let origin = me.client.origin().to_owned();
         let id = match self.id {
             Some(id) => id,
@@ -143,8 +142,8 @@ impl Register {
             arch: std::env::consts::ARCH.into(),
             by: Some(me.key.public_key()),
         };
-        let (machine, is_new) = me.client.register_machine(&request(me, &id, &card)?).await?;
-        let credential = match machine_key::listed(context, me, &id, is_new).await? {
+        let (machine, is_new) = me.client.register_machine(&registration(me, &id, &card)?).await?;
+        let credential = match machine_key::listed(me, &id, is_new).await? {
             Some(path) => Secret::Key(path),
             None => Secret::Token(with_token(context, me, &id).await?),
         };
@@ -168,47 +167,15 @@ pub(crate) enum Secret {
 }
 
 /// Registers a machine that is about to be linked, with what it says of its host.
-pub(super) async fn register(me: &Me, name: &str) -> Result<MachineId> {
+pub(super) async fn register(me: &Account, name: &str) -> Result<MachineId> {
     let id = new_id()?;
     let card = Card { host: print::inline(name), ..Card::default() };
-    me.client.register_machine(&request(me, &id, &card)?).await?;
+    me.client.register_machine(&registration(me, &id, &card)?).await?;
     Ok(id)
 }
 
-/// Gives machines whose keys are from before the newest content key new ones: a removed device would read from a copy of the database what
-/// they are called. Another device may be faster, and one that fails is tried again with the next removal.
-pub(crate) async fn renew_keys(me: &Me) -> Result<()> {
-    let all = machines::opened(me, me.client.machines().try_collect().await?).await?;
-    let is_old = |machine: &Record| machine.content_epoch != me.content_epoch();
-    for Known { machine, card } in all.iter().filter(|known| is_old(&known.machine)) {
-        let Some(card) = card else { continue };
-        let RegisterMachine { metadata, encryption_key, content_epoch, .. } = request(me, &machine.id, card)?;
-        let update = UpdateMachine {
-            metadata: Some(metadata),
-            encryption_key: Some(encryption_key),
-            content_epoch,
-            expected_metadata_version: Some(machine.metadata_version),
-            ..UpdateMachine::default()
-        };
-        if let Err(error) = me.client.update_machine(&machine.id, &update).await {
-            print::note(format!("Machine {} has no new key: {}", machine.reference, Failure::from(error)));
-        }
-    }
-    Ok(())
-}
-
-fn request(me: &Me, id: &MachineId, card: &Card) -> Result<RegisterMachine> {
-    let ring = KeyRing::generate();
-    Ok(RegisterMachine {
-        metadata: seal_json(&ring, Purpose::MachineMetadata(id), "metadata", card)?,
-        encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Machine { machine: id }, &me.key)?,
-        content_epoch: me.content_epoch(),
-        id: Some(id.clone()),
-    })
-}
-
 /// The file with a token for this machine's runner that is valid now.
-async fn with_token(context: &Context, me: &Me, id: &MachineId) -> Result<PathBuf> {
+async fn with_token(context: &Context, me: &Account, id: &MachineId) -> Result<PathBuf> {
     let path = context.home.machine_token_path(me.owner(), id);
     if !works(me, &path, id).await {
         let request = CreateMachineToken { machine_id: id.clone(), expires_in_seconds: None };
@@ -219,7 +186,7 @@ async fn with_token(context: &Context, me: &Me, id: &MachineId) -> Result<PathBu
 }
 
 /// This machine's id for this account, at whichever address of its server it was used before.
-fn known_here(context: &Context, me: &Me) -> Result<Option<MachineId>> {
+fn known_here(context: &Context, me: &Account) -> Result<Option<MachineId>> {
     let Settings { machines, mut account_machines, accounts, .. } = context.home.settings()?;
     // Earlier versions knew it by address only.
     let is_own = |origin: &str| accounts.get(origin).is_some_and(|account| account.user_id == me.id);
@@ -236,14 +203,14 @@ fn known_here(context: &Context, me: &Me) -> Result<Option<MachineId>> {
 }
 
 /// Whether the stored token of this machine is still valid. It may have expired or been revoked.
-async fn works(me: &Me, path: &Path, id: &MachineId) -> bool {
+async fn works(me: &Account, path: &Path, id: &MachineId) -> bool {
     let Ok(token) = std::fs::read_to_string(path) else { return false };
     let answer = me.client.with_credential(Credential::Bearer(token.trim().into())).machine(id).await;
     answer.is_ok_and(|machine| machine.id == *id)
 }
 
-async fn list(context: &Context, me: &Me) -> Result<()> {
-    let machines = Machines::load(context, me).await?;
+async fn list(context: &Context, me: &Account) -> Result<()> {
+    let machines = Machines::load(me).await?;
     if context.json {
         let all: Vec<_> = machines.all().iter().map(|known| opened(&machines, known)).collect();
         return print::json(&serde_json::json!({ "machines": all }), false);
@@ -291,15 +258,15 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
 }
 
 /// The machine with this name, id or ref, and all machines.
-async fn find(context: &Context, me: &Me, named: &str) -> Result<(Machines, Known)> {
-    let machines = Machines::load(context, me).await?;
+async fn find(me: &Account, named: &str) -> Result<(Machines, Known)> {
+    let machines = Machines::load(me).await?;
     let known = machines.get(machines.find(named)?).cloned();
     let known = known.ok_or_else(|| Failure::message(format!("You have no machine {named}.")))?;
     Ok((machines, known))
 }
 
-async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
-    let (machines, known) = find(context, me, named).await?;
+async fn show(context: &Context, me: &Account, named: &str) -> Result<()> {
+    let (machines, known) = find(me, named).await?;
     if context.json {
         return print::json(&opened(&machines, &known), false);
     }
@@ -337,14 +304,14 @@ async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
 }
 
 /// Renames a machine, in the next device list.
-async fn rename(context: &Context, me: &Me, named: &str, name: &str) -> Result<()> {
+async fn rename(context: &Context, me: &Account, named: &str, name: &str) -> Result<()> {
     if check_primary(me).is_err() {
         return Err(Failure::message(
             "This is a linked device, and a primary one names machines. Run the command on a primary device: `ensemble devices` shows \
              them.",
         ));
     }
-    let (_, known) = find(context, me, named).await?;
+    let (_, known) = find(me, named).await?;
     let machine = &known.machine;
     let own = me.own();
     let entry = own.list.body().devices.iter().find(|entry| entry.machine_id.as_ref() == Some(&machine.id));
@@ -371,7 +338,7 @@ fn described(Known { machine, card }: &Known, name: Option<&str>) -> serde_json:
     serde_json::json!({ "machine": machine, "name": name, "metadata": card })
 }
 
-fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
+fn forget(context: &Context, me: &Account, id: &MachineId) -> Result<()> {
     for path in [context.home.machine_token_path(me.owner(), id), context.home.machine_key_path(me.owner(), id)] {
         if path.exists() {
             std::fs::remove_file(&path)
@@ -381,11 +348,8 @@ fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
     context.home.change_settings(|settings| {
         settings.machines.retain(|_, known| known != id);
         settings.account_machines.retain(|_, known| known != id);
-    })
-}
-
-pub(crate) fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    })?;
+    Ok(())
 }
 
 /// The id of a new machine. It reveals nothing about the host.

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_client::{Client, Credential, Error};
 use ensemble_types::problem::Code;
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use tokio::process::Command;
 
 use super::DONE;
 use super::link::Link;
-use crate::context::{Context, Me, anonymous, once};
+use crate::context::{Context, anonymous, once};
 use crate::failure::{Failure, Result, is_loopback};
 use crate::print;
 
@@ -57,7 +58,7 @@ impl Phone {
 }
 
 /// Whether a phone can use the server at this address: https with a certificate that browsers trust, this very server, and sign-ins there.
-async fn check(me: &Me, url: &str) -> Result<Client> {
+async fn check(me: &Account, url: &str) -> Result<Client> {
     let client = anonymous(url.to_owned())?;
     let origin = client.origin().to_owned();
     if !origin.starts_with("https://") && !is_loopback(&origin) {
@@ -84,7 +85,7 @@ async fn check(me: &Me, url: &str) -> Result<Client> {
     }
 }
 
-fn other(origin: &str, me: &Me) -> Failure {
+fn other(origin: &str, me: &Account) -> Failure {
     Failure::message(format!(
         "{origin} is another server than {}: it does not have your account. Nothing was sent to it but a signature for its own address.",
         me.client.origin()

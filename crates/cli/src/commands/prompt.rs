@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_account::live::Live;
 use ensemble_protocol::transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
 use ensemble_protocol::transcript::view::{Asks, Card, Shown, Taken};
 use ensemble_protocol::transcript::words::{OptionKind, Outcome, When};
@@ -18,7 +19,7 @@ use super::session::Named;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::live::{Live, attachments, text};
+use crate::live::{self, attachments, text};
 use crate::plan;
 use crate::print;
 
@@ -81,7 +82,7 @@ impl Prompt {
         let attachments = attachments(&self.attach)?;
         let when = if self.now { When::Now } else { When::Next };
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         let taken = live.command(Content::Prompt(Text { text, attachments, when, directory: None })).await?;
         done(context, &live, taken, "The agent has it.")
     }
@@ -90,7 +91,7 @@ impl Prompt {
 impl Answer {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         live.load().await?;
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let card = match self.chosen(context, &live, is_terminal)? {
@@ -112,12 +113,7 @@ impl Answer {
     }
 
     /// The request that is meant, or the exit code when there is none or several.
-    fn chosen(
-        &self,
-        context: &Context,
-        live: &Live<'_>,
-        is_terminal: bool,
-    ) -> Result<std::result::Result<Card, ExitCode>> {
+    fn chosen(&self, context: &Context, live: &Live, is_terminal: bool) -> Result<std::result::Result<Card, ExitCode>> {
         let open: Vec<&Card> = live.view.open().collect();
         if let Some(request) = &self.request {
             let found = open.iter().find(|card| card.request_id == *request);
@@ -150,7 +146,7 @@ impl Answer {
 }
 
 /// Why a request is not open.
-fn closed(live: &Live<'_>, request: &str) -> String {
+fn closed(live: &Live, request: &str) -> String {
     let mut cards = live.view.items().filter_map(|item| match &item.shown {
         Shown::Card(card) if card.request_id == request => card.resolved.as_ref(),
         _ => None,
@@ -225,14 +221,14 @@ fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
 impl Which {
     pub(crate) async fn interrupt(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         let taken = live.command(Content::Control(Control::Interrupt)).await?;
         done(context, &live, taken, "What runs is interrupted.")
     }
 
     pub(crate) async fn stop(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = Live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
         let taken = live.command(Content::Control(Control::Stop)).await?;
         if taken == Taken::Done {
             let update = UpdateSession { status: Some(SessionStatus::Ended), ..UpdateSession::default() };
@@ -243,7 +239,7 @@ impl Which {
 }
 
 /// Says what has become of a command.
-fn done(context: &Context, live: &Live<'_>, taken: Taken, text: &str) -> Result {
+fn done(context: &Context, live: &Live, taken: Taken, text: &str) -> Result {
     let (word, failure) = match &taken {
         Taken::Done => ("done", None),
         Taken::Queued => ("queued", None),

@@ -7,6 +7,11 @@ mod typed;
 use std::io::{self, BufRead, IsTerminal};
 
 use clap::Args;
+use ensemble_account::devices::{self, List, Own, box_of, change};
+use ensemble_account::kept_lists;
+use ensemble_account::names::{self, next_list};
+use ensemble_account::settings::Occasion;
+use ensemble_account::{Account, Lock, removal};
 use ensemble_client::devices::Names;
 use ensemble_client::{Client, Credential, Error, Known};
 use ensemble_protocol::AccountKey;
@@ -17,17 +22,12 @@ use ensemble_types::problem::Code;
 use rand::seq::SliceRandom;
 
 use super::DONE;
-use super::devices::{begin_removal, finish_removal, see_titles, settle};
+use super::devices::settle;
 use super::link::check_primary;
 use crate::confirm;
-use crate::context::{Context, Me, now};
-use crate::devices::{self, List, Own, box_of, change};
+use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
-use crate::home::Lock;
-use crate::kept_lists;
-use crate::names::{self, next_list};
 use crate::print;
-use crate::settings::Occasion;
 
 /// How many words have to be typed again.
 const ASKED: usize = 3;
@@ -64,15 +64,15 @@ impl Recovery {
             name: None,
             by: None,
         });
-        let (list, names) = next_list(&me.own().list, next, me.names(context).await?, &me.key)?;
+        let (list, names) = next_list(&me.own().list, next, me.names().await?, &me.key)?;
         if is_replaced {
-            begin_removal(context, &me.client, list.version())?;
+            removal::begin_removal(&context.home, me.client.origin(), list.version())?;
         }
         let change = change(&list, &contents, [&key], names)?;
-        kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
+        kept_lists::send(&context.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
         if is_replaced {
-            let me = Me::new(me.client.clone(), me.key.clone(), me.id, Own { list, contents });
-            finish_removal(context, &me).await?;
+            let me = Account::new(&context.home, me.client.clone(), me.key.clone(), me.id, Own { list, contents });
+            me.finish_removal().await?;
         }
         if context.json {
             print::json(&serde_json::json!({ "success": true }), false)?;
@@ -150,7 +150,7 @@ fn is_typed(number: usize, word: &str) -> Result<bool> {
 }
 
 /// Makes this computer a primary device of the account that the words belong to.
-pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
+pub(crate) async fn recover(context: &Context, client: Client) -> Result<Account> {
     let lock = context.home.lock_account().await?;
     if context.home.key()?.is_some() {
         return Err(Failure::message(format!(
@@ -183,23 +183,23 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     }
     context.home.keep_pending(&key, DeviceKind::Recovery, None)?;
     let mut next = list.successor(now());
-    let mut names = names::of(context, &client, token.user_id, &list).await?;
+    let mut names = names::of(&context.home, &client, token.user_id, &list).await?;
     let is_one_gone = remove_lost(&names, &mut next, &recovery)?;
     let contents = if is_one_gone { begin_epoch(&mut next, &contents)? } else { contents };
     let box_key = box_of(&key)?.public().to_text();
     let mut entry =
         ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None, name: None, by: None };
     names.keep(&next);
-    names.give(&mut entry, &devices::usual_name());
+    names.give(&mut entry, &context.home.computer().device);
     next.devices.push(entry);
     let before = list;
     let (list, names) = next_list(&before, next, names, &recovery)?;
     if is_one_gone {
-        begin_removal(context, &client, list.version())?;
+        removal::begin_removal(&context.home, client.origin(), list.version())?;
     }
     let change = change(&list, &contents, [&key], names)?;
-    let changed = kept_lists::send(context, &client, (&key, token.user_id), &list, (&change, Vec::new())).await;
-    if matches!(&changed, Err(Failure::Client(error)) if error.is(Code::Conflict)) {
+    let changed = kept_lists::send(&context.home, &client, (&key, token.user_id), &list, (&change, Vec::new())).await;
+    if matches!(&changed, Err(ensemble_account::Error::Client(error)) if error.is(Code::Conflict)) {
         // The key of the killed command was listed and removed meanwhile. The next try makes another one.
         context.home.forget_pending()?;
     }
@@ -223,7 +223,7 @@ async fn recovered(
     lock: &Lock,
     (list, user): (&List, UserId),
     gone: Gone,
-) -> Result<Me> {
+) -> Result<Account> {
     let client = client.with_credential(Credential::Device(key.clone()));
     let token = client.sign_in().await?;
     context.home.remember_list(client.origin(), user, list)?;
@@ -231,15 +231,15 @@ async fn recovered(
     // The key comes last: a computer that has one knows its account.
     context.home.store_key(&key, lock)?;
     context.home.forget_pending()?;
-    let own = devices::own(context, &client, &key, user).await?;
-    let me = Me::new(client, key, user, own);
+    let own = devices::own(&context.home, &client, &key, user).await?;
+    let me = Account::new(&context.home, client, key, user, own);
     if let Gone::One(before) = gone {
         if let Some(list) = before {
             let own = Own { list: *list, contents: me.own().contents.clone() };
-            see_titles(context, &Me::new(me.client.clone(), me.key.clone(), user, own)).await;
+            Account::new(&context.home, me.client.clone(), me.key.clone(), user, own).see_all_titles().await;
         }
         settle().await;
-        finish_removal(context, &me).await?;
+        me.finish_removal().await?;
     }
     Ok(me)
 }

@@ -43,7 +43,7 @@ impl Retry {
             return watch(context, &me, id, Asked::default(), self.allow).await;
         }
         if context.json {
-            print::json(&named(&Machines::if_available(context, &me).await, &run), false)?;
+            print::json(&named(&Machines::if_available(&me).await, &run), false)?;
         } else {
             print::line(format!("Run {}: {}.", run.reference, run.status.as_str()))?;
         }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use ensemble_account::Account;
+use ensemble_account::devices::List;
 use ensemble_runner::provider::Missing;
 use ensemble_runner::{Accept, Config, Hosting, RunError, offers, run};
 use ensemble_types::ids::MachineId;
@@ -19,8 +21,7 @@ use super::install::{Install, Uninstall};
 use super::join;
 use super::link::check_primary;
 use super::machine::{Register, Registered, Secret};
-use crate::context::{Context, Me};
-use crate::devices::List;
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::live;
 use crate::print;
@@ -129,7 +130,7 @@ async fn link(context: &Context) -> Result {
 }
 
 /// The configuration of this machine's runner. Registers the machine if needed, and uses its stored key or token.
-pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -> Result<Config> {
+pub(crate) async fn for_machine(context: &Context, me: &Account, options: &Options) -> Result<Config> {
     let Registered { machine, credential } = Register::default().run(context, me).await?;
     let origin = me.client.origin();
     let mut config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ensemble_account::Account;
 use ensemble_client::Error;
 use ensemble_types::ids::{RunId, SessionId};
 use ensemble_types::refs::IdOrRef;
@@ -13,7 +14,7 @@ use super::DONE;
 use super::session::START_TITLE;
 use crate::complete;
 use crate::confirm;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::progress::name;
@@ -90,7 +91,7 @@ impl Runs {
         let is_work = |run: &Run| std::future::ready(context.json || run.title.as_deref() != Some(START_TITLE));
         let runs: Vec<Run> = me.client.runs(status).try_filter(is_work).take(self.limit).try_collect().await?;
         if context.json {
-            let machines = Machines::if_available(context, &me).await;
+            let machines = Machines::if_available(&me).await;
             return print_all(&me, &runs, &machines).await;
         }
         if runs.is_empty() {
@@ -100,7 +101,7 @@ impl Runs {
             })?;
             return Ok(DONE);
         }
-        let machines = Machines::if_available(context, &me).await;
+        let machines = Machines::if_available(&me).await;
         let details = details(&me, &runs).await;
         let mut table = table();
         for run in &runs {
@@ -159,7 +160,7 @@ fn state(run: &Run, details: &HashMap<RunId, Details>) -> String {
 
 /// What the runs cost, and whether agents were refused commands. A list has no tasks, so only the newest runs with few tasks
 /// are looked at.
-async fn details(me: &Me, runs: &[Run]) -> HashMap<RunId, Details> {
+async fn details(me: &Account, runs: &[Run]) -> HashMap<RunId, Details> {
     let looked_at =
         runs.iter().filter(|run| run.started_at.is_some() && run.summary.total <= FEW_TASKS).take(LOOKED_AT);
     let read = stream::iter(looked_at.map(|run| me.run(run.id))).buffered(AT_ONCE);
@@ -175,7 +176,7 @@ async fn details(me: &Me, runs: &[Run]) -> HashMap<RunId, Details> {
 }
 
 /// The runs for programs. One of which nothing runs has the task that waits and the reason beside it.
-async fn print_all(me: &Me, runs: &[Run], machines: &Machines) -> Result {
+async fn print_all(me: &Account, runs: &[Run], machines: &Machines) -> Result {
     let waiting = waiting(me, runs, machines).await?;
     let runs = runs.iter().map(|run| {
         let mut record = named(machines, run);
@@ -192,7 +193,7 @@ async fn print_all(me: &Me, runs: &[Run], machines: &Machines) -> Result {
 }
 
 /// Why nothing of a run runs: its first task that waits, and the reason.
-async fn waiting<'r>(me: &Me, runs: &'r [Run], machines: &Machines) -> Result<Vec<(&'r Run, String, String)>> {
+async fn waiting<'r>(me: &Account, runs: &'r [Run], machines: &Machines) -> Result<Vec<(&'r Run, String, String)>> {
     let is_stuck = |run: &&Run| {
         !run.status.is_terminal() && run.summary.running == 0 && (1..=MANY_TASKS).contains(&run.summary.queued)
     };
@@ -213,7 +214,7 @@ fn at_least_one(text: &str) -> Result<usize, &'static str> {
 }
 
 impl Delete {
-    async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let run = self.run.get(context, me).await?;
         let reference = run.reference;
         let ask = |not_applied: &[String]| match not_applied {
@@ -228,7 +229,7 @@ impl Delete {
         if self.keep_worktrees || !run.status.is_terminal() {
             ask(&[])?;
         } else {
-            let machines = Machines::if_available(context, me).await;
+            let machines = Machines::if_available(me).await;
             super::discard::all_of(context, me, &run, &machines, ask).await?;
         }
         me.client.delete_run(run.id).await?;
@@ -268,14 +269,14 @@ fn unknown(run: &impl std::fmt::Display, error: Error) -> Failure {
 
 impl Which {
     /// The run with its tasks.
-    pub(crate) async fn get(self, context: &Context, me: &Me) -> Result<Run> {
+    pub(crate) async fn get(self, context: &Context, me: &Account) -> Result<Run> {
         let id = self.find(context, me).await?;
         let mut run = me.client.run(id).await.map_err(|error| unknown(&id, error))?;
         me.take_signed(&mut run).await?;
         Ok(run)
     }
 
-    pub(crate) async fn find(self, context: &Context, me: &Me) -> Result<RunId> {
+    pub(crate) async fn find(self, context: &Context, me: &Account) -> Result<RunId> {
         match self {
             Self::Named(IdOrRef::Id(id)) => Ok(id),
             Self::Named(IdOrRef::Ref(reference)) => {

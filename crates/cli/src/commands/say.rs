@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_client::idempotency_key;
 use ensemble_types::runs::{Run, Signed, Task, TaskMessage};
 use ensemble_types::text::Text;
@@ -12,7 +13,7 @@ use super::DONE;
 use super::output::{command, find};
 use super::runs::Which;
 use crate::complete;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
 use crate::machines::Machines;
@@ -86,7 +87,7 @@ impl Say {
         context.home.use_run(&me, run.id);
         if self.detach {
             if context.json {
-                print::json(&named(&Machines::if_available(context, &me).await, &task), false)?;
+                print::json(&named(&Machines::if_available(&me).await, &task), false)?;
             } else {
                 let run = run.reference;
                 print::line(format!(
@@ -103,8 +104,8 @@ impl Say {
         self.follow(context, &me, run, task).await
     }
 
-    async fn follow(&self, context: &Context, me: &Me, run: Run, task: Task) -> Result {
-        let machines = Machines::if_available(context, me).await;
+    async fn follow(&self, context: &Context, me: &Account, run: Run, task: Task) -> Result {
+        let machines = Machines::if_available(me).await;
         let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
         let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
         print::note(format!("Run {}, {} with {}{on}", run.reference, name(&task, number), task.provider));

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::pin::pin;
 
 use clap::Args;
+use ensemble_account::sessions::{AgentState, Card, Titles};
 use ensemble_client::SessionFilter;
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
@@ -18,7 +19,6 @@ use crate::machines::Machines;
 use crate::print;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
-use crate::vault::{AgentState, Card, Titles};
 use crate::when;
 
 /// Sessions that are read at most.
@@ -38,7 +38,7 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let titles = Titles::of(context, &me)?;
+        let titles = Titles::of(&me)?;
         let filter = SessionFilter { active_only: !self.all, shared: true };
         let mut all = pin!(me.client.sessions(filter).take(MOST));
         let mut sessions = Vec::new();
@@ -65,7 +65,7 @@ impl Sessions {
             })?;
             return Ok(DONE);
         }
-        let machines = Machines::if_available(context, &me).await;
+        let machines = Machines::if_available(&me).await;
         let mut table = table();
         let states = join_all(sessions.iter().map(|session| titles.agent_state(session))).await;
         titles.keep()?;

@@ -1,13 +1,14 @@
 //! `ensemble show`: shows one run and its tasks.
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
 use super::DONE;
 use super::output::command;
 use super::runs::Which;
 use crate::complete;
-use crate::context::{Context, Me, now};
+use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::origin::{NOT_CHECKED, NOT_SIGNED, doubt};
@@ -46,7 +47,7 @@ impl Show {
             return watch(context, &me, id, Asked::default(), self.allow).await;
         }
         let run = self.run.get(context, &me).await?;
-        let machines = Machines::if_available(context, &me).await;
+        let machines = Machines::if_available(&me).await;
         if context.json {
             print::json(&named(&machines, &run), false)?;
         } else {
@@ -56,7 +57,7 @@ impl Show {
     }
 }
 
-async fn show((context, me): (&Context, &Me), run: &Run, machines: &Machines, all: bool) -> Result<()> {
+async fn show((context, me): (&Context, &Account), run: &Run, machines: &Machines, all: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let field = |name: &str, value: &str| print::field(name, Tone::Plain, value);
     field("run", run.reference.as_str())?;

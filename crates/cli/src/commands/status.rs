@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_account::confirmations;
+use ensemble_account::settings::KnownAccount;
 use ensemble_client::{Client, Version};
 use ensemble_protocol::seal::fingerprint;
 use ensemble_types::accounts::Account;
@@ -13,12 +15,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
 use super::DONE;
-use crate::confirmations;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, runner};
 use crate::print;
-use crate::settings::KnownAccount;
 
 /// How many unfinished runs are shown.
 const RUNS: usize = 10;
@@ -79,8 +79,7 @@ async fn signed(context: &Context, machine: Option<&MachineId>) -> Result<Signed
     let list = &me.own().list;
     let unconfirmed = confirmations::unconfirmed(&me).await.unwrap_or_else(|_| confirmations::unknown(list));
     let is_of_words = list.removal().is_some_and(|removal| removal.is_of_words);
-    let machines =
-        if unconfirmed.is_empty() { Machines::default() } else { Machines::if_available(context, &me).await };
+    let machines = if unconfirmed.is_empty() { Machines::default() } else { Machines::if_available(&me).await };
     let unconfirmed = unconfirmed.iter().map(|open| machines.called(&open.id)).collect();
     Ok(Signed { account: client.account().await?, machine, runs, unconfirmed, is_of_words })
 }

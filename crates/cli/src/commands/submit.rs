@@ -6,6 +6,7 @@ mod waits;
 use std::time::Duration;
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_client::{Error, idempotency_key};
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
@@ -13,7 +14,7 @@ use ensemble_types::runs::{Permission, Provider, Run};
 
 use crate::changes;
 use crate::complete;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, Runner, runner};
@@ -106,12 +107,12 @@ impl Options {
     pub(crate) async fn submit(
         &self,
         context: &Context,
-        me: &Me,
+        me: &Account,
         mut draft: Draft,
         choice: Choice,
     ) -> Result<(Run, Asked)> {
         draft.allow_tools(&self.allow_tools)?;
-        let mut machines = Machines::load(context, me).await?;
+        let mut machines = Machines::load(me).await?;
         let written = agreement::written(&draft);
         draft.name_machines(|named| machines.find(named).cloned())?;
         let machine = place(self.machine.as_deref(), &draft, &machines)?;
@@ -128,7 +129,7 @@ impl Options {
         self.agree((context, me), &draft, &written, (machine.as_ref(), &machines))?;
         changes::say_uncommitted(context, &draft, machine.as_ref(), &machines).await;
         if draft.needs_provider() {
-            machines = looked(context, me, machine.as_ref(), machines).await?;
+            machines = looked(me, machine.as_ref(), machines).await?;
         }
         draft.unkept(context);
         let provider = match draft.needs_provider() {
@@ -202,7 +203,7 @@ pub(crate) fn place(named: Option<&str>, draft: &Draft, machines: &Machines) -> 
 }
 
 /// Waits while a runner that was just started is still looking for agents.
-async fn looked(context: &Context, me: &Me, machine: Option<&MachineId>, machines: Machines) -> Result<Machines> {
+async fn looked(me: &Account, machine: Option<&MachineId>, machines: Machines) -> Result<Machines> {
     const LONGEST: Duration = Duration::from_secs(30);
     const EVERY: Duration = Duration::from_millis(300);
     let mut machines = machines;
@@ -218,7 +219,7 @@ async fn looked(context: &Context, me: &Me, machine: Option<&MachineId>, machine
             print::note("The runner has just started and is looking for agents.");
         }
         tokio::time::sleep(EVERY).await;
-        machines = Machines::load(context, me).await?;
+        machines = Machines::load(me).await?;
     }
     Ok(machines)
 }

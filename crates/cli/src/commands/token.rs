@@ -53,7 +53,7 @@ async fn of_user(context: &Context) -> Result<()> {
 
 async fn for_machine(context: &Context, machine: &str, lifetime: Option<Duration>) -> Result<()> {
     let me = context.me().await?;
-    let machines = Machines::load(context, &me).await?;
+    let machines = Machines::load(&me).await?;
     let machine = machines.find(machine)?;
     let expires_in_seconds = lifetime.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
     let request = CreateMachineToken { machine_id: machine.clone(), expires_in_seconds };

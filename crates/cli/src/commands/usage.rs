@@ -49,7 +49,7 @@ impl Usage {
         let to = now();
         let from = to.minus(Duration::from_secs((self.days - 1) * 86_400));
         let report = me.client.usage(from, to, self.by.into()).await?;
-        let machines = Machines::if_available(context, &me).await;
+        let machines = Machines::if_available(&me).await;
         if context.json {
             print::json(&named(&machines, &report), false)?;
             return Ok(DONE);

@@ -6,9 +6,9 @@ use ensemble_types::accounts::Account;
 
 use super::DONE;
 use crate::context::Context;
-use crate::devices;
 use crate::failure::Result;
 use crate::print;
+use crate::says;
 
 /// Shows your user id, which others need to share with you, and the fingerprint of your key, which they should compare.
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ impl Whoami {
         ))?;
         print::line(format!("server       {}", me.client.origin()))?;
         print::line(format!("key          {}", context.home.key_path().display()))?;
-        if let Some(advice) = devices::advice(&own.list) {
+        if let Some(advice) = says::single_signer(&own.list) {
             print::note(advice);
         }
         Ok(DONE)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ensemble_types::ids::SessionId;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::home::Home;
 
 /// A text is kept so long after it has changed.
@@ -64,7 +64,9 @@ impl<'a> Draft<'a> {
         let _unwritable = if self.text.is_empty() {
             self.home.forget_draft(self.session)
         } else {
-            self.home.write_secret(&self.home.path().join(name(self.session)), self.text.as_bytes())
+            self.home
+                .write_secret(&self.home.path().join(name(self.session)), self.text.as_bytes())
+                .map_err(Failure::from)
         };
         self.kept.clone_from(&self.text);
     }
@@ -76,7 +78,7 @@ impl Home {
         let session = session.to_string();
         let files = fs::read_dir(self.path().join(FOLDER)).into_iter().flatten().flatten();
         let written = |file: &fs::DirEntry| file.path().file_stem().is_some_and(|stem| *stem == *session);
-        files.filter(written).try_for_each(|file| self.remove(&format!("{FOLDER}/{}", file.file_name().display())))
+        files.filter(written).try_for_each(|file| Ok(self.remove(&format!("{FOLDER}/{}", file.file_name().display()))?))
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use ensemble_account::Account;
 use ensemble_agent::McpServer;
 use ensemble_runner::local::{self, Answer, Request, Start};
 use ensemble_types::ids::{MachineId, SessionId};
@@ -16,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use crate::commands::machine::{Register, Secret};
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
 use crate::print;
@@ -32,7 +33,7 @@ pub(crate) fn folder(home: &Home, machine: &MachineId) -> PathBuf {
 }
 
 /// Begins a session on this computer, and starts a host if none runs.
-pub(crate) async fn start(context: &Context, me: &Me, start: Start) -> Result<SessionId> {
+pub(crate) async fn start(context: &Context, me: &Account, start: Start) -> Result<SessionId> {
     let machine = context.home.settings()?.machines.remove(me.client.origin());
     let request = Request::Start(start);
     let asked = match &machine {
@@ -68,7 +69,12 @@ pub(crate) const ELSEWHERE: &str = "The MCP servers of the editor are not passed
      agent has those of its own machine.";
 
 /// Has the agent of a session of this computer use the MCP servers of an editor. Returns why it does not.
-pub(crate) async fn keep_servers(context: &Context, me: &Me, id: SessionId, servers: Vec<McpServer>) -> Option<String> {
+pub(crate) async fn keep_servers(
+    context: &Context,
+    me: &Account,
+    id: SessionId,
+    servers: Vec<McpServer>,
+) -> Option<String> {
     let is_empty = servers.is_empty();
     let session = me.client.session(id).await.ok()?;
     let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
@@ -95,7 +101,7 @@ pub(crate) async fn keep_servers(context: &Context, me: &Me, id: SessionId, serv
 }
 
 /// Starts a host if this session is one of this computer and nobody hosts it: its host was killed, or the computer was restarted.
-pub(crate) async fn wake(context: &Context, me: &Me, session: &Session) {
+pub(crate) async fn wake(context: &Context, me: &Account, session: &Session) {
     let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
     let Some(machine) = this.filter(|this| session.machine_id.as_ref() == Some(this)) else { return };
     let is_ended = session.status == SessionStatus::Ended;
@@ -108,7 +114,7 @@ pub(crate) async fn wake(context: &Context, me: &Me, session: &Session) {
 }
 
 /// Registers this computer as a machine, and starts a host in the background.
-async fn begin(context: &Context, me: &Me) -> Result<PathBuf> {
+async fn begin(context: &Context, me: &Account) -> Result<PathBuf> {
     let registered = Register::default().run(context, me).await?;
     if matches!(registered.credential, Secret::Token(_)) {
         return Err(Failure::message(

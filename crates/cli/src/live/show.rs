@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use ensemble_account::live::{KeyHints, Live, Sender, Watch, Watched};
 use ensemble_client::SessionEvent;
 use ensemble_protocol::transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel};
 use ensemble_protocol::transcript::words::{May, Phase, When};
@@ -15,18 +16,18 @@ use futures_util::stream::FuturesUnordered;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::draft::Draft;
-use super::{KeyHints, Live, Sender, Watch, Watched};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::print;
+use crate::{print, says};
 
 /// A session counts as online for a minute after a sign of its machine (docs/openapi.json, `Session.online`).
 pub(crate) const SILENT: Duration = Duration::from_secs(65);
 
 /// A command on its way, and what it was.
-type Sending<'a> = Pin<Box<dyn Future<Output = (Action, Result<()>)> + 'a>>;
+type Sending = Pin<Box<dyn Future<Output = (Action, Result<()>)>>>;
 
 /// Shows the session until the person leaves. The session goes on.
-pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
+pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     let unusable = |error: std::io::Error| Failure::message(format!("The terminal cannot be used: {error}."));
     let (mut terminate, mut hang_up) =
         (signal(SignalKind::terminate()).map_err(unusable)?, signal(SignalKind::hangup()).map_err(unusable)?);
@@ -34,11 +35,11 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     live.learn_names().await;
     live.name(live.session.owner_id).await;
     let mut screen = Screen::new(Look::of(|name| std::env::var_os(name)?.into_string().ok()));
-    let mut draft = Draft::open(&live.context.home, live.session.id);
+    let mut draft = Draft::open(&context.home, live.session.id);
     screen.write(draft.text());
     let home = print::home();
     let mut terminal = Terminal::open().map_err(unusable)?;
-    let rings = !live.context.home.settings()?.is_quiet;
+    let rings = !context.home.settings()?.is_quiet;
     let mut keys = EventStream::new();
     let client = live.me.client.clone();
     let _devices = live.follow_devices();
@@ -46,11 +47,11 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     let mut watch = Watch::new(client, live.session.id, after);
     let (mut is_connected, mut seen) = (true, Instant::now());
     let sender = live.sender();
-    let mut sending: FuturesUnordered<Sending<'_>> = FuturesUnordered::new();
+    let mut sending: FuturesUnordered<Sending> = FuturesUnordered::new();
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
     let was_ended = loop {
         let level = level(&live);
-        let connection = live.connection(is_connected);
+        let connection = super::connection(&live, is_connected);
         // The first prompt gives it one.
         let title = live.title();
         let name = |user| live.known_name(user);
@@ -72,8 +73,8 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
                     Some(action) => sending.push(Box::pin(carry_out(sender.clone(), action, live.directory()))),
                     None => {}
                 }
-                if screen.wants_older() && let Err(failure) = live.load_older().await {
-                    screen.notice(&failure.to_string());
+                if screen.wants_older() && let Err(error) = live.load_older().await {
+                    screen.notice(&Failure::from(error).to_string());
                 }
             }
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {
@@ -86,7 +87,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
             () = tokio::time::sleep_until(keep.unwrap_or_else(Instant::now).into()), if keep.is_some() => draft.keep(),
             watched = watch.next() => match watched? {
                 Watched::Connected => match live.renew().await {
-                    Err(Failure::Client(error)) if error.is_passing() => watch.lost(),
+                    Err(ensemble_account::Error::Client(error)) if error.is_passing() => watch.lost(),
                     refreshed => {
                         refreshed?;
                         (is_connected, seen) = (true, Instant::now());
@@ -103,7 +104,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
                     };
                     match live.event(event).await {
                         // Who has signed it could not be found out. It comes again.
-                        Err(Failure::Client(error)) if error.is_passing() => {
+                        Err(ensemble_account::Error::Client(error)) if error.is_passing() => {
                             is_connected = false;
                             watch.lost();
                             continue;
@@ -124,14 +125,14 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
             },
             () = key_hints.next(live.lacks_key()) => {
                 if let Err(error) = live.renew().await {
-                    screen.notice(&format!("What waits for its key could not be read: {error}"));
+                    screen.notice(&format!("What waits for its key could not be read: {}", says::error(&error)));
                 }
                 live.learn_names().await;
             }
             // The server says that a machine is away when it has been silent for a minute, and tells nobody.
             () = tokio::time::sleep_until((seen + SILENT).into()), if is_connected && live.session.online => {
                 if let Err(error) = live.refresh().await {
-                    screen.notice(&format!("Whether the machine is there is not known: {error}"));
+                    screen.notice(&format!("Whether the machine is there is not known: {}", says::error(&error)));
                 }
                 seen = Instant::now();
             }
@@ -161,7 +162,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
 }
 
 /// Lists show a session as the machine says it is: only its owner can write that down.
-async fn follow_phase(live: &mut Live<'_>) {
+async fn follow_phase(live: &mut Live) {
     let has_ended = live.view.state().map(|state| state.phase == Phase::Ended);
     let wanted = match (has_ended, live.session.status) {
         (Some(true), SessionStatus::Active) => SessionStatus::Ended,
@@ -178,7 +179,7 @@ async fn follow_phase(live: &mut Live<'_>) {
 }
 
 /// The owner looks at it, so that it has ended or failed needs nobody any more.
-async fn has_seen(live: &mut Live<'_>) {
+async fn has_seen(live: &mut Live) {
     let is_over = matches!(live.session.attention.kind, AttentionKind::Finished | AttentionKind::Failed);
     if live.session.access_level != AccessLevel::Owner || !is_over {
         return;
@@ -193,7 +194,7 @@ async fn has_seen(live: &mut Live<'_>) {
 }
 
 /// Signs and sends what the person wants, who sees that the agent works in this directory.
-pub(crate) async fn carry_out(sender: Sender<'_>, action: Action, directory: Option<String>) -> (Action, Result<()>) {
+pub(crate) async fn carry_out(sender: Sender, action: Action, directory: Option<String>) -> (Action, Result<()>) {
     let content = match action.clone() {
         Action::Prompt { text, now } => {
             let when = if now { When::Now } else { When::Next };
@@ -209,12 +210,12 @@ pub(crate) async fn carry_out(sender: Sender<'_>, action: Action, directory: Opt
         Action::SetModel(model) => Content::Control(Control::SetModel(SetModel { model })),
         Action::Leave => return (action, Ok(())),
     };
-    let sent = sender.send(content).await.map(drop);
+    let sent = sender.send(content).await.map(drop).map_err(Failure::from);
     (action, sent)
 }
 
 /// What this person may command, as far as the machine has said it.
-pub(crate) fn level(live: &Live<'_>) -> Level {
+pub(crate) fn level(live: &Live) -> Level {
     if live.session.access_level == AccessLevel::Owner {
         return Level::Owner;
     }

@@ -15,6 +15,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ensemble_account::Account;
 use ensemble_client::{Client, idempotency_key};
 use ensemble_protocol::transcript::body::{Content, Prompt};
 use ensemble_protocol::transcript::words::When;
@@ -29,9 +30,9 @@ use self::room::{Event, Room, Said};
 use self::rules::Rules;
 use self::shown::Out;
 use crate::confirm;
-use crate::context::{Context, Me, interrupts};
+use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
-use crate::live::Live;
+use crate::live;
 use crate::print;
 
 /// Sound devices are open by then, or never.
@@ -60,7 +61,13 @@ pub(crate) struct Options {
 }
 
 /// Talks until the person ends it. False: the person wants neither to install what is missing nor to agree.
-pub(crate) async fn here(context: &Context, me: &Me, id: SessionId, voice: Client, options: Options) -> Result<bool> {
+pub(crate) async fn here(
+    context: &Context,
+    me: &Account,
+    id: SessionId,
+    voice: Client,
+    options: Options,
+) -> Result<bool> {
     if !options.is_agreed && !std::io::stdin().is_terminal() {
         return Err(Failure::message(format!("{AGREEMENT} Agree to that with --yes.")));
     }
@@ -72,7 +79,7 @@ pub(crate) async fn here(context: &Context, me: &Me, id: SessionId, voice: Clien
         }
     }
     let mut signals = signals()?;
-    let mut live = Live::open(context, me, id).await?;
+    let mut live = live::open(context, me, id).await?;
     let after = live.load().await?;
     live.learn_names().await;
     let mut room = Room::start(&python)?;
@@ -159,7 +166,7 @@ fn failed(what: &str, why: &str) -> Failure {
 /// Begins the conversation on the server.
 async fn start(
     voice: &Client,
-    me: &Me,
+    me: &Account,
     id: SessionId,
     language: Option<Text<0, 35>>,
 ) -> Result<(VoiceStart, GatewaySessionId)> {

@@ -18,7 +18,8 @@ fn crates_depend_only_on_those_they_may() {
         ("client", vec!["types", "protocol"]),
         ("process", vec![]),
         ("runner", vec!["types", "client", "protocol", "process", "agent"]),
-        ("cli", vec!["types", "client", "runner", "all-in-one", "protocol", "agent", "screen", "web"]),
+        ("account", vec!["types", "client", "protocol"]),
+        ("cli", vec!["types", "account", "client", "runner", "all-in-one", "protocol", "agent", "screen", "web"]),
         ("web", vec![]),
         ("testkit", vec!["types", "chassis", "store-kit", "rpc", "client"]),
     ]);
@@ -65,6 +66,7 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
     let graph = dependencies();
     for name in [
         "ensemble-types",
+        "ensemble-account",
         "ensemble-client",
         "ensemble-process",
         "ensemble-runner",

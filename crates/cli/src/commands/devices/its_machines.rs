@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use ensemble_account::Account;
+use ensemble_account::confirmations;
 use ensemble_types::devices::{Device, ListedDevice};
 use ensemble_types::ids::MachineId;
 
-use crate::confirmations;
-use crate::context::Me;
 use crate::machines::{Known, Machines};
 use crate::print;
 
 /// Waits until the machines that are there have confirmed that the device may command no longer. Returns those that have not.
-pub(super) async fn await_machines(me: &Me, machines: &Machines, device: &str) -> Vec<MachineId> {
+pub(super) async fn await_machines(me: &Account, machines: &Machines, device: &str) -> Vec<MachineId> {
     let open = confirmations::awaited(me).await;
     for machine in &open {
         let (name, is_away) = (machines.called(&machine.id), if machine.was_there { "" } else { "is away and " });
@@ -24,7 +24,7 @@ pub(super) async fn await_machines(me: &Me, machines: &Machines, device: &str) -
 
 /// The machines to delete with a device: the device itself if it is a machine, else those on the same computer. The list says which those
 /// are. A machine with a token is not in the list, so its sealed metadata counts.
-pub(super) fn machines_of(me: &Me, device: &Device, machines: &Machines, keep: bool) -> BTreeSet<MachineId> {
+pub(super) fn machines_of(me: &Account, device: &Device, machines: &Machines, keep: bool) -> BTreeSet<MachineId> {
     let itself = device.machine_id.iter().cloned();
     if keep {
         return itself.collect();

@@ -1,19 +1,20 @@
 //! `ensemble devices rename`, and what `ensemble machine rename` shares with it.
 
+use ensemble_account::Account;
+use ensemble_account::devices::change;
+use ensemble_account::kept_lists;
+use ensemble_account::names::next_list;
 use ensemble_client::devices::NameError;
 use ensemble_types::devices::Role;
 
 use super::super::link::check_primary;
 use super::{called, find};
-use crate::context::{Context, Me, now};
-use crate::devices::change;
+use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
-use crate::kept_lists;
-use crate::names::next_list;
 use crate::print;
 
 /// Renames a device: the next list has another name for it.
-pub(super) async fn rename(context: &Context, me: &Me, named: &str, name: &str) -> Result<()> {
+pub(super) async fn rename(context: &Context, me: &Account, named: &str, name: &str) -> Result<()> {
     check_primary(me)?;
     let mut device = find(context, me, named).await?;
     match device.role {
@@ -31,9 +32,14 @@ pub(super) async fn rename(context: &Context, me: &Me, named: &str, name: &str) 
 }
 
 /// Signs and sends the next list, with a new name for this entry. Returns the name.
-pub(in crate::commands) async fn in_next_list(context: &Context, me: &Me, key: &str, name: &str) -> Result<String> {
+pub(in crate::commands) async fn in_next_list(
+    context: &Context,
+    me: &Account,
+    key: &str,
+    name: &str,
+) -> Result<String> {
     let own = me.own();
-    let (mut next, mut names) = (own.list.successor(now()), me.names(context).await?);
+    let (mut next, mut names) = (own.list.successor(now()), me.names().await?);
     let entry = next.devices.iter_mut().find(|entry| entry.key == key);
     let entry = entry.ok_or_else(|| {
         Failure::message("It is no longer in your device list. Run `ensemble devices` to see the list.")
@@ -42,7 +48,7 @@ pub(in crate::commands) async fn in_next_list(context: &Context, me: &Me, key: &
     let given = names.get(key).unwrap_or_default().to_owned();
     let (list, names) = next_list(&own.list, next, names, &me.key)?;
     let change = change(&list, &own.contents, [], names)?;
-    kept_lists::send(context, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
+    kept_lists::send(&context.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
     Ok(given)
 }
 

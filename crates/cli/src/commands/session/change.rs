@@ -1,6 +1,9 @@
 //! `ensemble session rename`, `end`, `archive`, `rekey`, `delete`.
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::sessions::Card;
+use ensemble_account::sharing::Members;
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{Session, SessionStatus, UpdateSession};
 use serde_json::json;
@@ -8,11 +11,9 @@ use serde_json::json;
 use super::{Named, list};
 use crate::complete;
 use crate::confirm;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::sharing::Members;
-use crate::vault::Card;
 
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
@@ -34,22 +35,22 @@ pub(crate) struct Delete {
 }
 
 impl Rename {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         if self.title.trim().is_empty() {
             return Err(Failure::message("The title is empty."));
         }
         let id = self.session.find(context, me).await?;
-        let (session, ring) = me.writable(context, id).await?;
-        let before = me.titled_for_writing(context, &session, &ring).await?;
+        let (session, ring) = me.writable(id).await?;
+        let before = me.titled_for_writing(&session, &ring).await?;
         // What does not count does not come to count by a new title.
         let card = Card { title: Some(self.title), ..before.lasting().cloned().unwrap_or_default() };
-        let session = me.describe(context, &session, &ring, (&card, &before)).await?;
+        let session = me.describe(&session, &ring, (&card, &before)).await?;
         say(context, me, &session, "Renamed").await
     }
 }
 
 impl Delete {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
         let reference = me.client.session(id).await?.reference;
         if !self.yes {
@@ -66,21 +67,21 @@ impl Delete {
     }
 }
 
-pub(super) async fn status(context: &Context, me: &Me, id: SessionId, status: SessionStatus) -> Result<()> {
+pub(super) async fn status(context: &Context, me: &Account, id: SessionId, status: SessionStatus) -> Result<()> {
     let done = if status == SessionStatus::Ended { "Ended" } else { "Reopened" };
     change(context, me, id, &UpdateSession { status: Some(status), ..UpdateSession::default() }, done).await
 }
 
-pub(super) async fn archived(context: &Context, me: &Me, id: SessionId, archived: bool) -> Result<()> {
+pub(super) async fn archived(context: &Context, me: &Account, id: SessionId, archived: bool) -> Result<()> {
     let done = if archived { "Archived" } else { "Unarchived" };
     change(context, me, id, &UpdateSession { archived: Some(archived), ..UpdateSession::default() }, done).await
 }
 
-pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<()> {
-    let session = me.session(context, id).await?;
-    let (session, _) = me.rekey(context, session, &Members::default()).await?;
+pub(super) async fn rekey(context: &Context, me: &Account, id: SessionId) -> Result<()> {
+    let session = me.session(id).await?;
+    let (session, _) = me.rekey(session, &Members::default()).await?;
     if context.json {
-        return list::print_opened(context, me, &session).await;
+        return list::print_opened(me, &session).await;
     }
     let session = session.reference;
     print::line(format!(
@@ -89,14 +90,14 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
     ))
 }
 
-async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSession, done: &str) -> Result<()> {
+async fn change(context: &Context, me: &Account, id: SessionId, update: &UpdateSession, done: &str) -> Result<()> {
     let session = me.client.update_session(id, update).await?;
     say(context, me, &session, done).await
 }
 
-async fn say(context: &Context, me: &Me, session: &Session, done: &str) -> Result<()> {
+async fn say(context: &Context, me: &Account, session: &Session, done: &str) -> Result<()> {
     if context.json {
-        return list::print_opened(context, me, session).await;
+        return list::print_opened(me, session).await;
     }
     print::line(format!("{done} {}.", session.reference))
 }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::sessions::{Card, seal_ring};
 use ensemble_client::idempotency_key;
 use ensemble_protocol::seal::{Binding, KeyRing, Metadata, SealError, seal_metadata};
 use ensemble_types::ids::SessionId;
@@ -10,13 +12,12 @@ use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::{Blob, Text};
 
 use super::list;
-use crate::commands::machine::host;
 use crate::complete;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::home::host;
 use crate::machines::Machines;
 use crate::print;
-use crate::vault::{Card, seal_ring};
 
 #[derive(Debug, Args)]
 pub(crate) struct Create {
@@ -35,14 +36,14 @@ pub(crate) struct Create {
 }
 
 impl Create {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         if self.title.as_ref().is_some_and(|title| title.trim().is_empty()) {
             return Err(Failure::message("The title is empty. Leave --title out for a session without one."));
         }
         // The session's path is on this machine, so no other one is chosen.
         let this = || Ok::<_, Failure>(context.home.settings()?.machines.remove(me.client.origin()));
         let machine_id = match &self.machine {
-            Some(named) => Some(Machines::load(context, me).await?.find(named)?.clone()),
+            Some(named) => Some(Machines::load(me).await?.find(named)?.clone()),
             None => this()?,
         };
         let tag = self.tag.map(Text::new).transpose();
@@ -88,7 +89,7 @@ impl Create {
         }
         context.home.use_session(me, &session);
         if context.json {
-            return list::print_opened(context, me, &session).await;
+            return list::print_opened(me, &session).await;
         }
         print::line(session.reference.to_string())?;
         if !created {

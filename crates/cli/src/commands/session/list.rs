@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::sessions::Titles;
 use ensemble_client::SessionFilter;
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
@@ -10,14 +12,13 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
-use crate::commands::share::people::described;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::print;
+use crate::says;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
-use crate::vault::Titles;
 use crate::when;
 
 const NO_TITLE: &str = "What the server shows as its title was not signed by you, its machine or an admin, or is older than what this computer has \
@@ -40,10 +41,10 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let filter = SessionFilter { active_only: !self.all, shared: !self.own };
         let wanted = |session: &Session| !self.shared || session.access_level != AccessLevel::Owner;
-        let titles = Titles::of(context, me)?;
+        let titles = Titles::of(me)?;
         let sessions = me.client.sessions(filter).try_filter(|session| std::future::ready(wanted(session)));
         let mut sessions: Vec<Session> = sessions.take(self.limit).try_collect().await?;
         // A page begins within the minute in which the one before it ends.
@@ -76,7 +77,7 @@ impl List {
     }
 }
 
-async fn row(titles: &Titles<'_>, me: &Me, session: &Session) -> [String; 6] {
+async fn row(titles: &Titles<'_>, me: &Account, session: &Session) -> [String; 6] {
     let card = async { Ok::<_, Failure>(titles.titled(session, &me.ring(session).await?).await.shown()) };
     let title = match card.await {
         Ok(card) => card.title.or(card.path.as_deref().map(print::below_home)).unwrap_or_default(),
@@ -92,11 +93,11 @@ async fn row(titles: &Titles<'_>, me: &Me, session: &Session) -> [String; 6] {
     ]
 }
 
-pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()> {
-    let titles = Titles::of(context, me)?;
+pub(super) async fn show(context: &Context, me: &Account, id: SessionId) -> Result<()> {
+    let titles = Titles::of(me)?;
     let session = me.client.session(id).await?;
     if context.json {
-        return print_opened(context, me, &session).await;
+        return print_opened(me, &session).await;
     }
     print::line(format!("session   {}", session.reference))?;
     match me.ring(&session).await {
@@ -114,15 +115,15 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
                 }
             }
         }
-        Err(failure) => print::note(failure.to_string()),
+        Err(error) => print::note(says::error(&error)),
     }
     print::line(format!("state     {}", state(&session)))?;
     if let Some(machine) = &session.machine_id {
-        print::line(format!("machine   {}", Machines::if_available(context, me).await.called(machine)))?;
+        print::line(format!("machine   {}", Machines::if_available(me).await.called(machine)))?;
     }
     print::line(format!("access    {}", session.access_level.as_str()))?;
     if session.access_level != AccessLevel::Owner {
-        print::line(format!("owner     {}", described(me, session.owner_id).await))?;
+        print::line(format!("owner     {}", me.described(session.owner_id).await))?;
     }
     print::line(format!("messages  {}", session.last_seq))?;
     print::line(format!("created   {}", when::both(session.created_at)))?;
@@ -147,8 +148,8 @@ pub(super) fn state(session: &Session) -> &'static str {
 }
 
 /// Prints a session for programs.
-pub(super) async fn print_opened(context: &Context, me: &Me, session: &Session) -> Result<()> {
-    let titles = Titles::of(context, me)?;
+pub(super) async fn print_opened(me: &Account, session: &Session) -> Result<()> {
+    let titles = Titles::of(me)?;
     let opened = opened(&titles, me, session).await;
     titles.keep()?;
     print::json(&opened, false)
@@ -156,7 +157,7 @@ pub(super) async fn print_opened(context: &Context, me: &Me, session: &Session) 
 
 /// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted, or that nobody has signed who may, is
 /// `null`.
-async fn opened(titles: &Titles<'_>, me: &Me, session: &Session) -> serde_json::Value {
+async fn opened(titles: &Titles<'_>, me: &Account, session: &Session) -> serde_json::Value {
     let titled = match me.ring(session).await {
         Ok(ring) => Some(titles.titled(session, &ring).await),
         Err(_) => None,

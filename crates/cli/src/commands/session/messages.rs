@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::pin::pin;
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::sessions::{body as opened, check_keys, seal_json};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
 use ensemble_protocol::seal::{KeyRing, MessageBody, Purpose};
 use ensemble_types::ids::{SessionId, UserId};
@@ -15,13 +17,11 @@ use serde_json::json;
 
 use super::Named;
 use crate::commands::attach;
-use crate::commands::share::people::described;
 use crate::complete;
-use crate::context::{Context, Me, interrupts};
+use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::styled::cut_middle;
-use crate::vault::{body as opened, check_keys, seal_json};
 use crate::when;
 
 /// A sealed message has at most 1 MiB, and so its text has less.
@@ -73,7 +73,7 @@ pub(crate) struct Follow {
 }
 
 impl Send {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
         let text = match self.text.as_slice() {
             [dash] if dash == "-" => crate::plan::piped_text(MESSAGE_BYTES)?,
@@ -82,7 +82,7 @@ impl Send {
         if text.trim().is_empty() {
             return Err(Failure::message("The message is empty, so it was not sent."));
         }
-        let (session, ring) = me.writable(context, id).await?;
+        let (session, ring) = me.writable(id).await?;
         if !self.force {
             check_keys(me, &session, &ring).await?;
         }
@@ -105,15 +105,15 @@ impl Send {
             return print::line(format!("{what} as message {}.", message.seq));
         }
         // Whose session it is, so that nobody writes to another one than they think.
-        let owner = described(me, session.owner_id).await;
+        let owner = me.described(session.owner_id).await;
         print::line(format!("{what} as message {} in a session of {owner}.", message.seq))
     }
 }
 
 impl Read {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
-        let session = me.session(context, id).await?;
+        let session = me.session(id).await?;
         context.home.use_session(me, &session);
         // What a machine and its people have signed is a transcript.
         let is_transcript = session.hosted && !context.json;
@@ -147,10 +147,10 @@ impl Read {
 }
 
 impl Follow {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
         let mut interrupt = interrupts()?;
-        let session = me.session(context, id).await?;
+        let session = me.session(id).await?;
         context.home.use_session(me, &session);
         if session.hosted && !context.json {
             return Err(Failure::message(format!(
@@ -167,7 +167,7 @@ impl Follow {
                 _ = interrupt.recv() => return Ok(()),
             };
             match event {
-                Some(Ok(SessionEvent::Message(message))) => reader.print_live(context, me, &message).await?,
+                Some(Ok(SessionEvent::Message(message))) => reader.print_live(me, &message).await?,
                 Some(Ok(SessionEvent::Changed(change))) if context.json => {
                     print::json(&json!({ "changed": change }), true)?;
                 }
@@ -190,13 +190,13 @@ struct Reader {
 }
 
 impl Reader {
-    async fn new(context: &Context, me: &Me, session: Session) -> Result<Self> {
-        let ring = me.reading_ring(context, &session).await?;
+    async fn new(context: &Context, me: &Account, session: Session) -> Result<Self> {
+        let ring = me.reading_ring(&session).await?;
         Ok(Self { json: context.json, me: me.id, session: session.id, ring, names: HashMap::new() })
     }
 
     /// A sender's name with the id beside it, because people choose their names themselves.
-    async fn who(&mut self, me: &Me, sender: UserId) -> String {
+    async fn who(&mut self, me: &Account, sender: UserId) -> String {
         if sender == self.me {
             return "you".to_owned();
         }
@@ -213,18 +213,18 @@ impl Reader {
     }
 
     /// As [`Self::print`], and fetches the keys again if they were changed in the meantime.
-    async fn print_live(&mut self, context: &Context, me: &Me, message: &Message) -> Result<()> {
+    async fn print_live(&mut self, me: &Account, message: &Message) -> Result<()> {
         let unknown = matches!(
             opened(&self.ring, self.session, &message.content),
             Err(ensemble_protocol::seal::SealError::UnknownEpoch(_))
         );
         if unknown {
-            self.ring = me.reading_ring(context, &me.session(context, self.session).await?).await?;
+            self.ring = me.reading_ring(&me.session(self.session).await?).await?;
         }
         self.print(me, message).await
     }
 
-    async fn print(&mut self, me: &Me, message: &Message) -> Result<()> {
+    async fn print(&mut self, me: &Account, message: &Message) -> Result<()> {
         let body = opened(&self.ring, self.session, &message.content);
         if self.json {
             let body = body.as_ref().ok();

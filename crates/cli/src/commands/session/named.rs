@@ -1,9 +1,10 @@
 //! Which session a command is about.
 
+use ensemble_account::Account;
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
 
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 /// A session, given as its ref, its id, or as `last` for the one that was used last on this device.
@@ -26,7 +27,7 @@ impl std::str::FromStr for Named {
 
 impl Named {
     /// The session for a command to its agent: `last` is the last one in which an agent works.
-    pub(crate) async fn with_agent(self, context: &Context, me: &Me) -> Result<SessionId> {
+    pub(crate) async fn with_agent(self, context: &Context, me: &Account) -> Result<SessionId> {
         let Self::Last = self else { return self.find(context, me).await };
         context.home.last_session(me, true).ok_or_else(|| {
             Failure::message(
@@ -36,7 +37,7 @@ impl Named {
         })
     }
 
-    pub(crate) async fn find(self, context: &Context, me: &Me) -> Result<SessionId> {
+    pub(crate) async fn find(self, context: &Context, me: &Account) -> Result<SessionId> {
         match self {
             Self::Is(IdOrRef::Id(id)) => Ok(id),
             Self::Is(IdOrRef::Ref(reference)) => Ok(me.client.find_session(reference).await?),

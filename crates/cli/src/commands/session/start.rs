@@ -5,21 +5,23 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use ensemble_account::Account;
+use ensemble_account::live::Live;
+use ensemble_account::live::names::title;
 use ensemble_client::idempotency_key;
 use ensemble_protocol::seal::SessionTask;
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
 use ensemble_types::text::Text;
 
-use crate::agreed::{Where, Work};
+use crate::agreed::{self, Where, Work};
 use crate::commands::agent::{Choice, first_prompt, sent};
 use crate::commands::run::here;
 use crate::commands::submit::{Draws, max_cost, provider};
 use crate::complete;
-use crate::context::{Context, Me, interrupts, now};
+use crate::context::{Context, interrupts, now};
 use crate::failure::{Failure, Result};
-use crate::live::Live;
-use crate::live::names::title;
+use crate::live;
 use crate::machines::Machines;
 use crate::plan::Seal;
 use crate::print;
@@ -82,27 +84,27 @@ impl Start {
         Self { prompt, machine, dir, provider, model, mode, title, max_cost, detach: true, yes }
     }
 
-    pub(super) async fn run(self, context: &Context, me: &Me) -> Result {
+    pub(super) async fn run(self, context: &Context, me: &Account) -> Result {
         let text = first_prompt(&self.prompt)?;
         let live = self.start(context, me, title(&text), None).await?;
         // Nobody watches it where there is no terminal.
         let is_watched = std::io::IsTerminal::is_terminal(&std::io::stdout());
-        sent(live, (text, None), self.detach || !is_watched).await
+        sent(context, live, (text, None), self.detach || !is_watched).await
     }
 
     /// Begins the session within two minutes, or not at all.
-    pub(crate) async fn begin(&self, context: &Context, me: &Me) -> Result<SessionId> {
+    pub(crate) async fn begin(&self, context: &Context, me: &Account) -> Result<SessionId> {
         Ok(self.start(context, me, None, Some(BEGINS_WITHIN)).await?.session.id)
     }
 
     async fn start<'a>(
         &self,
         context: &'a Context,
-        me: &'a Me,
+        me: &'a Account,
         title: Option<String>,
         within: Option<Duration>,
-    ) -> Result<Live<'a>> {
-        let machines = Machines::load(context, me).await?;
+    ) -> Result<Live> {
+        let machines = Machines::load(me).await?;
         let machine = machines.find(&self.machine)?;
         let directory = match machines.this() {
             Some(this) if this == machine => here()?.join(&self.dir),
@@ -119,7 +121,7 @@ impl Start {
             is_said: self.yes || machine.as_str() == self.machine,
             is_quiet: within.is_some(),
         };
-        me.agree(context, work)?;
+        agreed::agree(context, me, work)?;
         let at = now();
         let mut task = SessionTask {
             run_id: RunId::generate(),
@@ -155,7 +157,7 @@ impl Start {
                 "The server names another session than the one that was asked for. Nothing was sent to it. Do not trust the server.",
             ));
         }
-        let live = Live::open(context, me, task.session_id).await?;
+        let live = live::open(context, me, task.session_id).await?;
         if live.session.owner_id != me.id || live.session.machine_id.as_ref() != Some(machine) {
             return Err(Failure::message(
                 "The session is not on the machine that was asked for. Nothing was sent to it.",
@@ -180,7 +182,13 @@ fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRu
 }
 
 /// Waits until the machine has begun the session. Ctrl-C takes the task back, and so does the end of `within`.
-async fn wait(context: &Context, me: &Me, run: RunId, machines: &Machines, within: Option<Duration>) -> Result<Task> {
+async fn wait(
+    context: &Context,
+    me: &Account,
+    run: RunId,
+    machines: &Machines,
+    within: Option<Duration>,
+) -> Result<Task> {
     let mut interrupt = interrupts()?;
     let begun = Instant::now();
     let mut is_first = true;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_protocol::seal::LinkSecret;
 use ensemble_types::links::CreateLink;
 use ensemble_types::text::Blob;
@@ -12,7 +13,7 @@ use serde_json::json;
 
 use crate::commands::session::Named;
 use crate::complete;
-use crate::context::{Context, Me, now};
+use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
 use crate::print;
 
@@ -36,9 +37,9 @@ enum Expiry {
 }
 
 impl Link {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
-        let (session, ring) = me.writable(context, id).await?;
+        let (session, ring) = me.writable(id).await?;
         let secret = LinkSecret::generate();
         let sealed =
             secret.seal(&ring, session.id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;

@@ -77,7 +77,7 @@ impl Share {
     }
 }
 
-async fn unlink(context: &Context, me: &crate::context::Me, session: SessionId) -> Result<()> {
+async fn unlink(context: &Context, me: &ensemble_account::Account, session: SessionId) -> Result<()> {
     me.client.delete_link(session).await?;
     if context.json {
         return crate::print::json(&serde_json::json!({ "success": true }), false);

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use clap::Args;
+use ensemble_account::sessions::{Card, body};
 use ensemble_client::{Client, Error, Window, idempotency_key};
 use ensemble_protocol::seal::{self, KeyRing, LinkSecret, Purpose, open_metadata};
 use ensemble_protocol::transcript::body::Writer;
@@ -17,7 +18,6 @@ use crate::commands::attach::{MAY_CHANGE, author_json, print_item};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::vault::{Card, body};
 use crate::when;
 
 /// Longer than any address.

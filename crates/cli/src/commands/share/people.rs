@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
+use ensemble_account::Account;
 use ensemble_protocol::seal::fingerprint;
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::{SessionId, UserId};
@@ -10,7 +11,7 @@ use ensemble_types::shares::Share;
 use futures_util::TryStreamExt;
 
 use crate::confirm;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 /// A user: an id, or the name or the fingerprint of somebody with whom something was shared from this computer.
@@ -33,7 +34,7 @@ impl Who {
     /// has to look at the fingerprint.
     ///
     /// The fingerprint that was given or looked at comes with the user, because the key that is used in the end must have it.
-    pub(super) async fn chosen(&self, context: &Context, me: &Me) -> Result<(UserId, Option<String>)> {
+    pub(super) async fn chosen(&self, context: &Context, me: &Account) -> Result<(UserId, Option<String>)> {
         let called = match self {
             Self::Id(id) => return Ok((*id, None)),
             Self::Called(called) => called,
@@ -55,7 +56,7 @@ impl Who {
 
     /// Those are known whose keys this machine has stored, because something was shared with them, and those with whom this
     /// session is shared.
-    pub(super) async fn find(&self, context: &Context, me: &Me, session: SessionId) -> Result<UserId> {
+    pub(super) async fn find(&self, context: &Context, me: &Account, session: SessionId) -> Result<UserId> {
         let called = match self {
             Self::Id(id) => return Ok(*id),
             Self::Called(called) => called,
@@ -70,13 +71,13 @@ impl Who {
     }
 }
 
-fn remembered(context: &Context, me: &Me, called: &str) -> Result<Option<UserId>> {
+fn remembered(context: &Context, me: &Account, called: &str) -> Result<Option<UserId>> {
     let names = context.home.settings()?.known_names.remove(me.client.origin()).unwrap_or_default();
     Ok(names.get(&called.trim().to_lowercase()).copied())
 }
 
 /// Remembers the name of a user with whom something was shared, unless it is that of another one. Later commands find the user by it.
-pub(super) async fn remember(context: &Context, me: &Me, user: UserId) -> Result<()> {
+pub(super) async fn remember(context: &Context, me: &Account, user: UserId) -> Result<()> {
     let named = me.client.user(user).await.ok().and_then(|user| user.display_name);
     let Some(name) = named.map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()) else {
         return Ok(());
@@ -87,11 +88,17 @@ pub(super) async fn remember(context: &Context, me: &Me, user: UserId) -> Result
     }
     context.home.change_settings(|settings| {
         settings.known_names.entry(me.client.origin().to_owned()).or_default().entry(name).or_insert(user);
-    })
+    })?;
+    Ok(())
 }
 
 /// Who is called so: of those whose keys this computer has seen, and of these others.
-async fn known_here(context: &Context, me: &Me, others: BTreeSet<UserId>, called: &str) -> Result<Vec<PublicUser>> {
+async fn known_here(
+    context: &Context,
+    me: &Account,
+    others: BTreeSet<UserId>,
+    called: &str,
+) -> Result<Vec<PublicUser>> {
     let stored = context.home.settings()?.known_users.remove(me.client.origin()).unwrap_or_default();
     let known: BTreeSet<UserId> = stored.keys().filter_map(|id| id.parse().ok()).chain(others).collect();
     let mut found = Vec::new();
@@ -129,10 +136,4 @@ fn is_called(user: &PublicUser, called: &str) -> bool {
 fn is_key(user: &PublicUser, called: &str) -> bool {
     let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
     fingerprint(&user.public_key).is_ok_and(|key| letters(&key) == letters(called))
-}
-
-/// `Ada (01a2…)`, or the id.
-pub(crate) async fn described(me: &Me, id: UserId) -> String {
-    let name = me.client.user(id).await.ok().and_then(|user| user.display_name);
-    name.map_or_else(|| id.to_string(), |name| format!("{} ({id})", crate::print::inline(&name)))
 }

@@ -1,9 +1,14 @@
 //! `ensemble share add`, `list`, `change` and `remove`: sharing with users.
 
 use std::convert::Infallible;
+use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use ensemble_account::Account;
+use ensemble_account::live::access::{self, Told};
+use ensemble_account::sessions::{host_of, lacks_key};
+use ensemble_account::sharing::Members;
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::LinkState;
@@ -14,17 +19,16 @@ use futures_util::TryStreamExt;
 use serde_json::json;
 
 use super::Level;
-use super::people::{Who, described, remember};
+use super::people::{Who, remember};
 use crate::commands::session::Named;
 use crate::complete;
-use crate::context::{Context, Me};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::live::access::{self, Told};
+use crate::live;
+use crate::machines::Machines;
 use crate::print;
-use crate::sharing::Members;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
-use crate::vault::lacks_key;
 use crate::when;
 
 #[derive(Debug, Args)]
@@ -86,12 +90,12 @@ impl FromStr for With {
 
 impl With {
     /// Shares a session that has just begun.
-    pub(crate) async fn share(&self, context: &Context, me: &Me, id: SessionId) -> Result<()> {
+    pub(crate) async fn share(&self, context: &Context, me: &Account, id: SessionId) -> Result<()> {
         let (session, share, fingerprint, told) = share_with(context, me, id, (&self.user, self.level, false)).await?;
-        let called = described(me, share.user_id).await;
+        let called = me.described(share.user_id).await;
         print::note(format!("{called} may now {} session {}.", verb(share.access_level), session.reference));
         compare(&fingerprint);
-        if let Err(failure) = told.code() {
+        if let Err(failure) = ended(told) {
             print::note(failure.to_string());
         }
         Ok(())
@@ -99,18 +103,18 @@ impl With {
 }
 
 impl Add {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
         let id = self.session.find(context, me).await?;
         let (session, share, fingerprint, told) =
             share_with(context, me, id, (&self.user, self.level, self.approve)).await?;
         if context.json {
             print::json(&share, false)?;
         } else {
-            let called = described(me, share.user_id).await;
+            let called = me.described(share.user_id).await;
             print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
             compare(&fingerprint);
         }
-        told.code()
+        ended(told)
     }
 }
 
@@ -123,12 +127,12 @@ fn compare(fingerprint: &str) {
 /// Shares a session. The text is the fingerprint of the user's key.
 async fn share_with(
     context: &Context,
-    me: &Me,
+    me: &Account,
     id: SessionId,
     (user, level, approve): (&Who, Level, bool),
 ) -> Result<(Session, Share, String, Told)> {
     let (user_id, looked_at) = user.chosen(context, me).await?;
-    let fingerprint = me.fingerprint_of(context, user_id).await?;
+    let fingerprint = me.fingerprint_of(user_id).await?;
     if looked_at.is_some_and(|looked_at| looked_at != fingerprint) {
         return Err(Failure::message(format!(
             "The server shows two keys of {user_id}. Nothing was shared. Do not trust this server."
@@ -137,33 +141,28 @@ async fn share_with(
     let level = level.into();
     // An admin who is to be less than that: a new key ends what the level has granted.
     let is_admin = |share: &Share| share.user_id == user_id && share.access_level == ShareLevel::Admin;
-    let session = me.session(context, id).await?;
+    let session = me.session(id).await?;
     if session.access_level == AccessLevel::Owner && level != ShareLevel::Admin {
         let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
         if shares.iter().any(is_admin) {
-            me.rekey(context, session, &Members::without(user_id)).await?;
+            me.rekey(session, &Members::without(user_id)).await?;
         }
     }
-    let (session, share) = shared(context, me, id, (user_id, level)).await?;
-    let told = access::grant(context, me, &session, user_id, may(level, approve), true).await?;
+    let (session, share) = shared(me, id, (user_id, level)).await?;
+    let told = grant(context, me, &session, user_id, may(level, approve), true).await?;
     remember(context, me, user_id).await?;
     Ok((session, share, fingerprint, told))
 }
 
 /// Shares the session with its newest key, also when another program gives it a new one at the same time.
-async fn shared(
-    context: &Context,
-    me: &Me,
-    id: SessionId,
-    (user_id, level): (UserId, ShareLevel),
-) -> Result<(Session, Share)> {
+async fn shared(me: &Account, id: SessionId, (user_id, level): (UserId, ShareLevel)) -> Result<(Session, Share)> {
     const TRIES: usize = 3;
     for _ in 0..TRIES {
-        let (session, ring) = me.writable(context, id).await?;
-        let (encrypted_key, epoch) = me.sealed_for(context, &session, user_id, level, &ring).await?;
+        let (session, ring) = me.writable(id).await?;
+        let (encrypted_key, epoch) = me.sealed_for(&session, user_id, level, &ring).await?;
         let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
         let (share, _) = me.client.create_share(id, &request).await?;
-        let (now, newest) = me.readable(context, me.session(context, id).await?).await?;
+        let (now, newest) = me.readable(me.session(id).await?).await?;
         if newest.epoch() <= ring.epoch() && !lacks_key(&now, &newest) {
             return Ok((session, share));
         }
@@ -172,50 +171,50 @@ async fn shared(
 }
 
 impl Change {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
         let id = self.session.find(context, me).await?;
         let user = self.user.find(context, me, id).await?;
         let level = self.level.into();
         // The level is signed together with the key. A new key ends what an earlier level has granted.
-        let session = me.session(context, id).await?;
+        let session = me.session(id).await?;
         if may(level, self.approve) == May::Nothing {
-            access::begin_taking(context, me, &session, user, false)?;
+            access::begin_taking(me, &session, user, false)?;
         }
         let (session, ring) = if session.access_level == AccessLevel::Owner {
-            me.rekey(context, session, &Members::with_level(user, level)).await?
+            me.rekey(session, &Members::with_level(user, level)).await?
         } else {
-            me.writable(context, id).await?
+            me.writable(id).await?
         };
-        let (key, epoch) = me.sealed_for(context, &session, user, level, &ring).await?;
+        let (key, epoch) = me.sealed_for(&session, user, level, &ring).await?;
         let update = UpdateShare { access_level: Some(level), encrypted_key: Some(key), content_epoch: Some(epoch) };
         let share = me.client.update_share(id, user, &update).await?;
-        let told = access::grant(context, me, &session, user, may(level, self.approve), false).await?;
+        let told = grant(context, me, &session, user, may(level, self.approve), false).await?;
         if context.json {
             print::json(&share, false)?;
         } else {
-            let called = described(me, user).await;
+            let called = me.described(user).await;
             print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
         }
-        told.code()
+        ended(told)
     }
 }
 
 impl Remove {
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result {
+    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
         let id = self.session.find(context, me).await?;
         let user = self.user.find(context, me, id).await?;
-        let called = described(me, user).await;
-        let session = me.session(context, id).await?;
+        let called = me.described(user).await;
+        let session = me.session(id).await?;
         let mut told = Told::Done;
         // A user who has left cannot read the session any more, and need not change its key.
         if user != me.id && session.access_level == AccessLevel::Owner {
-            access::begin_taking(context, me, &session, user, true)?;
+            access::begin_taking(me, &session, user, true)?;
             context.home.begin_share_removal(me.client.origin(), id, user)?;
             me.client.delete_share(id, user).await?;
             // The machine first: what they may do ends with its receipt.
-            told = access::grant(context, me, &session, user, May::Nothing, false).await?;
-            let session = me.session(context, id).await?;
-            me.rekey(context, session, &Members::without(user)).await?;
+            told = grant(context, me, &session, user, May::Nothing, false).await?;
+            let session = me.session(id).await?;
+            me.rekey(session, &Members::without(user)).await?;
         } else {
             me.client.delete_share(id, user).await?;
         }
@@ -224,11 +223,53 @@ impl Remove {
         } else {
             print::line(format!("{called} no longer has access to the session."))?;
         }
-        told.code()
+        ended(told)
     }
 }
 
-pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Result<()> {
+/// The exit code of a command that has taken a right away which the machine may still grant.
+const UNCONFIRMED: u8 = 5;
+
+/// Tells the session's machine what this person may do, and says at once where it may still grant what is taken away.
+async fn grant(
+    context: &Context,
+    me: &Account,
+    session: &Session,
+    user: UserId,
+    may: May,
+    is_first: bool,
+) -> Result<Told> {
+    if session.hosted && session.access_level == AccessLevel::Owner {
+        live::wake(context, me, session).await;
+    }
+    let told = access::grant(me, session, user, may, is_first).await?;
+    if matches!(told, Told::Unconfirmed) {
+        let machine = match host_of(session) {
+            Some(id) => Machines::load(me).await.map_or_else(|_| id.to_string(), |machines| machines.called(id)),
+            None => "The machine".to_owned(),
+        };
+        let name = me.described(user).await;
+        print::note(format!(
+            "{machine} has not confirmed that {name} may no longer prompt. The next command tells it again."
+        ));
+    }
+    Ok(told)
+}
+
+/// What a command ends with, by what the machine does with what it was told.
+fn ended(told: Told) -> Result {
+    match told {
+        Told::Done => Ok(ExitCode::SUCCESS),
+        Told::Unconfirmed => Ok(UNCONFIRMED.into()),
+        Told::Rejected { code, text, again } => {
+            let why = live::text::rejection(code.as_ref(), text.as_deref());
+            let next = if again { " The next command tells it again." } else { "" };
+            Err(Failure::message(format!("The machine did not take it: {why}{next}")))
+        }
+    }
+}
+
+pub(super) async fn list(context: &Context, me: &Account, session: SessionId) -> Result<()> {
     let shares: Vec<Share> = me.client.shares(session).try_collect().await?;
     let link = match me.client.link_state(session).await {
         Ok(link) => Some(link),

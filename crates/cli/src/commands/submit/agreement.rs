@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use ensemble_account::Account;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::Permission;
 
 use super::Options;
-use crate::agreed::{Where, Work};
-use crate::context::{Context, Me};
+use crate::agreed::{self, Where, Work};
+use crate::context::Context;
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::plan::Draft;
@@ -22,7 +23,7 @@ impl Options {
     /// an agent may do everything: the plan may be from somebody else.
     pub(super) fn agree(
         &self,
-        (context, me): (&Context, &Me),
+        (context, me): (&Context, &Account),
         draft: &Draft,
         written: &BTreeSet<MachineId>,
         (machine, machines): (Option<&MachineId>, &Machines),
@@ -37,6 +38,6 @@ impl Options {
         });
         // A yes to everything in a directory is a yes to less.
         let (everything, less): (Vec<_>, Vec<_>) = work.partition(|work| work.is_bypass);
-        everything.into_iter().chain(less).try_for_each(|work| me.agree(context, work))
+        everything.into_iter().chain(less).try_for_each(|work| agreed::agree(context, me, work))
     }
 }

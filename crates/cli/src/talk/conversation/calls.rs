@@ -6,7 +6,7 @@ use ensemble_protocol::transcript::body::{Answer, Content};
 use serde_json::json;
 
 use super::{Conversation, HELD, Sent, within};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::live::show::level;
 use crate::talk::reading;
 use crate::talk::rules::{Act, Caller, Refusal, Session};
@@ -48,7 +48,9 @@ impl Conversation<'_> {
                 let reply = Answer { request_id: request_id.clone(), digest, option_id, answers: None, message: None };
                 let sender = self.live.sender();
                 self.sending.push(Box::pin(async move {
-                    let done = within(async { sender.send(Content::Answer(reply)).await.map(drop) }).await;
+                    let done =
+                        within(async { sender.send(Content::Answer(reply)).await.map(drop).map_err(Failure::from) })
+                            .await;
                     Sent::Denied { call: id, request_id, title, done }
                 }));
             }

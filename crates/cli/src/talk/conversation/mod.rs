@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use ensemble_account::live::{Live, Watch};
 use ensemble_client::{Client, VoiceEvent};
 use ensemble_protocol::transcript::body::{Content, Prompt};
 use ensemble_protocol::transcript::words::When;
@@ -24,8 +25,8 @@ use super::rules::{Caller, Rules};
 use super::shown::{Holding, Out, State};
 use super::stopped;
 use crate::failure::{Failure, Result};
+use crate::live;
 use crate::live::show::{SILENT, level};
-use crate::live::{Live, Watch};
 
 /// So long a message is shown before it is sent.
 const HELD: Duration = Duration::from_secs(3);
@@ -70,7 +71,7 @@ enum Sent {
 }
 
 pub(super) struct Conversation<'a> {
-    live: Live<'a>,
+    live: Live,
     me: Me,
     title: String,
     voice: Client,
@@ -97,7 +98,7 @@ pub(super) struct Conversation<'a> {
 
 /// What the screen has to know that is not in the view.
 fn about<'a>(
-    live: &Live<'_>,
+    live: &Live,
     (title, me): (&'a str, &'a Me),
     connection: Connection,
     name: &'a dyn Fn(UserId) -> String,
@@ -115,7 +116,7 @@ enum Then {
 impl<'a> Conversation<'a> {
     /// `after` is what [`Live::load`] returned, and `rules` are those of the start's answer.
     pub(super) fn new(
-        live: Live<'a>,
+        live: Live,
         (voice, id): (Client, GatewaySessionId),
         (room, rules): (Room, Rules),
         out: Out,
@@ -196,7 +197,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn connection(&self) -> Connection {
-        self.live.connection(self.away.is_none())
+        live::connection(&self.live, self.away.is_none())
     }
 
     fn draw(&mut self) -> Result<()> {
@@ -252,7 +253,7 @@ impl<'a> Conversation<'a> {
             let content = Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next, directory });
             let sender = self.live.sender();
             self.sending.push(Box::pin(async move {
-                let done = within(async { sender.send(content).await.map(drop) }).await;
+                let done = within(async { sender.send(content).await.map(drop).map_err(Failure::from) }).await;
                 Sent::Message { call, done }
             }));
         }

@@ -2,21 +2,21 @@
 
 use std::time::Instant;
 
+use ensemble_account::live::Watched;
 use ensemble_client::{SessionEvent, VoiceEvent, idempotency_key};
 use ensemble_screen::{Action, Event, TalkAction};
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::voice::SayVoiceText;
 
 use super::{Conversation, Sent, Then, about};
-use crate::failure::{Failure, Result};
-use crate::live::Watched;
+use crate::failure::Result;
 use crate::live::show::carry_out;
 
 impl Conversation<'_> {
     pub(super) async fn in_session(&mut self, watched: Watched) -> Result<()> {
         match watched {
             Watched::Connected => match self.live.renew().await {
-                Err(Failure::Client(error)) if error.is_passing() => self.watch.lost(),
+                Err(ensemble_account::Error::Client(error)) if error.is_passing() => self.watch.lost(),
                 refreshed => {
                     refreshed?;
                     (self.away, self.seen) = (None, Instant::now());
@@ -33,7 +33,7 @@ impl Conversation<'_> {
                 };
                 match self.live.event(event).await {
                     // Who has signed it could not be found out. It comes again.
-                    Err(Failure::Client(error)) if error.is_passing() => {
+                    Err(ensemble_account::Error::Client(error)) if error.is_passing() => {
                         self.away.get_or_insert_with(Instant::now);
                         self.watch.lost();
                         return Ok(());

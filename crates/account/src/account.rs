@@ -1,0 +1,173 @@
+//! An account that is signed in on this device.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ensemble_client::{Client, Credential, Token};
+use ensemble_protocol::AccountKey;
+use ensemble_types::devices::ListedDevice;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::problem::Code;
+use secrecy::ExposeSecret;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::devices::{self, List, Own};
+use crate::error::{Error, Result};
+use crate::home::{Home, Owner};
+use crate::live::Live;
+use crate::notice::Notice;
+use crate::settings::{KnownAccount, Occasion, StoredToken};
+use crate::sharing::People;
+
+/// All devices that an account has or had, and when they were read.
+type EveryDevice = (Arc<[ListedDevice]>, Instant);
+
+/// A signed-in user. Clones share what they know.
+#[derive(Clone)]
+pub struct Account {
+    pub client: Client,
+    pub key: AccountKey,
+    pub id: UserId,
+    pub home: Home,
+    /// The key that names the account.
+    account: Arc<str>,
+    /// The account's devices and content keys, and when they were read. A program may be open for days.
+    own: Arc<Mutex<(Arc<Own>, Instant)>>,
+    /// The devices that the account has or had, when they were asked for.
+    pub(crate) every_device: Arc<AsyncMutex<Option<EveryDevice>>>,
+    /// The devices of others.
+    pub(crate) people: Arc<People>,
+}
+
+impl Account {
+    pub fn new(home: &Home, client: Client, key: AccountKey, id: UserId, own: Own) -> Self {
+        let account = own.list.body().account.as_str().into();
+        let own = Arc::new(Mutex::new((Arc::new(own), Instant::now())));
+        Self { client, key, id, home: home.clone(), account, own, every_device: Arc::default(), people: Arc::default() }
+    }
+
+    /// The account that this computer uses at the client's server. Makes none.
+    ///
+    /// # Errors
+    /// [`Error::NotSignedIn`]: nobody is signed in there, or the key of who is is not on this computer.
+    pub async fn open(home: &Home, client: Client) -> Result<Self> {
+        let (known, key) = (home.settings()?.accounts.remove(client.origin()), home.key()?);
+        let known = known.filter(|known| known.signed_in);
+        match known.zip(key).filter(|(known, key)| known.public_key == key.public_key()) {
+            Some((known, key)) => Self::of(home, client, key, &known).await,
+            None => Err(Error::NotSignedIn { origin: client.origin().to_owned() }),
+        }
+    }
+
+    /// The same with the account and its key. The token of an earlier program is used while it is good.
+    pub async fn of(home: &Home, client: Client, key: AccountKey, known: &KnownAccount) -> Result<Self> {
+        let client = client.with_credential(Credential::Device(key.clone()));
+        let stored = home.tokens().remove(client.origin());
+        let client = match stored.filter(|stored| stored.public_key == key.public_key()) {
+            Some(stored) => with_token(&client, &stored),
+            None => client,
+        };
+        Self::renewed(home, client, key, known).await
+    }
+
+    /// The same with the credential that the client has.
+    pub async fn renewed(home: &Home, client: Client, key: AccountKey, known: &KnownAccount) -> Result<Self> {
+        let (origin, user) = (client.origin().to_owned(), known.user_id);
+        let token = match client.sign_in().await {
+            Ok(token) => token,
+            Err(error) if error.is(Code::UserNotFound) => {
+                // A device that was linked is in no list of a server that was restored to a time before.
+                let list = home.known_list(&origin, user).ok().flatten();
+                let is_linked = list.is_some_and(|list| list.body().account != key.public_key());
+                return Err(if is_linked { Error::ServerBehind } else { Error::NoAccount { origin, user } });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if token.user_id != user {
+            return Err(Error::AnotherAccount { origin, user });
+        }
+        let stored = home.tokens().remove(&origin);
+        if stored.is_none_or(|stored| stored.token != token.token.expose_secret()) {
+            home.remember(&client, &key, &token, Occasion::Renewal)?;
+        }
+        let own = devices::own(home, &client, &key, user).await?;
+        Ok(Self::new(home, client, key, user, own))
+    }
+
+    /// Finishes what other programs of the person have begun: revocations, keys, removals of devices. What cannot be finished now is a
+    /// notice: it stops nothing else.
+    ///
+    /// # Errors
+    /// The directory cannot be read or locked.
+    pub async fn finish(&self) -> Result<()> {
+        if let Err(error) = Box::pin(crate::live::access::tell_again(self)).await {
+            self.say(Notice::RevocationUnfinished(error));
+        }
+        if let Err(error) = self.finish_rekeys().await {
+            self.say(Notice::KeysUnfinished(error));
+        }
+        let unfinished = self.home.settings()?.unfinished_removals.remove(self.client.origin());
+        // A list that the server has not taken removes nobody.
+        let is_due = unfinished.is_some_and(|version| version <= self.own().list.version());
+        // Another program may be at it.
+        let lock = if is_due { self.home.try_lock(devices::REMOVAL_LOCK)? } else { None };
+        if lock.is_some() {
+            self.say(Notice::FinishingRemoval);
+            if let Err(error) = Box::pin(self.finish_removal()).await {
+                self.say(Notice::RemovalUnfinished(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a session in which an agent works. Wakes no machine: that is for the caller.
+    pub async fn live(&self, session: SessionId) -> Result<Live> {
+        Live::open(self, session).await
+    }
+
+    /// The account's devices and content keys, as they were read last.
+    pub fn own(&self) -> Arc<Own> {
+        self.lock_own().0.clone()
+    }
+
+    fn lock_own(&self) -> MutexGuard<'_, (Arc<Own>, Instant)> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads them again, when they are older than this. Another program of the person may have removed a device.
+    pub async fn refresh_own(&self, max_age: Duration) -> Result<()> {
+        if self.lock_own().1.elapsed() < max_age {
+            return Ok(());
+        }
+        let read = devices::own(&self.home, &self.client, &self.key, self.id).await?;
+        let mut own = self.lock_own();
+        own.1 = Instant::now();
+        if read.list.version() >= own.0.list.version() {
+            own.0 = Arc::new(read);
+        }
+        Ok(())
+    }
+
+    /// Takes the list that this device has just signed, with the contents of the one before.
+    pub(crate) fn has_signed(&self, list: List) {
+        let mut own = self.lock_own();
+        if list.version() > own.0.list.version() {
+            own.0 = Arc::new(Own { list, contents: own.0.contents.clone() });
+        }
+    }
+
+    /// Whose machines this computer can be.
+    pub fn owner(&self) -> Owner<'_> {
+        Owner { user: self.id, account: &self.account }
+    }
+
+    pub(crate) fn say(&self, notice: Notice) {
+        self.home.say(notice);
+    }
+}
+
+/// The same client with a token of an earlier program.
+pub fn with_token(client: &Client, stored: &StoredToken) -> Client {
+    let remaining = stored.expires_at.since(client.now());
+    client.with_token(Token::stored(stored.token.clone().into(), stored.user_id, stored.expires_at, remaining))
+}

@@ -1,0 +1,173 @@
+//! Why something of an account could not be done.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ensemble_protocol::seal::SealError;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::refs::Ref;
+use thiserror::Error;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every text is a sentence. A program adds how its users can help themselves.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A call to the server failed.
+    #[error(transparent)]
+    Client(Box<ensemble_client::Error>),
+    /// The first part names the data.
+    #[error("{0} cannot be decrypted or encrypted: {1}.")]
+    Seal(String, SealError),
+
+    #[error("Cannot write {}: {why}.", .path.display())]
+    Unwritable { path: PathBuf, why: io::Error },
+    #[error("Cannot read {}: {why}.", .path.display())]
+    Unreadable { path: PathBuf, why: io::Error },
+    #[error("{} is damaged ({why}). Move it away and log in again.", .path.display())]
+    Damaged { path: PathBuf, why: serde_json::Error },
+    #[error(
+        "{0} It holds the device lists that were checked here. Restore it from a backup; without it this computer relies on what the \
+         server shows first."
+    )]
+    DamagedLists(Box<Error>),
+    #[error("{} is not {what}: one line, {KEY_FORM}. Replace it with your backup.", .path.display())]
+    NotAKey { path: PathBuf, what: &'static str },
+    #[error(
+        "Other users of this machine can write to {path}, so they could replace a key there. Run `chmod 700 {path}`.", path = .0.display()
+    )]
+    WritableByOthers(PathBuf),
+    #[error(
+        "Other users of this machine can read {}. Run `chmod 600` on it. If another user may have read it, create a new account.",
+        .0.display()
+    )]
+    ReadableByOthers(PathBuf),
+    #[error("There is an account key at {} that was not there a moment ago. Nothing was changed. Run the command again.", .0.display())]
+    KeyAppeared(PathBuf),
+    #[error("Another program of yours has been {0} for two minutes. End it, or try again later.")]
+    Locked(&'static str),
+    /// A value of this program has no JSON form, or no form that fits.
+    #[error("{0}")]
+    Form(String),
+
+    #[error("You are not signed in at {origin}.")]
+    NotSignedIn { origin: String },
+    #[error("{origin} no longer has your account {user}.")]
+    NoAccount { origin: String, user: UserId },
+    #[error(
+        "{origin} says that your key belongs to another account now, and not to {user}. Nothing was done. Ask its operator."
+    )]
+    AnotherAccount { origin: String, user: UserId },
+    #[error("This device is not in your account's list of devices.")]
+    NotListed,
+    #[error("This device was linked to an account, but {} no longer says to which.", .0.display())]
+    UnknownAccount(PathBuf),
+    #[error("Other programs of yours change {0} at the same time. Try again.")]
+    Overtaken(&'static str),
+    #[error("The server has an old list of your devices (restored?). Open a primary device.")]
+    ServerBehind,
+    #[error(
+        "The server has an old list of your devices (restored?), and does not take the newer ones: a device in them belongs to another \
+         account there by now. Ask the operator of the server to delete that account, or to restore a newer backup: \
+         docs/OPERATIONS.md, \"Backup and restore\", says how. Then run the command again."
+    )]
+    ServerBehindForeignDevice,
+    #[error(
+        "The server has an old list of your devices (restored?), and does not take the newer ones from this device: {0}. Open the \
+         primary device that has added a device last."
+    )]
+    ServerBehindRefused(String),
+    #[error("Devices were removed from this account too often; no further removal is possible.")]
+    RemovedTooOften,
+
+    #[error("The devices of {0} cannot be read now. Try again.")]
+    DevicesUnreadable(UserId),
+    #[error("{0} has no devices yet: nobody has signed in with a client that makes them.")]
+    NoDevices(UserId),
+    #[error("There is no user {0}.")]
+    NoUser(UserId),
+    #[error("The account key of user {0} is not the one that was seen before. Nothing was shared.")]
+    OtherKey(UserId),
+    #[error("The account key of {0} cannot be read. The machine was not told.")]
+    KeyUnreadable(UserId),
+
+    #[error(
+        "The server says that session {0} belongs to somebody else than before. Nothing was done. Do not trust this server."
+    )]
+    OtherOwner(Ref),
+    #[error(
+        "The server gave you an older key of session {0} than it gave before, so it was not used. If this stays so, do not trust this \
+         server."
+    )]
+    OlderKey(Ref),
+    #[error(
+        "The key of session {0} was not made by one of your devices, so it was not used. Do not trust this server."
+    )]
+    KeyOfStranger(Ref),
+    #[error(
+        "The key of session {0} was not given to you by a device of its owner, so it was not used. Do not trust this server."
+    )]
+    KeyFromStranger(Ref),
+    #[error("The key of this session was changed, and you have not been given the new one yet.")]
+    LacksKey(SessionId),
+    #[error(
+        "A device was removed since you got the key of session {reference}, and it may have that key. Nothing was written."
+    )]
+    StaleKey { reference: Ref, session: SessionId },
+    #[error(
+        "The machine of session {0} is not one of its owner's any more, so nobody there reads what you write. Nothing was written."
+    )]
+    MachineGone(Ref),
+    #[error(
+        "None of the newest messages opens with the key that the server gave for this session, so nothing was sent. Either other \
+         programs wrote them, or the server gave you the wrong key."
+    )]
+    KeyFitsNothing,
+    #[error("The {what} is too long: encrypted it has more than {most} bytes. Shorten or split it.")]
+    TooLong { what: String, most: usize },
+    #[error("The title is too long. Shorten it.")]
+    TitleTooLong,
+    #[error("The server has a much older state of this session than this computer has seen.")]
+    TitleBehind(Ref),
+    #[error("The server shows a version that cannot be.")]
+    ImpossibleVersion,
+    /// Why a person does not get the next key of a session.
+    #[error("{0}")]
+    NotGranted(&'static str),
+    #[error("No device of yours has shared this session with {0}.")]
+    NotShared(UserId),
+
+    #[error("No agent works in session {0}: people write to each other in it.")]
+    NotHosted(Ref),
+    #[error("It was not sent: {0}.")]
+    NotSent(String),
+    #[error("It is too long to be sent.")]
+    TooLongToSend,
+    #[error("The session's key changes all the time, so it was not sent. Try again.")]
+    KeyChanges,
+    #[error("You have no access to this session any more: it was taken back.")]
+    AccessEnded,
+    #[error("The session can be followed no longer: it was deleted.")]
+    SessionDeleted,
+    #[error("The newest {0} messages do not say what its people may do.")]
+    StateTooOld(u32),
+}
+
+/// The form of an account key, for error messages.
+pub const KEY_FORM: &str = "ensemble-account-key-v1: and 43 characters";
+
+impl Error {
+    pub(crate) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |why| Self::Unwritable { path: path.to_owned(), why }
+    }
+
+    pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |why| Self::Unreadable { path: path.to_owned(), why }
+    }
+}
+
+impl From<ensemble_client::Error> for Error {
+    fn from(error: ensemble_client::Error) -> Self {
+        Self::Client(Box::new(error))
+    }
+}

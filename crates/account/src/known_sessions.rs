@@ -1,0 +1,398 @@
+//! What this computer remembers of sessions: whose they are, the newest keys that it has used, and what is not finished.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ensemble_protocol::seal::KeyRing;
+use ensemble_types::ids::{MachineId, SessionId, UserId};
+use ensemble_types::sessions::Session;
+use ensemble_types::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::home::Home;
+use crate::sharing::Recipients;
+
+/// Who is still to get which key of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Unfinished {
+    pub recipients: Recipients,
+    /// The newest epoch of the ring and the digest of its key: nobody gets another one for it.
+    epoch: u32,
+    ring: String,
+    /// The one that this one takes the place of as soon as the server has the new key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Box<Unfinished>>,
+}
+
+/// What is remembered of a session that this computer has used.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KnownSession {
+    pub epoch: u32,
+    /// The highest floor of a ring that it has used. A machine or a device that is removed later could have set an older one.
+    #[serde(default)]
+    pub floor: u32,
+    pub owner: Option<UserId>,
+    /// The machine that hosts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<MachineId>,
+    /// From this epoch on its machine has no key of it, because it was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostless: Option<u32>,
+    /// When a key was made here last that nothing but the server's word asked for. In seconds since 1970, by the clock of this computer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<u64>,
+    /// The `asked` of which it was said when the next one can follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<u64>,
+    /// What `asked` is, for the guests who had removed a device.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub renewed: BTreeMap<UserId, u64>,
+    /// The epoch of the last key that was to be made for these reasons. The times count once the session has it: an attempt that
+    /// failed has made none.
+    #[serde(default)]
+    pub tried: u32,
+}
+
+impl Default for KnownSession {
+    fn default() -> Self {
+        let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
+        let (owner, host, hostless, asked, said) = (None, None, None, None, None);
+        Self { epoch, floor, owner, host, hostless, asked, said, renewed: BTreeMap::new(), tried: 0 }
+    }
+}
+
+impl KnownSession {
+    /// Whether the server's word may replace the key of this epoch now.
+    pub(crate) fn may_ask(&self, epoch: u32, now: u64) -> bool {
+        epoch < self.tried || self.asked.is_none_or(|at| is_over(at, now))
+    }
+
+    /// When a removal of this guest may replace the key again.
+    pub(crate) fn next_of(&self, guest: UserId) -> Option<Timestamp> {
+        self.renewed.get(&guest).map(|at| next_after(*at))
+    }
+
+    /// Whether a removal of this guest may replace the key of this epoch now.
+    pub(crate) fn may_renew(&self, guest: UserId, epoch: u32, now: u64) -> bool {
+        epoch < self.tried || self.renewed.get(&guest).is_none_or(|at| is_over(*at, now))
+    }
+}
+
+/// Whether the time has passed within which no other key is made. A clock that was set back must not make it longer.
+fn is_over(at: u64, now: u64) -> bool {
+    now.abs_diff(at) >= ONE_KEY.as_secs()
+}
+
+/// When another key can be made after one that was made at this time.
+fn next_after(at: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(i64::try_from(at).unwrap_or(i64::MAX)).plus(ONE_KEY)
+}
+
+/// A right that is taken away: the version of that, and the `localId` of the command to the machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Revocation {
+    pub local_id: String,
+    pub version: u64,
+    /// They have no share any more.
+    #[serde(default)]
+    pub removed: bool,
+}
+
+impl Unfinished {
+    /// What is unfinished of this ring.
+    pub fn of(self, ring: &KeyRing) -> Option<Self> {
+        if self.is_for(ring) { Some(self) } else { self.before?.of(ring) }
+    }
+
+    /// Whether people still wait for this ring: it is the one that was made, or one of a machine that goes on from it.
+    fn is_for(&self, ring: &KeyRing) -> bool {
+        ring.floor() == self.epoch && ring.digest_of(self.epoch).is_some_and(|digest| digest == self.ring)
+    }
+}
+
+const SESSIONS: &str = "sessions.json";
+/// A session gets one key within this time for what this device cannot prove by its account's own list: a ring holds 170 keys.
+const ONE_KEY: Duration = Duration::from_secs(3_600);
+
+/// By server origin.
+type KnownSessions = BTreeMap<String, BTreeMap<SessionId, KnownSession>>;
+
+impl Home {
+    /// What this computer remembers of a session: its owner, and the newest epoch of a key that it has used.
+    pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
+        Ok(self.known_sessions(origin)?.remove(&session).unwrap_or_default())
+    }
+
+    /// The same for all sessions.
+    pub(crate) fn known_sessions(&self, origin: &str) -> Result<BTreeMap<SessionId, KnownSession>> {
+        let mut known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        Ok(known.remove(origin).unwrap_or_default())
+    }
+
+    /// Remembers whose a session is, and the epochs of a ring by which others are judged.
+    pub fn remember_session(&self, origin: &str, session: &Session, ring: Option<&KeyRing>) -> Result<()> {
+        let first = KnownSession::default();
+        let (epoch, floor) = ring.map_or((first.epoch, first.floor), |ring| (ring.epoch(), ring.floor()));
+        let known = self.known_session(origin, session.id)?;
+        if epoch <= known.epoch && floor <= known.floor && known.owner.is_some() {
+            return Ok(());
+        }
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        let known = all.entry(origin.to_owned()).or_default().entry(session.id);
+        let host = session.machine_id.clone().filter(|_| session.hosted);
+        let owner = Some(session.owner_id);
+        let known = known.or_insert_with(|| KnownSession { owner, host, ..KnownSession::default() });
+        (known.epoch, known.floor) = (epoch.max(known.epoch), floor.max(known.floor));
+        self.write_json(SESSIONS, &all)
+    }
+
+    /// Notes before the key of this epoch is made that the server has asked for it, or that these guests have removed a device. The
+    /// session is remembered already.
+    pub(crate) fn note_cause(
+        &self,
+        origin: &str,
+        session: SessionId,
+        epoch: u32,
+        (is_asked, guests): (bool, &BTreeSet<UserId>),
+        now: u64,
+    ) -> Result<()> {
+        if !is_asked && guests.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        if let Some(known) = all.entry(origin.to_owned()).or_default().get_mut(&session) {
+            known.tried = epoch;
+            known.asked = if is_asked { Some(now) } else { known.asked };
+            known.renewed.retain(|_, at| !is_over(*at, now));
+            known.renewed.extend(guests.iter().map(|guest| (*guest, now)));
+        }
+        self.write_json(SESSIONS, &all)
+    }
+
+    /// When the server's word may replace the key of a session again, if that was not said yet.
+    pub(crate) fn say_next(&self, origin: &str, session: SessionId) -> Result<Option<Timestamp>> {
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        let known = all.get_mut(origin).and_then(|sessions| sessions.get_mut(&session));
+        let Some(known) = known.filter(|known| known.asked != known.said) else { return Ok(None) };
+        known.said = known.asked;
+        let next = known.asked.map(next_after);
+        self.write_json(SESSIONS, &all)?;
+        Ok(next)
+    }
+
+    /// Forgets a session that was deleted.
+    pub fn forget_session(&self, origin: &str, session: SessionId) -> Result<()> {
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        let found = all.get_mut(origin).and_then(|sessions| sessions.remove(&session));
+        if found.is_some() {
+            self.write_json(SESSIONS, &all)?;
+        }
+        self.forget_title(origin, session)
+    }
+
+    /// Notes that a key was made of which the machine that hosts the session knows nothing (`true`), or which it was given. The session
+    /// is remembered already.
+    pub(crate) fn note_host(&self, origin: &str, session: SessionId, epoch: u32, is_hostless: bool) -> Result<()> {
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        if let Some(known) = all.entry(origin.to_owned()).or_default().get_mut(&session) {
+            known.hostless = is_hostless.then(|| known.hostless.unwrap_or(epoch));
+        }
+        self.write_json(SESSIONS, &all)
+    }
+
+    /// Notes who is to get the next key, before there is one: a command that is killed after that is finished by the next one.
+    pub(crate) fn begin_rekey(
+        &self,
+        origin: &str,
+        session: SessionId,
+        ring: &KeyRing,
+        recipients: &Recipients,
+        before: Option<Unfinished>,
+    ) -> Result<()> {
+        let digest = ring.digest_of(ring.epoch()).unwrap_or_default();
+        let before = before.map(|before| Box::new(Unfinished { before: None, ..before }));
+        let unfinished = Unfinished { recipients: recipients.clone(), epoch: ring.epoch(), ring: digest, before };
+        self.change_settings(|settings| {
+            let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
+            if unfinished.recipients.is_empty() {
+                sessions.remove(&session);
+            } else {
+                sessions.insert(session, unfinished);
+            }
+        })
+    }
+
+    /// What is unfinished of a session now.
+    pub fn unfinished(&self, origin: &str, session: SessionId) -> Result<Option<Unfinished>> {
+        Ok(self.settings()?.unfinished_rekeys.remove(origin).unwrap_or_default().remove(&session))
+    }
+
+    /// The key that was to be made is not: people may still wait for the one before.
+    pub(crate) fn restore_rekey(&self, origin: &str, session: SessionId, before: Option<Unfinished>) -> Result<()> {
+        self.change_settings(|settings| {
+            let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
+            match before {
+                Some(before) => drop(sessions.insert(session, before)),
+                None => drop(sessions.remove(&session)),
+            }
+        })
+    }
+
+    pub(crate) fn end_rekey(&self, origin: &str, session: SessionId) -> Result<()> {
+        if self.unfinished(origin, session)?.is_none() {
+            return Ok(());
+        }
+        self.change_settings(|settings| {
+            if let Some(sessions) = settings.unfinished_rekeys.get_mut(origin) {
+                sessions.remove(&session);
+            }
+        })
+    }
+
+    /// Who lost access to a session that has no new key since. The server may go on naming them.
+    pub(crate) fn removed_shares(&self, origin: &str, session: SessionId) -> Result<BTreeSet<UserId>> {
+        let removed = self.settings()?.removed_shares.remove(origin).unwrap_or_default().remove(&session);
+        Ok(removed.unwrap_or_default())
+    }
+
+    pub fn begin_share_removal(&self, origin: &str, session: SessionId, user: UserId) -> Result<()> {
+        self.change_settings(|settings| {
+            let sessions = settings.removed_shares.entry(origin.to_owned()).or_default();
+            sessions.entry(session).or_default().insert(user);
+        })
+    }
+
+    /// These users do not have the session's key any more. Others may have lost access meanwhile.
+    pub(crate) fn end_removal(&self, origin: &str, session: SessionId, users: &BTreeSet<UserId>) -> Result<()> {
+        if users.is_empty() {
+            return Ok(());
+        }
+        self.change_settings(|settings| {
+            if let Some(sessions) = settings.removed_shares.get_mut(origin) {
+                if let Some(removed) = sessions.get_mut(&session) {
+                    removed.retain(|user| !users.contains(user));
+                }
+                sessions.retain(|_, removed| !removed.is_empty());
+            }
+        })
+    }
+
+    /// Notes what the machine is to hear, before anything is sent.
+    pub(crate) fn begin_revocation(
+        &self,
+        origin: &str,
+        session: SessionId,
+        user: UserId,
+        revocation: Revocation,
+    ) -> Result<()> {
+        self.change_settings(|settings| {
+            let sessions = settings.revocations.entry(origin.to_owned()).or_default();
+            sessions.entry(session).or_default().insert(user, revocation);
+        })
+    }
+
+    /// The machine has confirmed it, or something later counts.
+    pub(crate) fn end_revocation(&self, origin: &str, session: SessionId, user: UserId) -> Result<()> {
+        let known = self.settings()?.revocations.remove(origin).unwrap_or_default();
+        if !known.get(&session).is_some_and(|users| users.contains_key(&user)) {
+            return Ok(());
+        }
+        self.change_settings(|settings| {
+            if let Some(sessions) = settings.revocations.get_mut(origin) {
+                if let Some(users) = sessions.get_mut(&session) {
+                    users.remove(&user);
+                }
+                sessions.retain(|_, users| !users.is_empty());
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::shares::ShareLevel;
+    use serde_json::json;
+
+    use super::*;
+
+    const ORIGIN: &str = "https://ensemble.example";
+
+    fn home() -> (tempfile::TempDir, Home) {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::of_test(place.path().join("home"));
+        home.check_writable().unwrap();
+        (place, home)
+    }
+
+    fn session() -> Session {
+        let document = json!({
+            "id": SessionId::generate(), "ref": "4d6f8h2j", "ownerId": UserId::generate(), "metadata": "", "metadataVersion": 1,
+            "encryptionKey": "AAAA", "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
+            "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
+            "createdAt": "2026-03-26T00:00:00.000Z", "updatedAt": "2026-03-26T00:00:00.000Z", "hosted": false,
+            "keyEpoch": 1, "contentEpoch": 1, "rekeyNeeded": false,
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    /// A grant that is older than the floor counts for nothing, so who sets an older floor brings removed people back.
+    #[test]
+    fn the_highest_floor_is_remembered() {
+        let (_place, home) = home();
+        let session = session();
+        let first = KeyRing::generate();
+        let (second, by_machine) = (first.next().unwrap(), first.next_by_machine().unwrap().next_by_machine().unwrap());
+        assert_eq!((second.floor(), by_machine.floor(), by_machine.epoch()), (2, 1, 3));
+        for ring in [&first, &second, &by_machine] {
+            home.remember_session(ORIGIN, &session, Some(ring)).unwrap();
+        }
+        let known = home.known_session(ORIGIN, session.id).unwrap();
+        assert_eq!((known.epoch, known.floor), (3, 2));
+    }
+
+    #[test]
+    fn a_guest_makes_one_key_an_hour_and_takes_nobody_elses() {
+        let (_place, home) = home();
+        let (session, ann, bob) = (session(), UserId::generate(), UserId::generate());
+        home.remember_session(ORIGIN, &session, Some(&KeyRing::generate())).unwrap();
+        let note = |is_asked, guests: &[UserId], now| {
+            home.note_cause(ORIGIN, session.id, 2, (is_asked, &guests.iter().copied().collect()), now).unwrap();
+            home.known_session(ORIGIN, session.id).unwrap()
+        };
+        let known = note(false, &[ann], 10_000);
+        assert!(!known.may_renew(ann, 2, 13_599) && known.may_renew(ann, 2, 13_600));
+        assert!(known.may_renew(bob, 2, 10_000) && known.may_ask(2, 10_000));
+        assert!(known.may_renew(ann, 1, 10_000), "the key was not made");
+        let known = note(true, &[bob], 12_000);
+        assert!(!known.may_renew(ann, 2, 12_000) && !known.may_renew(bob, 2, 12_000) && !known.may_ask(2, 12_000));
+        let known = note(false, &[bob], 20_000);
+        assert!(known.may_ask(2, 20_000) && known.asked == Some(12_000), "it is not asked anew");
+        assert_eq!(known.renewed.into_keys().collect::<Vec<_>>(), [bob], "what is over is forgotten");
+    }
+
+    /// A program was killed before it had given a new key to all people, and a machine has made the next one since: they still wait.
+    #[test]
+    fn people_wait_for_a_ring_that_goes_on_from_the_one_that_was_made() {
+        let (_place, home) = home();
+        let session = session();
+        let made = KeyRing::generate().next().unwrap();
+        let recipients = Recipients::from([(UserId::generate(), ShareLevel::View)]);
+        home.begin_rekey(ORIGIN, session.id, &made, &recipients, None).unwrap();
+        let unfinished = home.unfinished(ORIGIN, session.id).unwrap().unwrap();
+        assert!(unfinished.is_for(&made) && unfinished.is_for(&made.next_by_machine().unwrap()));
+        assert!(!unfinished.is_for(&made.next().unwrap()), "a device has made it, and has given it to the people");
+        assert!(!unfinished.is_for(&KeyRing::generate().next().unwrap()), "another key of the same epoch");
+        // A program is killed before the server has the next key.
+        let next = made.next().unwrap();
+        home.begin_rekey(ORIGIN, session.id, &next, &recipients, Some(unfinished)).unwrap();
+        let waiting = |ring| home.unfinished(ORIGIN, session.id).unwrap().unwrap().of(ring);
+        assert!(waiting(&made).is_some() && waiting(&next).is_some() && waiting(&next.next().unwrap()).is_none());
+    }
+}

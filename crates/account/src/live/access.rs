@@ -1,0 +1,188 @@
+//! What a guest may do with the agent of a live session. A share lets a person read; the machine obeys only what the owner has signed.
+
+use std::collections::BTreeMap;
+
+use ensemble_client::idempotency_key;
+use ensemble_protocol::transcript::account_digest;
+use ensemble_protocol::transcript::body::{AccessGrant, Content, Control};
+use ensemble_protocol::transcript::view::Taken;
+use ensemble_protocol::transcript::words::{May, Mode, ReceiptCode};
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::sessions::{AccessLevel, Session};
+use ensemble_types::shares::{Share, ShareLevel};
+use futures_util::TryStreamExt;
+
+use super::Live;
+use crate::account::Account;
+use crate::error::{Error, Result};
+use crate::known_sessions::Revocation;
+use crate::notice::Notice;
+
+/// Whether the session's machine does what it was told of a person.
+#[must_use]
+#[derive(Debug)]
+pub enum Told {
+    /// It does, or there was nothing to say.
+    Done,
+    /// It is to take their right away, and has not confirmed that. The next command tells it again.
+    Unconfirmed,
+    /// It did not take it. `again`: the next command tells it again.
+    Rejected { code: Option<ReceiptCode>, text: Option<String>, again: bool },
+}
+
+/// Tells the session's machine what this person may do. Sessions of people, and those of others, need nothing. `is_first`: they have
+/// had no share of it.
+pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_first: bool) -> Result<Told> {
+    if !session.hosted || session.access_level != AccessLevel::Owner {
+        return Ok(Told::Done);
+    }
+    let mut live = me.live(session.id).await?;
+    live.load().await?;
+    let state = live.view.state();
+    let known = state.and_then(|state| state.access.iter().find(|grant| grant.user == user));
+    // A right that was given may not be in the last state, so taking one away is always said.
+    let is_new = state.is_some() && known.is_none() && is_first;
+    let noted = me.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
+    let taking = noted.get(&session.id).and_then(|users| users.get(&user));
+    let (is_taking, removed) = (taking.is_some(), may == May::Nothing && taking.is_some_and(|taking| taking.removed));
+    let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && !is_taking;
+    if has_it || (is_new && may == May::Nothing) {
+        return Ok(Told::Done);
+    }
+    let (version, has_had_none) = (version_after(me, known), is_first && known.is_none());
+    let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
+    let (origin, local_id) = (me.client.origin(), idempotency_key());
+    if may == May::Nothing {
+        let revocation = Revocation { local_id: local_id.clone(), version, removed };
+        me.home.begin_revocation(origin, session.id, user, revocation)?;
+    } else {
+        // What was taken away before counts no more.
+        me.home.end_revocation(origin, session.id, user)?;
+    }
+    let grant = named(me, user, may.clone(), (version, removed, known)).await?;
+    let taken = live.command_as(local_id, grant).await?;
+    if taken == Taken::Done {
+        me.home.end_revocation(origin, session.id, user)?;
+    }
+    if is_careless && may == May::Prompt {
+        me.say(Notice::AgentAsksLittle);
+    }
+    match taken {
+        Taken::Done => me.say(Notice::MachineObeys(may)),
+        Taken::Rejected { code, text } => return Ok(Told::Rejected { code, text, again: may == May::Nothing }),
+        // They have had no right that is known. The machine hears of it all the same.
+        Taken::NotYet | Taken::Queued if may == May::Nothing && has_had_none => {}
+        Taken::NotYet | Taken::Queued if may == May::Nothing => return Ok(Told::Unconfirmed),
+        Taken::NotYet | Taken::Queued => me.say(Notice::MachineAway),
+    }
+    Ok(Told::Done)
+}
+
+/// Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine hears of it.
+/// `removed`: their share goes too.
+pub fn begin_taking(me: &Account, session: &Session, user: UserId, removed: bool) -> Result<()> {
+    if !session.hosted || session.access_level != AccessLevel::Owner {
+        return Ok(());
+    }
+    let revocation = Revocation { local_id: idempotency_key(), version: version_after(me, None), removed };
+    me.home.begin_revocation(me.client.origin(), session.id, user, revocation)
+}
+
+/// `known` is what the machine has said of this person. To take a right away needs no list of theirs, which a server could spoil.
+async fn named(
+    me: &Account,
+    user: UserId,
+    may: May,
+    (version, removed, known): (u64, bool, Option<&AccessGrant>),
+) -> Result<Content> {
+    if let (May::Nothing, Some(known)) = (&may, known) {
+        let account = known.account.clone();
+        return Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None })));
+    }
+    let list = me.list_of(user).await?;
+    let account = account_digest(&list.body().account).ok_or(Error::KeyUnreadable(user))?;
+    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None })))
+}
+
+/// The version of the next grant. The clock, so that a computer that has not read the last state does not go back.
+pub(super) fn version_after(me: &Account, known: Option<&AccessGrant>) -> u64 {
+    let clock = u64::try_from(me.client.now().micros() / 1_000).unwrap_or_default();
+    known.map_or(0, |known| known.version.saturating_add(1)).max(clock)
+}
+
+/// Tells machines again who may not command them any more, where that did not arrive or was refused. Waits for no receipt: the next
+/// command looks.
+pub(crate) async fn tell_again(me: &Account) -> Result<()> {
+    let revocations = me.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
+    let mut failed = None;
+    for (session, users) in revocations {
+        failed = failed.or(tell_one_again(me, session, users).await.err());
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+async fn tell_one_again(me: &Account, id: SessionId, users: BTreeMap<UserId, Revocation>) -> Result<()> {
+    let end = |user| me.home.end_revocation(me.client.origin(), id, user);
+    let session = match me.session(id).await {
+        Ok(session) => Some(session),
+        Err(Error::Client(error)) if error.is_not_found() => None,
+        Err(failure) => return Err(failure),
+    };
+    // Without its machine nothing works for anybody there.
+    if session.is_none_or(|session| !session.hosted || me.is_without_its_host(&session)) {
+        return users.into_keys().try_for_each(end);
+    }
+    let mut live = me.live(id).await?;
+    live.load().await?;
+    let mut failed = None;
+    for (user, revocation) in users {
+        failed = failed.or(tell_of_one_again(me, &live, user, revocation).await.err());
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+async fn tell_of_one_again(
+    me: &Account,
+    live: &Live,
+    user: UserId,
+    Revocation { local_id, version, removed }: Revocation,
+) -> Result<()> {
+    let id = live.session.id;
+    let end = || me.home.end_revocation(me.client.origin(), id, user);
+    let taken = live.taken(&local_id);
+    let known = live.view.state().and_then(|state| state.access.iter().find(|grant| grant.user == user));
+    // There is no such person, and the machine knows none.
+    if known.is_none() && me.client.user(user).await.is_err_and(|error| error.is_not_found()) {
+        return end();
+    }
+    let is_newer = known.is_some_and(|known| known.version >= version);
+    if taken == Some(Taken::Done) || (is_newer && known.is_some_and(|known| known.may == May::Nothing)) {
+        return end();
+    }
+    let is_superseded =
+        matches!(&taken, Some(Taken::Rejected { code: Some(code), .. }) if *code == ReceiptCode::Superseded);
+    let is_outrun = is_newer || is_superseded;
+    if is_outrun {
+        let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
+        // Another device has given them something later. A share to read gives nothing here.
+        if shares.iter().any(|share| share.user_id == user && share.access_level != ShareLevel::View) {
+            return end();
+        }
+    }
+    let (local_id, version) = match taken {
+        // It has not arrived, or long ago. It is no second command.
+        None if version <= version_after(me, None) && !is_outrun => (local_id, version),
+        // This computer's clock was ahead when it was noted.
+        None => (local_id, version_after(me, known)),
+        // What was refused is refused for ever.
+        Some(Taken::Rejected { .. }) => (idempotency_key(), version_after(me, known)),
+        // The machine reads it when it is back.
+        Some(_) => return Ok(()),
+    };
+    let revocation = Revocation { local_id: local_id.clone(), version, removed };
+    me.home.begin_revocation(me.client.origin(), id, user, revocation)?;
+    let grant = named(me, user, May::Nothing, (version, removed, known)).await?;
+    live.sender().send_as(local_id, grant).await?;
+    me.say(Notice::ToldAgain { user, session: live.session.reference });
+    Ok(())
+}

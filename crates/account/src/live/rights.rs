@@ -1,0 +1,70 @@
+//! The rights that a removed device has given people in live sessions. They are taken back, or given again by this device.
+
+use std::collections::BTreeSet;
+
+use ensemble_client::idempotency_key;
+use ensemble_protocol::transcript::body::{AccessGrant, Content, Control};
+use ensemble_protocol::transcript::words::May;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::refs::Ref;
+use ensemble_types::sessions::Session;
+use serde::Serialize;
+
+use super::access::version_after;
+use crate::account::Account;
+use crate::error::Result;
+use crate::known_sessions::Revocation;
+use crate::notice::Notice;
+
+/// How many live sessions are searched for rights that a removed device has given.
+const MOST: usize = 100;
+
+/// A right of a person that a removed device has given.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Given {
+    session: Ref,
+    user_id: UserId,
+    may: May,
+}
+
+/// Takes back the rights that removed devices have given in the first [`MOST`] of these sessions, or gives them again if the device is in
+/// `kept`. Does not wait for machines: the next command repeats a revocation that has not arrived.
+pub(crate) async fn settle_rights(me: &Account, sessions: &[&Session], kept: &BTreeSet<String>) -> Vec<Given> {
+    let mut all = Vec::new();
+    for session in sessions.iter().take(MOST) {
+        match settle_in(me, session.id, kept).await {
+            Ok(given) => all.extend(given),
+            Err(why) => me.say(Notice::RightsUnknown { session: session.reference, why }),
+        }
+    }
+    if sessions.len() > MOST {
+        me.say(Notice::RightsNotSearched(sessions.len() - MOST));
+    }
+    all
+}
+
+async fn settle_in(me: &Account, id: SessionId, kept: &BTreeSet<String>) -> Result<Vec<Given>> {
+    let mut live = me.live(id).await?;
+    live.load_state().await?;
+    let own = me.own();
+    let is_gone = |key: &String| own.list.device(key).is_none_or(|device| !device.role.shares_sessions());
+    let by_removed = |grant: &&AccessGrant| grant.may != May::Nothing && grant.key.as_ref().is_some_and(is_gone);
+    let given: Vec<AccessGrant> =
+        live.view.state().map(|state| state.access.iter().filter(by_removed).cloned().collect()).unwrap_or_default();
+    for known in &given {
+        let (local_id, version) = (idempotency_key(), version_after(me, Some(known)));
+        let is_kept = known.key.as_ref().is_some_and(|key| kept.contains(key));
+        let may = if is_kept { known.may.clone() } else { May::Nothing };
+        if !is_kept {
+            let revocation = Revocation { local_id: local_id.clone(), version, removed: false };
+            me.home.begin_revocation(me.client.origin(), id, known.user, revocation)?;
+        }
+        let order = AccessGrant { may, version, key: None, ..known.clone() };
+        live.sender().send_as(local_id, Content::Control(Control::Access(order))).await?;
+        let (person, session) = (me.described(known.user).await, live.session.reference);
+        me.say(Notice::RightSettled { person, may: known.may.clone(), session, is_kept });
+    }
+    let named = |grant: AccessGrant| Given { session: live.session.reference, user_id: grant.user, may: grant.may };
+    Ok(given.into_iter().map(named).collect())
+}

@@ -1,0 +1,146 @@
+//! The key of this machine's runner: an entry of its own in the account's device list, which opens nothing of the account.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ensemble_client::devices::MOST_DEVICES;
+use ensemble_protocol::AccountKey;
+use ensemble_types::devices::{ListedDevice, Role};
+use ensemble_types::ids::MachineId;
+use ensemble_types::problem::Code;
+
+use crate::account::Account;
+use crate::devices::{List, box_of, change};
+use crate::error::{Error, Result};
+use crate::kept_lists;
+use crate::names::next_list;
+use crate::notice::Notice;
+
+/// The file with this machine's key. The account's list has the key from now on, with a name, and with this device as the one on its
+/// computer. `None`: this device may not sign lists, or the list is full; such a machine works with a token. A machine that is new at the
+/// server gets a new key.
+pub async fn listed(me: &Account, machine: &MachineId, is_new: bool) -> Result<Option<PathBuf>> {
+    let path = me.home.machine_key_path(me.owner(), machine);
+    let key = me.home.machine_key(&path)?.filter(|_| !is_new);
+    let is_listed = key.as_ref().is_some_and(|key| of_key(&me.own().list, key, machine).is_some());
+    match list_it(me, machine, (path.clone(), key)).await {
+        // Its name can wait. Its work cannot.
+        Err(why) if is_listed => {
+            me.say(Notice::MachineNotListed(why));
+            Ok(Some(path))
+        }
+        listed => listed,
+    }
+}
+
+async fn list_it(
+    me: &Account,
+    machine: &MachineId,
+    (path, mut key): (PathBuf, Option<AccountKey>),
+) -> Result<Option<PathBuf>> {
+    const TRIES: usize = 4;
+    for _ in 0..TRIES {
+        let own = me.own();
+        let entry = key.as_ref().and_then(|key| of_key(&own.list, key, machine));
+        let is_of_this = entry.is_some_and(|entry| entry.by == Some(me.key.public_key()));
+        if is_of_this && entry.is_some_and(|entry| entry.name.is_some()) {
+            return Ok(Some(path));
+        }
+        if !is_primary(&own.list, me) {
+            return Ok(entry.map(|_| path));
+        }
+        let mut names = me.names().await?;
+        // It would get no name now.
+        if is_of_this && names.lacks_some() {
+            return Ok(Some(path));
+        }
+        let mut next = own.list.successor(me.client.now());
+        let before = next.devices.iter().position(|device| device.machine_id.as_ref() == Some(machine));
+        let before = before.map(|at| next.devices.remove(at));
+        if next.devices.len() >= MOST_DEVICES {
+            me.say(Notice::ListFull { most: MOST_DEVICES });
+            return Ok(None);
+        }
+        // It is on disk before it is listed: a command that is killed goes on with it.
+        let used = match key.take() {
+            Some(key) => key,
+            None => {
+                let new = AccountKey::generate();
+                me.home.write_key(&path, &new)?;
+                new
+            }
+        };
+        // A machine that gets another key, because it lost the old one, keeps its name.
+        let name = before
+            .as_ref()
+            .and_then(|before| names.get(&before.key))
+            .map_or_else(|| me.home.computer().host.clone(), str::to_owned);
+        names.keep(&next);
+        let mut entry = ListedDevice {
+            key: used.public_key(),
+            box_key: box_of(&used)?.public().to_text(),
+            role: Role::Machine,
+            machine_id: Some(machine.clone()),
+            name: None,
+            by: Some(me.key.public_key()),
+        };
+        names.give(&mut entry, &name);
+        next.devices.push(entry);
+        let (list, names) = next_list(&own.list, next, names, &me.key)?;
+        let is_added = own.list.device(&used.public_key()).is_none();
+        let change = change(&list, &own.contents, is_added.then_some(&used), names)?;
+        match kept_lists::send(&me.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await {
+            Ok(()) => {
+                me.has_signed(list);
+                return Ok(Some(path));
+            }
+            // Another program of the account was faster.
+            Err(Error::Client(error)) if error.is(Code::DeviceListConflict) => {
+                me.refresh_own(Duration::ZERO).await?;
+                key = Some(used);
+            }
+            // The key was removed before. A removed key is never listed again.
+            Err(Error::Client(error)) if error.is(Code::Conflict) && is_added => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(BUSY)
+}
+
+/// Takes these machines from the account's list, if they are in it and this device may sign lists.
+pub async fn unlist(me: &Account, machines: &[&MachineId]) -> Result<()> {
+    const TRIES: usize = 4;
+    for _ in 0..TRIES {
+        let own = me.own();
+        let mut next = own.list.successor(me.client.now());
+        let before = next.devices.len();
+        next.devices.retain(|device| device.machine_id.as_ref().is_none_or(|id| !machines.contains(&id)));
+        if next.devices.len() == before {
+            return Ok(());
+        }
+        if !is_primary(&own.list, me) {
+            me.say(Notice::MachineStaysListed);
+            return Ok(());
+        }
+        let (list, names) = next_list(&own.list, next, me.names().await?, &me.key)?;
+        let change = change(&list, &own.contents, [], names)?;
+        match kept_lists::send(&me.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await {
+            Err(Error::Client(error)) if error.is(Code::DeviceListConflict) => {
+                me.refresh_own(Duration::ZERO).await?;
+            }
+            sent => return sent,
+        }
+    }
+    Err(BUSY)
+}
+
+const BUSY: Error = Error::Overtaken("the device list");
+
+fn is_primary(list: &List, me: &Account) -> bool {
+    list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary)
+}
+
+fn of_key<'l>(list: &'l List, key: &AccountKey, machine: &MachineId) -> Option<&'l ListedDevice> {
+    let entry = list.device(&key.public_key());
+    entry.filter(|entry| entry.role == Role::Machine && entry.machine_id.as_ref() == Some(machine))
+}

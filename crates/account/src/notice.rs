@@ -1,0 +1,132 @@
+//! What a person should know while something else is done.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ensemble_protocol::transcript::words::May;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::refs::Ref;
+use ensemble_types::time::Timestamp;
+
+use crate::error::Error;
+
+#[derive(Debug)]
+pub enum Notice {
+    /// The file of kept lists cannot be read. Until the next lists this device cannot give them to a server that was restored.
+    KeptListsLost {
+        path: PathBuf,
+        why: Error,
+    },
+    /// The server had lost lists, and has them again.
+    ListsRestored,
+    /// The entry of this machine in the list stays as it is.
+    MachineNotListed(Error),
+    /// The list is full, so the machine has no entry.
+    ListFull {
+        most: usize,
+    },
+    /// Only a primary device takes the machine's entry from the list.
+    MachineStaysListed,
+
+    /// People have not got a key yet. The next command tries again.
+    KeyNotPassedOn(Error),
+    /// A user cannot be given a key.
+    KeyNotGiven {
+        user: UserId,
+        why: Error,
+    },
+    /// A user is named by the server, and by no signature.
+    LeftOut {
+        user: UserId,
+        session: SessionId,
+        why: Error,
+    },
+    /// The server asks for a key too often.
+    NextKey {
+        session: Ref,
+        at: Timestamp,
+    },
+    /// A guest has removed devices twice within an hour.
+    NextKeyOfGuest {
+        user: UserId,
+        session: Ref,
+        at: Option<Timestamp>,
+    },
+
+    /// The agent asks its owner before it does what others prompt, because it asks little else.
+    AgentAsksLittle,
+    /// The machine does this for a person from now on.
+    MachineObeys(May),
+    /// The machine is away and does what it last knew.
+    MachineAway,
+    /// A machine is told again to refuse a person.
+    ToldAgain {
+        user: UserId,
+        session: Ref,
+    },
+    /// What a removed device has let people do could not be read.
+    RightsUnknown {
+        session: Ref,
+        why: Error,
+    },
+    /// A right that a removed device had given is taken back, or kept. The machine is asked to.
+    RightSettled {
+        person: String,
+        may: May,
+        session: Ref,
+        is_kept: bool,
+    },
+    /// It was not looked for in so many sessions.
+    RightsNotSearched(usize),
+
+    /// A removal, of this device or another program, goes on.
+    FinishingRemoval,
+    RemovalUnfinished(Error),
+    RevocationUnfinished(Error),
+    KeysUnfinished(Error),
+    SessionWithoutNewKey {
+        session: Ref,
+        why: Error,
+    },
+    SessionsDone {
+        done: usize,
+        of: usize,
+    },
+    SharesMayEnd {
+        session: Ref,
+        why: Error,
+    },
+    /// Shares in so many sessions end with the next key.
+    SharesEnd(usize),
+    MachineWithoutNewKey {
+        machine: Ref,
+        why: Error,
+    },
+    MachinesWithoutNewKeys(Error),
+    TitlesMayBeLost(Error),
+}
+
+/// Where notices go. They come while work is done, so it must not block.
+#[derive(Clone)]
+pub struct Notices(Arc<dyn Fn(&Notice) + Send + Sync>);
+
+impl Notices {
+    pub fn to(sink: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sink))
+    }
+
+    pub fn none() -> Self {
+        Self::to(|_| {})
+    }
+
+    pub(crate) fn say(&self, notice: &Notice) {
+        (self.0)(notice);
+    }
+}
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notices")
+    }
+}

@@ -1,0 +1,181 @@
+//! The account keys of other users that were seen first, on any device of this account. They lie in the account's client state, which
+//! only its own devices read and sign.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ensemble_client::Error as ClientError;
+use ensemble_protocol::seal::{open_client_state, seal_client_state};
+use ensemble_types::accounts::{Account as Stored, UpdateAccount};
+use ensemble_types::devices::Role;
+use ensemble_types::ids::UserId;
+use ensemble_types::problem::Code;
+use ensemble_types::text::Blob;
+use serde::{Deserialize, Serialize};
+
+use crate::account::Account;
+use crate::error::{Error, Result};
+use crate::home::Home;
+
+/// What the clients of an account share. Members of later versions are kept.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Shared {
+    #[serde(default)]
+    pinned: BTreeMap<UserId, String>,
+    #[serde(flatten)]
+    more: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The state that this computer has used last, as it was sealed. A server that shows an older one was restored, or lies.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    user: UserId,
+    version: i64,
+    sealed: String,
+}
+
+const KEPT: &str = "shared-state.json";
+/// More versions than this are not written to get above the one that is kept.
+const MOST_BEHIND: i64 = 1_000;
+
+impl Home {
+    fn kept_state(&self, origin: &str, user: UserId) -> Result<Option<Kept>> {
+        let mut all: BTreeMap<String, Kept> = self.read_json(KEPT)?.unwrap_or_default();
+        Ok(all.remove(origin).filter(|kept| kept.user == user))
+    }
+
+    fn keep_state(&self, origin: &str, kept: Kept) -> Result<()> {
+        let known = self.kept_state(origin, kept.user)?;
+        if known.is_some_and(|known| known.version >= kept.version) {
+            return Ok(());
+        }
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: BTreeMap<String, Kept> = self.read_json(KEPT)?.unwrap_or_default();
+        let slot = all.entry(origin.to_owned());
+        let slot = slot.or_insert_with(|| Kept { user: kept.user, version: 0, sealed: String::new() });
+        if slot.user != kept.user || slot.version < kept.version {
+            *slot = kept;
+        }
+        self.write_json(KEPT, &all)
+    }
+}
+
+impl Account {
+    /// The account key of a user that another device of this account has seen first; or remembers this one for the others.
+    pub(crate) async fn pinned_anywhere(&self, user: UserId, seen: &str) -> Result<String> {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let account = self.client.account().await?;
+            let mut shared = self.shared(&account).await?;
+            if let Some(key) = shared.pinned.get(&user) {
+                return Ok(key.clone());
+            }
+            shared.pinned.insert(user, seen.to_owned());
+            match self.share(&shared, account.client_state_version).await {
+                // Another device was faster.
+                Err(error) if error.is(Code::VersionMismatch) => {}
+                // A state that has grown too long is no reason to do nothing; this computer remembers the key itself.
+                _ => return Ok(seen.to_owned()),
+            }
+        }
+        Ok(seen.to_owned())
+    }
+
+    /// What the devices of the account share now.
+    pub async fn shared_state(&self) -> Result<Shared> {
+        self.shared(&self.client.account().await?).await
+    }
+
+    /// Signs it for the newest content epoch: a device that signed it was removed. What others have written meanwhile stays.
+    pub async fn keep_state(&self, shared: &Shared) -> Result<()> {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let account = self.client.account().await?;
+            if account.client_state.is_none() {
+                return Ok(());
+            }
+            // What does not open is the removed device's.
+            let mut now = self.shared(&account).await.unwrap_or_default();
+            for (user, key) in &shared.pinned {
+                now.pinned.entry(*user).or_insert_with(|| key.clone());
+            }
+            for (name, value) in &shared.more {
+                now.more.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+            match self.share(&now, account.client_state_version).await {
+                // Another device has just written one.
+                Err(error) if error.is(Code::VersionMismatch) => {}
+                done => return done.map_err(Error::from),
+            }
+        }
+        Ok(())
+    }
+
+    async fn shared(&self, account: &Stored) -> Result<Shared> {
+        let origin = self.client.origin();
+        let kept = self.home.kept_state(origin, self.id)?;
+        let version = account.client_state_version;
+        let shown = account.client_state.as_ref().filter(|_| kept.as_ref().is_none_or(|kept| kept.version <= version));
+        let mut opened = shown.map_or(Ok(None), |sealed| self.listed(sealed, version));
+        if shown.is_some() && !matches!(opened, Ok(Some(_))) {
+            // A device that was added since this program has read the list may have written it.
+            self.refresh_own(Duration::ZERO).await?;
+            opened = shown.map_or(Ok(None), |sealed| self.listed(sealed, version));
+        }
+        if let (Some(sealed), Ok(Some(shared))) = (shown, &opened) {
+            self.home.keep_state(origin, Kept { user: self.id, version, sealed: sealed.as_str().to_owned() })?;
+            return Ok(shared.clone());
+        }
+        // A device that was removed has written it, or the server, or the server is behind. Who signed the kept one was listed then.
+        match kept.map(|kept| self.opened(&kept.sealed, kept.version)) {
+            Some(Ok((shared, _))) => Ok(shared),
+            _ => opened.map(Option::unwrap_or_default),
+        }
+    }
+
+    /// The state, if a device that is listed has signed it.
+    fn listed(&self, sealed: &str, version: i64) -> Result<Option<Shared>> {
+        let (shared, signer) = self.opened(sealed, version)?;
+        let role = self.own().list.device(&signer).map(|device| device.role);
+        Ok(role.is_some_and(Role::shares_sessions).then_some(shared))
+    }
+
+    /// The state, and who has signed it.
+    fn opened(&self, sealed: &str, version: i64) -> Result<(Shared, String)> {
+        let own = self.own();
+        let state = (own.list.body().account.as_str(), version);
+        let opened = own.contents.open_with(|pair| open_client_state(sealed, pair, state));
+        let (json, signer) = opened.map_err(|error| Error::Seal("What your devices share".to_owned(), error))?;
+        let shared = serde_json::from_slice(&json)
+            .map_err(|error| Error::Form(format!("What your devices share has another form: {error}.")))?;
+        Ok((shared, signer))
+    }
+
+    /// Replaces the version that the server has shown. A server that was restored gets it once for each version that it lacks, so that
+    /// no device takes it for an old one.
+    async fn share(&self, shared: &Shared, shown: i64) -> Result<(), ClientError> {
+        let unusable = |error: String| ClientError::Argument(error);
+        let json = serde_json::to_vec(shared).map_err(|error| unusable(error.to_string()))?;
+        let to = self.content_key().map_err(|failure| unusable(failure.to_string()))?;
+        let origin = self.client.origin();
+        let kept = self.home.kept_state(origin, self.id).map_err(|failure| unusable(failure.to_string()))?;
+        let newest = kept.map_or(shown, |kept| kept.version.max(shown));
+        if newest.saturating_sub(shown) > MOST_BEHIND {
+            return Err(unusable("the server has a much older state than this computer has seen".to_owned()));
+        }
+        for replaced in shown..=newest {
+            let version = replaced + 1;
+            let sealed = seal_client_state(&json, &to, (&self.own().list.body().account, version), &self.key);
+            let sealed = sealed.map_err(|error| unusable(error.to_string()))?;
+            let update = UpdateAccount {
+                client_state: Some(Blob::new(sealed.clone()).map_err(|error| unusable(error.to_string()))?),
+                expected_version: Some(replaced),
+                ..UpdateAccount::default()
+            };
+            self.client.update_account(&update).await?;
+            let kept = self.home.keep_state(origin, Kept { user: self.id, version, sealed });
+            kept.map_err(|failure| unusable(failure.to_string()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,358 @@
+//! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
+
+mod due;
+mod makers;
+mod signing;
+mod titles;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ensemble_client::Window;
+use ensemble_protocol::AccountKey;
+use ensemble_protocol::seal::{
+    self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing, SignedRing,
+};
+use ensemble_types::epochs::ContentEpoch;
+use ensemble_types::ids::{MachineId, SessionId};
+use ensemble_types::messages::Message;
+use ensemble_types::problem::Code;
+use ensemble_types::sessions::{AccessLevel, Session, UpdateSession};
+use ensemble_types::text::Blob;
+use serde::{Deserialize, Serialize};
+
+use crate::account::Account;
+use crate::devices::{self, seconds};
+use crate::error::{Error, Result};
+use crate::home::Lock;
+use crate::known_sessions::KnownSession;
+use crate::notice::Notice;
+use crate::sharing::{Members, Use};
+
+pub use self::due::{Due, lacks_key};
+pub use self::titles::{AgentState, Titled, Titles, agent_state};
+
+/// How old the account's list may be by which something is written.
+const OLDEST: Duration = Duration::from_secs(60);
+
+/// The decrypted metadata of a session. Unknown members are kept.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Card {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(flatten)]
+    pub more: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Account {
+    /// The epoch of the key to which everything of the account is sealed now.
+    pub fn content_epoch(&self) -> Option<ContentEpoch> {
+        ContentEpoch::new(self.own().contents.epoch()).ok()
+    }
+
+    /// The key to which everything of the account is sealed now.
+    pub fn content_key(&self) -> Result<BoxPublicKey> {
+        devices::public(&self.own().contents)
+    }
+
+    /// A ring that was sealed to the account in this or an earlier content epoch. Who may have made it is for the caller to check.
+    pub(crate) fn open_ring(&self, sealed: &str, binding: Binding<'_>) -> seal::Result<SignedRing> {
+        self.own().contents.open_with(|pair| seal::open_ring(sealed, pair, binding))
+    }
+
+    fn binding<'s>(&self, session: &'s Session) -> Binding<'s> {
+        match host_of(session) {
+            Some(machine) => Binding::Hosted { session: session.id, owner: self.id, machine },
+            None => Binding::Session { session: session.id, owner: self.id },
+        }
+    }
+
+    /// The keys of a session, for its title. Of an own session who made them is checked: people choose by what it says.
+    pub async fn ring(&self, session: &Session) -> Result<KeyRing> {
+        let signed = self.signed_ring(session)?;
+        if session.access_level == AccessLevel::Owner {
+            self.check_maker(session, &signed.signer).await?;
+        }
+        Ok(signed.ring)
+    }
+
+    /// Whether a listed device, or the machine that hosts the session, has made its key.
+    pub(crate) fn is_maker_listed(&self, session: &Session) -> bool {
+        self.signed_ring(session).is_ok_and(|signed| self.may_make(session, &signed.signer))
+    }
+
+    fn signed_ring(&self, session: &Session) -> Result<SignedRing> {
+        let opened = if session.access_level == AccessLevel::Owner {
+            let sealed = session.encryption_key.as_deref().ok_or(SealError::Format);
+            sealed.and_then(|sealed| self.open_ring(sealed, self.binding(session)))
+        } else {
+            let shared = session.encrypted_key.as_deref().ok_or(SealError::Format).and_then(SharedRing::from_text);
+            let for_me = (session.id, self.id);
+            let open =
+                |shared: &SharedRing| self.own().contents.open_with(|pair| shared.open(pair, for_me, host_of(session)));
+            shared.and_then(|shared| open(&shared))
+        };
+        opened.map_err(|error| Error::Seal(format!("The key of session {}", session.id), error))
+    }
+
+    /// The session as the server has it, if it belongs to whom it belonged before.
+    pub async fn session(&self, id: SessionId) -> Result<Session> {
+        self.as_before(self.client.session(id).await?)
+    }
+
+    /// The session, if its owner and its machine are the same as before.
+    fn as_before(&self, session: Session) -> Result<Session> {
+        let known = self.home.known_session(self.client.origin(), session.id)?;
+        self.check_as_before(&session, &known)?;
+        Ok(session)
+    }
+
+    fn check_as_before(&self, session: &Session, known: &KnownSession) -> Result<()> {
+        let is_own = session.owner_id == self.id;
+        let is_other =
+            known.owner.is_some_and(|owner| owner != session.owner_id || known.host.as_ref() != host_of(session));
+        if is_other || is_own != (session.access_level == AccessLevel::Owner) {
+            return Err(Error::OtherOwner(session.reference));
+        }
+        Ok(())
+    }
+
+    /// The keys for reading, if who made or gave them may, and they are not older than keys that were used before.
+    pub async fn reading_ring(&self, session: &Session) -> Result<KeyRing> {
+        Ok(self.readable(session.clone()).await?.1)
+    }
+
+    /// The session with its keys for reading. The session is read again when another program has just made a newer key: what is judged
+    /// of it afterwards must be judged of the keys that are returned.
+    pub async fn readable(&self, mut session: Session) -> Result<(Session, KeyRing)> {
+        let origin = self.client.origin();
+        let known = self.home.known_session(origin, session.id)?;
+        self.check_as_before(&session, &known)?;
+        let (mut ring, mut is_fresh) = self.checked_ring(&session).await?;
+        if ring.epoch() < known.epoch {
+            session = self.session(session.id).await?;
+            (ring, is_fresh) = self.checked_ring(&session).await?;
+        }
+        if ring.epoch() < known.epoch {
+            return Err(Error::OlderKey(session.reference));
+        }
+        // Who was removed since could have made a ring of any epoch and floor.
+        self.home.remember_session(origin, &session, is_fresh.then_some(&ring))?;
+        Ok((session, ring))
+    }
+
+    /// The keys for reading, if who made or gave them may, and whether no device that was removed since can have made or opened them.
+    async fn checked_ring(&self, session: &Session) -> Result<(KeyRing, bool)> {
+        let signed = match self.signed_ring(session) {
+            // Another program of this person may have removed a device since this one has read the account's keys.
+            Err(Error::Seal(..)) => {
+                self.refresh_own(Duration::ZERO).await?;
+                self.signed_ring(session)?
+            }
+            opened => opened?,
+        };
+        let is_fresh = if session.access_level == AccessLevel::Owner {
+            self.check_maker(session, &signed.signer).await?;
+            !self.is_stale(session)
+        } else {
+            self.check_grant(session, Use::Read).await?
+        };
+        Ok((signed.ring, is_fresh))
+    }
+
+    /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
+    /// access, have the one that it had.
+    pub async fn writable(&self, id: SessionId) -> Result<(Session, KeyRing)> {
+        self.refresh_own(OLDEST).await?;
+        let session = self.session(id).await?;
+        let (mut session, mut ring) = self.readable(session).await?;
+        if lacks_key(&session, &ring) {
+            // It may be on its way: the owner's program gives it to people after it has made it.
+            session = self.session(id).await?;
+            (session, ring) = self.readable(session).await?;
+        }
+        if session.access_level == AccessLevel::Owner {
+            if self.due(&session)?.is_some() {
+                return self.rekey(session, &Members::default()).await;
+            }
+            let renewed = self.who_renewed(&session, &ring).await?;
+            if !renewed.is_empty() {
+                return self.rekey(session, &Members::renewed(renewed)).await;
+            }
+            self.say_next_key(&session)?;
+        } else {
+            self.check_grant(&session, Use::Write).await?;
+        }
+        if lacks_key(&session, &ring) {
+            return Err(Error::LacksKey(session.id));
+        }
+        Ok((session, ring))
+    }
+
+    /// Begins a new epoch: makes a key for the owner, for every user with a share, and for the machine that hosts the session.
+    /// Returns the key that was made here, whatever the server answers.
+    pub async fn rekey(&self, session: Session, members: &Members) -> Result<(Session, KeyRing)> {
+        // Two commands at once would take each other's people for unfinished ones.
+        let lock = self.home.lock_keys().await?;
+        self.rekey_locked(session, members, &lock).await
+    }
+
+    /// The same for a session from a list, if it is due for a new key. The server detects another program that was faster.
+    pub(crate) async fn rekey_if_due(&self, session: Session, members: &Members) -> Result<bool> {
+        let _lock = self.home.lock_keys().await?;
+        let session = self.as_before(session)?;
+        if self.due(&session)?.is_none() {
+            return Ok(false);
+        }
+        let replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
+        self.next_key(session, members, replaced).await.map(|_| true)
+    }
+
+    /// The same for a caller that has the lock.
+    pub(crate) async fn rekey_locked(
+        &self,
+        session: Session,
+        members: &Members,
+        _lock: &Lock,
+    ) -> Result<(Session, KeyRing)> {
+        // As it is now: another program may have given it a new key before this one had the lock. What the server calls its epoch is no
+        // proof of that.
+        let replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
+        let session = self.session(session.id).await?;
+        self.next_key(session, members, replaced).await
+    }
+
+    /// Makes the key after this epoch, unless somebody else has.
+    async fn next_key(&self, mut session: Session, members: &Members, mut replaced: u32) -> Result<(Session, KeyRing)> {
+        const TRIES: usize = 3;
+        let origin = self.client.origin();
+        for _ in 0..TRIES {
+            let removed = self.home.removed_shares(origin, session.id)?;
+            let ring;
+            (session, ring) = self.readable(session).await?;
+            // The program that was faster may not have known who is gone.
+            let is_nobody_gone = members.is_empty() && removed.is_empty();
+            let due = self.due(&session)?;
+            if ring.epoch() > replaced && is_nobody_gone && due.is_none() {
+                return Ok((session, ring));
+            }
+            let recipients = self.recipients(&session, &ring, members).await?;
+            let before = self.home.unfinished(origin, session.id)?.and_then(|unfinished| unfinished.of(&ring));
+            let old = ring;
+            let ring = old.next().map_err(|error| Error::Seal("The key".to_owned(), error))?;
+            let (metadata, seen) = self.title_for_new_key(&session, (&old, &ring)).await?.unzip();
+            self.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
+            // A removal of one's own is known without the server.
+            let is_asked = due == Some(Due::Asked) && is_nobody_gone && members.renewed.is_empty();
+            self.home.note_cause(origin, session.id, ring.epoch(), (is_asked, &members.renewed), seconds())?;
+            let update = UpdateSession {
+                expected_metadata_version: metadata.as_ref().map(|_| session.metadata_version),
+                metadata,
+                encryption_key: Some(seal_ring(&ring, &self.content_key()?, self.binding(&session), &self.key)?),
+                host_key: self.host_key(&session, &ring)?,
+                expected_key_epoch: Some(i64::from(old.epoch())),
+                content_epoch: self.content_epoch(),
+                ..UpdateSession::default()
+            };
+            match self.client.update_session(session.id, &update).await {
+                // Another program of the owner was faster.
+                Err(error) if error.is(Code::VersionMismatch) => {
+                    self.home.restore_rekey(origin, session.id, before)?;
+                    replaced = old.epoch();
+                    session = self.session(session.id).await?;
+                }
+                changed => {
+                    changed?;
+                    self.home.remember_session(origin, &session, Some(&ring))?;
+                    if session.hosted {
+                        let is_hostless = update.host_key.is_none();
+                        self.home.note_host(origin, session.id, ring.epoch(), is_hostless)?;
+                    }
+                    self.home.end_removal(origin, session.id, &removed)?;
+                    match self.pass_on(&session, &ring, &recipients).await {
+                        Ok(()) => self.home.end_rekey(origin, session.id)?,
+                        Err(error) => self.say(Notice::KeyNotPassedOn(error)),
+                    }
+                    // As it is now, and not as the server may say.
+                    let mut session = Session { key_epoch: i64::from(ring.epoch()), rekey_needed: false, ..session };
+                    if let (Some(metadata), Some(seen)) = (update.metadata, seen) {
+                        (session.metadata, session.metadata_version) = (metadata.into_string(), seen.version);
+                        self.home.note_titles(origin, BTreeMap::from([(session.id, seen)]))?;
+                    }
+                    return Ok((session, ring));
+                }
+            }
+        }
+        Err(Error::Overtaken("the key of this session"))
+    }
+
+    /// The ring for the machine that hosts the session, while the account's list has that machine.
+    fn host_key(&self, session: &Session, ring: &KeyRing) -> Result<Option<Blob<1, 8_192>>> {
+        let Some(machine) = host_of(session) else { return Ok(None) };
+        let own = self.own();
+        let entry = own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine));
+        let Some(entry) = entry else { return Ok(None) };
+        let to = BoxPublicKey::from_text(&entry.box_key)
+            .map_err(|error| Error::Seal("The key of the machine".to_owned(), error))?;
+        let binding = Binding::Host { session: session.id, machine, content_epoch: own.contents.epoch() };
+        seal_ring(ring, &to, binding, &self.key).map(Some)
+    }
+}
+
+/// The machine that hosts a session.
+pub fn host_of(session: &Session) -> Option<&MachineId> {
+    session.machine_id.as_ref().filter(|_| session.hosted)
+}
+
+pub fn seal_ring(
+    ring: &KeyRing,
+    to: &BoxPublicKey,
+    binding: Binding<'_>,
+    signer: &AccountKey,
+) -> Result<Blob<1, 8_192>> {
+    let sealed =
+        seal::seal_ring(ring, to, binding, signer).map_err(|error| Error::Seal("The key".to_owned(), error))?;
+    Blob::new(sealed).map_err(|_| Error::Seal("The key".to_owned(), SealError::TooManyKeys))
+}
+
+/// Seals a value. `what` names it in messages.
+pub fn seal_json<const MAX: usize>(
+    ring: &KeyRing,
+    purpose: Purpose<'_>,
+    what: &str,
+    value: &impl Serialize,
+) -> Result<Blob<1, MAX>> {
+    let sealed = seal::seal_json(ring, purpose, value).map_err(|error| Error::Seal(format!("The {what}"), error))?;
+    Blob::new(sealed).map_err(|_| Error::TooLong { what: what.to_owned(), most: MAX })
+}
+
+/// The text of a message. Content from older or other programs is shown unchanged.
+pub fn body(ring: &KeyRing, session: SessionId, content: &str) -> Result<MessageBody, SealError> {
+    let plaintext = seal::open(ring, Purpose::Message(session), content)?;
+    Ok(serde_json::from_slice(&plaintext).unwrap_or_else(|_| MessageBody {
+        text: String::from_utf8_lossy(&plaintext).into_owned(),
+        from: None,
+        local_id: None,
+    }))
+}
+
+/// Whether any of the newest messages can be decrypted. If none can, the server may have sent the keys of another
+/// session.
+pub async fn check_keys(me: &Account, session: &Session, ring: &KeyRing) -> Result<()> {
+    if session.last_seq == 0 {
+        return Ok(());
+    }
+    let page = me.client.message_page(session.id, Window::default()).await?;
+    let fits = |message: &Message| body(ring, session.id, &message.content).is_ok();
+    if page.messages.is_empty() || page.messages.iter().any(fits) {
+        return Ok(());
+    }
+    Err(Error::KeyFitsNothing)
+}
+
+#[cfg(test)]
+mod tests;

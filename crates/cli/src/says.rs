@@ -1,0 +1,157 @@
+//! What this program says of notices and failures of the account, with the command that helps.
+
+use ensemble_account::devices::List;
+use ensemble_account::{Error, Notice};
+use ensemble_protocol::transcript::words::May;
+
+use crate::{print, when};
+
+/// Prints a notice beside the result.
+pub(crate) fn notice(notice: &Notice) {
+    print::note(of_notice(notice));
+}
+
+fn of_notice(notice: &Notice) -> String {
+    match notice {
+        Notice::KeptListsLost { path, why } => format!(
+            "{} cannot be read, so it begins anew. Until the next changes of your devices this one cannot give a server that was \
+             restored from a backup the device lists that it lacks. ({})",
+            path.display(),
+            error(why)
+        ),
+        Notice::ListsRestored => {
+            "The server had an old list of your devices, as after a restore. It has the newest one again.".to_owned()
+        }
+        Notice::MachineNotListed(why) => {
+            format!("The entry of this machine in your device list stays as it is: {}", error(why))
+        }
+        Notice::ListFull { most } => format!(
+            "Your account has {most} devices, so this machine gets a token and no key of its own. Remove some with `ensemble devices \
+             remove`."
+        ),
+        Notice::MachineStaysListed => {
+            "The device list still has its key, so it keeps the keys of its sessions, until a primary device removes it."
+                .to_owned()
+        }
+        Notice::KeyNotPassedOn(why) => {
+            format!("Some people have not got the new key: {} The next command tries again.", error(why))
+        }
+        Notice::KeyNotGiven { user, why } => format!("{user} did not get the new key: {}", error(why)),
+        Notice::LeftOut { user, session, why } => format!(
+            "{user} does not get the new key: {} If they are to have it: `ensemble share add {session} {user}`.",
+            error(why)
+        ),
+        Notice::NextKey { session, at } => format!(
+            "The server asks for another key of session {session}. It gets one an hour in this way, because a session has only so many: \
+             the next one at {}. `ensemble session rekey {session}` makes one now.",
+            when::clock(*at)
+        ),
+        Notice::NextKeyOfGuest { user, session, at } => format!(
+            "{user} has removed devices twice within an hour. The session gets its next key at {}, or now with `ensemble session rekey \
+             {session}`.",
+            at.map(when::clock).unwrap_or_default()
+        ),
+        Notice::AgentAsksLittle => {
+            "The agent asks little in its mode, so you are asked before it does what they prompt.".to_owned()
+        }
+        Notice::MachineObeys(may) => match may {
+            May::Approve => {
+                "The machine takes prompts from them, and answers to what the agent asks: they can have it do anything."
+            }
+            May::Prompt => {
+                "The machine takes prompts from them. What the agent asks is for you to answer, unless you share with --approve."
+            }
+            _ => "The machine takes no commands from them.",
+        }
+        .to_owned(),
+        Notice::MachineAway => {
+            "The machine has not confirmed yet what they may do: it is away. It does what it last knew until it is back."
+                .to_owned()
+        }
+        Notice::ToldAgain { user, session } => {
+            format!("The machine of session {session} is asked again to refuse commands of {user}.")
+        }
+        Notice::RightSettled { person, may, session, is_kept } => format!(
+            "The removed device had let {person} {} in session {session}. {}",
+            if *may == May::Approve { "prompt and approve" } else { "prompt" },
+            if *is_kept { "The machine is asked to keep that." } else { "The machine is asked to end that." }
+        ),
+        Notice::RightsUnknown { session, why } => format!(
+            "It is not known whether the device has let somebody prompt in session {session}: {}",
+            error(why)
+        ),
+        Notice::RightsNotSearched(count) => format!(
+            "It was not looked for what the device has let people do in {count} older live sessions. Machines that know of its removal \
+             allow none of that."
+        ),
+        Notice::FinishingRemoval => "Finishing the removal of a device: sessions get new keys.".to_owned(),
+        Notice::RemovalUnfinished(why) => {
+            format!("It could not be finished: {} The next command tries again.", error(why))
+        }
+        Notice::RevocationUnfinished(why) => format!(
+            "A machine does not know yet who may not command it any more: {} The next command tries again.",
+            error(why)
+        ),
+        Notice::KeysUnfinished(why) => {
+            format!("Some people have not got the new key of a session: {} The next command tries again.", error(why))
+        }
+        Notice::SessionWithoutNewKey { session, why } => format!("Session {session} has no new key: {}", error(why)),
+        Notice::SessionsDone { done, of } => format!("{done} of {of} sessions are done."),
+        Notice::SharesMayEnd { session, why } => {
+            format!("The device's shares of session {session} may end: {}", error(why))
+        }
+        Notice::SharesEnd(count) => {
+            format!("What the device has shared in the {count} oldest sessions ends with their next key.")
+        }
+        Notice::MachineWithoutNewKey { machine, why } => format!("Machine {machine} has no new key: {}", error(why)),
+        Notice::MachinesWithoutNewKeys(why) => format!("Your machines have no new keys: {}", error(why)),
+        Notice::TitlesMayBeLost(why) => {
+            format!("Sessions may lose the titles that were given there: {}", error(why))
+        }
+    }
+}
+
+/// A failure of the account, and what to do.
+pub(crate) fn error(failure: &Error) -> String {
+    match failure {
+        Error::Client(error) => crate::failure::client_text(error),
+        _ => match advice(failure) {
+            Some(advice) => format!("{failure} {advice}"),
+            None => failure.to_string(),
+        },
+    }
+}
+
+fn advice(failure: &Error) -> Option<String> {
+    Some(match failure {
+        Error::Unwritable { .. } => "Set ENSEMBLE_HOME to a directory that you can write to.".to_owned(),
+        Error::NotSignedIn { .. } => "Run `ensemble login`.".to_owned(),
+        Error::NoAccount { .. } => "`ensemble login` makes a new one with your key.".to_owned(),
+        Error::NotListed | Error::UnknownAccount(_) => "Link it again: `ensemble login --link`.".to_owned(),
+        Error::NoUser(_) => "`ensemble whoami` shows users their own id.".to_owned(),
+        Error::OtherKey(_) => {
+            "Ask them for the fingerprint that `ensemble whoami` shows; if it has really changed, they have another account, and another \
+             id."
+            .to_owned()
+        }
+        Error::LacksKey(session) | Error::StaleKey { session, .. } => {
+            format!("Ask its owner to run `ensemble session rekey {session}`.")
+        }
+        Error::KeyFitsNothing => "With --force it is sent all the same.".to_owned(),
+        Error::TitleBehind(session) => format!(
+            "The owner gives it a new key with `ensemble session rekey {session}`, then titles count again."
+        ),
+        Error::NotShared(_) => "`ensemble share add` does that.".to_owned(),
+        Error::NotHosted(session) => format!("`ensemble session read {session}` shows it."),
+        _ => return None,
+    })
+}
+
+/// What to do against the loss of the only device that can add and remove others.
+pub(crate) fn single_signer(list: &List) -> Option<&'static str> {
+    let signers = list.body().devices.iter().filter(|device| device.role.signs_lists()).count();
+    (signers < 2).then_some(
+        "If you lose this device, the account is lost. Make recovery words with `ensemble recovery`, or add another computer with \
+         `ensemble link`.",
+    )
+}
