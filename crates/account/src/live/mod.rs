@@ -10,10 +10,10 @@ pub mod rights;
 mod sender;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ensemble_client::devices::Standing;
 use ensemble_client::idempotency_key;
@@ -43,6 +43,9 @@ pub use self::watch::{Watch, Watched};
 /// How long a command of this program may wait for the machine's receipt before that is said.
 const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
 
+/// Within this time a key that the owner's account has never had is not looked for again. A device that was linked since has sent nothing.
+const OWNER_KEYS_GOOD_FOR: Duration = Duration::from_millis(500);
+
 fn stranger(user: UserId) -> Author {
     Author::Nobody(format!("not signed by a device of {user}"))
 }
@@ -59,6 +62,8 @@ pub struct Live {
     /// The authors that were found, by the version of the owner's list, the user and the key.
     signers: HashMap<(u32, UserId, String), Author>,
     names: HashMap<UserId, String>,
+    /// The keys that the owner's account has or had, and when they were read.
+    owner_keys: Option<(HashSet<String>, Instant)>,
     /// The `seq` of the first message that was taken.
     first: Option<i64>,
     /// The newest key that the server was asked for. It is asked once: a hint tells when the key comes later.
@@ -88,7 +93,7 @@ impl Live {
         let titled = (titled, (session.metadata_version, ring.epoch()));
         let view = View::new(Keep::default());
         let (signers, names) = (HashMap::new(), HashMap::new());
-        let (first, asked, waiting) = (None, 0, None);
+        let (owner_keys, first, asked, waiting) = (None, None, 0, None);
         Ok(Self {
             me: me.clone(),
             session,
@@ -98,6 +103,7 @@ impl Live {
             owner,
             signers,
             names,
+            owner_keys,
             first,
             asked,
             waiting,
@@ -228,15 +234,19 @@ impl Live {
             return Ok(known.clone());
         }
         let author = self.find_author(envelope).await?;
-        self.signers.insert(signer, author.clone());
+        // A device of the owner may still be linked.
+        if !matches!(author, Author::Nobody(_)) || !self.owner.is(envelope.user) {
+            self.signers.insert(signer, author.clone());
+        }
         Ok(author)
     }
 
-    async fn find_author(&self, envelope: &Envelope) -> Result<Author> {
+    async fn find_author(&mut self, envelope: &Envelope) -> Result<Author> {
         let (user, key) = (envelope.user, envelope.key.as_str());
         let person = |removed_in| Author::Person { user, key: key.to_owned(), removed_in };
         if user == self.session.owner_id {
-            let (machine, list) = (self.session.machine_id.as_ref(), self.owner.list());
+            let (machine, list) = (self.session.machine_id.clone(), self.owner.list());
+            let machine = machine.as_ref();
             let is_host = |list: &List| {
                 list.device(key).is_some_and(|device| {
                     device.role == Role::Machine && device.machine_id.is_some() && device.machine_id.as_ref() == machine
@@ -249,6 +259,9 @@ impl Live {
                 return Ok(person(None));
             }
             let account = &list.body().account;
+            if !self.is_owner_key(user, account, key).await? {
+                return Ok(stranger(user));
+            }
             match self.me.client.standing(user, account, key).await? {
                 // It was added since this list was read.
                 Standing::Listed => return Ok(person(None)),
@@ -267,6 +280,17 @@ impl Live {
             return Ok(person(None));
         }
         Ok(stranger(user))
+    }
+
+    /// Whether the owner's account has or had this key. A session may have many messages of keys that somebody made up, so they do not each
+    /// cost a request.
+    async fn is_owner_key(&mut self, owner: UserId, account: &str, key: &str) -> Result<bool> {
+        let known = self.owner_keys.as_ref();
+        if known.is_none_or(|(keys, read)| !keys.contains(key) && read.elapsed() >= OWNER_KEYS_GOOD_FOR) {
+            let devices = self.me.client.every_device(owner, account).await?;
+            self.owner_keys = Some((devices.into_iter().map(|device| device.key).collect(), Instant::now()));
+        }
+        Ok(self.owner_keys.as_ref().is_some_and(|(keys, _)| keys.contains(key)))
     }
 
     /// Signs and sends a command. Returns its `localId` and its `seq`.

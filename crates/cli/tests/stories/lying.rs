@@ -63,9 +63,9 @@ impl LyingServer {
                 std::thread::spawn(move || pass_on(client?, &state));
             }
         });
-        // A walk over the table makes many accounts. And who reads of a thousand strangers asks for each.
+        // A walk over the table makes many accounts.
         let unlimited = |user: User, name| user.with_variable(name, "0");
-        let limits = ["LIMIT_NEW_ACCOUNTS", "LIMIT_SIGN_IN", "LIMIT_ACCOUNT"];
+        let limits = ["LIMIT_NEW_ACCOUNTS", "LIMIT_SIGN_IN"];
         let operator = limits.into_iter().fold(User::new(None), unlimited);
         Self { url, direct: format!("http://{address}"), state, _up: None, operator }
     }
