@@ -309,7 +309,8 @@ impl Reader {
     /// Whether the key of this epoch is here. `None`: it may come later.
     async fn has_key(&self, epoch: u32) -> Option<bool> {
         match self.keys.refresh().await {
-            // Where the server says that there is no such key, nobody can read the message.
+            // Where the server says that there is no such key, nobody can read the message. It is not waited for: the server takes messages
+            // of newer keys than it has, as after a restore, so a guest could stop the session with one.
             Ok(_) => Some(self.keys.ring().epoch() >= epoch),
             Err(NoKey::Client(error)) if error.is_not_found() => Some(false),
             // The owner's program gives it when it has made it. Its maker may be in a list that the server does not show yet.
