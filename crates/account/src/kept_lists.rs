@@ -1,7 +1,7 @@
 //! The newest signed lists of the person's own account, for a server that has lost them: it was restored from a backup. A primary device
 //! sends them again. A server that is not behind, but shows other lists, gets nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ensemble_client::{Client, Error as ClientError, Known};
 use ensemble_protocol::AccountKey;
@@ -98,6 +98,10 @@ impl Kept {
         Ok(())
     }
 
+    fn digests(&self) -> BTreeSet<String> {
+        self.lists.iter().filter_map(|kept| Some(kept.list().ok()?.digest_text())).collect()
+    }
+
     fn send(&mut self, new: KeptList) {
         self.sent.retain(|sent| sent.signed != new.signed);
         self.sent.push_back(new);
@@ -134,6 +138,11 @@ impl Home {
         self.all_kept().get_mut(origin).and_then(|users| users.remove(&user)).unwrap_or_default()
     }
 
+    /// The digests of the newest lists that the server is known to have taken.
+    pub(crate) fn kept_digests(&self, origin: &str, user: UserId) -> BTreeSet<String> {
+        self.kept_lists(origin, user).digests()
+    }
+
     /// What cannot be read is needed only for a server that has lost lists, so it stops no command. The next list replaces it.
     fn all_kept(&self) -> Accounts {
         self.read_json(FILE).map(Option::unwrap_or_default).unwrap_or_else(|why| {
@@ -143,7 +152,7 @@ impl Home {
     }
 
     /// Keeps lists of the own account that were checked, the oldest first, and the ring of the last of them.
-    pub fn keep_lists(
+    pub(crate) fn keep_lists(
         &self,
         (origin, user): (&str, UserId),
         checked: impl IntoIterator<Item = SignedList>,
@@ -194,7 +203,7 @@ pub async fn send(
     list: &List,
     (change, links): (&ChangeDevices, Vec<PastDeviceLink>),
 ) -> Result<()> {
-    let (home, account) = (home, (client.origin(), user));
+    let account = (client.origin(), user);
     let made = KeptList { signed: list.signed().clone(), proofs: change.proofs.clone(), links };
     home.change_kept(account, |kept| {
         kept.send(made.clone());
@@ -208,7 +217,7 @@ pub async fn send(
 
 /// Sends the server the lists that it has lost, if this is a primary device and has them. The server shows another list than the known
 /// one: when it is not simply behind, nothing is sent, and it is not to be relied on.
-pub async fn send_again(home: &Home, client: &Client, key: &AccountKey, user: UserId) -> Result<()> {
+pub(crate) async fn send_again(home: &Home, client: &Client, key: &AccountKey, user: UserId) -> Result<()> {
     let origin = client.origin();
     let Some(known) = home.known_list(origin, user)? else { return Err(ClientError::OldDeviceList.into()) };
     let account = &known.body().account;
@@ -331,6 +340,16 @@ mod tests {
     fn vouching(list: &List) -> KeptList {
         let proofs = BTreeMap::from([(list.body().account.clone(), Blob::new("A".repeat(86)).unwrap())]);
         KeptList { proofs, ..KeptList::new(list.signed().clone()) }
+    }
+
+    #[test]
+    fn a_list_that_was_sent_and_not_taken_keeps_no_rights() {
+        let all = lists(2);
+        let mut kept = kept(&all[..1]);
+        kept.send(vouching(&all[1]));
+        assert_eq!(kept.digests(), BTreeSet::from([all[0].digest_text()]));
+        kept.add(KeptList::new(all[1].signed().clone())).unwrap();
+        assert_eq!(kept.digests(), all.iter().map(List::digest_text).collect());
     }
 
     #[test]

@@ -61,7 +61,9 @@ impl Account {
     /// # Errors
     /// The sessions cannot be listed.
     pub async fn finish_removal(&self) -> Result<Finished> {
-        let kept = self.home.settings()?.kept_rights.remove(self.client.origin()).unwrap_or_default();
+        let wished = self.home.settings()?.keep_rights.remove(self.client.origin()).unwrap_or_default();
+        let taken = self.home.kept_digests(self.client.origin(), self.id);
+        let kept = wished.into_iter().filter(|(_, list)| taken.contains(list)).map(|(key, _)| key).collect();
         let all: Vec<Session> =
             self.client.sessions(SessionFilter { active_only: false, shared: true }).try_collect().await?;
         let (sessions, foreign): (Vec<Session>, Vec<Session>) =
@@ -104,7 +106,7 @@ impl Account {
             let origin = self.client.origin();
             if settings.unfinished_removals.get(origin).is_some_and(|version| *version <= newest) {
                 settings.unfinished_removals.remove(origin);
-                settings.kept_rights.remove(origin);
+                settings.keep_rights.remove(origin);
             }
         })?;
         Ok(Finished { rekeyed, rights, foreign })

@@ -43,8 +43,9 @@ pub struct Settings {
     pub runner_roots: BTreeMap<String, Vec<PathBuf>>,
     /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
     pub unfinished_removals: BTreeMap<String, u32>,
-    /// The devices that these removals remove and whose shares and rights are kept, by server origin.
-    pub kept_rights: BTreeMap<String, BTreeSet<String>>,
+    /// The devices whose shares and rights are kept, each with the digest of the list that removes it, by server origin. A list that the
+    /// server has not taken keeps nothing.
+    pub keep_rights: BTreeMap<String, BTreeMap<String, String>>,
     /// Who is still to get the new key of a session, by server origin and session.
     pub unfinished_rekeys: BTreeMap<String, BTreeMap<SessionId, Unfinished>>,
     /// Who lost access to a session that is to get a new key because of it, by server origin and session.

@@ -221,8 +221,11 @@ async fn remove(
     me.see_all_titles().await;
     let _lock = context.home.lock_removal().await?;
     context.home.change_settings(|settings| {
-        let kept = settings.kept_rights.entry(me.client.origin().to_owned()).or_default();
-        let _ = if keep_rights { kept.insert(device.public_key.clone()) } else { kept.remove(&device.public_key) };
+        let kept = settings.keep_rights.entry(me.client.origin().to_owned()).or_default();
+        match keep_rights {
+            true => drop(kept.insert(device.public_key.clone(), list.digest_text())),
+            false => drop(kept.remove(&device.public_key)),
+        }
     })?;
     removal::begin_removal(&context.home, me.client.origin(), list.version())?;
     let change = change(&list, &contents, [], names)?;

@@ -22,7 +22,7 @@ fn shared_by_phone(server: &LyingServer, owner: &User, session: &str) -> (String
 
 fn wishes(owner: &User) -> Value {
     let settings = std::fs::read(owner.files().join("settings.json")).unwrap();
-    serde_json::from_slice::<Value>(&settings).unwrap()["keptRights"].clone()
+    serde_json::from_slice::<Value>(&settings).unwrap()["keepRights"].clone()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn what_is_kept_is_kept_by_the_command_that_finishes_a_removal() {
     let before = epoch();
     let is_change = |_, line: &str| line == "POST /v1/devices";
     assert!(killed_at(&server, &owner, &["devices", "remove", &phone, "--yes", "--keep-rights"], is_change));
-    assert_eq!(wishes(&owner), json!({ server.url.as_str(): [phone] }));
+    assert!(wishes(&owner)[&server.url][&phone].is_string(), "the digest of the list that removes it");
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && next.err.contains("Finishing the removal"), "{}", next.err);
     assert_eq!((epoch(), wishes(&owner)), (before + 1, json!({})));
