@@ -31,17 +31,9 @@ pub(super) struct Waiting {
 }
 
 impl Live {
-    /// Takes the newest messages. Returns the `seq` from which to follow.
+    /// Takes the newest messages, and older ones back to what the agent asks. Returns the `seq` from which to follow.
     pub async fn load(&mut self) -> Result<i64> {
-        let window = Window { limit: Some(NEWEST), ..Window::default() };
-        let mut page = self.me.client.message_page(self.session.id, window).await?;
-        page.messages.sort_by_key(|message| message.seq);
-        let (opened, waiting) = self.in_order(&page.messages).await?;
-        for one in opened {
-            self.view.message(one.incoming());
-        }
-        self.wait(waiting);
-        self.first = page.messages.first().map(|message| message.seq);
+        let newest = self.load_newest().await?;
         // What is asked must be seen, however much was written since.
         let mut pages = 0;
         while self.session.attention.open > 0
@@ -51,6 +43,19 @@ impl Live {
         {
             pages += 1;
         }
+        Ok(newest)
+    }
+
+    async fn load_newest(&mut self) -> Result<i64> {
+        let window = Window { limit: Some(NEWEST), ..Window::default() };
+        let mut page = self.me.client.message_page(self.session.id, window).await?;
+        page.messages.sort_by_key(|message| message.seq);
+        let (opened, waiting) = self.in_order(&page.messages).await?;
+        for one in opened {
+            self.view.message(one.incoming());
+        }
+        self.wait(waiting);
+        self.first = page.messages.first().map(|message| message.seq);
         Ok(page.messages.last().map_or(page.last_seq, |message| message.seq))
     }
 
@@ -59,7 +64,7 @@ impl Live {
     /// # Errors
     /// The state is older than the messages that are read at most.
     pub async fn load_state(&mut self) -> Result<()> {
-        self.load().await?;
+        self.load_newest().await?;
         let mut pages = 0;
         while self.view.state().is_none() && pages < MOST_PAGES && self.load_older().await? {
             pages += 1;
