@@ -282,7 +282,11 @@ fn remove_lost(names: &Names, next: &mut DeviceList, recovery: &AccountKey) -> R
             continue;
         }
         let key: String = device.key.chars().take(8).collect();
-        let name = names.get(&device.key).unwrap_or("without a name");
+        let name = match (names.get(&device.key), &device.name) {
+            (Some(name), _) => name,
+            (None, Some(_)) => "a device to which the server gives another name",
+            (None, None) => "a device without a name",
+        };
         print::note(format!("{name} ({key}), {}", device.role.as_str()));
         if confirm::change("Is it lost? Remove it from the account")? {
             let before = next.devices.len();
