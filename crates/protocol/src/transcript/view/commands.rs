@@ -1,5 +1,7 @@
 //! The commands of people. What a device writes after the machine's first message that names a list without its key is not a command.
 
+use ensemble_types::time::Timestamp;
+
 use super::item::command;
 use super::{Author, Changed, Item, Note, Shown, Taken, View};
 use crate::transcript::body::{Content, Message};
@@ -8,8 +10,24 @@ use crate::transcript::body::{Content, Message};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lists {
     newest: u32,
-    /// The list by which messages before the machine's first one are judged. 0: by none. `None`: there is no message of the machine.
-    first: Option<u32>,
+    /// The machine's first message. `None`: there is none.
+    first: Option<First>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct First {
+    seq: u64,
+    n: u64,
+    /// The list by which commands before it are judged. 0: by none.
+    list: u32,
+}
+
+/// What a command was before the next message of the machine has judged it. One before it, in an older part, may judge otherwise.
+#[derive(Clone, Debug)]
+pub(super) struct Was {
+    local_id: String,
+    at: Option<Timestamp>,
+    pub(super) shown: Shown,
 }
 
 impl View {
@@ -33,42 +51,69 @@ impl View {
     }
 
     /// The machine's message with this count names this list.
-    pub(super) fn named(&mut self, changed: &mut Changed, n: Option<u64>, list: u32) {
+    pub(super) fn named(&mut self, changed: &mut Changed, seq: u64, n: u64, list: u32) {
         if self.lists.first.is_none() {
             // The list that it named before is unknown, unless this is its very first message.
-            let first = if n == Some(1) { 0 } else { list };
+            let first = First { seq, n, list: if n == 1 { 0 } else { list } };
             self.lists.first = Some(first);
-            self.judge(changed, first);
+            self.judge(changed, first.list, false);
         }
         self.lists.newest = self.lists.newest.max(list);
     }
 
-    /// If one of two parts has no message of the machine, the nearest one in the other part decides.
+    /// The nearest message of the machine before a command decides about it. Without one the nearest after it does.
     pub(super) fn named_before(&mut self, changed: &mut Changed, before: &mut Self) {
-        match (before.lists.first, self.lists.first) {
-            (None, Some(first)) => before.judge(changed, first),
-            (Some(_), None) => self.judge(changed, before.lists.newest),
-            _ => {}
+        let (n, next) = self.lists.first.map_or((0, 0), |first| (first.n, first.list));
+        if before.lists.first.is_some() {
+            // Both decide where the server keeps back what the machine has written between them.
+            let is_next = before.last_n.is_some_and(|last| last.checked_add(1) == Some(n));
+            let list = if is_next { before.lists.newest } else { before.lists.newest.max(next) };
+            self.judge(changed, list, true);
+        } else {
+            before.judge(&mut Changed::default(), next, false);
         }
         self.lists.newest = self.lists.newest.max(before.lists.newest);
         self.lists.first = before.lists.first.or(self.lists.first);
     }
 
-    /// Judges the commands that are shown, and that the machine has not answered yet, by a list that it has named.
-    fn judge(&mut self, changed: &mut Changed, list: u32) {
-        for item in self.items.iter_mut().filter(|item| !matches!(item.shown, Shown::Note(_))) {
-            let Some(user) = item.author.removed_by(list) else { continue };
-            if let Some(command) = command(item) {
-                self.commands.remove(&command);
-            }
-            self.waiting.remove(&item.id);
-            self.bytes = self.bytes.saturating_sub(item.shown.size());
-            let text = match &item.shown {
-                Shown::Prompt(prompt, _) => prompt.text.clone(),
-                _ => String::new(),
+    /// Judges the commands before the machine's first message by a list that it has named. `is_before`: it has named it before them, so no
+    /// other message judges them again.
+    fn judge(&mut self, changed: &mut Changed, list: u32, is_before: bool) {
+        let end = self.lists.first.map_or(u64::MAX, |first| first.seq);
+        for item in self.items.iter_mut().filter(|item| item.seq < end) {
+            let known = self.was.remove(&item.id);
+            let removed_by = item.author.removed_by(list);
+            let (was, user) = match (known, removed_by) {
+                (Some(was), Some(user)) => (was, user),
+                (None, Some(user)) if !matches!(item.shown, Shown::Note(_)) => {
+                    if let Some(command) = command(item) {
+                        self.commands.remove(&command);
+                    }
+                    self.waiting.remove(&item.id);
+                    let (local_id, at) = (std::mem::take(&mut item.local_id), item.at.take());
+                    (Was { local_id, at, shown: item.shown.clone() }, user)
+                }
+                (Some(was), None) => {
+                    (item.local_id, item.at, item.shown) = (was.local_id, was.at, was.shown);
+                    if let Some(command) = command(item) {
+                        self.commands.entry(command).or_insert(item.id);
+                    }
+                    if matches!(item.shown, Shown::Prompt(_, Taken::NotYet | Taken::Queued)) {
+                        self.waiting.insert(item.id);
+                        self.queued.entry(item.local_id.clone()).or_insert(item.id);
+                    }
+                    changed.items.push(item.id);
+                    continue;
+                }
+                (None, _) => continue,
             };
-            (item.shown, item.at, item.local_id) = (Shown::Note(Note::Removed(user, text)), None, String::new());
-            self.bytes = self.bytes.saturating_add(item.shown.size());
+            let text = if let Shown::Prompt(prompt, _) = &was.shown { prompt.text.clone() } else { String::new() };
+            item.shown = Shown::Note(Note::Removed(user, text));
+            if is_before {
+                self.bytes = self.bytes.saturating_sub(was.shown.size()).saturating_add(item.shown.size());
+            } else {
+                self.was.insert(item.id, was);
+            }
             changed.items.push(item.id);
         }
     }

@@ -12,7 +12,7 @@ mod turn;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use commands::Lists;
+use commands::{Lists, Was};
 use item::command;
 pub use item::{Asks, Author, Card, Item, Note, Shown, Taken};
 pub use live::Growing;
@@ -68,6 +68,8 @@ pub struct View {
     last_seq: Option<u64>,
     last_n: Option<u64>,
     lists: Lists,
+    /// Commands as they were before they were judged by what came after them, by their ids.
+    was: HashMap<u64, Was>,
     tools: HashMap<String, u64>,
     requests: HashMap<String, u64>,
     /// By the key that signed it and its `localId`.
@@ -112,6 +114,7 @@ impl View {
             last_seq: None,
             last_n: None,
             lists: Lists::default(),
+            was: HashMap::new(),
             tools: HashMap::new(),
             requests: HashMap::new(),
             commands: HashMap::new(),
@@ -198,7 +201,7 @@ impl View {
         match author {
             Author::Host => {
                 if self.count(changed, seq, message.n) {
-                    self.named(changed, message.n, message.list.version);
+                    self.named(changed, seq, message.n.unwrap_or_default(), message.list.version);
                     self.host(changed, seq, digest, message);
                 }
             }
@@ -371,7 +374,8 @@ impl View {
         while self.items.len() > self.keep.items.max(1) || (self.bytes > self.keep.bytes && self.items.len() > 1) {
             let Some(item) = self.items.pop_front() else { return };
             self.first_id = self.first_id.saturating_add(1);
-            self.bytes = self.bytes.saturating_sub(item.shown.size());
+            let size = self.was.remove(&item.id).map_or_else(|| item.shown.size(), |was| was.shown.size());
+            self.bytes = self.bytes.saturating_sub(size);
             match &item.shown {
                 Shown::Tool(call) => drop(self.tools.remove(&call.tool_call_id)),
                 Shown::Card(card) => drop(self.requests.remove(&card.request_id)),

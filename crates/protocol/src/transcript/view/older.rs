@@ -46,10 +46,12 @@ impl View {
         self.keep.items = self.keep.items.saturating_add(before.items.len());
         self.keep.bytes = self.keep.bytes.saturating_add(before.bytes);
         self.bytes = self.bytes.saturating_add(before.bytes);
-        let newer = self.first_id;
         for item in before.items.into_iter().rev() {
             let Some(id) = self.first_id.checked_sub(1) else { return };
             let waits = before.waiting.contains(&item.id);
+            if let Some(was) = before.was.remove(&item.id) {
+                self.was.insert(id, was);
+            }
             let item = Item { id, ..item };
             if waits && matches!(&item.shown, Shown::Prompt(_, Taken::Queued)) {
                 self.queued.entry(item.local_id.clone()).or_insert(id);
@@ -73,23 +75,23 @@ impl View {
         for card in before.open.into_iter().rev().take(room) {
             self.open.push_front(card);
         }
-        for resolved in unmatched.resolved {
+        for resolved in before.unmatched.resolved.into_iter().chain(unmatched.resolved) {
             self.resolve(&mut changed, resolved);
         }
-        for receipt in unmatched.receipts {
+        for receipt in before.unmatched.receipts.into_iter().chain(unmatched.receipts) {
             self.receipt(&mut changed, receipt);
         }
-        self.settle_waiting(newer);
+        self.settle_waiting();
     }
 
-    /// Of the prompts before this item, those wait no more whose turn is shown already.
-    fn settle_waiting(&mut self, newer: u64) {
+    /// Prompts wait no more whose turn is shown already.
+    fn settle_waiting(&mut self) {
         let begun = |item: &Item| match &item.shown {
             Shown::Turn(turn) if turn.state == TurnState::Started => turn.prompt_id.clone(),
             _ => None,
         };
         let begun: HashSet<String> = self.items.iter().filter_map(begun).collect();
-        for id in self.waiting.range(..newer).copied().collect::<Vec<_>>() {
+        for id in self.waiting.iter().copied().collect::<Vec<_>>() {
             let is_begun = self.item(id).is_some_and(|item| begun.contains(&item.local_id));
             if is_begun {
                 self.amend(&mut Changed::default(), id, |shown| {

@@ -112,3 +112,26 @@ fn of_older_parts_the_nearest_message_of_the_machine_decides() {
     session.says("later");
     assert_eq!(session.prompts(), [("last", false), ("later", false)]);
 }
+
+#[test]
+fn a_message_of_the_machine_before_a_command_counts_more_than_the_one_after_it() {
+    let after = || {
+        let mut session = Session { n: 40, seq: 100, ..Session::default() };
+        session.says("x");
+        session.names(3);
+        session.host(receipt("x", ReceiptOutcome::Queued));
+        assert_eq!(session.prompts(), [("x", false)]);
+        session
+    };
+    let mut session = after();
+    session.view.older(earlier(39, |before| drop(before.names(2))));
+    assert_eq!(session.prompts(), [("x", true)]);
+    assert_eq!(session.view.waiting().count(), 1, "its receipt counts");
+    session.view.older(earlier(30, |before| drop(before.names(3))));
+    assert_eq!(session.prompts(), [("x", true)], "nothing judges it again");
+
+    // The server keeps back what the machine has written between them.
+    let mut session = after();
+    session.view.older(earlier(30, |before| drop(before.names(2))));
+    assert_eq!(session.prompts(), [("x", false)]);
+}
