@@ -13,6 +13,7 @@ use crate::transcript::words::{
 };
 
 mod removed;
+mod vectors;
 mod waiting;
 
 fn ann() -> Author {

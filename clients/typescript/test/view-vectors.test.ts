@@ -1,0 +1,88 @@
+// Cases that the command line reads, too: tests/vectors/view.json.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import test from "node:test";
+import { View, type Author, type Incoming, type Shown } from "@ensemble/client/transcript";
+import { readBody } from "../src/protocol/transcript/body.js";
+
+interface Said {
+  seq: number;
+  by: { host?: true; nobody?: true; key?: string; removedIn?: number };
+  localId: string;
+  n?: number;
+  list: number;
+  content: Record<string, unknown>;
+}
+interface Case {
+  name: string;
+  steps: { messages?: Said[]; older?: Said[] }[];
+  items: string[];
+  open: string[];
+}
+
+const file = new URL("../../../../tests/vectors/view.json", import.meta.url);
+
+function author({ host, key, removedIn }: Said["by"]): Author {
+  if (host) return { kind: "host" };
+  if (key === undefined) return { kind: "nobody", why: "nobody" };
+  return { kind: "person", user: "u", key, ...(removedIn !== undefined && { removedIn }) };
+}
+
+function incoming({ seq, by, localId, n, list, content }: Said): Incoming {
+  const head = { v: 1, localId, at: "2026-01-01T00:00:00.000Z", list: { version: list, digest: "A".repeat(43) } };
+  const message = readBody(JSON.stringify({ ...content, ...head, ...(n !== undefined && { n }) }));
+  return { seq, author: author(by), digest: "", message };
+}
+
+function said(shown: Shown): string {
+  switch (shown.type) {
+    case "prompt":
+      return `prompt ${shown.prompt.text} ${shown.taken.is}`;
+    case "answer":
+    case "control":
+      return `${shown.type} ${shown.taken.is}`;
+    case "turn":
+      return `turn ${shown.turn.state}`;
+    case "text":
+    case "thought":
+      return `${shown.type} ${shown.part.text}`;
+    case "tool":
+      return `tool ${shown.call.title ?? ""} ${shown.call.status ?? ""}`;
+    case "card":
+      return `card ${shown.card.requestId} ${shown.card.resolved?.outcome ?? "open"}`;
+    case "error":
+      return `error ${shown.failure.code}`;
+    case "newer":
+      return `newer ${shown.name}`;
+    case "note":
+      switch (shown.note.kind) {
+        case "not_signed":
+          return "not signed";
+        case "removed":
+          return `removed ${shown.note.text}`;
+        case "missing":
+          return `missing ${shown.note.from}-${shown.note.to}`;
+        case "repeated":
+          return `repeated ${shown.note.n}`;
+        case "repeated_command":
+          return `command again ${shown.note.localId}`;
+        case "unreadable":
+          return "unreadable";
+      }
+  }
+}
+
+test("what a view shows is what the vectors say", async () => {
+  const { cases } = JSON.parse(await readFile(file, "utf8")) as { cases: Case[] };
+  assert.ok(cases.length >= 25);
+  for (const { name, steps, items, open } of cases) {
+    const view = new View();
+    for (const { messages = [], older } of steps) {
+      for (const message of messages) view.message(incoming(message));
+      if (older) view.older(older.map(incoming));
+    }
+    const shown = { items: view.items.map(({ shown }) => said(shown)), open: view.open.map(({ requestId }) => requestId) };
+    assert.deepEqual(shown, { items, open }, name);
+  }
+});
