@@ -48,12 +48,12 @@ pub(crate) enum ConnState {
     Healthy,
     /// It is gone: everything after this fails too.
     Broken,
-    /// The transaction lost against another one, or its random ref was taken. It may be tried again.
+    /// The transaction lost against another one, or the ref of its new row was taken. It may be tried again.
     Conflict,
 }
 
-/// Whether a unique constraint is that of refs: the index `<table>_ref` on PostgreSQL, the column `<table>.ref` on SQLite. Refs
-/// are random, so the transaction may be tried again: it makes another one.
+/// Whether a unique constraint is that of refs: the index `<table>_ref` on PostgreSQL, the column `<table>.ref` on SQLite. A ref is
+/// computed from the id, so a transaction that makes the id finds another ref when it is tried again.
 fn is_of_refs(constraint: &str) -> bool {
     constraint.ends_with("_ref") || constraint.ends_with(".ref")
 }

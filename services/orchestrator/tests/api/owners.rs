@@ -267,10 +267,18 @@ on_both_databases! {
         }
         assert!(!counts.contains(&0), "{counts:?}");
         let down = match on {
-            Backend::Postgres => include_str!("../../migrations/postgres/2026-12-17-000000_owners/down.sql"),
-            Backend::Sqlite => include_str!("../../migrations/sqlite/2026-12-17-000000_owners/down.sql"),
+            Backend::Postgres => [
+                include_str!("../../migrations/postgres/2026-12-18-000000_task_refs/down.sql"),
+                include_str!("../../migrations/postgres/2026-12-17-000000_owners/down.sql"),
+            ],
+            Backend::Sqlite => [
+                include_str!("../../migrations/sqlite/2026-12-18-000000_task_refs/down.sql"),
+                include_str!("../../migrations/sqlite/2026-12-17-000000_owners/down.sql"),
+            ],
         };
-        execute(&url, down).await;
+        for step in down {
+            execute(&url, step).await;
+        }
         // A run whose deletion did not record its owner, and rows that belong to nothing.
         let (ref_of, none) = (text(&deleted), id(on, "00000000-0000-0000-0000-000000000000"));
         let row = format!("SELECT id, {none}, ref, created_at FROM runs WHERE ref = {ref_of}");
@@ -281,6 +289,7 @@ on_both_databases! {
         execute(&url, &format!("INSERT INTO output_chunks (lease_id, start_at, data) VALUES ({unknown}, 0, {data})")).await;
 
         sql::forget_migration(&url, "20261217000000").await;
+        sql::forget_migration(&url, "20261218000000").await;
         Db::migrate(&DatabaseConfig::new(url.parse().unwrap()), ensemble_orchestrator::migrations()).await.unwrap();
         for ((table, ..), count) in TABLES.into_iter().zip(counts) {
             let (column, with_owner) = parent(table);

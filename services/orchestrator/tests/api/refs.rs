@@ -67,6 +67,29 @@ on_both_databases! {
         fixture.api.get(&format!("{RUNS}/{}", made["ref"].as_str().unwrap())).await.expect(200);
     }
 
+    async fn two_accounts_may_have_one_ref(on: Backend) {
+        let mut fixture = Fixture::new(on).await;
+        let made = fixture.submit(json!([task("a")])).await;
+        let stranger = fixture.other_account();
+        let theirs = stranger.post(RUNS, &json!({ "tasks": [task("b")] })).await.expect(201);
+        let url = fixture.url.clone();
+        for table in ["runs", "task_specs"] {
+            execute(&url, &format!("UPDATE {table} SET ref = '00000000'")).await;
+        }
+        for (caller, run) in [(&fixture.api, &made), (&stranger, &theirs)] {
+            let read = caller.get(&format!("{RUNS}/00000000")).await.expect(200);
+            assert_eq!((&read["id"], &read["tasks"][0]["ref"]), (&run["id"], &json!("00000000")));
+            assert_eq!(caller.get(&format!("{RUNS}/00000000/tasks/00000000/output")).await.status, 200);
+        }
+        fixture.stop().await;
+        let down = match on {
+            Backend::Postgres => include_str!("../../migrations/postgres/2026-12-18-000000_task_refs/down.sql"),
+            Backend::Sqlite => include_str!("../../migrations/sqlite/2026-12-18-000000_task_refs/down.sql"),
+        };
+        execute(&url, down).await;
+        assert_eq!(number(&fixture, "SELECT count(*) FROM task_specs WHERE ref = '00000000'").await, 1);
+    }
+
     async fn a_ref_gives_no_access(on: Backend) {
         let fixture = Fixture::new(on).await;
         let (made, other) = (fixture.submit(json!([task("a")])).await, fixture.submit(json!([task("b")])).await);
