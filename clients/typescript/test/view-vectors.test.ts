@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import test from "node:test";
-import { View, type Author, type Incoming, type Shown } from "@ensemble/client/transcript";
+import { View, type Author, type Incoming, type Item, type Shown } from "@ensemble/client/transcript";
 import { readBody } from "../src/protocol/transcript/body.js";
 
 interface Said {
   seq: number;
-  by: { host?: true; nobody?: true; key?: string; removedIn?: number };
+  by: { host?: true; nobody?: true; key?: string; guest?: true; removedIn?: number };
   localId: string;
   n?: number;
   list: number;
@@ -16,17 +16,18 @@ interface Said {
 }
 interface Case {
   name: string;
-  steps: { messages?: Said[]; older?: Said[] }[];
+  steps: { messages?: Said[]; older?: Said[]; checked?: { list: number; removed: Record<string, number> } }[];
   items: string[];
   open: string[];
+  withheld?: number;
 }
 
 const file = new URL("../../../../tests/vectors/view.json", import.meta.url);
 
-function author({ host, key, removedIn }: Said["by"]): Author {
+function author({ host, key, guest, removedIn }: Said["by"]): Author {
   if (host) return { kind: "host" };
   if (key === undefined) return { kind: "nobody", why: "nobody" };
-  return { kind: "person", user: "u", key, ...(removedIn !== undefined && { removedIn }) };
+  return { kind: "person", user: guest ? "g" : "u", key, ...(removedIn !== undefined && { removedIn }) };
 }
 
 function incoming({ seq, by, localId, n, list, content }: Said): Incoming {
@@ -35,7 +36,11 @@ function incoming({ seq, by, localId, n, list, content }: Said): Incoming {
   return { seq, author: author(by), digest: "", message };
 }
 
-function said(shown: Shown): string {
+function said({ shown, unconfirmed }: Item): string {
+  return unconfirmed === undefined ? saidOf(shown) : `${saidOf(shown)}, not confirmed by ${unconfirmed}`;
+}
+
+function saidOf(shown: Shown): string {
   switch (shown.type) {
     case "prompt":
       return `prompt ${shown.prompt.text} ${shown.taken.is}`;
@@ -75,14 +80,15 @@ function said(shown: Shown): string {
 
 test("what a view shows is what the vectors say", async () => {
   const { cases } = JSON.parse(await readFile(file, "utf8")) as { cases: Case[] };
-  assert.ok(cases.length >= 25);
-  for (const { name, steps, items, open } of cases) {
+  assert.ok(cases.length >= 35);
+  for (const { name, steps, items, open, withheld } of cases) {
     const view = new View();
-    for (const { messages = [], older } of steps) {
+    for (const { messages = [], older, checked } of steps) {
       for (const message of messages) view.message(incoming(message));
       if (older) view.older(older.map(incoming));
+      if (checked) view.checked("u", checked.list, new Map(Object.entries(checked.removed)));
     }
-    const shown = { items: view.items.map(({ shown }) => said(shown)), open: view.open.map(({ requestId }) => requestId) };
-    assert.deepEqual(shown, { items, open }, name);
+    const shown = { items: view.items.map(said), open: view.open.map(({ requestId }) => requestId), withheld: view.withheld };
+    assert.deepEqual(shown, { items, open, withheld }, name);
   }
 });

@@ -71,3 +71,9 @@ export function machineName({ name, hasOtherName, ref, isListed }: Called & { re
   if (!isListed) return `${ref} (not in your list)`;
   return name ?? (hasOtherName ? `${ref} (the server gives another name)` : `Machine ${ref}`);
 }
+
+/** What is left open where it was not looked for rights that a removed device has given. */
+export function notSearched(sessions: number): string {
+  const where = sessions === 1 ? "a session" : `${sessions.toLocaleString()} sessions`;
+  return `It was not looked for what it has let people do in ${where}. Machines that know of its removal allow none of that.`;
+}

@@ -26,6 +26,8 @@ export interface FeedView {
   hasLater?: boolean | undefined;
   /** What comes after the items is sealed with a key that this device has not been given yet. */
   lacksKey?: boolean | undefined;
+  /** The list of the owner that the machine has named and the server does not give. */
+  withheld?: number | undefined;
   /** A machine hosts it. */
   isHosted: boolean;
   may: May;

@@ -201,6 +201,7 @@ export class LiveFeed implements SessionFeed {
       turnId: turnId || undefined,
       items: view.items.slice(),
       lacksKey: view.lacksKey,
+      withheld: view.withheld,
       open: view.open,
       plan: view.plan?.entries ?? [],
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),

@@ -183,6 +183,12 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                         comes.
                     </p>
                 )}
+                {view.withheld !== undefined && (
+                    <p className="reader-note" role="status">
+                        The machine names version {view.withheld} of the owner’s device list, and the server does not give it.
+                        What is not confirmed may be by a device that was removed. The server is asked again.
+                    </p>
+                )}
                 {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
                 {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
                 {row && shown === "share" && <ShareDialog row={row} access={state?.access ?? []} onClose={close} />}

@@ -8,7 +8,7 @@ import { oneLine, visible } from "../text/visible.ts";
 import { nameOfFile } from "./attachments.ts";
 import { AskedLine } from "./request.tsx";
 import { Tool } from "./tool.tsx";
-import type { Author, Card, Item, Note, Taken, Turn } from "./types.ts";
+import type { Card, Item, Note, Taken, Turn } from "./types.ts";
 
 export interface RowProps {
     item: Item;
@@ -32,12 +32,12 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, ma
         case "prompt":
             return (
                 <div className="prompt">
-                    <h2 className="hidden-label">{who(item.author, nameOf)}</h2>
+                    <h2 className="hidden-label">{who(item, nameOf)}</h2>
                     <div className="bubble" dir="auto">
                         <Images attachments={shown.prompt.attachments} />
                         <Prompt text={shown.prompt.text} />
                     </div>
-                    <Byline author={item.author} at={item.at} taken={shown.taken} nameOf={nameOf} isAway={isAway} />
+                    <Byline item={item} taken={shown.taken} nameOf={nameOf} isAway={isAway} />
                 </div>
             );
         case "text":
@@ -74,7 +74,7 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, ma
             return (
                 <p className="asked-line">
                     <span>
-                        {who(item.author, nameOf)}: {shown.control.action.replaceAll("_", " ")}
+                        {who(item, nameOf)}: {shown.control.action.replaceAll("_", " ")}
                     </span>
                     <TakenNote taken={shown.taken} isAway={isAway} />
                 </p>
@@ -82,7 +82,7 @@ export const Row = memo(function Row({ item, nameOf, growing, isAway, answer, ma
         case "answer":
             return (
                 <p className="asked-line">
-                    <span>{who(item.author, nameOf)} answered</span>
+                    <span>{who(item, nameOf)} answered</span>
                     <TakenNote taken={shown.taken} isAway={isAway} />
                 </p>
             );
@@ -159,25 +159,25 @@ export function isShown(item: Item): boolean {
     return true;
 }
 
-function who(author: Author, nameOf: (user: string) => string): string {
+function who({ author, unconfirmed }: Item, nameOf: (user: string) => string): string {
     if (author.kind === "host") return "The machine";
-    return author.kind === "person" ? oneLine(nameOf(author.user), 60) : oneLine(author.why, 120);
+    if (author.kind === "nobody") return oneLine(author.why, 120);
+    return oneLine(nameOf(author.user), 60) + (unconfirmed === undefined ? "" : " (not confirmed)");
 }
 
 interface BylineProps {
-    author: Author;
-    at: string | undefined;
+    item: Item;
     taken: Taken;
     nameOf: (user: string) => string;
     isAway: boolean;
 }
 
 /** Its name is that of the heading before the prompt, which leads a screen reader from prompt to prompt. */
-function Byline({ author, at, taken, nameOf, isAway }: BylineProps) {
+function Byline({ item, taken, nameOf, isAway }: BylineProps) {
     return (
         <div className="byline">
-            <bdi aria-hidden="true">{who(author, nameOf)}</bdi>
-            {at && <time dateTime={at}>{clock(at)}</time>}
+            <bdi aria-hidden="true">{who(item, nameOf)}</bdi>
+            {item.at && <time dateTime={item.at}>{clock(item.at)}</time>}
             <TakenNote taken={taken} isAway={isAway} />
         </div>
     );

@@ -228,6 +228,29 @@ describe("cards", { timeout: 10 * 60_000 }, () => {
     }
   });
 
+  test("what may be by a removed device is called so, and why stands once", async () => {
+    const items = [undefined, 4].map((unconfirmed, at) => ({
+      id: at,
+      seq: at,
+      author: { kind: "person", user: "me", key: "k" },
+      localId: `p${at}`,
+      at: "2026-11-23T17:02:00Z",
+      shown: { type: "prompt", prompt: { text: `prompt ${at}`, attachments: [], when: "next" }, taken: { is: "done" } },
+      ...(unconfirmed !== undefined && { unconfirmed }),
+    }));
+    const { page, context, checked } = await shown({ view: { items, withheld: 4 } });
+    const names = page.getByRole("log").getByRole("heading");
+    await names.last().waitFor();
+    assert.deepEqual(
+      (await names.allTextContents()).map((name) => name.endsWith(" (not confirmed)")),
+      [false, true],
+    );
+    const said = page.getByRole("status").filter({ hasText: "names version 4 of the owner’s device list" });
+    assert.equal(await said.count(), 1);
+    checked();
+    await context.close();
+  });
+
   test("what is cut can be refused only", async () => {
     for (const more of [{ cut: 7 }, { content: [{ type: "diff", path: "a", newText: "b", cut: 7 }] }]) {
       const { page, context } = await shown({ bodies: [asks(more)] });

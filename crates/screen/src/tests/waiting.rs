@@ -1,5 +1,7 @@
 //! Prompts that wait while a turn works.
 
+use std::collections::HashMap;
+
 use crossterm::event::{KeyCode, KeyModifiers};
 use ensemble_protocol::transcript::body::*;
 use ensemble_protocol::transcript::words::*;
@@ -69,4 +71,18 @@ fn what_lacks_its_key_is_said_at_the_end() {
     assert!(shown.find("Plums are ripe").unwrap() < said, "{shown}");
     session.view.lacks_key = false;
     assert!(!session.text().contains("encrypted"), "{}", session.text());
+}
+
+#[test]
+fn while_the_list_is_kept_back_that_the_machine_names_nothing_is_called_its_owners() {
+    let mut session = Session::new(60, 24);
+    session.view.checked(session.me.user, 0, &HashMap::new());
+    session.host(text(1, "Plums are ripe"));
+    session.mine("p", prompt("Pick them"));
+    session.bens("q", prompt("And the pears"));
+    let shown = session.text();
+    assert!(shown.contains("you (not confirmed)") && shown.contains("names version 1 of the owner's"), "{shown}");
+    assert!(!shown.contains("Ben (not confirmed)"), "{shown}");
+    session.view.checked(session.me.user, 1, &HashMap::new());
+    assert!(!session.text().contains("confirmed"), "{}", session.text());
 }

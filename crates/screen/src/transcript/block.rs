@@ -50,13 +50,17 @@ impl Setting<'_> {
         if name.is_empty() { "somebody".to_owned() } else { name }
     }
 
-    pub(crate) fn author(&self, author: &Author) -> (String, Style) {
-        match author {
+    pub(crate) fn author(&self, item: &Item) -> (String, Style) {
+        match &item.author {
             // What the machine itself says has no name. Only the prompt of a task is under it.
             Author::Host => ("the task".to_owned(), self.paint.dim()),
             Author::Person { user, .. } => {
                 let is_me = *user == self.about.me.user;
-                (self.name(*user), if is_me { self.paint.mine() } else { self.paint.others() })
+                let style = if is_me { self.paint.mine() } else { self.paint.others() };
+                match item.unconfirmed {
+                    Some(_) => (format!("{} (not confirmed)", self.name(*user)), self.paint.warning()),
+                    None => (self.name(*user), style),
+                }
             }
             Author::Nobody(_) => ("somebody".to_owned(), self.paint.warning()),
         }
@@ -75,12 +79,12 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
     let tight = |lines: Vec<Line<'static>>| Block { lines: lines.into(), is_tight: true, joins: false };
     let loose = |lines: Vec<Line<'static>>| Block { lines: lines.into(), ..Block::default() };
     match &item.shown {
-        Shown::Prompt(prompt, taken) => loose(prompt_lines(prompt, taken, &item.author, setting)),
+        Shown::Prompt(prompt, taken) => loose(prompt_lines(prompt, taken, item, setting)),
         Shown::Answer(answer, Taken::Done) if together::is_on_its_question(item, answer, view) => tight(Vec::new()),
-        Shown::Answer(answer, taken) => tight(answer_lines(answer, taken, &item.author, setting)),
+        Shown::Answer(answer, taken) => tight(answer_lines(answer, taken, item, setting)),
         Shown::Control(Control::Interrupt, Taken::Done) if together::is_in_turn(item, view) => tight(Vec::new()),
         Shown::Control(control, taken) => {
-            let (name, _) = setting.author(&item.author);
+            let (name, _) = setting.author(item);
             let did = words::control(control, |user| setting.name(user));
             tight(match (words::rejection(taken, &item.author, setting), words::taken(taken)) {
                 (Some(why), _) => setting.event(paint.no(), paint.bad(), &format!("{name} {did}: not taken. {why}")),
@@ -134,6 +138,18 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
 pub(crate) fn lacks_key(setting: &Setting<'_>) -> Block {
     let text =
         "What comes next is encrypted with a key that has not reached this device yet. It is shown when the key comes.";
+    warning(text, setting)
+}
+
+/// Stands below the transcript while the server does not give this list of the owner, which the machine has named.
+pub(crate) fn withheld(list: u32, setting: &Setting<'_>) -> Block {
+    let text = format!(
+        "The machine names version {list} of the owner's device list, and the server does not give it. What is not confirmed may be by a device that was removed. The server is asked again."
+    );
+    warning(&text, setting)
+}
+
+fn warning(text: &str, setting: &Setting<'_>) -> Block {
     let (text, nothing) = (Span::styled(text, setting.paint.warning()), Span::raw(""));
     Block { lines: wrap(&[text], setting.width, Break::Words, &nothing, &nothing).into(), ..Block::default() }
 }
@@ -155,9 +171,9 @@ pub(crate) fn growing(growing: &Growing, setting: &Setting<'_>) -> Block {
     Block { lines: lines.into(), ..Block::default() }
 }
 
-fn prompt_lines(prompt: &Prompt, taken: &Taken, author: &Author, setting: &Setting<'_>) -> Vec<Line<'static>> {
+fn prompt_lines(prompt: &Prompt, taken: &Taken, item: &Item, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
-    let (name, style) = setting.author(author);
+    let (name, style) = setting.author(item);
     let mut head = vec![Span::styled(name, style.patch(paint.strong()))];
     if let Some(state) = words::taken(taken) {
         let style = if matches!(taken, Taken::Rejected { .. }) { paint.bad() } else { paint.dim() };
@@ -185,17 +201,17 @@ fn prompt_lines(prompt: &Prompt, taken: &Taken, author: &Author, setting: &Setti
         };
         lines.extend(wrap(&[Span::styled(format!("[{what}]"), paint.dim())], setting.width, Break::Words, &bar, &bar));
     }
-    if let Some(why) = words::rejection(taken, author, setting) {
+    if let Some(why) = words::rejection(taken, &item.author, setting) {
         lines.extend(setting.event(paint.no(), paint.bad(), &why));
     }
     lines
 }
 
 /// What an answer says beside the option that its request shows, and what became of it.
-fn answer_lines(answer: &Answer, taken: &Taken, author: &Author, setting: &Setting<'_>) -> Vec<Line<'static>> {
+fn answer_lines(answer: &Answer, taken: &Taken, item: &Item, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
-    let (name, _) = setting.author(author);
-    if let Some(why) = words::rejection(taken, author, setting) {
+    let (name, _) = setting.author(item);
+    if let Some(why) = words::rejection(taken, &item.author, setting) {
         let whose = if name == YOU { "your".to_owned() } else { format!("{name}'s") };
         return setting.event(paint.no(), paint.bad(), &format!("{whose} answer was not taken: {why}"));
     }

@@ -56,7 +56,7 @@ fn fingerprint(item: &Item, setting: &Setting<'_>) -> u64 {
     let has_moved = matches!(item.shown, Shown::Moved);
     (setting.width, setting.unfolded, setting.about.level, item.seq, &item.local_id, has_moved).hash(&mut hash);
     if let Author::Person { user, .. } = &item.author {
-        (setting.name(*user), setting.name(setting.about.owner)).hash(&mut hash);
+        (setting.name(*user), setting.name(setting.about.owner), item.unconfirmed).hash(&mut hash);
     }
     match &item.shown {
         Shown::Prompt(_, taken) | Shown::Answer(_, taken) | Shown::Control(_, taken) => hash_taken(taken, &mut hash),

@@ -123,6 +123,9 @@ impl Transcript {
         if view.lacks_key {
             below.push(block::lacks_key(setting));
         }
+        if let Some(list) = view.withheld() {
+            below.push(block::withheld(list, setting));
+        }
         below.extend(view.waiting().map(|item| self.cache.block(item, view, setting)));
         let waiting = view.waiting().map(|item| item.id).collect();
         Walk { view, setting, cache: &mut self.cache, first, next, tails, below, waiting }

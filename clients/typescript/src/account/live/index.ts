@@ -97,7 +97,7 @@ export class LiveSession {
     try {
       for (;;) {
         event ??= events.next();
-        if (this.#waiting) keys ??= new KeyHints(this.context.client, this.session.id);
+        if (this.#isWaiting()) keys ??= new KeyHints(this.context.client, this.session.id);
         const next = await Promise.race([event, ...(keys ? [keys.next()] : [])]);
         if (next) {
           if (next.done) return;
@@ -107,7 +107,7 @@ export class LiveSession {
           keys?.taken();
           yield await this.#next(() => this.#sessionChanged());
         }
-        if (!this.#waiting) keys = void keys?.end();
+        if (!this.#isWaiting()) keys = void keys?.end();
       }
     } finally {
       stop.abort();
@@ -142,13 +142,32 @@ export class LiveSession {
       return nothing();
     }
     const { opened, waiting } = await inOrder(this.watched, [message]);
-    return this.#fold(opened, waiting);
+    return merged(await this.#judge(), this.#fold(opened, waiting));
+  }
+
+  /** Something is lacked that may come: the key of messages, or a list of the owner that the machine has named. */
+  #isWaiting(): boolean {
+    return this.#waiting !== undefined || this.view.withheld !== undefined;
+  }
+
+  /** What the owner's devices have written is shown by the newest list that is known. */
+  async #judge(): Promise<Changed> {
+    const { authors, session } = this.watched;
+    const version = await authors.version();
+    if (this.view.list === version) return nothing();
+    const removed = new Map<string, number>();
+    for (const key of this.view.unconfirmed()) {
+      const author = await authors.of(session.ownerId, key);
+      if (author.kind === "person" && author.removedIn !== undefined) removed.set(key, author.removedIn);
+    }
+    return this.view.checked(session.ownerId, version, removed);
   }
 
   /** The session has another key, or something else of it has changed. */
   async #sessionChanged(): Promise<Changed> {
     await this.watched.changed();
-    const changed = { ...nothing(), state: true };
+    if (this.view.withheld !== undefined) await this.watched.authors.askAgain();
+    let changed = merged({ ...nothing(), state: true }, await this.#judge());
     while (this.#waiting && this.#waiting.epoch <= this.watched.ring.epoch) {
       const { first, newest } = this.#waiting;
       const page = await this.#page({ limit: PAGE, after: first - 1 });
@@ -158,20 +177,16 @@ export class LiveSession {
       const last = messages.at(-1)?.seq ?? newest;
       const isMore = last < newest;
       const rest = isMore ? { first: last + 1, epoch: this.#waiting.epoch, newest } : undefined;
-      const { items, plan } = this.#fold(opened, waiting ? { ...waiting, newest: Math.max(waiting.newest, newest) } : rest);
-      [changed.items, changed.plan, changed.live] = [[...changed.items, ...items], changed.plan || plan, true];
+      changed = merged(changed, await this.#judge());
+      changed = merged(changed, this.#fold(opened, waiting ? { ...waiting, newest: Math.max(waiting.newest, newest) } : rest));
+      changed.live = true;
     }
     return this.#tell(changed);
   }
 
   /** Shows messages, and says whether those after them wait. */
   #fold(opened: Incoming[], waiting: Waiting | undefined): Changed {
-    const changed = nothing();
-    for (const one of opened) {
-      const { items, state, plan, live } = this.view.message(one);
-      changed.items.push(...items);
-      [changed.state, changed.plan, changed.live] = [changed.state || state, changed.plan || plan, changed.live || live];
-    }
+    const changed = opened.map((one) => this.view.message(one)).reduce(merged, nothing());
     this.#waiting = waiting;
     changed.live = this.view.waitForKey(waiting !== undefined).live || changed.live;
     return changed;
@@ -213,6 +228,7 @@ export class LiveSession {
   async #load(isForPerson: boolean): Promise<void> {
     const messages = await this.#page({ limit: PAGE });
     const { opened, waiting } = await inOrder(this.watched, messages);
+    await this.#judge();
     this.#fold(opened, waiting);
     this.#first = messages[0]?.seq;
     // What is asked must be seen, however much was written since.
@@ -230,7 +246,7 @@ export class LiveSession {
     // All that was written under a newer key waits with it.
     if (waiting) this.#waiting = { ...waiting, newest: this.#waiting?.newest ?? waiting.newest };
     this.view.waitForKey(this.#waiting !== undefined);
-    this.#tell(this.view.older(opened));
+    this.#tell(merged(await this.#judge(), this.view.older(opened)));
     return true;
   }
 
@@ -256,3 +272,10 @@ export class LiveSession {
 }
 
 const nothing = (): Changed => ({ items: [], state: false, plan: false, live: false });
+
+const merged = (one: Changed, other: Changed): Changed => ({
+  items: [...one.items, ...other.items],
+  state: one.state || other.state,
+  plan: one.plan || other.plan,
+  live: one.live || other.live,
+});

@@ -39,16 +39,26 @@ export class Authors {
    * that does not show it is asked only once. */
   async learn(version: number): Promise<boolean> {
     if (version <= this.#asked) return false;
-    const known = await this.#known();
-    if (version <= known.version) return false;
+    const known = await this.version();
+    if (version <= known) return false;
+    await this.askAgain();
+    this.#asked = version;
+    return (await this.version()) > known;
+  }
+
+  /** Asks for the list that the machine has named, also when the server has kept it back before. */
+  async askAgain(): Promise<void> {
     try {
       await this.#read(0);
     } catch (error) {
       // A server that was restored from a backup may have no newer list than the known one.
       if (!isAboutTheUser(error)) throw error;
     }
-    this.#asked = version;
-    return (await this.#known()).version > known.version;
+  }
+
+  /** The version of the owner's list by which authors are found. */
+  async version(): Promise<number> {
+    return (await this.#known()).version;
   }
 
   #known(): Promise<List> {

@@ -41,13 +41,19 @@ export async function inOrder(
 /** After the stream of hints has ended, it is followed again at the latest after so many milliseconds. */
 const LONGEST_PAUSE = 10_000;
 
-/** Says when a key of a session may have come. The session's own stream does not tell of a key that a guest is given. */
+/** What is lacked is looked for at the latest after so many milliseconds: of a list of another account no hint tells. */
+const LOOKS_AGAIN_AFTER = 60_000;
+
+/** Says when a key of a session, or a list of its owner, may have come. The session's own stream does not tell of a key that a guest is
+ * given. */
 export class KeyHints {
   readonly #stop = new AbortController();
   #hints: AsyncGenerator<Hint, void, undefined> | undefined;
   /** How often the stream has ended since it gave a hint. */
   #ends = 0;
   #next: Promise<void> | undefined;
+  /** The next hint that is meant. */
+  #found: Promise<void> | undefined;
 
   constructor(
     private readonly client: Client,
@@ -56,7 +62,7 @@ export class KeyHints {
 
   /** The next one, at the latest when there is a connection. It is the same one until it was taken. */
   next(): Promise<void> {
-    return (this.#next ??= this.#find());
+    return (this.#next ??= this.#wait());
   }
 
   taken(): void {
@@ -65,6 +71,14 @@ export class KeyHints {
 
   end(): void {
     this.#stop.abort();
+  }
+
+  async #wait(): Promise<void> {
+    const isFound = new AbortController();
+    const late = sleep(LOOKS_AGAIN_AFTER, AbortSignal.any([this.#stop.signal, isFound.signal]));
+    this.#found ??= this.#find().finally(() => (this.#found = undefined));
+    await Promise.race([this.#found, late.catch(() => undefined)]);
+    isFound.abort();
   }
 
   async #find(): Promise<void> {

@@ -15,7 +15,7 @@ import type { components } from "../../openapi.js";
 type Sealed = components["schemas"]["Message"];
 
 export class Watched {
-  readonly #authors: Authors;
+  readonly authors: Authors;
   /** The newest key that a message has named and that the server was asked for. It is asked once: a change of the session tells when the
    * key comes later. */
   #asked: { epoch: number; done: Promise<void> } | undefined;
@@ -25,7 +25,7 @@ export class Watched {
     public session: Session,
     public ring: KeyRing,
   ) {
-    this.#authors = new Authors(context, session);
+    this.authors = new Authors(context, session);
   }
 
   /** Opens a message and finds out who has signed it. A number: it is sealed with the key of this epoch, which this device has not been
@@ -52,7 +52,7 @@ export class Watched {
     if (envelope.user !== message.senderId) return unsigned("it was sent by another user than the one who signed it");
     const said = readBody(envelope.body);
     if ("localId" in said && said.localId !== message.localId) return unsigned("it was signed under another id");
-    const author = await this.#authors.of(envelope.user, envelope.key);
+    const author = await this.authors.of(envelope.user, envelope.key);
     const isAsked = "content" in said && (said.content.type === "permission" || said.content.type === "question");
     return { seq, author, digest: isAsked ? await bodyDigest(envelope.body) : "", message: said };
   }
@@ -62,7 +62,7 @@ export class Watched {
   learn(opened: readonly (Incoming | number)[]): Promise<boolean> {
     const named = (one: Incoming | number): number =>
       typeof one !== "number" && one.author.kind === "host" && "list" in one.message ? one.message.list.version : 0;
-    return this.#authors.learn(Math.max(0, ...opened.map(named)));
+    return this.authors.learn(Math.max(0, ...opened.map(named)));
   }
 
   /** Opens a live frame. Undefined: it does not open, or is none. */

@@ -77,6 +77,9 @@ export interface Item {
   /** Of the message that made it. */
   readonly seq: number;
   readonly author: Author;
+  /** The machine had named this list of the owner before, and the server does not give it: whether the author's device was in it is not
+   * known. */
+  readonly unconfirmed?: number;
   /** The id that the writer gave its message. Empty in notes. `state.queue` and `turn.promptId` name it. */
   readonly localId: string;
   /** By the writer's clock. Absent in notes. */

@@ -78,6 +78,8 @@ export class View {
   #lastN: number | undefined;
   /** The newest list of the owner that the machine has named. */
   #newestList = 0;
+  /** The owner, and the version of their list by which the caller finds authors. Undefined: the caller reads no lists. */
+  #checked: { owner: string; list: number } | undefined;
   /** The machine's first message, and the list by which messages before it are judged. 0: by none. */
   #first: { seq: number; n: number; list: number } | undefined;
   readonly #tools = new Map<string, number>();
@@ -139,6 +141,44 @@ export class View {
     return changed;
   }
 
+  /** The version of the owner's list by which the caller finds authors, as it has said last. */
+  get list(): number | undefined {
+    return this.#checked?.list;
+  }
+
+  /** The newest list that the machine has named, if the caller lacks it. */
+  get withheld(): number | undefined {
+    return this.#checked && this.#newestList > this.#checked.list ? this.#newestList : undefined;
+  }
+
+  /** The keys of which it is not known whether the list that the machine had named still has them. */
+  unconfirmed(): Set<string> {
+    const keys = new Set<string>();
+    for (const { author, unconfirmed } of this.#items)
+      if (unconfirmed !== undefined && author.kind === "person") keys.add(author.key);
+    return keys;
+  }
+
+  /** The caller finds authors by this version of the owner's list from now on. `removed`: those of the `unconfirmed` keys that this list
+   * lacks, with the version that removed them. */
+  checked(owner: string, list: number, removed: ReadonlyMap<string, number>): Changed {
+    const wasWithheld = this.withheld;
+    this.#checked = { owner, list };
+    const changed = nothing();
+    for (const [at, item] of this.#items.entries()) {
+      const { author } = item;
+      if (author.kind !== "person" || author.user !== owner || author.removedIn !== undefined) continue;
+      const removedIn = removed.get(author.key);
+      if (removedIn !== undefined) this.#items[at] = { ...item, author: { ...author, removedIn } };
+    }
+    const first = this.#first;
+    this.#judgeEach(changed, ({ seq, unconfirmed }) => (first && seq >= first.seq ? unconfirmed : undefined), true);
+    if (first) this.#judge(changed, first.list, false);
+    changed.live = wasWithheld !== this.withheld;
+    this.#version++;
+    return changed;
+  }
+
   /** The `seq` of the newest message. */
   get lastSeq(): number | undefined {
     return this.#lastSeq;
@@ -179,6 +219,7 @@ export class View {
   older(messages: Iterable<Incoming>): Changed {
     const changed = nothing();
     const before = new View({ items: Number.POSITIVE_INFINITY, size: Number.POSITIVE_INFINITY });
+    before.#checked = this.#checked;
     for (const message of messages) before.message(message);
     this.#version++;
     // The nearest message of the machine before a command decides about it. Without one the nearest after it does.
@@ -254,7 +295,14 @@ export class View {
     const shown = commanded(content);
     const removed = removedBy(author, shown, this.#newestList);
     if (removed) return this.#note(changed, seq, author, removed);
-    this.#push(changed, { seq, author, localId, at, shown });
+    this.#push(changed, { seq, author, localId, at, shown, ...this.#unconfirmed(author, this.#newestList) });
+  }
+
+  /** The list that was named, if the caller lacks it and it decides whether this device of the owner still counts. */
+  #unconfirmed(author: Author, named: number): { unconfirmed?: number } {
+    const { owner, list = Infinity } = this.#checked ?? {};
+    const isOwners = author.kind === "person" && author.user === owner && author.removedIn === undefined;
+    return isOwners && named > list ? { unconfirmed: named } : {};
   }
 
   /** The machine's message with this count names this list. */
@@ -270,12 +318,21 @@ export class View {
   /** Judges the commands before the machine's first message by a list that it has named. `isBefore`: it has named it before them, so no
    * other message judges them again. */
   #judge(changed: Changed, version: number, isBefore: boolean): void {
+    const end = this.#first?.seq ?? Infinity;
+    this.#judgeEach(changed, ({ seq }) => (seq < end ? version : undefined), isBefore);
+  }
+
+  /** Judges each item by the list that is given for it. */
+  #judgeEach(changed: Changed, list: (item: Item) => number | undefined, isBefore: boolean): void {
     for (const [at, item] of this.#items.entries()) {
-      if (this.#first && item.seq >= this.#first.seq) continue;
-      const was: Item = item.was ? { ...item.was, id: item.id } : item;
-      const note = removedBy(was.author, was.shown, version);
-      if (!note && !item.was) continue;
+      const version = list(item);
+      if (version === undefined) continue;
       const { id, seq, author } = item;
+      const { unconfirmed: _, ...known }: Item = item.was ? { ...item.was, id, author } : item;
+      const isNote = known.shown.type === "note";
+      const was: Item = { ...known, ...(!isNote && this.#unconfirmed(author, version)) };
+      const note = removedBy(author, was.shown, version);
+      if (!note && !item.was && was.unconfirmed === item.unconfirmed) continue;
       const shown: Shown | undefined = note && { type: "note", note };
       const next: KeptItem = shown ? { id, seq, author, localId: "", shown, ...(!isBefore && { was }) } : was;
       this.#size += keptSize(next) - keptSize(item);

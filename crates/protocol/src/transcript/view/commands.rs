@@ -1,5 +1,8 @@
 //! The commands of people. What a device writes after the machine's first message that names a list without its key is not a command.
 
+use std::collections::{BTreeSet, HashMap};
+
+use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 
 use super::item::command;
@@ -10,6 +13,8 @@ use crate::transcript::body::{Content, Message};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lists {
     newest: u32,
+    /// The owner, and the version of their list by which the caller finds authors. `None`: the caller reads no lists.
+    pub(super) checked: Option<(UserId, u32)>,
     /// The machine's first message. `None`: there is none.
     first: Option<First>,
 }
@@ -30,7 +35,54 @@ pub(super) struct Was {
     pub(super) shown: Shown,
 }
 
+impl Lists {
+    /// The list that was named, if the caller lacks it and it decides whether this device of the owner still counts.
+    fn unconfirmed(&self, author: &Author, named: u32) -> Option<u32> {
+        let (owner, known) = self.checked?;
+        let is_owners = matches!(author, Author::Person { user, removed_in: None, .. } if *user == owner);
+        (is_owners && named > known).then_some(named)
+    }
+}
+
 impl View {
+    /// The newest list that the machine has named, if the caller lacks it.
+    pub fn withheld(&self) -> Option<u32> {
+        let (_, known) = self.lists.checked?;
+        Some(self.lists.newest).filter(|named| *named > known)
+    }
+
+    /// The version of the owner's list by which the caller finds authors, as it has said last.
+    pub fn list(&self) -> Option<u32> {
+        self.lists.checked.map(|(_, version)| version)
+    }
+
+    /// The keys of which it is not known whether the list that the machine had named still has them.
+    pub fn unconfirmed(&self) -> BTreeSet<String> {
+        let key = |item: &Item| match &item.author {
+            Author::Person { key, .. } if item.unconfirmed.is_some() => Some(key.clone()),
+            _ => None,
+        };
+        self.items.iter().filter_map(key).collect()
+    }
+
+    /// The caller finds authors by this version of the owner's list from now on. `removed`: those of the [`Self::unconfirmed`] keys that
+    /// this list lacks, with the version that removed them.
+    pub fn checked(&mut self, owner: UserId, version: u32, removed: &HashMap<String, u32>) -> Changed {
+        self.lists.checked = Some((owner, version));
+        let mut changed = Changed::default();
+        for item in &mut self.items {
+            if let Author::Person { user, key, removed_in: removed_in @ None } = &mut item.author
+                && *user == owner
+            {
+                *removed_in = removed.get(key.as_str()).copied();
+            }
+        }
+        let first = self.lists.first.map_or((u64::MAX, 0), |first| (first.seq, first.list));
+        self.judge_each(&mut changed, |item| item.unconfirmed.filter(|_| item.seq >= first.0), true);
+        self.judge(&mut changed, first.1, false);
+        changed
+    }
+
     pub(super) fn person(&mut self, changed: &mut Changed, seq: u64, author: Author, message: Message) {
         let Author::Person { key, .. } = &author else { return };
         let command = (key.clone(), message.local_id.clone());
@@ -47,7 +99,9 @@ impl View {
             Content::Control(control) => Shown::Control(control, Taken::NotYet),
             other => Shown::Newer(other.type_name().into()),
         };
-        self.push(changed, Item { id: 0, seq, author, local_id: message.local_id, at: Some(message.at), shown });
+        let (local_id, at) = (message.local_id, Some(message.at));
+        let unconfirmed = self.lists.unconfirmed(&author, self.lists.newest);
+        self.push(changed, Item { id: 0, seq, author, unconfirmed, local_id, at, shown });
     }
 
     /// The machine's message with this count names this list.
@@ -80,7 +134,20 @@ impl View {
     /// other message judges them again.
     fn judge(&mut self, changed: &mut Changed, list: u32, is_before: bool) {
         let end = self.lists.first.map_or(u64::MAX, |first| first.seq);
-        for item in self.items.iter_mut().filter(|item| item.seq < end) {
+        self.judge_each(changed, |item| (item.seq < end).then_some(list), is_before);
+    }
+
+    /// Judges each item by the list that is given for it.
+    fn judge_each(&mut self, changed: &mut Changed, list: impl Fn(&Item) -> Option<u32>, is_before: bool) {
+        for item in &mut self.items {
+            let Some(list) = list(item) else { continue };
+            let was_unconfirmed = item.unconfirmed.take();
+            if !matches!(item.shown, Shown::Note(_)) {
+                item.unconfirmed = self.lists.unconfirmed(&item.author, list);
+            }
+            if item.unconfirmed != was_unconfirmed {
+                changed.items.push(item.id);
+            }
             let known = self.was.remove(&item.id);
             let removed_by = item.author.removed_by(list);
             let (was, user) = match (known, removed_by) {

@@ -43,6 +43,9 @@ pub struct Item {
     /// Of the message that made it.
     pub seq: u64,
     pub author: Author,
+    /// The machine had named this list of the owner before, and the server does not give it: whether the author's device was in it is not
+    /// known.
+    pub unconfirmed: Option<u32>,
     /// The id that the writer gave its message. Empty in notes. `state.queue` and `turn.promptId` name it.
     pub local_id: String,
     /// By the writer's clock. `None` in notes.

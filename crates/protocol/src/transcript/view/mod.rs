@@ -46,6 +46,16 @@ pub struct Changed {
     pub live: bool,
 }
 
+impl Changed {
+    /// Adds what has changed after it.
+    pub fn add(&mut self, later: Self) {
+        self.items.extend(later.items);
+        self.state |= later.state;
+        self.plan |= later.plan;
+        self.live |= later.live;
+    }
+}
+
 /// A message of the server, opened: where it stands, who signed it and what it says.
 #[derive(Clone, Debug)]
 pub struct Incoming {
@@ -261,7 +271,7 @@ impl View {
             Content::Error(failure) => Shown::Error(failure),
             other => Shown::Newer(other.type_name().into()),
         };
-        self.push(changed, Item { id: 0, seq, author: Author::Host, local_id, at, shown });
+        self.push(changed, Item { id: 0, seq, author: Author::Host, unconfirmed: None, local_id, at, shown });
     }
 
     fn whole(&mut self, changed: &mut Changed, part: TextPart) -> TextPart {
@@ -349,7 +359,7 @@ impl View {
 
     fn note(&mut self, changed: &mut Changed, seq: u64, author: Author, note: Note) {
         let shown = Shown::Note(note);
-        self.push(changed, Item { id: 0, seq, author, local_id: String::new(), at: None, shown });
+        self.push(changed, Item { id: 0, seq, author, unconfirmed: None, local_id: String::new(), at: None, shown });
     }
 
     fn push(&mut self, changed: &mut Changed, mut item: Item) {

@@ -38,6 +38,7 @@ impl View {
     /// message has said about them is shown as it is there.
     pub fn older(&mut self, messages: impl IntoIterator<Item = Incoming>) {
         let mut before = Self::new(Keep { items: usize::MAX, bytes: usize::MAX });
+        before.lists.checked = self.lists.checked;
         for message in messages {
             before.message(message);
         }

@@ -17,7 +17,8 @@ impl View {
             let prompt = Prompt { text, attachments: Vec::new(), when: When::Next, directory: None };
             let local_id = turn.prompt_id.clone().unwrap_or_default();
             let shown = Shown::Prompt(prompt, Taken::Done);
-            self.push(changed, Item { id: 0, seq, author: Author::Host, local_id, at: Some(at), shown });
+            let (author, at) = (Author::Host, Some(at));
+            self.push(changed, Item { id: 0, seq, author, unconfirmed: None, local_id, at, shown });
         }
         match turn.state {
             TurnState::Started => {
