@@ -5,6 +5,7 @@ import test, { after, before } from "node:test";
 import { Distrust, newId, Refused, SealError } from "@ensemble/client";
 import {
   Account,
+  DeviceKeys,
   doubt,
   join,
   MemoryStore,
@@ -14,6 +15,7 @@ import {
   signRun,
   takeSigned,
   type Conversation,
+  type LiveSession,
 } from "@ensemble/client/account";
 import { SigningKey, type Signer } from "@ensemble/client/lists";
 import {
@@ -221,6 +223,63 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
     const { view } = await ann.sessions.open(session.id);
     const authors = new Set(view.items.slice(0, -1).map(({ author }) => author.kind));
     assert.deepEqual([[...authors], view.items.at(-1)?.author.kind], [["nobody"], "person"], rows[0]?.id);
+  },
+  "a guest reads what a removed device writes": async (rows) => {
+    const { account: ann } = await person(server.url, "Ann");
+    const [desk, phone, machineId] = [await DeviceKeys.generate(), await withPhone(ann), "m-0123456789"];
+    const entry = { key: desk.publicKey, boxKey: desk.boxKey, role: "machine" as const, machineId, by: ann.keys.publicKey };
+    await ann.devices.change((devices) => [...devices, entry], [desk.signer]);
+    const { id } = await ann.sessions.create({ title: "Plums" });
+    await ann.sessions.share(id, bob.userId, "view");
+    const ring = await ann.sessions.ring(await ann.sessions.read(id));
+    const post = async (localId: string, content: Json, signer: Signer): Promise<void> => {
+      const { version, digest } = (await ann.own()).list;
+      const head = { v: 1, localId, at: new Date().toISOString(), list: { version, digest } };
+      const signed = await signBody(id, ann.userId, JSON.stringify({ ...head, ...content }), signer);
+      const body = { localId, keyEpoch: ring.epoch, content: await sealContent(ring, purposes.message(id), signed) };
+      await ann.client.call("POST", "/v3/sessions/{id}/messages", { path: { id }, body });
+    };
+    const text = (n: number): Json => ({ n, type: "text", turnId: "t", part: n, text: "written", interrupted: false });
+    const prompt = (said: string): Json => ({ type: "prompt", text: said, attachments: [], when: "next" });
+    await post("h1", text(1), desk.signer);
+    await post("p1", prompt("before"), phone.signer);
+    const { lists } = await ann.client.call("GET", "/v1/users/{id}/devices", { path: { id: ann.userId } });
+    await bob.people.list(ann.userId, 0);
+    await strike(ann, phone.publicKey);
+    await post("h2", text(2), desk.signer);
+    await post("p2", prompt("after"), phone.signer);
+
+    // Only a machine can create a hosted session. This one is given to Bob as one.
+    const grant = { ...grantTo(bob, id, "view"), machine: machineId };
+    const shared = await SharedRing.seal(ring, (await bob.own()).list.body.contentPublicKey, grant, ann.keys.signer);
+    const hosted = ofSession(() => ({ hosted: true, machineId, encryptedKey: shared.toText() }));
+    for (const row of rows) {
+      const liar = new Liar();
+      const tab = await Account.open({ base: server.url, store: bobs, fetch: liar.fetch });
+      assert.ok(tab);
+      const said = (live: LiveSession): string[] =>
+        live.view.items.flatMap(({ shown, unconfirmed }) =>
+          shown.type === "prompt"
+            ? [`${shown.prompt.text} ${unconfirmed ?? ""}`]
+            : shown.type === "note"
+              ? [JSON.stringify(shown.note)]
+              : [],
+        );
+      const cast = { owner: ann.userId, known: lists.slice(-1) };
+      const live = await tell(row, liar, cast, async () => {
+        const lie = liar.lie;
+        liar.lie = (answer, url, method) => hosted(lie?.(answer, url, method), url, method);
+        const opened = await tab.sessions.open(id);
+        assert.deepEqual([said(opened), opened.view.withheld], [["before ", "after 4"], 4], row.id);
+        return opened;
+      });
+      // The list comes, and the screen that is open shows what it says.
+      liar.lie = hosted;
+      const stop = AbortSignal.timeout(120_000);
+      for await (const _changed of live.follow({ signal: stop })) if (live.view.withheld === undefined) break;
+      const removed = JSON.stringify({ kind: "removed", user: ann.userId, text: "after" });
+      assert.deepEqual([said(live), live.view.withheld], [["before ", removed], undefined], row.id);
+    }
   },
   "an owner looks at a run": async (rows) => {
     const { account: ann, liar } = await person(server.url, "Ann");

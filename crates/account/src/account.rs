@@ -4,19 +4,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ensemble_client::{Client, Credential, Token};
-use ensemble_protocol::AccountKey;
+use ensemble_protocol::{AccountKey, seal};
 use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::problem::Code;
 use secrecy::ExposeSecret;
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::devices::{self, List, Own};
+use crate::devices::{self, Own};
 use crate::error::{Error, Result};
 use crate::home::{Home, Owner};
 use crate::live::Live;
 use crate::notice::Notice;
-use crate::settings::{KnownAccount, Occasion, StoredToken};
+use crate::opening::expected;
+use crate::settings::{Occasion, StoredToken};
 use crate::sharing::People;
 
 /// All devices that an account has or had, and when they were read.
@@ -46,33 +47,36 @@ impl Account {
         Self { client, key, id, home: home.clone(), account, own, every_device: Arc::default(), people: Arc::default() }
     }
 
-    /// The account that this computer uses at the client's server. Makes none.
+    /// The account that this computer uses at the client's server. Makes none, and finishes nothing that other programs have begun:
+    /// [`Self::finish`] does. The token of an earlier program is used while it is good.
     ///
     /// # Errors
-    /// [`Error::NotSignedIn`]: nobody is signed in there, or the key of who is is not on this computer.
+    /// [`Error::NotSignedIn`]: nobody is signed in there. [`Error::KeyLost`], [`Error::OtherKeyHere`]: the account's key is not on this
+    /// computer.
     pub async fn open(home: &Home, client: Client) -> Result<Self> {
         let (known, key) = (home.settings()?.accounts.remove(client.origin()), home.key()?);
-        let known = known.filter(|known| known.signed_in);
-        match known.zip(key).filter(|(known, key)| known.public_key == key.public_key()) {
-            Some((known, key)) => Self::of(home, client, key, &known).await,
-            None => Err(Error::NotSignedIn { origin: client.origin().to_owned() }),
-        }
-    }
-
-    /// The same with the account and its key. The token of an earlier program is used while it is good.
-    pub async fn of(home: &Home, client: Client, key: AccountKey, known: &KnownAccount) -> Result<Self> {
+        let Some(known) = known.filter(|known| known.signed_in) else {
+            return Err(Error::NotSignedIn { origin: client.origin().to_owned() });
+        };
+        let key = expected(home, client.origin(), &known, key)?;
         let client = client.with_credential(Credential::Device(key.clone()));
         let stored = home.tokens().remove(client.origin());
         let client = match stored.filter(|stored| stored.public_key == key.public_key()) {
             Some(stored) => with_token(&client, &stored),
             None => client,
         };
-        Self::renewed(home, client, key, known).await
+        Self::renewed(home, client, key, known.user_id).await
+    }
+
+    /// The same account with a token that was just given.
+    pub async fn with_new_token(&self) -> Result<Self> {
+        let client = self.client.with_credential(Credential::Device(self.key.clone()));
+        Self::renewed(&self.home, client, self.key.clone(), self.id).await
     }
 
     /// The same with the credential that the client has.
-    pub async fn renewed(home: &Home, client: Client, key: AccountKey, known: &KnownAccount) -> Result<Self> {
-        let (origin, user) = (client.origin().to_owned(), known.user_id);
+    async fn renewed(home: &Home, client: Client, key: AccountKey, user: UserId) -> Result<Self> {
+        let origin = client.origin().to_owned();
         let token = match client.sign_in().await {
             Ok(token) => token,
             Err(error) if error.is(Code::UserNotFound) => {
@@ -110,7 +114,7 @@ impl Account {
         // A list that the server has not taken removes nobody.
         let is_due = unfinished.is_some_and(|version| version <= self.own().list.version());
         // Another program may be at it.
-        let lock = if is_due { self.home.try_lock(devices::REMOVAL_LOCK)? } else { None };
+        let lock = if is_due { self.home.store().try_lock(devices::REMOVAL_LOCK)? } else { None };
         if lock.is_some() {
             self.say(Notice::FinishingRemoval);
             if let Err(error) = Box::pin(self.finish_removal()).await {
@@ -148,12 +152,17 @@ impl Account {
         Ok(())
     }
 
-    /// Takes the list that this device has just signed, with the contents of the one before.
-    pub(crate) fn has_signed(&self, list: List) {
+    /// Takes the list that this device has just signed, with its contents.
+    pub(crate) fn has_signed(&self, signed: Own) {
         let mut own = self.lock_own();
-        if list.version() > own.0.list.version() {
-            own.0 = Arc::new(Own { list, contents: own.0.contents.clone() });
+        if signed.list.version() > own.0.list.version() {
+            own.0 = Arc::new(signed);
         }
+    }
+
+    /// The fingerprint of the key that names the account. People compare it.
+    pub fn fingerprint(&self) -> Result<String> {
+        fingerprint(&self.account)
     }
 
     /// Whose machines this computer can be.
@@ -164,6 +173,11 @@ impl Account {
     pub(crate) fn say(&self, notice: Notice) {
         self.home.say(notice);
     }
+}
+
+/// The fingerprint of an account's public key.
+pub fn fingerprint(public_key: &str) -> Result<String> {
+    seal::fingerprint(public_key).map_err(|error| Error::Seal("The user's key".to_owned(), error))
 }
 
 /// The same client with a token of an earlier program.

@@ -3,6 +3,13 @@
 //! A list is remembered with its digest for ever. A server that shows an older one, or another one of the same version, is
 //! not obeyed.
 
+pub mod join;
+pub mod link;
+pub(crate) mod next;
+pub mod recover;
+pub mod remove;
+mod rename;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,10 +17,9 @@ pub use ensemble_client::devices::List;
 use ensemble_client::devices::{Names, Removal, proof_text, sign_list};
 use ensemble_client::{Client, Error as ClientError, Known};
 use ensemble_protocol::AccountKey;
+pub use ensemble_protocol::seal::{BadWords, LinkCode, RecoveryWords};
 use ensemble_protocol::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
-use ensemble_types::devices::{
-    ChangeDevices, DeviceList, DeviceName, ListedDevice, Role, SealedContentRing, SignedList,
-};
+use ensemble_types::devices::{ChangeDevices, DeviceList, DeviceName, Role, SealedContentRing, SignedList};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
 use ensemble_types::text::{Blob, Text};
@@ -76,7 +82,7 @@ pub struct Own {
 
 impl Home {
     fn lists(&self) -> Result<Lists> {
-        self.read_json(FILE).map(Option::unwrap_or_default).map_err(|error| Error::DamagedLists(Box::new(error)))
+        self.read_json(FILE).map(Option::unwrap_or_default).map_err(of_lists)
     }
 
     /// The list of a user that was checked last.
@@ -99,31 +105,33 @@ impl Home {
 
     /// The same. `false`: another command has read a newer one, and this one is not to be relied on.
     fn remember_newest(&self, origin: &str, user: UserId, list: &List) -> Result<bool> {
-        let _lock = self.lock("devices.lock")?;
-        let mut lists = self.lists()?;
-        let users = lists.entry(origin.to_owned()).or_default();
-        let known = users.get(&user).and_then(|remembered| remembered.list().ok());
-        match known {
-            Some(known) if known.version() > list.version() => return Ok(false),
-            Some(known) if known.version() == list.version() && known.digest() != list.digest() => {
-                return Err(ClientError::OldDeviceList.into());
+        let remember = |lists: &mut Lists| {
+            let users = lists.entry(origin.to_owned()).or_default();
+            let known = users.get(&user).and_then(|remembered| remembered.list().ok());
+            match known {
+                Some(known) if known.version() > list.version() => return Ok(false),
+                Some(known) if known.version() == list.version() && known.digest() != list.digest() => {
+                    return Err(ClientError::OldDeviceList.into());
+                }
+                Some(known) if known.version() == list.version() => {
+                    let remembered = users.get_mut(&user).filter(|known| !known.is_younger(NOTED_AGAIN_AFTER));
+                    remembered.into_iter().for_each(|remembered| remembered.checked = seconds());
+                }
+                _ => drop(users.insert(user, Remembered::new(list))),
             }
-            Some(known) if known.version() == list.version() => {
-                let remembered = users.get_mut(&user).filter(|known| !known.is_younger(NOTED_AGAIN_AFTER));
-                let Some(remembered) = remembered else { return Ok(true) };
-                remembered.checked = seconds();
-                return self.write_json(FILE, &lists).map(|()| true);
-            }
-            _ => {}
-        }
-        users.insert(user, Remembered::new(list));
-        self.write_json(FILE, &lists).map(|()| true)
+            Ok(true)
+        };
+        self.change_json(FILE, |damaged| Err(of_lists(damaged)), remember)
     }
+}
+
+fn of_lists(error: Error) -> Error {
+    Error::DamagedLists(Box::new(error))
 }
 
 /// How often a list is read again because another command has read a newer one meanwhile.
 const TRIES: usize = 5;
-const OVERTAKEN: Error = Error::Overtaken("the device list");
+pub(crate) const OVERTAKEN: Error = Error::Overtaken("the device list");
 
 /// Reads and checks what this device needs. The first device of an account begins its list. A server that was restored gets the lists
 /// again that it has lost.
@@ -229,11 +237,9 @@ pub async fn of_user(home: &Home, client: &Client, user: UserId, account: &str) 
 /// The first list: this device alone, as a primary one.
 async fn begin(home: &Home, client: &Client, key: &AccountKey, user: UserId) -> Result<()> {
     let contents = ContentRing::generate();
-    let box_key = box_of(key)?.public().to_text();
-    let mut entry =
-        ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None, name: None, by: None };
+    let mut entry = next::entry(key, Role::Primary)?;
     let mut names = Names::default();
-    names.give(&mut entry, &home.computer().device);
+    names.give(&mut entry, home.computer().device());
     let list = DeviceList {
         account: key.public_key(),
         version: 1,
@@ -253,7 +259,7 @@ async fn begin(home: &Home, client: &Client, key: &AccountKey, user: UserId) -> 
 
 /// The request for a list, with the content ring sealed to each device that may open contents. `added`: the keys that it adds and that
 /// this program has made.
-pub fn change<'a>(
+pub(crate) fn change<'a>(
     list: &List,
     contents: &ContentRing,
     added: impl IntoIterator<Item = &'a AccountKey>,
@@ -277,19 +283,19 @@ pub fn change<'a>(
 }
 
 /// A name as far as a device may have it.
-pub fn shortened(name: &str) -> Option<Text<0, 64>> {
+pub(crate) fn shortened(name: &str) -> Option<Text<0, 64>> {
     Text::new(name.chars().filter(|c| !c.is_control()).take(64).collect::<String>()).ok()
 }
 
-pub fn signed(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
+pub(crate) fn signed(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
     sign_list(list, key).map_err(Error::from)
 }
 
-pub fn box_of(key: &AccountKey) -> Result<BoxKeyPair> {
+pub(crate) fn box_of(key: &AccountKey) -> Result<BoxKeyPair> {
     BoxKeyPair::of_device(key).map_err(|error| Error::Seal("The key of this device".to_owned(), error))
 }
 
-pub fn public(contents: &ContentRing) -> Result<BoxPublicKey> {
+pub(crate) fn public(contents: &ContentRing) -> Result<BoxPublicKey> {
     contents.public().map_err(|error| Error::Seal("The content key".to_owned(), error))
 }
 

@@ -3,10 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ensemble_client::devices::NameError;
 use ensemble_protocol::seal::SealError;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::refs::Ref;
 use thiserror::Error;
+
+use crate::text::inline;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -31,6 +34,12 @@ pub enum Error {
          server shows first."
     )]
     DamagedLists(Box<Error>),
+    #[error(
+        "{} is damaged ({why}). It says which keys of sessions were used here. Restore it from a backup, or move it away: without it this \
+         computer relies on the keys that the server shows first.",
+        .path.display()
+    )]
+    DamagedSessions { path: PathBuf, why: serde_json::Error },
     #[error("{} is not {what}: one line, {KEY_FORM}. Replace it with your backup.", .path.display())]
     NotAKey { path: PathBuf, what: &'static str },
     #[error(
@@ -58,6 +67,74 @@ pub enum Error {
         "{origin} says that your key belongs to another account now, and not to {user}. Nothing was done. Ask its operator."
     )]
     AnotherAccount { origin: String, user: UserId },
+    #[error("The server did not accept the sign-in. It may know itself by another address than {origin}.")]
+    SignInRefused { origin: String },
+    /// `account` begins a sentence.
+    #[error("{account} was used here at {origin}, but its key is not in {} any more.", .path.display())]
+    KeyLost { account: String, origin: String, path: PathBuf },
+    #[error("{account} was used here at {origin}, but {} is the key of another account.", .path.display())]
+    OtherKeyHere { account: String, origin: String, path: PathBuf },
+    #[error("This is not the key of the account that was used here at {origin}: {account}. Nothing was changed.")]
+    NotTheKeyUsed { origin: String, account: String },
+    #[error(
+        "The key of your account is in {}. For another account move it to a safe place first: without it the account cannot be restored.",
+        .0.display()
+    )]
+    KeyHere(PathBuf),
+    #[error(
+        "{} is the key of another account. Move it to a safe place first: without it that account cannot be restored.", .0.display()
+    )]
+    OtherKeyKept(PathBuf),
+    #[error(
+        "There is a key of an account already, in {}. Move it to a safe place first, if this computer is to have another account.",
+        .0.display()
+    )]
+    HasKey(PathBuf),
+
+    #[error("This is a linked device, and only a primary one can add and remove devices.")]
+    NotPrimary,
+    #[error(
+        "The server shows other devices than the list that you signed. Run the command again; if it stays so, do not trust this server."
+    )]
+    DevicesNotSigned,
+    #[error("It is no longer in your device list.")]
+    NoLongerListed,
+    #[error("{}", of_name(.0))]
+    Name(#[from] NameError),
+
+    #[error("Nobody used the code within ten minutes.")]
+    CodeNotUsed,
+    #[error(
+        "Somebody answered who had not seen the code, or changed what the new device sent. Nothing was added. If it happens again, do not \
+         trust the server."
+    )]
+    CodeNotSeen,
+    #[error("The linking has ended.")]
+    LinkEnded,
+    #[error("This code was used already.")]
+    CodeUsed,
+    #[error("The server does not know this code: it is wrong, or older than ten minutes.")]
+    CodeUnknown,
+    #[error("The other device refused this one.")]
+    LinkRefused,
+    #[error("The linking was not finished within ten minutes. Begin it again.")]
+    LinkNotFinished,
+    #[error(
+        "The server shows other devices than the device that added this one. Nothing was kept. Do not trust this server."
+    )]
+    OtherDevicesThanAdded,
+    #[error("The other device has added this one as a machine.")]
+    AddedAsMachine,
+    #[error("The other device has added this one as a device and not as a machine.")]
+    AddedAsDevice,
+
+    #[error("No account has these recovery words. Newer words replace the ones from before.")]
+    NoAccountOfWords,
+    #[error("The server shows no devices of this account.")]
+    NoDevicesShown,
+    #[error("The server shows devices without these words. Nothing was changed. Do not trust it.")]
+    WordsNotListed,
+
     #[error("This device is not in your account's list of devices.")]
     NotListed,
     #[error("This device was linked to an account, but {} no longer says to which.", .0.display())]
@@ -151,10 +228,66 @@ pub enum Error {
     SessionDeleted,
     #[error("The newest {0} messages do not say what its people may do.")]
     StateTooOld(u32),
+    #[error("The server made another session than the one that was asked for. Do not trust it.")]
+    OtherSession,
+
+    #[error("This link was created without a key, so the session cannot be decrypted. Ask for a new link.")]
+    LinkWithoutKey,
+    #[error("The link was deleted while it was being read.")]
+    LinkDeleted,
+    #[error("The server says that no machine hosts this session, but the link names one. Do not trust it.")]
+    LinkOfMachine,
+    #[error(
+        "This link does not say which machine hosts the session, so what it has said cannot be checked. Ask for a new link."
+    )]
+    LinkOfNoMachine,
+
+    #[error("The server does not show your machine {0}. Do not trust it if that stays so.")]
+    MachineHidden(String),
+    #[error("You have no machine {0}, and no other one.")]
+    NoMachines(String),
+    #[error("You have no machine {named}. You have: {have}.")]
+    NoMachine { named: String, have: String },
+    #[error("{0} has no key in your list of devices, so nothing can be sealed for it.")]
+    MachineWithoutKey(String),
+    #[error(
+        "This device is a linked one, and only a primary one starts a session in bypass. Take another mode, or do it on a primary device."
+    )]
+    BypassOfLinked,
+    #[error("What a session is to do is too long: with its directory and title, the prompt may have about 48 KB.")]
+    TaskTooLong,
+    #[error(
+        "{task} of run {run} is a live session, as the server says. It is sealed for its machine and cannot be checked here, so nothing \
+         was done with it."
+    )]
+    TaskSealed { task: String, run: Ref },
+    #[error(
+        "{task} of run {run} is not signed by your devices, so nothing was done with it. The server may have answered with another run: do \
+         not trust it."
+    )]
+    TaskNotSigned { task: String, run: Ref },
 }
 
 /// The form of an account key, for error messages.
 pub const KEY_FORM: &str = "ensemble-account-key-v1: and 43 characters";
+
+/// Why a device does not get a name.
+fn of_name(error: &NameError) -> String {
+    match error {
+        NameError::MachineForm(_) => "The name of a machine has 1 to 63 of the characters a-z, 0-9, '.', '_' and '-', and begins with a \
+                                      letter or a digit."
+            .to_owned(),
+        NameError::Twice(name) => format!(
+            "Another device or machine is called {}. Upper and lower case are the same. Choose another name.",
+            inline(name)
+        ),
+        NameError::Unknown => "The server keeps back names of your devices, so none is given now. Try again. If it stays so, do not trust \
+                               this server."
+            .to_owned(),
+        _ => "The name of a device has 1 to 64 bytes, no character that cannot be seen, and no space at its begin or end."
+            .to_owned(),
+    }
+}
 
 impl Error {
     pub(crate) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Self {

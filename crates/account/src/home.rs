@@ -1,11 +1,7 @@
-//! The directory of an account on this computer: its key, settings, tokens, and what was seen and begun.
+//! What an account keeps on this computer: its key, settings, tokens, and what was seen and begun.
 //!
-//! Everything is in one directory. Secrets have mode 0600. A file is replaced by a new file that is moved into place,
-//! so that a full disk or a power failure leaves either the old or the new one.
+//! Everything is in one [`Store`]. The command line has it in a directory of its user alone.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +11,20 @@ use ensemble_types::ids::{MachineId, UserId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::computer::Computer;
 use crate::devices::REMOVAL_LOCK;
 use crate::error::{Error, Result};
 use crate::notice::{Notice, Notices};
+use crate::store::{Edit, FileStore, Lock, MemoryStore, Store};
 
-/// The directory, this computer, and where notices go. Cheap to clone.
+/// The records, this computer, and where notices go. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Home {
+    /// The directory of the records, for programs that read a file in it.
     path: PathBuf,
+    store: Arc<dyn Store>,
     computer: Arc<Computer>,
     notices: Notices,
-}
-
-/// What this computer calls itself in the account's list. Other devices with these names make it end in a number.
-#[derive(Clone, Debug)]
-pub struct Computer {
-    /// The device, for example `ada@desk`.
-    pub device: String,
-    /// The machine, for example `desk`.
-    pub host: String,
 }
 
 /// Whose machine it is: a user, and the key that the account began with. A server could give another account the same user id.
@@ -43,25 +34,26 @@ pub struct Owner<'a> {
     pub account: &'a str,
 }
 
-/// A lock between commands that run at the same time. It ends when it is dropped, or with the process.
-pub struct Lock {
-    _file: fs::File,
-}
-
+/// The record of the account key.
+const KEY: &str = "account.key";
 /// A change of keys sends a request to each person with a share, and each has a deadline.
 const REQUESTS_WITHIN: Duration = Duration::from_secs(120);
 
-impl Computer {
-    /// Both names.
-    pub fn named(name: &str) -> Self {
-        Self { device: name.to_owned(), host: name.to_owned() }
-    }
-}
-
 impl Home {
-    /// Nothing is read or created yet.
+    /// Records in this directory. Nothing is read or created yet.
     pub fn new(path: PathBuf, computer: Computer, notices: Notices) -> Self {
-        Self { path, computer: Arc::new(computer), notices }
+        let store = Arc::new(FileStore::new(path.clone()));
+        Self { path, store, computer: Arc::new(computer), notices }
+    }
+
+    /// Records in another store. It has no directory, so that a runner finds no file of a machine's key.
+    pub fn on(store: Arc<dyn Store>, computer: Computer, notices: Notices) -> Self {
+        Self { path: PathBuf::from("store:"), store, computer: Arc::new(computer), notices }
+    }
+
+    /// Records that end with the program.
+    pub fn in_memory(computer: Computer, notices: Notices) -> Self {
+        Self::on(Arc::new(MemoryStore::default()), computer, notices)
     }
 
     #[cfg(test)]
@@ -69,6 +61,12 @@ impl Home {
         Self::new(path, Computer::named("desk"), Notices::none())
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_test_in_memory() -> Self {
+        Self::in_memory(Computer::named("desk"), Notices::none())
+    }
+
+    /// What this computer calls itself.
     pub fn computer(&self) -> &Computer {
         &self.computer
     }
@@ -77,12 +75,18 @@ impl Home {
         self.notices.say(&notice);
     }
 
+    /// Where the records are.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// The file with the account key.
     pub fn key_path(&self) -> PathBuf {
-        self.path.join("account.key")
+        self.path.join(KEY)
     }
 
     /// The file with the key of this machine's runner. A machine stays the same for an account at every address of its server.
@@ -109,10 +113,17 @@ impl Home {
     pub fn adopt_machine(&self, origin: &str, owner: Owner<'_>, machine: &MachineId) -> Result<()> {
         for kind in ["key", "token"] {
             let (old, new) = (self.file_at(origin, machine, kind), self.machine_file(owner, machine, kind));
-            if old.exists() && !new.exists() {
-                make_directory(new.parent().unwrap_or(&self.path))
-                    .and_then(|()| fs::rename(&old, &new))
-                    .map_err(Error::unwritable(&new))?;
+            let (old, new) = (self.name_of(&old)?, self.name_of(&new)?);
+            let Some(bytes) = self.store.get(old)? else { continue };
+            // Another program may have moved it, and have made a newer one since.
+            let mut is_moved = false;
+            let adopt = |found: Option<&[u8]>| {
+                is_moved = found.is_none_or(|found| found == bytes);
+                Ok(if found.is_some() { Edit::Keep } else { Edit::Put(bytes.clone()) })
+            };
+            self.store.update(new, Box::new(adopt))?;
+            if is_moved {
+                self.remove(old)?;
             }
         }
         Ok(())
@@ -124,6 +135,7 @@ impl Home {
         self.path.join("machines").join(server).join(format!("{machine}.{kind}"))
     }
 
+    /// The account key, if there is one.
     pub fn key(&self) -> Result<Option<AccountKey>> {
         self.read_key(&self.key_path(), "an account key")
     }
@@ -134,21 +146,15 @@ impl Home {
     }
 
     fn read_key(&self, path: &Path, what: &'static str) -> Result<Option<AccountKey>> {
-        match fs::read_to_string(path) {
-            Ok(text) => {
-                private(path)?;
-                let key = AccountKey::from_text(&text);
-                key.map(Some).ok_or_else(|| Error::NotAKey { path: path.to_owned(), what })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::unreadable(path)(error)),
-        }
+        let Some(bytes) = self.store.get(self.name_of(path)?)? else { return Ok(None) };
+        let key = std::str::from_utf8(&bytes).ok().and_then(AccountKey::from_text);
+        key.map(Some).ok_or_else(|| Error::NotAKey { path: path.to_owned(), what })
     }
 
     /// Waits until no other command is about to create the account key. A command that creates it holds this lock until
     /// the key is stored, so that there is one key.
     pub async fn lock_account(&self) -> Result<Lock> {
-        self.lock_on_a_thread("account.lock").await
+        self.store.lock("account.lock").await
     }
 
     /// Waits until no other command, and nothing else in this one, gives a session new keys. The holder of the lock sends requests.
@@ -162,123 +168,160 @@ impl Home {
     }
 
     async fn lock_within(&self, name: &'static str, what: &'static str) -> Result<Lock> {
-        let locked = tokio::time::timeout(REQUESTS_WITHIN, self.lock_on_a_thread(name)).await;
+        let locked = tokio::time::timeout(REQUESTS_WITHIN, self.store.lock(name)).await;
         locked.unwrap_or(Err(Error::Locked(what)))
     }
 
-    /// A thread of its own waits: the holder of the lock may be a future of the task that asks for it.
-    async fn lock_on_a_thread(&self, name: &'static str) -> Result<Lock> {
-        let home = self.clone();
-        let locked = tokio::task::spawn_blocking(move || home.lock(name)).await;
-        locked.map_err(|error| Error::Form(format!("{name} could not be locked: {error}.")))?
-    }
-
-    /// Fails if the directory is not writable, or if others can write to it. Checked before a key is created that must not be lost.
+    /// Fails if nothing can be written, or if others can write. Checked before a key is created that must not be lost.
     pub fn check_writable(&self) -> Result<()> {
-        self.check_own()?;
-        let probe = self.path.join("probe");
-        self.write_secret(&probe, b"")?;
-        fs::remove_file(&probe).map_err(Error::unwritable(&probe))
-    }
-
-    /// Who can write to the directory can replace a key in it. Many systems give each user a group of their own, with the same number.
-    fn check_own(&self) -> Result<()> {
-        let is_open = |found: &fs::Metadata| {
-            let writers = if found.gid() == found.uid() { 0o002 } else { 0o022 };
-            found.mode() & writers != 0
-        };
-        match fs::metadata(&self.path) {
-            Ok(found) if is_open(&found) => Err(Error::WritableByOthers(self.path.clone())),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::unreadable(&self.path)(error)),
-            _ => Ok(()),
-        }
+        self.store.check()
     }
 
     /// Stores a key.
     pub fn write_key(&self, path: &Path, key: &AccountKey) -> Result<()> {
-        self.check_own()?;
         self.write_secret(path, key.to_text().as_bytes())
     }
 
     /// Stores a new account key. Never replaces a key, because that would destroy an account.
     pub fn store_key(&self, key: &AccountKey, _lock: &Lock) -> Result<()> {
-        let (path, new) = (self.key_path(), self.path.join("account.key.new"));
-        self.write_key(&new, key)?;
-        // A link, unlike a move, fails when there is a key.
-        let linked = fs::hard_link(&new, &path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Error::KeyAppeared(path.clone()),
-            _ => Error::unwritable(&path)(error),
-        });
-        fs::remove_file(&new).map_err(Error::unwritable(&new))?;
-        linked
+        let new = key.to_text().as_bytes().to_vec();
+        self.store.update(
+            KEY,
+            Box::new(|found| match found {
+                Some(_) => Err(Error::KeyAppeared(self.key_path())),
+                None => Ok(Edit::New(new)),
+            }),
+        )
     }
 
-    /// Holds the thread until the lock with this name is free, so it is for what sends no request. A directory that is missing is
-    /// created.
-    pub fn lock(&self, name: &str) -> Result<Lock> {
-        let path = self.path.join(name);
-        let locked = make_directory(&self.path).and_then(|()| {
-            let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-            file.lock().map(|()| file)
-        });
-        locked.map(|file| Lock { _file: file }).map_err(Error::unwritable(&path))
-    }
-
-    /// The same, unless another command has it.
-    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<Lock>> {
-        let path = self.path.join(name);
-        let opened = make_directory(&self.path)
-            .and_then(|()| fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path));
-        let file = opened.map_err(Error::unwritable(&path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: file })),
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(error)) => Err(Error::unwritable(&path)(error)),
-        }
-    }
-
+    /// Writes a file in the directory of the records, which only its user reads.
     pub fn write_secret(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let failed = |error: io::Error| Error::unwritable(path)(error);
-        make_directory(path.parent().unwrap_or(&self.path)).map_err(failed)?;
-        let new = path.with_extension(format!("new{}", std::process::id()));
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
-        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-        fs::rename(&new, path).map_err(failed)
+        self.store.replace(self.name_of(path)?, Edit::Put(bytes.to_vec()))
     }
 
+    /// The name of the record in this file.
+    pub(crate) fn name_of<'p>(&self, path: &'p Path) -> Result<&'p str> {
+        let name = path.strip_prefix(&self.path).ok().and_then(Path::to_str);
+        name.ok_or_else(|| Error::Form(format!("{} is not in {}.", path.display(), self.path.display())))
+    }
+
+    /// Removes a record, if there is one.
     pub fn remove(&self, name: &str) -> Result<()> {
-        let path = self.path.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::unwritable(&path)(error)),
-            _ => Ok(()),
-        }
+        self.store.replace(name, Edit::Remove)
     }
 
+    /// What a record says.
     pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
-        let path = self.path.join(name);
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|why| Error::Damaged { path, why }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::unreadable(&path)(error)),
-        }
+        self.store.get(name)?.map(|bytes| self.parsed(name, &bytes)).transpose()
     }
 
+    pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str, bytes: &[u8]) -> Result<T> {
+        serde_json::from_slice(bytes).map_err(|why| Error::Damaged { path: self.path.join(name), why })
+    }
+
+    /// Replaces a record, whatever it says.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let bytes = serde_json::to_vec_pretty(value).map_err(|error| Error::Form(error.to_string()))?;
-        self.write_secret(&self.path.join(name), &bytes)
+        self.store.replace(name, Edit::Put(json(value)?))
+    }
+
+    /// Changes a record in one step, and writes it if `change` does change it. One that is missing is the default.
+    ///
+    /// # Errors
+    /// `change` failed, or the record is damaged, or it cannot be read or written. Then it is as it was before.
+    pub fn update_json<T, R>(&self, name: &str, change: impl FnOnce(&mut T) -> Result<R>) -> Result<R>
+    where
+        T: Default + Serialize + DeserializeOwned,
+    {
+        self.change_json(name, Err, change)
+    }
+
+    /// The same for a record that tells little: one that is damaged or cannot be read is as good as none.
+    pub fn renew_json<T, R>(&self, name: &str, change: impl FnOnce(&mut T) -> Result<R>) -> Result<R>
+    where
+        T: Default + Serialize + DeserializeOwned,
+    {
+        self.change_json(name, |_| Ok(T::default()), change)
+    }
+
+    /// `damaged` says what stands for a record that is damaged or cannot be read.
+    pub(crate) fn change_json<T, R>(
+        &self,
+        name: &str,
+        damaged: impl FnOnce(Error) -> Result<T>,
+        change: impl FnOnce(&mut T) -> Result<R>,
+    ) -> Result<R>
+    where
+        T: Default + Serialize + DeserializeOwned,
+    {
+        let (mut parts, mut changed) = (Some((damaged, change)), None);
+        let updated = self.store.update(
+            name,
+            Box::new(|found| {
+                let Some((damaged, change)) = parts.take() else { return Ok(Edit::Keep) };
+                let (mut value, before) = match found {
+                    Some(bytes) => (self.parsed(name, bytes).or_else(damaged)?, bytes.to_vec()),
+                    None => (T::default(), json(&T::default())?),
+                };
+                changed = Some(change(&mut value)?);
+                let after = json(&value)?;
+                Ok(if after == before { Edit::Keep } else { Edit::Put(after) })
+            }),
+        );
+        match (updated, parts) {
+            (Err(unreadable @ Error::Unreadable { .. }), Some((damaged, change))) => {
+                let mut value = damaged(unreadable)?;
+                changed = Some(change(&mut value)?);
+                self.write_json(name, &value)?;
+            }
+            (updated, _) => updated?,
+        }
+        changed.ok_or_else(|| Error::Form(format!("{name} was not changed.")))
     }
 }
 
-fn make_directory(directory: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+fn json(value: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(value).map_err(|error| Error::Form(error.to_string()))
 }
 
-/// Fails if other users can read the key, because it is then no longer secret.
-fn private(path: &Path) -> Result<()> {
-    let mode = fs::metadata(path).map_err(Error::unreadable(path))?.permissions().mode();
-    if mode & 0o077 == 0 {
-        return Ok(());
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_home_in_memory_keeps_keys_and_refuses_a_second_one() {
+        let home = Home::of_test_in_memory();
+        let (key, other) = (AccountKey::generate(), AccountKey::generate());
+        home.check_writable().unwrap();
+        let lock = home.lock_account().await.unwrap();
+        home.store_key(&key, &lock).unwrap();
+        assert!(matches!(home.store_key(&other, &lock), Err(Error::KeyAppeared(_))));
+        assert_eq!(home.key().unwrap().unwrap().public_key(), key.public_key());
+        let path = home.linked_key_path("https://one", &"laptop".parse().unwrap());
+        home.write_key(&path, &other).unwrap();
+        assert_eq!(home.machine_key(&path).unwrap().unwrap().public_key(), other.public_key());
+        assert!(home.machine_key(Path::new("/elsewhere/a.key")).is_err());
     }
-    Err(Error::ReadableByOthers(path.to_owned()))
+
+    #[test]
+    fn a_record_is_written_only_when_it_changes() {
+        let place = tempfile::tempdir().unwrap();
+        let home = Home::of_test(place.path().join("home"));
+        type Numbers = BTreeMap<String, u32>;
+        let set = |number| home.update_json("n.json", |all: &mut Numbers| Ok(all.insert("a".to_owned(), number)));
+        home.update_json("n.json", |_: &mut Numbers| Ok(())).unwrap();
+        assert!(!home.path().join("n.json").exists(), "it is still the default");
+        assert_eq!((set(1).unwrap(), set(2).unwrap()), (None, Some(1)));
+        let written = |path: &Path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
+        let before = written(&home.path().join("n.json"));
+        set(2).unwrap();
+        assert_eq!(written(&home.path().join("n.json")), before);
+        set(3).unwrap();
+        assert_ne!(written(&home.path().join("n.json")), before);
+        std::fs::write(home.path().join("n.json"), "{").unwrap();
+        assert!(matches!(set(4), Err(Error::Damaged { .. })));
+        home.renew_json("n.json", |all: &mut Numbers| Ok(all.insert("b".to_owned(), 1))).unwrap();
+        assert_eq!(home.read_json::<Numbers>("n.json").unwrap().unwrap().len(), 1);
+    }
 }

@@ -145,10 +145,12 @@ impl Home {
 
     /// What cannot be read is needed only for a server that has lost lists, so it stops no command. The next list replaces it.
     fn all_kept(&self) -> Accounts {
-        self.read_json(FILE).map(Option::unwrap_or_default).unwrap_or_else(|why| {
-            self.say(Notice::KeptListsLost { path: self.path().join(FILE), why });
-            Accounts::default()
-        })
+        self.read_json(FILE).map(Option::unwrap_or_default).unwrap_or_else(|why| self.without_lists(why))
+    }
+
+    fn without_lists(&self, why: Error) -> Accounts {
+        self.say(Notice::KeptListsLost { path: self.path().join(FILE), why });
+        Accounts::default()
     }
 
     /// Keeps lists of the own account that were checked, the oldest first, and the ring of the last of them.
@@ -182,15 +184,8 @@ impl Home {
     }
 
     fn change_kept(&self, (origin, user): (&str, UserId), change: impl FnOnce(&mut Kept) -> Result<()>) -> Result<()> {
-        let unusable = |error: serde_json::Error| Error::Form(error.to_string());
-        let _lock = self.lock("devices.lock")?;
-        let mut all = self.all_kept();
-        let before = serde_json::to_value(&all).map_err(unusable)?;
-        change(all.entry(origin.to_owned()).or_default().entry(user).or_default())?;
-        if serde_json::to_value(&all).map_err(unusable)? == before {
-            return Ok(());
-        }
-        self.write_json(FILE, &all)
+        let change = |all: &mut Accounts| change(all.entry(origin.to_owned()).or_default().entry(user).or_default());
+        self.change_json(FILE, |why| Ok(self.without_lists(why)), change)
     }
 }
 

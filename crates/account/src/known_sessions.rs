@@ -1,5 +1,7 @@
 //! What this computer remembers of sessions: whose they are, the newest keys that it has used, and what is not finished.
 
+mod records;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use ensemble_types::sessions::Session;
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use self::records::record_of;
 use crate::error::Result;
 use crate::home::Home;
 use crate::sharing::Recipients;
@@ -112,25 +115,10 @@ impl Unfinished {
     }
 }
 
-const SESSIONS: &str = "sessions.json";
 /// A session gets one key within this time for what this device cannot prove by its account's own list: a ring holds 170 keys.
 const ONE_KEY: Duration = Duration::from_secs(3_600);
 
-/// By server origin.
-type KnownSessions = BTreeMap<String, BTreeMap<SessionId, KnownSession>>;
-
 impl Home {
-    /// What this computer remembers of a session: its owner, and the newest epoch of a key that it has used.
-    pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
-        Ok(self.known_sessions(origin)?.remove(&session).unwrap_or_default())
-    }
-
-    /// The same for all sessions.
-    pub(crate) fn known_sessions(&self, origin: &str) -> Result<BTreeMap<SessionId, KnownSession>> {
-        let mut known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        Ok(known.remove(origin).unwrap_or_default())
-    }
-
     /// Remembers whose a session is, and the epochs of a ring by which others are judged.
     pub fn remember_session(&self, origin: &str, session: &Session, ring: Option<&KeyRing>) -> Result<()> {
         let first = KnownSession::default();
@@ -139,14 +127,12 @@ impl Home {
         if epoch <= known.epoch && floor <= known.floor && known.owner.is_some() {
             return Ok(());
         }
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        let known = all.entry(origin.to_owned()).or_default().entry(session.id);
-        let host = session.machine_id.clone().filter(|_| session.hosted);
-        let owner = Some(session.owner_id);
-        let known = known.or_insert_with(|| KnownSession { owner, host, ..KnownSession::default() });
-        (known.epoch, known.floor) = (epoch.max(known.epoch), floor.max(known.floor));
-        self.write_json(SESSIONS, &all)
+        self.change_session(origin, session.id, |known| {
+            let host = session.machine_id.clone().filter(|_| session.hosted);
+            let owner = Some(session.owner_id);
+            let known = known.get_or_insert_with(|| KnownSession { owner, host, ..KnownSession::default() });
+            (known.epoch, known.floor) = (epoch.max(known.epoch), floor.max(known.floor));
+        })
     }
 
     /// Notes before the key of this epoch is made that the server has asked for it, or that these guests have removed a device. The
@@ -162,49 +148,38 @@ impl Home {
         if !is_asked && guests.is_empty() {
             return Ok(());
         }
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        if let Some(known) = all.entry(origin.to_owned()).or_default().get_mut(&session) {
+        self.change_session(origin, session, |known| {
+            let Some(known) = known else { return };
             known.tried = epoch;
             known.asked = if is_asked { Some(now) } else { known.asked };
             known.renewed.retain(|_, at| !is_over(*at, now));
             known.renewed.extend(guests.iter().map(|guest| (*guest, now)));
-        }
-        self.write_json(SESSIONS, &all)
+        })
     }
 
     /// When the server's word may replace the key of a session again, if that was not said yet.
     pub(crate) fn say_next(&self, origin: &str, session: SessionId) -> Result<Option<Timestamp>> {
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        let known = all.get_mut(origin).and_then(|sessions| sessions.get_mut(&session));
-        let Some(known) = known.filter(|known| known.asked != known.said) else { return Ok(None) };
-        known.said = known.asked;
-        let next = known.asked.map(next_after);
-        self.write_json(SESSIONS, &all)?;
-        Ok(next)
+        self.change_session(origin, session, |known| {
+            let known = known.as_mut().filter(|known| known.asked != known.said)?;
+            known.said = known.asked;
+            known.asked.map(next_after)
+        })
     }
 
     /// Forgets a session that was deleted.
     pub fn forget_session(&self, origin: &str, session: SessionId) -> Result<()> {
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        let found = all.get_mut(origin).and_then(|sessions| sessions.remove(&session));
-        if found.is_some() {
-            self.write_json(SESSIONS, &all)?;
-        }
+        self.take_over_sessions()?;
+        self.remove(&record_of(origin, session))?;
         self.forget_title(origin, session)
     }
 
     /// Notes that a key was made of which the machine that hosts the session knows nothing (`true`), or which it was given. The session
     /// is remembered already.
     pub(crate) fn note_host(&self, origin: &str, session: SessionId, epoch: u32, is_hostless: bool) -> Result<()> {
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        if let Some(known) = all.entry(origin.to_owned()).or_default().get_mut(&session) {
+        self.change_session(origin, session, |known| {
+            let Some(known) = known else { return };
             known.hostless = is_hostless.then(|| known.hostless.unwrap_or(epoch));
-        }
-        self.write_json(SESSIONS, &all)
+        })
     }
 
     /// Notes who is to get the next key, before there is one: a command that is killed after that is finished by the next one.
@@ -324,13 +299,6 @@ mod tests {
 
     const ORIGIN: &str = "https://ensemble.example";
 
-    fn home() -> (tempfile::TempDir, Home) {
-        let place = tempfile::tempdir().unwrap();
-        let home = Home::of_test(place.path().join("home"));
-        home.check_writable().unwrap();
-        (place, home)
-    }
-
     fn session() -> Session {
         let document = json!({
             "id": SessionId::generate(), "ref": "4d6f8h2j", "ownerId": UserId::generate(), "metadata": "", "metadataVersion": 1,
@@ -345,7 +313,7 @@ mod tests {
     /// A grant that is older than the floor counts for nothing, so who sets an older floor brings removed people back.
     #[test]
     fn the_highest_floor_is_remembered() {
-        let (_place, home) = home();
+        let home = Home::of_test_in_memory();
         let session = session();
         let first = KeyRing::generate();
         let (second, by_machine) = (first.next().unwrap(), first.next_by_machine().unwrap().next_by_machine().unwrap());
@@ -359,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_guest_makes_one_key_an_hour_and_takes_nobody_elses() {
-        let (_place, home) = home();
+        let home = Home::of_test_in_memory();
         let (session, ann, bob) = (session(), UserId::generate(), UserId::generate());
         home.remember_session(ORIGIN, &session, Some(&KeyRing::generate())).unwrap();
         let note = |is_asked, guests: &[UserId], now| {
@@ -380,7 +348,7 @@ mod tests {
     /// A program was killed before it had given a new key to all people, and a machine has made the next one since: they still wait.
     #[test]
     fn people_wait_for_a_ring_that_goes_on_from_the_one_that_was_made() {
-        let (_place, home) = home();
+        let home = Home::of_test_in_memory();
         let session = session();
         let made = KeyRing::generate().next().unwrap();
         let recipients = Recipients::from([(UserId::generate(), ShareLevel::View)]);

@@ -4,17 +4,22 @@
 //! [`Error`]. Everything that the server says is checked against what devices of the account have signed.
 
 mod account;
+mod computer;
 pub mod confirmations;
 pub mod devices;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod home;
 pub mod kept_lists;
 pub mod known_sessions;
+pub mod links;
 pub mod live;
-pub mod machine_key;
+mod machine_key;
 pub mod machines;
 pub mod names;
 mod notice;
+mod opening;
 pub mod pins;
 pub mod removal;
 pub mod runs;
@@ -22,10 +27,16 @@ pub mod seen_titles;
 pub mod sessions;
 pub mod settings;
 pub mod sharing;
+mod store;
+pub mod tasks;
 mod text;
+pub mod this_machine;
 
-pub use account::{Account, with_token};
+pub use account::{Account, fingerprint, with_token};
+pub use computer::{Called, Computer};
 pub use error::{Error, KEY_FORM, Result};
-pub use home::{Computer, Home, Lock, Owner};
+pub use home::{Home, Owner};
 pub use notice::{Notice, Notices};
+pub use opening::{Begun, Wanted, check_unused};
+pub use store::{Change, Edit, FileStore, Lock, MemoryStore, Store};
 pub use text::{inline, short};

@@ -10,16 +10,14 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
 
 use crate::account::Account;
-use crate::devices::{List, box_of, change};
+use crate::devices::{List, OVERTAKEN, next};
 use crate::error::{Error, Result};
-use crate::kept_lists;
-use crate::names::next_list;
 use crate::notice::Notice;
 
 /// The file with this machine's key. The account's list has the key from now on, with a name, and with this device as the one on its
 /// computer. `None`: this device may not sign lists, or the list is full; such a machine works with a token. A machine that is new at the
 /// server gets a new key.
-pub async fn listed(me: &Account, machine: &MachineId, is_new: bool) -> Result<Option<PathBuf>> {
+pub(crate) async fn listed(me: &Account, machine: &MachineId, is_new: bool) -> Result<Option<PathBuf>> {
     let path = me.home.machine_key_path(me.owner(), machine);
     let key = me.home.machine_key(&path)?.filter(|_| !is_new);
     let is_listed = key.as_ref().is_some_and(|key| of_key(&me.own().list, key, machine).is_some());
@@ -46,7 +44,7 @@ async fn list_it(
         if is_of_this && entry.is_some_and(|entry| entry.name.is_some()) {
             return Ok(Some(path));
         }
-        if !is_primary(&own.list, me) {
+        if !me.is_primary() {
             return Ok(entry.map(|_| path));
         }
         let mut names = me.names().await?;
@@ -74,26 +72,16 @@ async fn list_it(
         let name = before
             .as_ref()
             .and_then(|before| names.get(&before.key))
-            .map_or_else(|| me.home.computer().host.clone(), str::to_owned);
+            .map_or_else(|| me.home.computer().host().to_owned(), str::to_owned);
         names.keep(&next);
-        let mut entry = ListedDevice {
-            key: used.public_key(),
-            box_key: box_of(&used)?.public().to_text(),
-            role: Role::Machine,
-            machine_id: Some(machine.clone()),
-            name: None,
-            by: Some(me.key.public_key()),
-        };
+        let (machine_id, by) = (Some(machine.clone()), Some(me.key.public_key()));
+        let mut entry = ListedDevice { machine_id, by, ..next::entry(&used, Role::Machine)? };
         names.give(&mut entry, &name);
         next.devices.push(entry);
-        let (list, names) = next_list(&own.list, next, names, &me.key)?;
         let is_added = own.list.device(&used.public_key()).is_none();
-        let change = change(&list, &own.contents, is_added.then_some(&used), names)?;
-        match kept_lists::send(&me.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await {
-            Ok(()) => {
-                me.has_signed(list);
-                return Ok(Some(path));
-            }
+        let next = me.sign_next(&own.list, (next, names), own.contents.clone(), is_added.then_some(&used))?;
+        match me.send_next(next, Vec::new()).await {
+            Ok(()) => return Ok(Some(path)),
             // Another program of the account was faster.
             Err(Error::Client(error)) if error.is(Code::DeviceListConflict) => {
                 me.refresh_own(Duration::ZERO).await?;
@@ -104,11 +92,11 @@ async fn list_it(
             Err(failure) => return Err(failure),
         }
     }
-    Err(BUSY)
+    Err(OVERTAKEN)
 }
 
 /// Takes these machines from the account's list, if they are in it and this device may sign lists.
-pub async fn unlist(me: &Account, machines: &[&MachineId]) -> Result<()> {
+pub(crate) async fn unlist(me: &Account, machines: &[&MachineId]) -> Result<()> {
     const TRIES: usize = 4;
     for _ in 0..TRIES {
         let own = me.own();
@@ -118,26 +106,19 @@ pub async fn unlist(me: &Account, machines: &[&MachineId]) -> Result<()> {
         if next.devices.len() == before {
             return Ok(());
         }
-        if !is_primary(&own.list, me) {
+        if !me.is_primary() {
             me.say(Notice::MachineStaysListed);
             return Ok(());
         }
-        let (list, names) = next_list(&own.list, next, me.names().await?, &me.key)?;
-        let change = change(&list, &own.contents, [], names)?;
-        match kept_lists::send(&me.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await {
+        let next = me.sign_next(&own.list, (next, me.names().await?), own.contents.clone(), None)?;
+        match me.send_next(next, Vec::new()).await {
             Err(Error::Client(error)) if error.is(Code::DeviceListConflict) => {
                 me.refresh_own(Duration::ZERO).await?;
             }
             sent => return sent,
         }
     }
-    Err(BUSY)
-}
-
-const BUSY: Error = Error::Overtaken("the device list");
-
-fn is_primary(list: &List, me: &Account) -> bool {
-    list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary)
+    Err(OVERTAKEN)
 }
 
 fn of_key<'l>(list: &'l List, key: &AccountKey, machine: &MachineId) -> Option<&'l ListedDevice> {

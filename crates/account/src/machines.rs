@@ -1,4 +1,6 @@
-//! The user's machines: what they say of themselves, and their keys.
+//! The user's machines: what they say of themselves, their keys, and how they are called.
+
+mod named;
 
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use crate::account::Account;
 use crate::error::{Error, Result};
 use crate::notice::Notice;
 use crate::sessions::{seal_json, seal_ring};
+
+pub use self::named::{Machines, Name};
 
 /// The decrypted metadata of a machine: what it says of itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -37,7 +41,7 @@ pub struct Known {
 
 /// The machines with their metadata. It counts only under a key that the machine or a device of the account has made, because anybody can
 /// seal something to the account.
-pub async fn opened(me: &Account, machines: Vec<Machine>) -> Result<Vec<Known>> {
+pub(crate) async fn opened(me: &Account, machines: Vec<Machine>) -> Result<Vec<Known>> {
     let rings: Vec<_> = machines.iter().map(|machine| ring(me, machine).ok()).collect();
     let may = |devices: &[ListedDevice], signer: &str, machine: &MachineId| {
         devices.iter().any(|device| device.key == signer && device.makes_keys(Some(machine)))

@@ -21,12 +21,9 @@ type Kept = BTreeMap<String, BTreeMap<UserId, Given>>;
 
 impl Home {
     /// A file that cannot be read is replaced: the server is asked again.
-    fn all_names(&self) -> Kept {
-        self.read_json(FILE).ok().flatten().unwrap_or_default()
-    }
-
     fn kept_names(&self, (origin, user): (&str, UserId)) -> Given {
-        self.all_names().remove(origin).and_then(|mut users| users.remove(&user)).unwrap_or_default()
+        let mut all: Kept = self.read_json(FILE).ok().flatten().unwrap_or_default();
+        all.remove(origin).and_then(|mut users| users.remove(&user)).unwrap_or_default()
     }
 
     /// Keeps the names of a list, in place of those of the list before.
@@ -34,10 +31,10 @@ impl Home {
         if self.kept_names((origin, user)) == *names {
             return Ok(());
         }
-        let _lock = self.lock("device-names.lock")?;
-        let mut all = self.all_names();
-        all.entry(origin.to_owned()).or_default().insert(user, names.clone());
-        self.write_json(FILE, &all)
+        self.renew_json(FILE, |all: &mut Kept| {
+            all.entry(origin.to_owned()).or_default().insert(user, names.clone());
+            Ok(())
+        })
     }
 }
 

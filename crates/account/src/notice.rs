@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
@@ -13,6 +14,15 @@ use crate::error::Error;
 
 #[derive(Debug)]
 pub enum Notice {
+    /// Another account was used at this server until now. `account` begins a sentence.
+    AnotherAccount {
+        account: String,
+        origin: String,
+    },
+    /// The server keeps back names of the account's devices, so a new one gets none.
+    NamesKeptBack,
+    /// The computer of a new machine is no device of the account.
+    ComputerNotListed,
     /// The file of kept lists cannot be read. Until the next lists this device cannot give them to a server that was restored.
     KeptListsLost {
         path: PathBuf,
@@ -83,6 +93,11 @@ pub enum Notice {
     /// A removal, of this device or another program, goes on.
     FinishingRemoval,
     RemovalUnfinished(Error),
+    /// For so long services may still accept what a removed device signs.
+    WaitingForServices(Duration),
+    /// What the devices of the account share cannot be read, so it begins anew.
+    SharedStateLost(Error),
+    SharedStateNotKept(Error),
     RevocationUnfinished(Error),
     KeysUnfinished(Error),
     SessionWithoutNewKey {
@@ -105,6 +120,9 @@ pub enum Notice {
     },
     MachinesWithoutNewKeys(Error),
     TitlesMayBeLost(Error),
+
+    /// A machine may refuse a task in bypass that this device has signed.
+    BypassOfLinked,
 }
 
 /// Where notices go. They come while work is done, so it must not block.

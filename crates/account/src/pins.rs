@@ -45,18 +45,13 @@ impl Home {
     }
 
     fn keep_state(&self, origin: &str, kept: Kept) -> Result<()> {
-        let known = self.kept_state(origin, kept.user)?;
-        if known.is_some_and(|known| known.version >= kept.version) {
-            return Ok(());
-        }
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: BTreeMap<String, Kept> = self.read_json(KEPT)?.unwrap_or_default();
-        let slot = all.entry(origin.to_owned());
-        let slot = slot.or_insert_with(|| Kept { user: kept.user, version: 0, sealed: String::new() });
-        if slot.user != kept.user || slot.version < kept.version {
-            *slot = kept;
-        }
-        self.write_json(KEPT, &all)
+        self.update_json(KEPT, |all: &mut BTreeMap<String, Kept>| {
+            let known = all.get(origin).filter(|known| known.user == kept.user);
+            if known.is_none_or(|known| known.version < kept.version) {
+                all.insert(origin.to_owned(), kept);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -71,7 +66,7 @@ impl Account {
                 return Ok(key.clone());
             }
             shared.pinned.insert(user, seen.to_owned());
-            match self.share(&shared, account.client_state_version).await {
+            match self.write_shared(&shared, account.client_state_version).await {
                 // Another device was faster.
                 Err(error) if error.is(Code::VersionMismatch) => {}
                 // A state that has grown too long is no reason to do nothing; this computer remembers the key itself.
@@ -102,7 +97,7 @@ impl Account {
             for (name, value) in &shared.more {
                 now.more.entry(name.clone()).or_insert_with(|| value.clone());
             }
-            match self.share(&now, account.client_state_version).await {
+            match self.write_shared(&now, account.client_state_version).await {
                 // Another device has just written one.
                 Err(error) if error.is(Code::VersionMismatch) => {}
                 done => return done.map_err(Error::from),
@@ -153,7 +148,7 @@ impl Account {
 
     /// Replaces the version that the server has shown. A server that was restored gets it once for each version that it lacks, so that
     /// no device takes it for an old one.
-    async fn share(&self, shared: &Shared, shown: i64) -> Result<(), ClientError> {
+    async fn write_shared(&self, shared: &Shared, shown: i64) -> Result<(), ClientError> {
         let unusable = |error: String| ClientError::Argument(error);
         let json = serde_json::to_vec(shared).map_err(|error| unusable(error.to_string()))?;
         let to = self.content_key().map_err(|failure| unusable(failure.to_string()))?;

@@ -21,6 +21,9 @@ const RECENT_DAYS: u64 = 7;
 /// Sessions that get a new key at once, the newest first. All others get theirs before their next message.
 const MOST_AT_ONCE: usize = 200;
 
+/// Services learn of a removal within 10 s.
+const SETTLED: Duration = Duration::from_secs(12);
+
 /// The result of finishing a removal.
 pub struct Finished {
     /// How many sessions got a new key.
@@ -33,7 +36,7 @@ pub struct Finished {
 
 /// Notes that sessions have to get new keys because of this list, before it is sent: a program that is killed after that is finished by
 /// the next one.
-pub fn begin_removal(home: &Home, origin: &str, version: u32) -> Result<()> {
+pub(crate) fn begin_removal(home: &Home, origin: &str, version: u32) -> Result<()> {
     home.change_settings(|settings| {
         // An earlier one that is not finished stays the one to be finished.
         settings.unfinished_removals.entry(origin.to_owned()).or_insert(version);
@@ -55,11 +58,17 @@ impl Account {
         }
     }
 
+    /// Waits until every service has learnt of a removal. Until then a removed device can still change what it could change.
+    pub async fn settle(&self) {
+        self.say(Notice::WaitingForServices(SETTLED));
+        tokio::time::sleep(SETTLED).await;
+    }
+
     /// Gives the sessions that are in use new keys. Takes back the rights that removed devices have given there, or keeps them if the
     /// settings say so. Then forgets that the removal is unfinished.
     ///
     /// # Errors
-    /// The sessions cannot be listed.
+    /// The sessions cannot be listed, or what is known of one cannot be read.
     pub async fn finish_removal(&self) -> Result<Finished> {
         let wished = self.home.settings()?.keep_rights.remove(self.client.origin()).unwrap_or_default();
         let taken = self.home.kept_digests(self.client.origin(), self.id);
@@ -68,16 +77,20 @@ impl Account {
             self.client.sessions(SessionFilter { active_only: false, shared: true }).try_collect().await?;
         let (sessions, foreign): (Vec<Session>, Vec<Session>) =
             all.into_iter().partition(|session| session.access_level == AccessLevel::Owner);
-        let known = self.home.known_sessions(self.client.origin())?;
         let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
         let now = self.client.now();
         let is_recent = |session: &Session| session.online || now.since(session.updated_at) < limit;
         // Those that have a new key already need no other one: a program that was killed goes on where it was.
-        let (mut wanted, mut later) = (Vec::new(), Vec::new());
+        let (mut wanted, mut later, mut unread) = (Vec::new(), Vec::new(), None);
         for session in &sessions {
-            if self.is_due(session, known.get(&session.id)) {
-                let is_at_once = is_recent(session) || self.is_without_its_host(session);
-                if is_at_once && wanted.len() < MOST_AT_ONCE { wanted.push(session) } else { later.push(session) }
+            match self.home.known_session(self.client.origin(), session.id) {
+                Ok(known) if !self.is_due(session, Some(&known)) => {}
+                Ok(_) => {
+                    let is_at_once = is_recent(session) || self.is_without_its_host(session);
+                    if is_at_once && wanted.len() < MOST_AT_ONCE { wanted.push(session) } else { later.push(session) }
+                }
+                // The others get theirs, and the removal stays unfinished.
+                Err(why) => unread = Some(why),
             }
         }
         let mut rekeyed = 0;
@@ -100,6 +113,9 @@ impl Account {
         let rights = settle_rights(self, &[recent, old].concat(), &kept).await;
         if let Err(error) = machines::renew_keys(self).await {
             self.say(Notice::MachinesWithoutNewKeys(error));
+        }
+        if let Some(why) = unread {
+            return Err(why);
         }
         let newest = self.own().list.version();
         self.home.change_settings(|settings| {

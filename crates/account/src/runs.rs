@@ -7,13 +7,44 @@ use std::time::Duration;
 use ensemble_protocol::seal::{ClearTask, read_clear};
 use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::RunId;
-use ensemble_types::runs::{Run, Task};
+use ensemble_types::runs::{Run, Signed, Task};
 
 use crate::account::Account;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A key that no list had is not looked for again within this time: a run may have many that somebody made up.
 const LISTS_AGE: Duration = Duration::from_secs(60);
+
+/// Why a good signature does not prove the title of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    NotSigned,
+    /// It is sealed for its machine, as the server says.
+    Sealed,
+}
+
+impl Doubt {
+    /// Of a task that [`Account::take_signed`] has seen.
+    pub fn of(task: &Task) -> Option<Self> {
+        let doubt = if task.session.is_some() { Self::Sealed } else { Self::NotSigned };
+        task.signed.is_none().then_some(doubt)
+    }
+}
+
+/// How a task is called: by its title, its key, or its number from 1 on.
+pub fn name(task: &Task, number: usize) -> String {
+    task.title.clone().or_else(|| task.task_key.clone()).unwrap_or_else(|| format!("task {}", number + 1))
+}
+
+/// What the owner's devices have signed as a task about which something is ordered.
+pub fn must_be_signed<'t>(run: &Run, task: &'t Task) -> Result<&'t Signed> {
+    let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
+    let (called, run) = (name(task, number), run.reference);
+    task.signed.as_ref().ok_or_else(|| match task.session {
+        Some(_) => Error::TaskSealed { task: called, run },
+        None => Error::TaskNotSigned { task: called, run },
+    })
+}
 
 impl Account {
     /// A run with its tasks, as its owner's devices have signed it.
@@ -77,7 +108,7 @@ mod tests {
     use ensemble_protocol::seal::{SessionTask, SignedAs, sign_clear};
     use ensemble_types::ids::TaskId;
     use ensemble_types::refs::Ref;
-    use ensemble_types::runs::Provider;
+    use ensemble_types::runs::{Provider, TaskSession};
 
     use super::*;
 
@@ -119,6 +150,16 @@ mod tests {
         };
         let body = serde_json::to_string(&body).unwrap();
         task.signed = Some(sign_clear(SignedAs::Task, &body, None, by).unwrap());
+    }
+
+    #[test]
+    fn a_session_that_the_server_made_up_is_not_ordered_about() {
+        let mut sealed = task();
+        assert_eq!(Doubt::of(&sealed), Some(Doubt::NotSigned));
+        sealed.session = Some(TaskSession::Start);
+        assert_eq!(Doubt::of(&sealed), Some(Doubt::Sealed));
+        signed(&mut sealed, RunId::generate(), 0, &AccountKey::generate());
+        assert_eq!(Doubt::of(&sealed), None);
     }
 
     #[test]

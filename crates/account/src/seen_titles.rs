@@ -83,28 +83,27 @@ impl Home {
         if seen.is_empty() {
             return Ok(());
         }
-        let _lock = self.lock("sessions.lock")?;
-        let mut all: SeenTitles = self.read_json(FILE)?.unwrap_or_default();
-        let known = all.entry(origin.to_owned()).or_default();
-        let mut has_changed = false;
-        for (session, title) in seen {
-            if title.follows(known.get(&session)) {
-                known.insert(session, title);
-                has_changed = true;
+        self.update_json(FILE, |all: &mut SeenTitles| {
+            let known = all.entry(origin.to_owned()).or_default();
+            for (session, title) in seen {
+                if title.follows(known.get(&session)) {
+                    known.insert(session, title);
+                }
             }
-        }
-        // Ids begin with the time at which the session was made.
-        known.values_mut().rev().skip(MOST_KEPT).for_each(|title| title.body = None);
-        // There is none below it.
-        known.retain(|_, title| title.version > 1 || title.body.is_some());
-        if has_changed { self.write_json(FILE, &all) } else { Ok(()) }
+            // Ids begin with the time at which the session was made.
+            known.values_mut().rev().skip(MOST_KEPT).for_each(|title| title.body = None);
+            // There is none below it.
+            known.retain(|_, title| title.version > 1 || title.body.is_some());
+            Ok(())
+        })
     }
 
-    /// Forgets a session that was deleted. The caller has the lock of the sessions.
+    /// Forgets a session that was deleted.
     pub(crate) fn forget_title(&self, origin: &str, session: SessionId) -> Result<()> {
-        let mut all: SeenTitles = self.read_json(FILE)?.unwrap_or_default();
-        let found = all.get_mut(origin).and_then(|sessions| sessions.remove(&session));
-        if found.is_some() { self.write_json(FILE, &all) } else { Ok(()) }
+        self.update_json(FILE, |all: &mut SeenTitles| {
+            all.get_mut(origin).map(|sessions| sessions.remove(&session));
+            Ok(())
+        })
     }
 }
 
@@ -113,13 +112,6 @@ mod tests {
     use super::*;
 
     const ORIGIN: &str = "https://ensemble.example";
-
-    fn home() -> (tempfile::TempDir, Home) {
-        let place = tempfile::tempdir().unwrap();
-        let home = Home::of_test(place.path().join("home"));
-        home.check_writable().unwrap();
-        (place, home)
-    }
 
     fn note(home: &Home, session: SessionId, at: (u32, i64)) {
         home.note_titles(ORIGIN, BTreeMap::from([(session, SeenTitle::new(at, "{}"))])).unwrap();
@@ -131,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_newest_version_of_each_title_is_remembered_by_key_and_version() {
-        let (_place, home) = home();
+        let home = Home::of_test_in_memory();
         let (one, other) = (SessionId::generate(), SessionId::generate());
         for at in [(1, 3), (1, 2)] {
             note(&home, one, at);
@@ -150,7 +142,7 @@ mod tests {
     /// Else a guest and the server together could end the titles of a session for ever.
     #[test]
     fn a_version_that_is_far_ahead_is_not_remembered() {
-        let (_place, home) = home();
+        let home = Home::of_test_in_memory();
         let session = SessionId::generate();
         note(&home, session, (1, i64::MAX));
         assert_eq!(noted(&home, session), None);
@@ -164,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_it_said_is_kept_as_far_as_it_is_short() {
-        let (_place, home) = home();
+        let home = Home::of_test_in_memory();
         let sessions: Vec<SessionId> = (0..=MOST_KEPT).map(|_| SessionId::generate()).collect();
         let titles = sessions.iter().map(|session| (*session, SeenTitle::new((1, 2), r#"{"title":"T"}"#)));
         home.note_titles(ORIGIN, titles.collect()).unwrap();

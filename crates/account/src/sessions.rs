@@ -1,21 +1,19 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
+mod create;
 mod due;
 mod makers;
+mod messages;
 mod signing;
 mod titles;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ensemble_client::Window;
 use ensemble_protocol::AccountKey;
-use ensemble_protocol::seal::{
-    self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing, SignedRing,
-};
+use ensemble_protocol::seal::{self, Binding, BoxPublicKey, KeyRing, Purpose, SealError, SharedRing, SignedRing};
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
-use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{AccessLevel, Session, UpdateSession};
 use ensemble_types::text::Blob;
@@ -24,12 +22,15 @@ use serde::{Deserialize, Serialize};
 use crate::account::Account;
 use crate::devices::{self, seconds};
 use crate::error::{Error, Result};
-use crate::home::Lock;
 use crate::known_sessions::KnownSession;
 use crate::notice::Notice;
 use crate::sharing::{Members, Use};
+use crate::store::Lock;
 
-pub use self::due::{Due, lacks_key};
+pub use self::due::Due;
+pub(crate) use self::due::lacks_key;
+pub use self::messages::Messages;
+pub(crate) use self::messages::body;
 pub use self::titles::{AgentState, Titled, Titles, agent_state};
 
 /// How old the account's list may be by which something is written.
@@ -72,7 +73,7 @@ impl Account {
     }
 
     /// The keys of a session, for its title. Of an own session who made them is checked: people choose by what it says.
-    pub async fn ring(&self, session: &Session) -> Result<KeyRing> {
+    pub(crate) async fn ring(&self, session: &Session) -> Result<KeyRing> {
         let signed = self.signed_ring(session)?;
         if session.access_level == AccessLevel::Owner {
             self.check_maker(session, &signed.signer).await?;
@@ -122,13 +123,13 @@ impl Account {
     }
 
     /// The keys for reading, if who made or gave them may, and they are not older than keys that were used before.
-    pub async fn reading_ring(&self, session: &Session) -> Result<KeyRing> {
+    pub(crate) async fn reading_ring(&self, session: &Session) -> Result<KeyRing> {
         Ok(self.readable(session.clone()).await?.1)
     }
 
     /// The session with its keys for reading. The session is read again when another program has just made a newer key: what is judged
     /// of it afterwards must be judged of the keys that are returned.
-    pub async fn readable(&self, mut session: Session) -> Result<(Session, KeyRing)> {
+    pub(crate) async fn readable(&self, mut session: Session) -> Result<(Session, KeyRing)> {
         let origin = self.client.origin();
         let known = self.home.known_session(origin, session.id)?;
         self.check_as_before(&session, &known)?;
@@ -166,7 +167,7 @@ impl Account {
 
     /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
     /// access, have the one that it had.
-    pub async fn writable(&self, id: SessionId) -> Result<(Session, KeyRing)> {
+    pub(crate) async fn writable(&self, id: SessionId) -> Result<(Session, KeyRing)> {
         self.refresh_own(OLDEST).await?;
         let session = self.session(id).await?;
         let (mut session, mut ring) = self.readable(session).await?;
@@ -177,11 +178,11 @@ impl Account {
         }
         if session.access_level == AccessLevel::Owner {
             if self.due(&session)?.is_some() {
-                return self.rekey(session, &Members::default()).await;
+                return self.renewed_key(session, &Members::default()).await;
             }
             let renewed = self.who_renewed(&session, &ring).await?;
             if !renewed.is_empty() {
-                return self.rekey(session, &Members::renewed(renewed)).await;
+                return self.renewed_key(session, &Members::renewed(renewed)).await;
             }
             self.say_next_key(&session)?;
         } else {
@@ -194,8 +195,12 @@ impl Account {
     }
 
     /// Begins a new epoch: makes a key for the owner, for every user with a share, and for the machine that hosts the session.
-    /// Returns the key that was made here, whatever the server answers.
-    pub async fn rekey(&self, session: Session, members: &Members) -> Result<(Session, KeyRing)> {
+    pub async fn rekey(&self, session: Session, members: &Members) -> Result<Session> {
+        self.renewed_key(session, members).await.map(|(session, _)| session)
+    }
+
+    /// The same, with the key that was made here, whatever the server answers.
+    pub(crate) async fn renewed_key(&self, session: Session, members: &Members) -> Result<(Session, KeyRing)> {
         // Two commands at once would take each other's people for unfinished ones.
         let lock = self.home.lock_keys().await?;
         self.rekey_locked(session, members, &lock).await
@@ -308,7 +313,7 @@ pub fn host_of(session: &Session) -> Option<&MachineId> {
     session.machine_id.as_ref().filter(|_| session.hosted)
 }
 
-pub fn seal_ring(
+pub(crate) fn seal_ring(
     ring: &KeyRing,
     to: &BoxPublicKey,
     binding: Binding<'_>,
@@ -320,7 +325,7 @@ pub fn seal_ring(
 }
 
 /// Seals a value. `what` names it in messages.
-pub fn seal_json<const MAX: usize>(
+pub(crate) fn seal_json<const MAX: usize>(
     ring: &KeyRing,
     purpose: Purpose<'_>,
     what: &str,
@@ -330,29 +335,5 @@ pub fn seal_json<const MAX: usize>(
     Blob::new(sealed).map_err(|_| Error::TooLong { what: what.to_owned(), most: MAX })
 }
 
-/// The text of a message. Content from older or other programs is shown unchanged.
-pub fn body(ring: &KeyRing, session: SessionId, content: &str) -> Result<MessageBody, SealError> {
-    let plaintext = seal::open(ring, Purpose::Message(session), content)?;
-    Ok(serde_json::from_slice(&plaintext).unwrap_or_else(|_| MessageBody {
-        text: String::from_utf8_lossy(&plaintext).into_owned(),
-        from: None,
-        local_id: None,
-    }))
-}
-
-/// Whether any of the newest messages can be decrypted. If none can, the server may have sent the keys of another
-/// session.
-pub async fn check_keys(me: &Account, session: &Session, ring: &KeyRing) -> Result<()> {
-    if session.last_seq == 0 {
-        return Ok(());
-    }
-    let page = me.client.message_page(session.id, Window::default()).await?;
-    let fits = |message: &Message| body(ring, session.id, &message.content).is_ok();
-    if page.messages.is_empty() || page.messages.iter().any(fits) {
-        return Ok(());
-    }
-    Err(Error::KeyFitsNothing)
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

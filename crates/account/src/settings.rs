@@ -111,8 +111,15 @@ pub enum Occasion {
 }
 
 impl Home {
+    /// The settings.
     pub fn settings(&self) -> Result<Settings> {
         let mut settings: Settings = self.read_json(SETTINGS)?.unwrap_or_default();
+        self.add_old_account(&mut settings);
+        Ok(settings)
+    }
+
+    /// Adds the account of an earlier version's token.
+    fn add_old_account(&self, settings: &mut Settings) {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Old {
@@ -124,11 +131,14 @@ impl Home {
             let StoredToken { user_id, public_key, .. } = token;
             settings.accounts.entry(origin).or_insert(KnownAccount { user_id, public_key, signed_in: true });
         }
-        Ok(settings)
     }
 
+    /// Changes the settings in one step.
     pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<()> {
-        self.change(|settings, _| change(settings))
+        self.change(|settings| {
+            change(settings);
+            Ok(())
+        })
     }
 
     /// The tokens. A file that cannot be read is ignored, because a sign-in creates it again.
@@ -148,7 +158,7 @@ impl Home {
             expires_at: token.expires_at,
         };
         let mut left = None;
-        self.change(|settings, tokens| {
+        self.change_with_tokens(|settings, tokens| {
             let before = settings.accounts.get(origin);
             if why == Occasion::Renewal && before.is_none_or(|account| !account.signed_in) {
                 // The user has logged out in the meantime.
@@ -178,21 +188,29 @@ impl Home {
     /// Marks all accounts as signed out, and returns the tokens to revoke.
     pub fn sign_out(&self) -> Result<Tokens> {
         let mut removed = Tokens::new();
-        self.change(|settings, tokens| {
+        self.change_with_tokens(|settings, tokens| {
             settings.accounts.values_mut().for_each(|account| account.signed_in = false);
             removed = std::mem::take(tokens);
         })?;
         Ok(removed)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Settings, &mut Tokens)) -> Result<()> {
-        // The lock is held until the new files are in place, because commands can run at the same time.
-        let _lock = self.lock("settings.lock")?;
-        let (mut settings, mut tokens) = (self.settings()?, self.tokens());
-        change(&mut settings, &mut tokens);
-        self.write_json(TOKENS, &tokens)?;
-        self.write_json(SETTINGS, &settings)?;
-        self.remove(OLD_TOKEN)
+    /// The settings are not changed meanwhile, because commands can run at the same time.
+    fn change_with_tokens(&self, change: impl FnOnce(&mut Settings, &mut Tokens)) -> Result<()> {
+        self.change(|settings| {
+            self.renew_json(TOKENS, |tokens| {
+                change(settings, tokens);
+                Ok(())
+            })
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Settings) -> Result<()>) -> Result<()> {
+        self.update_json(SETTINGS, |settings| {
+            self.add_old_account(settings);
+            change(settings)
+        })?;
+        if self.store().get(OLD_TOKEN)?.is_some() { self.remove(OLD_TOKEN) } else { Ok(()) }
     }
 }
 
@@ -204,8 +222,7 @@ mod tests {
 
     #[test]
     fn a_command_that_ends_after_a_logout_does_not_undo_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = Home::of_test(folder.path().join("home"));
+        let home = Home::of_test_in_memory();
         let client = Client::builder("http://127.0.0.1:8080").build().unwrap();
         let (key, user) = (AccountKey::generate(), UserId::generate());
         let token = |text: &str| Token::stored(text.to_owned().into(), user, Timestamp::from_micros(0), Duration::ZERO);

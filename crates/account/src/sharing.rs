@@ -1,5 +1,6 @@
 //! Who gets the key of a session. The server names users; signatures say whom the owner, or an admin of the session, has chosen.
 
+mod giving;
 mod kept;
 mod people;
 
@@ -21,7 +22,7 @@ use crate::known_sessions::Unfinished;
 use crate::notice::Notice;
 use crate::sessions::host_of;
 
-pub use self::people::People;
+pub use self::people::{People, has_fingerprint};
 
 /// The users who get the key of a session, and as what.
 pub type Recipients = BTreeMap<UserId, ShareLevel>;
@@ -85,18 +86,18 @@ impl Account {
         let granted = granted.ok_or_else(|| closed(SealError::RingSignature))?;
         let mut is_current = shares(&owner, &granted);
         if !is_current && !self.client.ever_shared(session.owner_id, &owner.body().account, &granted).await? {
-            return Err(stranger(session));
+            return Err(from_stranger(session));
         }
         if let Some(admin) = by {
             // With the next key the owner grants it directly. An admin of an earlier epoch may have lost that.
             if admin.epoch() != shared.epoch() {
-                return Err(stranger(session));
+                return Err(from_stranger(session));
             }
             let list = self.list_of(admin.user).await?;
             let is_known = list.body().account == admin.account();
             let is_listed = shares(&list, &signer);
             if !is_known || !(is_listed || self.client.ever_shared(admin.user, &admin.account(), &signer).await?) {
-                return Err(stranger(session));
+                return Err(from_stranger(session));
             }
             is_current &= is_listed;
         }
@@ -120,7 +121,7 @@ impl Account {
     ///
     /// # Errors
     /// It cannot be found out now. A user who is named without a good signature is left out, and named.
-    pub async fn recipients(&self, session: &Session, ring: &KeyRing, members: &Members) -> Result<Recipients> {
+    pub(crate) async fn recipients(&self, session: &Session, ring: &KeyRing, members: &Members) -> Result<Recipients> {
         let removed = self.home.removed_shares(self.client.origin(), session.id)?;
         let known = self.home.known_session(self.client.origin(), session.id)?;
         let counts = ring.floor().max(known.floor)..=ring.epoch();
@@ -248,8 +249,8 @@ impl Account {
     }
 
     /// Seals a session's ring to a user, after verifying the user's devices, with a signature that says who may have it. Returns the
-    /// user's content epoch, too.
-    pub async fn sealed_for(
+    /// user's content epoch, too. The ring must come from [`Account::writable`] or be a new one: a removed device knows an older one.
+    pub(crate) async fn sealed_for(
         &self,
         session: &Session,
         recipient: UserId,
@@ -348,10 +349,11 @@ impl Account {
     }
 }
 
-fn shares(list: &List, key: &str) -> bool {
+/// Whether a device in this list may give people sessions.
+pub(crate) fn shares(list: &List, key: &str) -> bool {
     list.device(key).is_some_and(|device| device.role.shares_sessions())
 }
 
-fn stranger(session: &Session) -> Error {
+fn from_stranger(session: &Session) -> Error {
     Error::KeyFromStranger(session.reference)
 }

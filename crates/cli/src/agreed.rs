@@ -111,26 +111,23 @@ fn question(work: &Work<'_>, agreed: Option<bool>) -> Option<String> {
 }
 
 impl Home {
-    /// Whether everything was agreed to, where something was.
+    /// Whether everything was agreed to, where something was. A file that cannot be read agrees to nothing, and the next answer
+    /// replaces it.
     fn agreed(&self, directory: &str, machine: &str) -> Option<bool> {
-        let all = self.all_agreed();
+        let all: Vec<Agreed> = self.read_json(FILE).ok().flatten().unwrap_or_default();
         all.iter().find(|one| one.directory == directory && one.machine == machine).map(|one| one.everything)
     }
 
-    /// A file that cannot be read agrees to nothing, and the next answer replaces it.
-    fn all_agreed(&self) -> Vec<Agreed> {
-        self.read_json(FILE).ok().flatten().unwrap_or_default()
-    }
-
     fn note_agreed(&self, directory: &str, machine: String, everything: bool) -> Result<()> {
-        let _lock = self.lock("agreed.lock")?;
-        let mut all = self.all_agreed();
-        let is_it = |one: &Agreed| one.directory == directory && one.machine == machine;
-        let everything = everything || all.iter().any(|one| is_it(one) && one.everything);
-        all.retain(|one| !is_it(one));
-        all.insert(0, Agreed { directory: directory.to_owned(), machine, everything });
-        all.truncate(MOST);
-        Ok(self.write_json(FILE, &all)?)
+        self.renew_json(FILE, |all: &mut Vec<Agreed>| {
+            let is_it = |one: &Agreed| one.directory == directory && one.machine == machine;
+            let everything = everything || all.iter().any(|one| is_it(one) && one.everything);
+            all.retain(|one| !is_it(one));
+            all.insert(0, Agreed { directory: directory.to_owned(), machine, everything });
+            all.truncate(MOST);
+            Ok(())
+        })?;
+        Ok(())
     }
 }
 

@@ -3,15 +3,15 @@
 use std::sync::{Arc, LazyLock};
 
 use ensemble_account::settings::{KnownAccount, LinkedMachine};
-use ensemble_account::{Account, Error};
-use ensemble_client::{Client, Clock, Credential, Retry};
+use ensemble_account::{Account, Begun, Error, Wanted};
+use ensemble_client::{Client, Clock, Retry};
 use ensemble_types::time::Timestamp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::account;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::Home;
+use crate::says;
 
 /// The server when none is given.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
@@ -135,46 +135,51 @@ impl Context {
 
     /// The same, and finishes nothing: for a program that another command waits for.
     pub(crate) async fn signed_in(&self) -> Result<Account> {
-        let key = self.home.key()?;
-        let (client, account) = self.account()?;
-        let Some(account) = account.filter(|account| account.signed_in) else {
+        match Account::open(&self.home, anonymous(self.server()?.0)?).await {
             // Nothing is sent before a sign-in, so it is not known whether a server answers.
-            if key.is_none() && is_loopback(client.origin()) {
-                return Err(Failure::message(begin(client.origin())));
+            Err(Error::NotSignedIn { origin }) if is_loopback(&origin) && self.home.key()?.is_none() => {
+                Err(Failure::message(begin(&origin)))
             }
-            return Err(Failure::message(format!(
-                "You are not signed in at {}. Run `{}`.",
-                client.origin(),
-                self.typed("login")
-            )));
-        };
-        let key = account::expected(self, client.origin(), &account, key)?;
-        Account::of(&self.home, client, key, &account).await.map_err(|error| self.typed_out(error))
+            opened => opened.map_err(|error| self.typed_out(error)),
+        }
     }
 
     /// As [`Self::me`] with a token that was just given.
     pub(crate) async fn me_with_new_token(&self) -> Result<Account> {
-        let me = self.signed_in().await?;
-        let (client, account) = self.account()?;
-        match account {
-            Some(account) => {
-                let client = client.with_credential(Credential::Device(me.key.clone()));
-                let renewed = Account::renewed(&self.home, client, me.key.clone(), &account).await;
-                let me = renewed.map_err(|error| self.typed_out(error))?;
-                me.finish().await?;
-                Ok(me)
-            }
-            None => Ok(me),
-        }
+        let renewed = self.signed_in().await?.with_new_token().await;
+        let me = renewed.map_err(|error| self.typed_out(error))?;
+        me.finish().await?;
+        Ok(me)
     }
 
-    /// A failure with the command for this server.
+    /// Signs in, and remembers it. Creates the account key if there is none and none was lost.
+    pub(crate) async fn begin(&self, client: Client, wanted: Wanted) -> Result<Begun> {
+        Account::begin(&self.home, client, wanted).await.map_err(|error| self.typed_out(error))
+    }
+
+    /// What `up` signs in with: the key that is here, of whichever account. Fails before anything is started if the key
+    /// is lost.
+    #[cfg(feature = "up")]
+    pub(crate) fn wanted_by_up(&self, new_account: bool) -> Result<Wanted> {
+        match self.home.key()? {
+            Some(key) => return Ok(Wanted::ImportAnother(key)),
+            None if new_account => return Ok(Wanted::NewAccount),
+            None => {}
+        }
+        let origin = self.account().map(|(client, _)| client.origin().to_owned()).unwrap_or_default();
+        ensemble_account::check_unused(&self.home, &origin).map(|()| Wanted::Usual).map_err(|error| {
+            Failure::message(format!(
+                "{} While no server runs: copy the key there yourself (mode 0600), or begin a new account with `ensemble up --new-account`.",
+                self.typed_out(error)
+            ))
+        })
+    }
+
+    /// A failure with the commands for this server.
     fn typed_out(&self, error: Error) -> Failure {
-        match &error {
-            Error::NoAccount { .. } => {
-                Failure::message(format!("{error} `{}` makes a new one with your key.", self.typed("login")))
-            }
-            _ => error.into(),
+        match error {
+            Error::Client(_) => error.into(),
+            _ => Failure::message(says::error_at(&error, &|command| self.typed(command))),
         }
     }
 }

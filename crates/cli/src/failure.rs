@@ -5,7 +5,6 @@ use std::io;
 use std::process::ExitCode;
 
 use ensemble_client::{Error, NoConnection};
-use ensemble_protocol::seal::SealError;
 use ensemble_types::problem::Code;
 
 use crate::print::{self, clean, inline};
@@ -18,8 +17,6 @@ pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 pub(crate) enum Failure {
     /// A call to the service failed.
     Client(Box<Error>),
-    /// Encryption or decryption failed. The first part names the data.
-    Seal(String, SealError),
     /// A person has to agree first, and cannot be asked.
     NotAgreed(String),
     /// Any other failure, as a sentence.
@@ -64,7 +61,6 @@ impl fmt::Display for Failure {
         match self {
             // Much of it is what the server has said.
             Self::Client(error) => f.write_str(&clean(&client_text(error))),
-            Self::Seal(what, error) => write!(f, "{what} cannot be decrypted or encrypted: {error}."),
             Self::Message(sentence) | Self::NotAgreed(sentence) => f.write_str(sentence),
             Self::OutputClosed => Ok(()),
         }
@@ -224,7 +220,6 @@ impl From<ensemble_account::Error> for Failure {
     fn from(error: ensemble_account::Error) -> Self {
         match error {
             ensemble_account::Error::Client(error) => Self::Client(error),
-            ensemble_account::Error::Seal(what, error) => Self::Seal(what, error),
             error => Self::Message(says::error(&error)),
         }
     }

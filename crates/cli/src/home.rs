@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 
-use ensemble_account::{Computer, Notices};
+use ensemble_account::{Called, Computer, Notices};
 
 use crate::failure::{Failure, Result};
 use crate::says;
@@ -25,7 +25,7 @@ impl Home {
         let path = chosen.or_else(usual).ok_or_else(|| {
             Failure::message("There is no home directory for the account key. Set ENSEMBLE_HOME to a directory.")
         })?;
-        let computer = Computer { device: device(), host: host() };
+        let computer = Computer::new(|| Called { device: device(), host: host() });
         Ok(Self(ensemble_account::Home::new(path, computer, Notices::to(says::notice))))
     }
 

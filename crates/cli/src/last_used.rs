@@ -23,7 +23,7 @@ struct UsedSession {
 }
 
 /// The newest first.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Used {
     sessions: Vec<UsedSession>,
@@ -78,22 +78,18 @@ impl Home {
         }
     }
 
-    fn used(&self, origin: &str, user: UserId) -> Used {
-        self.all_used().get_mut(origin).and_then(|users| users.remove(&user)).unwrap_or_default()
-    }
-
     /// A file that cannot be read says nothing, and the next use replaces it.
-    fn all_used(&self) -> AllUsed {
-        self.read_json(LAST).ok().flatten().unwrap_or_default()
+    fn used(&self, origin: &str, user: UserId) -> Used {
+        let mut all: AllUsed = self.read_json(LAST).ok().flatten().unwrap_or_default();
+        all.get_mut(origin).and_then(|users| users.remove(&user)).unwrap_or_default()
     }
 
     fn change_used(&self, origin: &str, user: UserId, change: impl FnOnce(&mut Used)) -> Result<()> {
-        let _lock = self.lock("last.lock")?;
-        let mut all = self.all_used();
-        let used = all.entry(origin.to_owned()).or_default().entry(user).or_default();
-        let before = used.clone();
-        change(used);
-        if *used == before { Ok(()) } else { Ok(self.write_json(LAST, &all)?) }
+        self.renew_json(LAST, |all: &mut AllUsed| {
+            change(all.entry(origin.to_owned()).or_default().entry(user).or_default());
+            Ok(())
+        })?;
+        Ok(())
     }
 }
 

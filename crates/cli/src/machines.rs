@@ -1,62 +1,41 @@
-//! The user's machines. Their names come from the device list, and not from the server or a machine.
+//! The user's machines, as texts and documents name them.
 
 mod reported;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use ensemble_account::Account;
-use ensemble_types::devices::ListedDevice;
 use ensemble_types::ids::MachineId;
-use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
 use ensemble_types::time::Timestamp;
-use futures_util::TryStreamExt;
 use serde_json::Value;
 
-use crate::failure::{Failure, Result};
-use crate::styled::cut_middle;
+use crate::failure::Result;
 use crate::when;
 
 pub(crate) use self::reported::{Runner, runner};
-pub(crate) use ensemble_account::machines::{Card, Known, opened};
-
-/// What the device list says of a machine's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Name {
-    Given(String),
-    /// None was signed yet.
-    None,
-    /// The name that the server gives was not signed.
-    Other,
-}
+pub(crate) use ensemble_account::machines::{Card, Known};
 
 /// All machines of the user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machines {
-    all: Vec<Known>,
-    this: Option<MachineId>,
-    /// The machines in the device list.
-    listed: BTreeMap<MachineId, Name>,
+    known: ensemble_account::machines::Machines,
     /// The configuration of the runner of this machine.
     runner_file: Option<PathBuf>,
 }
 
+impl Deref for Machines {
+    type Target = ensemble_account::machines::Machines;
+
+    fn deref(&self) -> &Self::Target {
+        &self.known
+    }
+}
+
 impl Machines {
     pub(crate) async fn load(me: &Account) -> Result<Self> {
-        let this = me.home.settings()?.machines.remove(me.client.origin());
-        let machines = async { Ok(me.client.machines().try_collect::<Vec<Machine>>().await?) };
-        let (machines, names) = tokio::try_join!(machines, me.names())?;
-        let all = opened(me, machines).await?;
-        let name = |device: &ListedDevice| match (names.get(&device.key), &device.name) {
-            (Some(name), _) => Name::Given(name.to_owned()),
-            (None, None) => Name::None,
-            (None, Some(_)) => Name::Other,
-        };
-        let of_machine = |device: &ListedDevice| Some((device.machine_id.clone()?, name(device)));
-        let listed = me.own().list.body().devices.iter().filter_map(of_machine).collect();
-        let runner_file = Some(me.home.path().join("runner.yaml"));
-        Ok(Self { all, this, listed, runner_file })
+        Ok(Self { known: me.machines().await?, runner_file: Some(me.home.path().join("runner.yaml")) })
     }
 
     /// The same for views that are useful without names.
@@ -65,21 +44,12 @@ impl Machines {
     }
 
     pub(crate) fn all(&self) -> &[Known] {
-        &self.all
+        &self.known.all
     }
 
-    pub(crate) fn get(&self, id: &MachineId) -> Option<&Known> {
-        self.all.iter().find(|known| known.machine.id == *id)
-    }
-
-    /// This machine, if it is registered at this server.
-    pub(crate) fn this(&self) -> Option<&MachineId> {
-        self.this.as_ref().filter(|this| self.get(this).is_some())
-    }
-
-    /// This machine, if it was registered at this server and the server does not know it any more.
-    pub(crate) fn forgotten(&self) -> Option<&MachineId> {
-        self.this.as_ref().filter(|this| self.get(this).is_none())
+    /// The machine with this name, id or ref.
+    pub(crate) fn find(&self, named: &str) -> Result<&MachineId> {
+        Ok(self.known.find(named)?)
     }
 
     /// Where the configuration of a machine's runner is, for people.
@@ -91,73 +61,6 @@ impl Machines {
                 format!("runner.yaml on {}, in the directory that `ensemble config` shows there", self.called(id))
             }
             (None, None) => "runner.yaml of its machine".to_owned(),
-        }
-    }
-
-    /// The machine with this name, else with this id, else with this ref. A server can make up machines with any id, but cannot name one.
-    pub(crate) fn find(&self, named: &str) -> Result<&MachineId> {
-        let name = named.to_lowercase();
-        let all = || self.all.iter().map(|known| &known.machine);
-        // Before an id: a server that hides a machine could show another one whose id is its name.
-        let listed = self.listed.keys().find(|id| self.name(id).is_some_and(|given| given.to_lowercase() == name));
-        if let Some(listed) = listed {
-            return all().map(|machine| &machine.id).find(|id| *id == listed).ok_or_else(|| {
-                Failure::message(format!(
-                    "The server does not show your machine {named}. Do not trust it if that stays so."
-                ))
-            });
-        }
-        let by_id = all().find(|machine| machine.id.as_str() == named);
-        match by_id.or_else(|| all().find(|machine| machine.reference.as_str() == named)) {
-            Some(machine) => Ok(&machine.id),
-            None if self.all.is_empty() => Err(Failure::message(format!(
-                "You have no machine {named}, and no other one. `ensemble runner` registers the machine on which it runs."
-            ))),
-            None => {
-                let called: Vec<_> = all().take(10).map(|machine| self.called(&machine.id)).collect();
-                Err(Failure::message(format!("You have no machine {named}. You have: {}.", called.join(", "))))
-            }
-        }
-    }
-
-    /// The name that the device list gives a machine. No other machine has it.
-    pub(crate) fn name(&self, id: &MachineId) -> Option<&str> {
-        match self.listed.get(id)? {
-            Name::Given(name) => Some(name),
-            Name::None | Name::Other => None,
-        }
-    }
-
-    /// Whether the device list has a machine.
-    pub(crate) fn is_listed(&self, id: &MachineId) -> bool {
-        self.listed.contains_key(id)
-    }
-
-    /// The machines in the device list and all others that the server knows.
-    pub(crate) fn ids(&self) -> BTreeSet<&MachineId> {
-        self.listed.keys().chain(self.all.iter().map(|known| &known.machine.id)).collect()
-    }
-
-    /// Why a machine has no name. `None` if it has one, or was never named.
-    pub(crate) fn without_name(&self, id: &MachineId) -> Option<&'static str> {
-        match self.listed.get(id) {
-            Some(Name::Given(_) | Name::None) => None,
-            Some(Name::Other) => Some("the server gives another name"),
-            None => Some("not in your list"),
-        }
-    }
-
-    /// How a machine is shown: its name and its ref, or its ref and why it has no name. A deleted one is shown with its shortened id.
-    pub(crate) fn called(&self, id: &MachineId) -> String {
-        let Some(known) = self.get(id) else {
-            let short = cut_middle(id.as_str(), LONGEST_ID);
-            return self.name(id).map_or_else(|| short.clone(), |name| format!("{name} ({short})"));
-        };
-        let reference = &known.machine.reference;
-        match (self.name(id), self.without_name(id)) {
-            (Some(name), _) => format!("{name} ({reference})"),
-            (None, Some(why)) => format!("{reference} ({why})"),
-            (None, None) => reference.to_string(),
         }
     }
 
@@ -224,13 +127,13 @@ fn time(text: &str) -> Option<(Timestamp, &str)> {
     Some((time.parse().ok()?, after))
 }
 
-/// The longest id that is shown whole beside a name.
-const LONGEST_ID: usize = 24;
-
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
+    use ensemble_account::machines::Name;
+    use ensemble_types::machines::Machine;
     use ensemble_types::refs::Ref;
+
+    use super::*;
 
     /// The characters of the id that a ref may have, and zeros.
     fn reference(id: &str) -> Ref {
@@ -260,24 +163,24 @@ pub(crate) mod tests {
             card: Some(Card { host: format!("{name} as it says"), ..Card::default() }),
         };
         let given = |(id, name): &(&str, &str)| (id.parse().unwrap(), Name::Given((*name).to_owned()));
-        Machines {
+        let known = ensemble_account::machines::Machines {
             all: named.iter().map(known).collect(),
-            this: named.first().map(|(id, _)| id.parse().unwrap()),
+            here: named.first().map(|(id, _)| id.parse().unwrap()),
             listed: named.iter().map(given).collect(),
-            runner_file: Some("/me/runner.yaml".into()),
-        }
+        };
+        Machines { known, runner_file: Some("/me/runner.yaml".into()) }
     }
 
     impl Machines {
         /// What a machine's heartbeat says.
         pub(crate) fn with_activity(mut self, id: &str, activity: Option<Value>) -> Self {
-            let known = self.all.iter_mut().find(|known| known.machine.id.as_str() == id).unwrap();
+            let known = self.known.all.iter_mut().find(|known| known.machine.id.as_str() == id).unwrap();
             known.machine.activity = activity.map(|activity| serde_json::from_value(activity).unwrap());
             self
         }
 
         pub(crate) fn without(mut self, id: &str) -> Self {
-            self.all.retain(|known| known.machine.id.as_str() != id);
+            self.known.all.retain(|known| known.machine.id.as_str() != id);
             self
         }
     }
@@ -297,37 +200,5 @@ pub(crate) mod tests {
         let named = machines.with_names(serde_json::json!({"machineId": "m-1", "tasks": [{"machineId": null}]}));
         assert_eq!(named["machineName"], "desk");
         assert_eq!(named["tasks"][0]["machineName"], Value::Null);
-    }
-
-    #[test]
-    fn a_machine_is_found_by_the_name_that_the_list_gives_it() {
-        let mut machines = machines(&[("a", "desk"), ("b", "laptop"), ("c", "box"), ("laptop", "fake"), ("d", "")]);
-        let id = |id: &str| id.parse::<MachineId>().unwrap();
-        machines.listed.remove(&id("laptop"));
-        machines.listed.insert(id("c"), Name::Other);
-        machines.listed.insert(id("d"), Name::None);
-        assert_eq!(
-            machines.find("LAPTOP").unwrap().as_str(),
-            "b",
-            "and not the one with that id, which the list lacks"
-        );
-        assert_eq!(machines.find("c").unwrap().as_str(), "c");
-        assert_eq!(machines.find("c0000000").unwrap().as_str(), "c");
-        let called = ["a", "c", "d", "laptop", "gone"].map(|name| machines.called(&id(name)));
-        let expected = [
-            "desk (a0000000)",
-            "c0000000 (the server gives another name)",
-            "d0000000",
-            "aptp0000 (not in your list)",
-            "gone",
-        ];
-        assert_eq!(called, expected);
-        for not in ["box", "fake", "desk as it says", ""] {
-            let said = machines.find(not).unwrap_err().to_string();
-            assert!(said.contains("laptop (b0000000)"), "{said}");
-        }
-        let hidden = machines.without("b");
-        assert!(hidden.find("laptop").unwrap_err().to_string().contains("does not show your machine laptop"));
-        assert_eq!(hidden.find("aptp0000").unwrap().as_str(), "laptop", "by its ref");
     }
 }

@@ -1,7 +1,6 @@
 //! What this program says of notices and failures of the account, with the command that helps.
 
-use ensemble_account::devices::List;
-use ensemble_account::{Error, Notice};
+use ensemble_account::{Account, Error, Notice};
 use ensemble_protocol::transcript::words::May;
 
 use crate::{print, when};
@@ -13,6 +12,20 @@ pub(crate) fn notice(notice: &Notice) {
 
 fn of_notice(notice: &Notice) -> String {
     match notice {
+        Notice::AnotherAccount { account, origin } => format!("{account} was used here at {origin} until now."),
+        Notice::NamesKeptBack => {
+            "The server keeps back names of your devices, so this one gets none now. If it stays so, do not trust this server."
+                .to_owned()
+        }
+        Notice::ComputerNotListed => {
+            "This machine's computer is not a device of your account, so removing a device will not remove the machine."
+                .to_owned()
+        }
+        Notice::WaitingForServices(time) => {
+            format!("Waiting until no service accepts its tokens any more ({} s).", time.as_secs())
+        }
+        Notice::SharedStateLost(why) => format!("{} They begin with an empty one.", error(why)),
+        Notice::SharedStateNotKept(why) => format!("What your devices share was not kept: {}", error(why)),
         Notice::KeptListsLost { path, why } => format!(
             "{} cannot be read, so it begins anew. Until the next changes of your devices this one cannot give a server that was \
              restored from a backup the device lists that it lacks. ({})",
@@ -108,25 +121,57 @@ fn of_notice(notice: &Notice) -> String {
         Notice::TitlesMayBeLost(why) => {
             format!("Sessions may lose the titles that were given there: {}", error(why))
         }
+        Notice::BypassOfLinked => {
+            "This device is a linked one. A machine that takes signed tasks only lets an agent work in bypass where a primary device has \
+             signed it, and will refuse this task."
+                .to_owned()
+        }
     }
 }
 
 /// A failure of the account, and what to do.
 pub(crate) fn error(failure: &Error) -> String {
+    error_at(failure, &|command| format!("ensemble {command}"))
+}
+
+/// The same where commands are typed so, for example with the server that they are for.
+pub(crate) fn error_at(failure: &Error, typed: &dyn Fn(&str) -> String) -> String {
     match failure {
         Error::Client(error) => crate::failure::client_text(error),
-        _ => match advice(failure) {
+        _ => match advice(failure, typed) {
             Some(advice) => format!("{failure} {advice}"),
             None => failure.to_string(),
         },
     }
 }
 
-fn advice(failure: &Error) -> Option<String> {
+fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
     Some(match failure {
         Error::Unwritable { .. } => "Set ENSEMBLE_HOME to a directory that you can write to.".to_owned(),
-        Error::NotSignedIn { .. } => "Run `ensemble login`.".to_owned(),
-        Error::NoAccount { .. } => "`ensemble login` makes a new one with your key.".to_owned(),
+        Error::NotSignedIn { .. } => format!("Run `{}`.", typed("login")),
+        Error::NoAccount { .. } => format!("`{}` makes a new one with your key.", typed("login")),
+        Error::SignInRefused { origin } => format!(
+            "Use that one, or ask its operator to set PUBLIC_BASE_URL={origin} (with `ensemble up`: --public-url {origin})."
+        ),
+        Error::KeyLost { .. } => format!(
+            "Restore it from your copy with `{}`. Without a copy, begin a new account with `{}`: it cannot read what the old one has \
+             encrypted.",
+            typed("login --key FILE"),
+            typed("login --new"),
+        ),
+        Error::OtherKeyHere { .. } => format!(
+            "Put the right key there, or sign in with the one that is there: `{}`.",
+            typed("login --new")
+        ),
+        Error::NotTheKeyUsed { .. } => "To use it all the same, add --new.".to_owned(),
+        Error::NotPrimary => {
+            "Run the command on a primary device: `ensemble devices` shows them.".to_owned()
+        }
+        Error::NoLongerListed => "Run `ensemble devices` to see the list.".to_owned(),
+        Error::CodeNotUsed | Error::LinkEnded => "Run `ensemble link` again.".to_owned(),
+        Error::CodeUsed => "If it was not you, end `ensemble link` on the other device and begin again.".to_owned(),
+        Error::AddedAsMachine => "Use `ensemble runner link` for that.".to_owned(),
+        Error::AddedAsDevice => "Remove it there with `ensemble devices remove`.".to_owned(),
         Error::NotListed | Error::UnknownAccount(_) => "Link it again: `ensemble login --link`.".to_owned(),
         Error::NoUser(_) => "`ensemble whoami` shows users their own id.".to_owned(),
         Error::OtherKey(_) => {
@@ -143,13 +188,20 @@ fn advice(failure: &Error) -> Option<String> {
         ),
         Error::NotShared(_) => "`ensemble share add` does that.".to_owned(),
         Error::NotHosted(session) => format!("`ensemble session read {session}` shows it."),
+        Error::NoMachines(_) => "`ensemble runner` registers the machine on which it runs.".to_owned(),
+        Error::MachineWithoutKey(_) => {
+            "Run `ensemble runner` there on a primary device, or `ensemble link` here and `ensemble runner link` there.".to_owned()
+        }
+        Error::TaskSealed { .. } => "Say it there: `ensemble prompt`.".to_owned(),
+        Error::TaskNotSigned { .. } => "Or it was submitted without `ensemble`, which signs.".to_owned(),
         _ => return None,
     })
 }
 
 /// What to do against the loss of the only device that can add and remove others.
-pub(crate) fn single_signer(list: &List) -> Option<&'static str> {
-    let signers = list.body().devices.iter().filter(|device| device.role.signs_lists()).count();
+pub(crate) fn single_signer(me: &Account) -> Option<&'static str> {
+    let own = me.own();
+    let signers = own.list.body().devices.iter().filter(|device| device.role.signs_lists()).count();
     (signers < 2).then_some(
         "If you lose this device, the account is lost. Make recovery words with `ensemble recovery`, or add another computer with \
          `ensemble link`.",

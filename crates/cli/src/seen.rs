@@ -58,7 +58,8 @@ fn remember_list(all: &mut BTreeMap<TaskId, Seen>, task: &Task, changes: &TaskCh
 impl Context {
     /// What was shown of the changes of a task.
     pub(crate) fn seen(&self, task: &Task) -> Result<Option<Seen>> {
-        Ok(self.all_seen()?.remove(&task.id))
+        let mut all: BTreeMap<TaskId, Seen> = self.home.read_json(FILE)?.unwrap_or_default();
+        Ok(all.remove(&task.id))
     }
 
     /// Remembers that the list of files of a task was shown, all of it. A diff of the same files was shown before.
@@ -76,20 +77,17 @@ impl Context {
         })
     }
 
-    fn all_seen(&self) -> Result<BTreeMap<TaskId, Seen>> {
-        Ok(self.home.read_json(FILE)?.unwrap_or_default())
-    }
-
     fn saw(&self, change: impl FnOnce(&mut BTreeMap<TaskId, Seen>)) -> Result<()> {
-        let _lock = self.home.lock("seen-changes.lock")?;
-        let mut all = self.all_seen()?;
-        change(&mut all);
-        while all.len() > MOST
-            && let Some(oldest) = all.iter().min_by_key(|(_, seen)| seen.at).map(|(task, _)| *task)
-        {
-            all.remove(&oldest);
-        }
-        Ok(self.home.write_json(FILE, &all)?)
+        self.home.update_json(FILE, |all| {
+            change(all);
+            while all.len() > MOST
+                && let Some(oldest) = all.iter().min_by_key(|(_, seen)| seen.at).map(|(task, _)| *task)
+            {
+                all.remove(&oldest);
+            }
+            Ok(())
+        })?;
+        Ok(())
     }
 }
 

@@ -36,10 +36,10 @@ impl Following {
         loop {
             let watched = tokio::select! {
                 watched = self.watch.next() => watched?,
-                () = self.keys.next(self.live.lacks_key()) => Watched::Connected,
+                () = self.keys.next(self.live.is_waiting()) => Watched::Connected,
             };
             let changed = match watched {
-                Watched::Connected => self.live.renew().await.map(|()| Changed { state: true, ..Changed::default() }),
+                Watched::Connected => self.live.renew().await,
                 Watched::Away => continue,
                 Watched::Event(event) => {
                     let seq = if let SessionEvent::Message(message) = &event { Some(message.seq) } else { None };

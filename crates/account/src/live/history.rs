@@ -1,12 +1,13 @@
 //! The messages of a live session in their order: from its history, as they come, and when a key comes that they have waited for.
 
 use ensemble_client::{Client, SessionEvent, Window};
-use ensemble_protocol::transcript::view::Changed;
+use ensemble_protocol::transcript::view::{Author, Changed};
 use ensemble_types::hints::{Hint, HintKind};
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::Message;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -17,6 +18,8 @@ use crate::error::{Error, Result};
 const NEWEST: u32 = 300;
 /// Pages that are read to find a request that is open.
 const MOST_PAGES: u32 = 20;
+/// What is lacked is looked for at the latest after this time: of a list of another account no hint tells.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// After the stream of hints has failed.
 const FOLLOWS_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
@@ -93,7 +96,7 @@ impl Live {
         Ok(true)
     }
 
-    /// Opens consecutive messages, up to the first one whose key is missing.
+    /// Opens consecutive messages, up to the first one whose key is missing. Their authors, and those of the view, are judged by one list.
     async fn in_order(&mut self, messages: &[Message]) -> Result<(Vec<Opened>, Option<Waiting>)> {
         let newest = messages.last().map_or(0, |message| message.seq);
         loop {
@@ -108,8 +111,9 @@ impl Live {
                     }
                 }
             }
-            // Otherwise the machine has named a newer list, by which all of them are judged again.
-            if self.owner.list().version() == version {
+            self.judge().await?;
+            // Otherwise there is a newer list, by which all of them are judged again: the machine has named it, or a sender has read it.
+            if self.view.list() == Some(version) {
                 return Ok((opened, waiting));
             }
         }
@@ -117,8 +121,15 @@ impl Live {
 
     /// Takes the next message.
     pub async fn take(&mut self, message: &Message) -> Result<Changed> {
-        let opened = self.arrived(message).await?;
-        Ok(opened.map(|opened| self.view.message(opened.incoming())).unwrap_or_default())
+        if let Some(opened) = self.arrived(message).await? {
+            self.show(opened);
+        }
+        Ok(std::mem::take(&mut self.untold))
+    }
+
+    fn show(&mut self, opened: Opened) {
+        let changed = self.view.message(opened.incoming());
+        self.untold.add(changed);
     }
 
     /// Takes an event of the stream.
@@ -128,25 +139,42 @@ impl Live {
             SessionEvent::Live(live) => {
                 self.frame(&live.content).map(|frame| self.view.frame(&frame)).unwrap_or_default()
             }
-            SessionEvent::Changed(_) => {
-                self.renew().await?;
-                Changed { state: true, ..Changed::default() }
-            }
+            SessionEvent::Changed(_) => self.renew().await?,
         })
     }
 
-    /// Reads what the server says of the session now, and takes the messages whose key has come.
-    pub async fn renew(&mut self) -> Result<()> {
+    /// Reads what the server says of the session now, and takes the messages whose key has come. A list that it has kept back is asked
+    /// for again. Says what has changed.
+    pub async fn renew(&mut self) -> Result<Changed> {
         self.refresh().await?;
+        if self.view.withheld().is_some() {
+            self.owner.ask_again().await?;
+        }
+        self.judge().await?;
         loop {
             let opened = self.waited().await?;
             if opened.is_empty() {
-                return Ok(());
+                return Ok(Changed { state: true, ..std::mem::take(&mut self.untold) });
             }
-            for one in opened {
-                self.view.message(one.incoming());
+            opened.into_iter().for_each(|one| self.show(one));
+        }
+    }
+
+    /// What the owner's devices have written is shown by the newest list that is known.
+    async fn judge(&mut self) -> Result<()> {
+        let (owner, version) = (self.owner.user(), self.owner.list().version());
+        if self.view.list() == Some(version) {
+            return Ok(());
+        }
+        let mut removed = HashMap::new();
+        for key in self.view.unconfirmed() {
+            if let Author::Person { removed_in: Some(list), .. } = self.author(owner, &key).await? {
+                removed.insert(key, list);
             }
         }
+        let changed = self.view.checked(owner, version, &removed);
+        self.untold.add(changed);
+        Ok(())
     }
 
     /// Opens the next message. `None`: it waits for its key, as those before it that are not shown.
@@ -155,13 +183,9 @@ impl Live {
             waiting.newest = waiting.newest.max(message.seq);
             return Ok(None);
         }
-        Ok(match self.opened(message).await? {
-            Ok(opened) => Some(opened),
-            Err(epoch) => {
-                self.wait(Some(Waiting { first: message.seq, epoch, newest: message.seq }));
-                None
-            }
-        })
+        let (mut opened, waiting) = self.in_order(std::slice::from_ref(message)).await?;
+        self.wait(waiting);
+        Ok(opened.pop())
     }
 
     /// Some of the messages whose key has come, in order. None: the others still wait.
@@ -185,6 +209,11 @@ impl Live {
         self.waiting.is_some()
     }
 
+    /// Whether something is lacked that may come: the key of messages, or a list of the owner that the machine has named.
+    pub fn is_waiting(&self) -> bool {
+        self.lacks_key() || self.view.withheld().is_some()
+    }
+
     fn wait(&mut self, waiting: Option<Waiting>) {
         self.view.lacks_key = waiting.is_some();
         self.waiting = waiting;
@@ -200,26 +229,36 @@ fn asked_for(mut messages: Vec<Message>, first: i64, newest: i64) -> Vec<Message
     messages
 }
 
-/// Says when a key of a session may have come. The session's own stream does not tell of a key that a guest is given.
+/// Says when a key of a session, or a list of its owner, may have come. The session's own stream does not tell of a key that a guest is
+/// given.
 pub struct KeyHints {
     client: Client,
     session: SessionId,
     hints: Option<BoxStream<'static, ensemble_client::Result<Hint>>>,
     next_try: Instant,
+    /// When it says so although no hint has come.
+    looks_at: Instant,
 }
 
 impl KeyHints {
     pub fn new(client: Client, session: SessionId) -> Self {
-        Self { client, session, hints: None, next_try: Instant::now() }
+        let now = Instant::now();
+        Self { client, session, hints: None, next_try: now, looks_at: now + LOOKS_AGAIN_AFTER }
     }
 
-    /// Waits for the next one, for as long as a key is lacked. The first comes at once: nothing tells of a key that came before. Cancel
+    /// Waits for the next one, for as long as something is lacked. The first comes at once: nothing tells of what came before. Cancel
     /// safe.
-    pub async fn next(&mut self, lacks_key: bool) {
-        if !lacks_key {
+    pub async fn next(&mut self, is_waiting: bool) {
+        if !is_waiting {
             self.hints = None;
+            self.looks_at = Instant::now() + LOOKS_AGAIN_AFTER;
             return std::future::pending().await;
         }
+        let _late = tokio::time::timeout_at(self.looks_at, self.hint()).await;
+        self.looks_at = Instant::now() + LOOKS_AGAIN_AFTER;
+    }
+
+    async fn hint(&mut self) {
         loop {
             if self.hints.is_none() {
                 sleep_until(self.next_try).await;
@@ -243,14 +282,31 @@ impl KeyHints {
 
 #[cfg(test)]
 mod tests {
+    use ensemble_protocol::AccountKey;
+    use ensemble_protocol::seal::{self, ContentRing, KeyRing, Purpose};
+    use ensemble_protocol::transcript::Envelope;
+    use ensemble_protocol::transcript::body::{Content, KnownList, Message as Said, Plan, Prompt};
+    use ensemble_protocol::transcript::view::{Keep, Note, Shown, View};
+    use ensemble_protocol::transcript::words::When;
+    use ensemble_types::devices::{ListedDevice, Role};
+    use ensemble_types::ids::{MachineId, UserId};
+    use ensemble_types::time::Timestamp;
     use serde_json::json;
+    use std::sync::{Arc, Mutex};
 
+    use super::super::owner::{Owner, tests::serve};
     use super::*;
+    use crate::account::Account;
+    use crate::devices::{self, List};
+    use crate::fixtures::{first_list, listed};
+    use crate::home::Home;
+    use crate::sessions::Titled;
+    use crate::sessions::tests::session;
 
-    fn message(seq: i64) -> Message {
-        let (session, user) = (SessionId::generate(), ensemble_types::ids::UserId::generate());
+    fn message(seq: i64, content: &str) -> Message {
+        let (session, user) = (SessionId::generate(), UserId::generate());
         let document = json!({
-            "id": session, "seq": seq, "localId": "l", "content": "c", "senderId": user, "keyEpoch": 1,
+            "id": session, "seq": seq, "localId": "l", "content": content, "senderId": user, "keyEpoch": 1,
             "createdAt": "2026-03-26T00:00:00.000Z",
         });
         serde_json::from_value(document).unwrap()
@@ -260,12 +316,78 @@ mod tests {
     #[test]
     fn of_what_the_server_gives_only_what_waits_is_taken_once_and_in_order() {
         let taken = |given: &[i64]| -> Vec<i64> {
-            let given = given.iter().map(|seq| message(*seq)).collect();
+            let given = given.iter().map(|seq| message(*seq, "c")).collect();
             asked_for(given, 4, 6).into_iter().map(|message| message.seq).collect()
         };
         assert_eq!(taken(&[4, 5, 6]), [4, 5, 6]);
         assert_eq!(taken(&[6, 5, 4, 5]), [4, 5, 6]);
         assert_eq!(taken(&[4, 5, 6, 7, 8]), [4, 5, 6]);
         assert!(taken(&[1, 2, 3]).is_empty(), "it would be asked for ever");
+    }
+
+    fn machine(key: &AccountKey) -> ListedDevice {
+        let id: MachineId = "laptop".parse().unwrap();
+        ListedDevice { machine_id: Some(id), ..listed(key, Role::Machine) }
+    }
+
+    /// A session of this account on its machine.
+    fn live(me: Account) -> Live {
+        let mut session = session(&me, SessionId::generate(), "AAAA");
+        (session.hosted, session.machine_id) = (true, Some("laptop".parse().unwrap()));
+        let owner = Arc::new(Owner::new(me.client.clone(), me.id, me.own().list.clone()));
+        let (view, ring, titled) = (View::new(Keep::default()), KeyRing::generate(), (Titled::default(), (1, 1)));
+        let (signers, names, untold) = (HashMap::new(), HashMap::new(), Changed::default());
+        let (owner_keys, first, asked, waiting) = (None, None, 0, None);
+        Live { me, session, view, ring, titled, owner, signers, names, owner_keys, first, asked, waiting, untold }
+    }
+
+    /// What this key has signed. The machine's messages have a count.
+    fn said(live: &Live, (key, n): (&AccountKey, Option<u64>), seq: i64, list: u32, content: Content) -> Message {
+        let list = KnownList { version: list, digest: live.owner.list().digest_text() };
+        let said = Said { local_id: "l".to_owned(), at: Timestamp::from_unix_seconds(0), list, n, content };
+        let signed = Envelope::sign(live.session.id, live.me.id, said.write().unwrap(), key.signing_key()).unwrap();
+        let purpose = Purpose::Message(live.session.id);
+        message(seq, &seal::seal(&live.ring, purpose, &signed.write().unwrap()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_list_that_came_late_judges_the_message_that_named_it_and_tells_what_it_has_changed_before() {
+        let [key, removed, host, other] = [(); 4].map(|()| AccountKey::generate());
+        let (list, contents) = first_list(&key, [listed(&removed, Role::Linked), machine(&host)]);
+        let without = |list: &List, gone: &AccountKey, more: Option<ListedDevice>| {
+            let mut body = list.successor(Timestamp::from_unix_seconds(1));
+            body.devices.retain(|device| device.key != gone.public_key());
+            body.devices.extend(more);
+            body.content_epoch += 1;
+            body.content_public_key = ContentRing::generate().public().unwrap().to_text();
+            list.next(&devices::signed(&body, &key).unwrap()).unwrap()
+        };
+        let second = without(&list, &removed, None);
+        let third = without(&second, &host, Some(machine(&other)));
+        let lists = Arc::new(Mutex::new(vec![list.signed().clone()]));
+        let client = Client::builder(serve(lists.clone())).build().unwrap();
+        let own = devices::Own { list, contents };
+        let mut live = live(Account::new(&Home::of_test_in_memory(), client, key.clone(), UserId::generate(), own));
+        let plan = || Content::Plan(Plan { entries: Vec::new() });
+
+        let text = "Go on".to_owned();
+        let prompt = Prompt { text, attachments: Vec::new(), when: When::Next, directory: None };
+        let prompt = said(&live, (&removed, None), 1, 1, Content::Prompt(prompt));
+        let prompt = live.take(&prompt).await.unwrap().items[0];
+        let named = said(&live, (&host, Some(2)), 2, 2, plan());
+        assert_eq!(live.take(&named).await.unwrap().items, [prompt]);
+        assert_eq!(live.view.item(prompt).unwrap().unconfirmed, Some(2), "the server keeps the list back");
+
+        lists.lock().unwrap().push(second.signed().clone());
+        let named = said(&live, (&host, Some(3)), 3, 3, plan());
+        let changed = live.take(&named).await.unwrap();
+        assert!(changed.plan && changed.items.contains(&prompt), "{changed:?}");
+        assert!(matches!(live.view.item(prompt).unwrap().shown, Shown::Note(Note::Removed(..))));
+
+        lists.lock().unwrap().push(third.signed().clone());
+        let named = said(&live, (&host, Some(4)), 4, 4, plan());
+        assert!(!live.take(&named).await.unwrap().plan, "the list has another key of the machine");
+        let item = live.view.items().next_back().unwrap();
+        assert!(matches!(item.shown, Shown::Note(Note::NotSigned(_))), "{item:?}");
     }
 }

@@ -19,8 +19,8 @@ use ensemble_client::devices::Standing;
 use ensemble_client::idempotency_key;
 use ensemble_protocol::seal::{self, KeyRing, Purpose, SealError};
 use ensemble_protocol::transcript::body::{Content, Message as Said};
-use ensemble_protocol::transcript::view::{Author, Incoming, Item, Keep, Shown, Taken, View};
-use ensemble_protocol::transcript::{Envelope, Frame};
+use ensemble_protocol::transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Taken, View};
+use ensemble_protocol::transcript::{BadBody, Envelope, Frame};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
@@ -32,6 +32,7 @@ use crate::account::Account;
 use crate::devices::List;
 use crate::error::{Error, Result};
 use crate::sessions::{Titled, agent_state};
+use crate::sharing::shares;
 
 pub use self::following::Following;
 pub use self::history::KeyHints;
@@ -69,6 +70,8 @@ pub struct Live {
     /// The newest key that the server was asked for. It is asked once: a hint tells when the key comes later.
     asked: u32,
     waiting: Option<Waiting>,
+    /// What has changed in the view, and the program was not told yet.
+    untold: Changed,
 }
 
 /// A message that was opened and checked.
@@ -76,7 +79,7 @@ pub struct Opened {
     pub seq: u64,
     pub author: Author,
     pub body: Option<String>,
-    pub message: std::result::Result<Said, ensemble_protocol::transcript::BadBody>,
+    pub message: std::result::Result<Said, BadBody>,
 }
 
 impl Live {
@@ -107,6 +110,7 @@ impl Live {
             first,
             asked,
             waiting,
+            untold: Changed::default(),
         })
     }
 
@@ -180,13 +184,7 @@ impl Live {
 
     /// Opens a message and finds out who has signed it. An error: the epoch of its key, which has not come yet.
     async fn opened(&mut self, message: &Message) -> Result<std::result::Result<Opened, u32>> {
-        let seq = u64::try_from(message.seq).unwrap_or_default();
-        let unsigned = |why: String| Opened {
-            seq,
-            author: Author::Nobody(why),
-            body: None,
-            message: Err(ensemble_protocol::transcript::BadBody::Malformed("it is not signed".to_owned())),
-        };
+        let unsigned = |why| Opened::unsigned(message.seq, why);
         let opened = match self.unseal(message).await? {
             Ok(opened) => opened,
             // A key that the session has never had does not come.
@@ -205,10 +203,11 @@ impl Live {
         if said.as_ref().is_ok_and(|said| said.local_id != message.local_id) {
             return Ok(Ok(unsigned("it was signed under another id".to_owned())));
         }
-        let author = self.author(&envelope).await?;
+        let author = self.author(envelope.user, &envelope.key).await?;
         if let (Author::Host, Ok(said)) = (&author, &said) {
             self.owner.learn(said.list.version).await?;
         }
+        let seq = u64::try_from(message.seq).unwrap_or_default();
         Ok(Ok(Opened { seq, author, body: Some(envelope.body), message: said }))
     }
 
@@ -228,21 +227,20 @@ impl Live {
 
     /// Whose key it is, according to the newest known list. A key that was ever in a list counts for what it has signed; the machine
     /// decides about commands by the newest lists.
-    async fn author(&mut self, envelope: &Envelope) -> Result<Author> {
-        let signer = (self.owner.list().version(), envelope.user, envelope.key.clone());
+    async fn author(&mut self, user: UserId, key: &str) -> Result<Author> {
+        let signer = (self.owner.list().version(), user, key.to_owned());
         if let Some(known) = self.signers.get(&signer) {
             return Ok(known.clone());
         }
-        let author = self.find_author(envelope).await?;
+        let author = self.find_author(user, key).await?;
         // A device of the owner may still be linked.
-        if !matches!(author, Author::Nobody(_)) || !self.owner.is(envelope.user) {
+        if !matches!(author, Author::Nobody(_)) || !self.owner.is(user) {
             self.signers.insert(signer, author.clone());
         }
         Ok(author)
     }
 
-    async fn find_author(&mut self, envelope: &Envelope) -> Result<Author> {
-        let (user, key) = (envelope.user, envelope.key.as_str());
+    async fn find_author(&mut self, user: UserId, key: &str) -> Result<Author> {
         let person = |removed_in| Author::Person { user, key: key.to_owned(), removed_in };
         if user == self.session.owner_id {
             let (machine, list) = (self.session.machine_id.clone(), self.owner.list());
@@ -316,7 +314,7 @@ impl Live {
                         Some(event) => drop(self.event(event?).await?),
                         None => break,
                     },
-                    () = keys.next(self.lacks_key()) => self.renew().await?,
+                    () = keys.next(self.is_waiting()) => drop(self.renew().await?),
                 }
                 match self.taken(&local_id) {
                     None | Some(Taken::NotYet) => {}
@@ -351,13 +349,14 @@ impl Live {
 }
 
 impl Opened {
+    pub(crate) fn unsigned(seq: i64, why: String) -> Self {
+        let (seq, nothing) = (u64::try_from(seq).unwrap_or_default(), "it is not signed".to_owned());
+        Self { seq, author: Author::Nobody(why), body: None, message: Err(BadBody::Malformed(nothing)) }
+    }
+
     pub fn incoming(self) -> Incoming {
         let Self { seq, author, body, message } = self;
         let digest = body.as_deref().map(ensemble_protocol::transcript::digest).unwrap_or_default();
         Incoming { seq, author, digest, message }
     }
-}
-
-fn shares(list: &List, key: &str) -> bool {
-    list.device(key).is_some_and(|device| device.role.shares_sessions())
 }

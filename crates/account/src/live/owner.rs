@@ -98,12 +98,25 @@ impl Owner {
         let is_new = |newest: &Newest| version > newest.asked.max(newest.list.version());
         let known = Some(self.lock()).filter(|newest| is_new(newest)).map(|newest| newest.list.clone());
         let Some(known) = known else { return Ok(()) };
-        match self.read_after(&known).await {
-            Err(error) if error.is_passing() => return Err(error),
-            // A server that was restored from a backup may have no newer list than the known one.
-            Ok(()) | Err(_) => self.lock().asked = version,
-        }
+        self.ask(&known).await?;
+        self.lock().asked = version;
         Ok(())
+    }
+
+    /// Asks for the list once more that the machine has named and the server has kept back.
+    ///
+    /// # Errors
+    /// The server cannot answer now.
+    pub(super) async fn ask_again(&self) -> ensemble_client::Result<()> {
+        self.ask(&self.list()).await
+    }
+
+    async fn ask(&self, known: &List) -> ensemble_client::Result<()> {
+        match self.read_after(known).await {
+            Err(error) if error.is_passing() => Err(error),
+            // A server that was restored from a backup may have no newer list than the known one.
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     async fn read_after(&self, known: &List) -> ensemble_client::Result<()> {
@@ -122,40 +135,19 @@ impl Owner {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use ensemble_protocol::AccountKey;
-    use ensemble_protocol::seal::{BoxKeyPair, ContentRing};
-    use ensemble_types::devices::{DeviceList, ListedDevice, Role, SignedList};
+    use ensemble_types::devices::SignedList;
     use ensemble_types::time::Timestamp;
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
 
     use super::*;
     use crate::devices;
-
-    fn first(key: &AccountKey) -> List {
-        let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
-        let list = DeviceList {
-            account: key.public_key(),
-            version: 1,
-            prev: None,
-            created: Timestamp::from_unix_seconds(0),
-            content_epoch: 1,
-            content_public_key: ContentRing::generate().public().unwrap().to_text(),
-            devices: vec![ListedDevice {
-                key: key.public_key(),
-                box_key,
-                role: Role::Primary,
-                machine_id: None,
-                name: None,
-                by: None,
-            }],
-        };
-        List::first(&devices::signed(&list, key).unwrap(), &key.public_key()).unwrap()
-    }
+    use crate::fixtures::first_list;
 
     /// A server that has these lists and answers requests one after the other. Returns its address.
-    fn serve(lists: Arc<Mutex<Vec<SignedList>>>) -> String {
+    pub(in crate::live) fn serve(lists: Arc<Mutex<Vec<SignedList>>>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         std::thread::spawn(move || {
@@ -181,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn a_message_names_a_newer_list_after_an_hour_and_after_a_reconnect() {
         let key = AccountKey::generate();
-        let old = first(&key);
+        let old = first_list(&key, []).0;
         let next = |list: &List, seconds| {
             let body = list.successor(Timestamp::from_unix_seconds(seconds));
             list.next(&devices::signed(&body, &key).unwrap()).unwrap()
@@ -209,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn a_list_that_the_machine_names_is_read_and_asked_for_once() {
         let key = AccountKey::generate();
-        let old = first(&key);
+        let old = first_list(&key, []).0;
         let lists = Arc::new(Mutex::new(vec![old.signed().clone()]));
         let client = Client::builder(serve(lists.clone())).build().unwrap();
         let owner = Owner::new(client, UserId::generate(), old.clone());
@@ -220,6 +212,10 @@ mod tests {
         lists.lock().unwrap().push(newer.signed().clone());
         owner.learn(2).await.unwrap();
         assert_eq!(owner.list().version(), 1, "it was asked");
+        lists.lock().unwrap().pop();
+        owner.ask_again().await.unwrap();
+        assert_eq!(owner.list().version(), 1, "it keeps it back once more");
+        lists.lock().unwrap().push(newer.signed().clone());
         owner.learn(3).await.unwrap();
         assert_eq!(owner.list().version(), 2);
     }

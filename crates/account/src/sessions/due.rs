@@ -89,7 +89,7 @@ impl Account {
 
 /// Whether a session has a newer key than this guest was given, as the server says. An epoch that no ring has is made up. An owner's ring
 /// comes in the same answer, and is judged by what was signed.
-pub fn lacks_key(session: &Session, ring: &KeyRing) -> bool {
+pub(crate) fn lacks_key(session: &Session, ring: &KeyRing) -> bool {
     let newer = i64::from(ring.epoch()) + 1..=i64::from(KeyRing::LAST_EPOCH);
     session.access_level != AccessLevel::Owner && newer.contains(&session.key_epoch)
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_protocol::seal::{self, KeyRing, OfMachine, SealError, SharedRing};
+use ensemble_protocol::seal::{self, Admin, KeyRing, OfMachine, SealError, SharedRing};
+use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{AccessLevel, Metadata, Session, UpdateSession};
 use ensemble_types::text::Blob;
 use futures_util::future::join_all;
@@ -16,7 +17,7 @@ use crate::text::short;
 
 impl Account {
     /// What counts of the metadata of one session.
-    pub async fn titled(&self, session: &Session, ring: &KeyRing) -> Result<Titled> {
+    pub(crate) async fn titled(&self, session: &Session, ring: &KeyRing) -> Result<Titled> {
         let titles = Titles::of(self)?;
         let titled = titles.titled(session, ring).await;
         titles.keep()?;
@@ -27,7 +28,7 @@ impl Account {
     ///
     /// # Errors
     /// It cannot be found out now whether its title counts. It must not be lost because of that.
-    pub async fn titled_for_writing(&self, session: &Session, ring: &KeyRing) -> Result<Titled> {
+    pub(crate) async fn titled_for_writing(&self, session: &Session, ring: &KeyRing) -> Result<Titled> {
         let titles = Titles::of(self)?;
         let (titled, failed) = titles.judged(session, ring).await;
         titles.keep()?;
@@ -50,10 +51,6 @@ impl Account {
         (version, card): (i64, &Card),
         of_machine: Option<OfMachine>,
     ) -> Result<(Metadata, SeenTitle)> {
-        let closed = |error| match error {
-            SealError::TooLong => too_long(),
-            error => Error::Seal("The title".to_owned(), error),
-        };
         let admin = match (session.access_level, session.encrypted_key.as_deref()) {
             (AccessLevel::Owner, _) => None,
             (_, sealed) => {
@@ -61,11 +58,22 @@ impl Account {
                 Some(own.as_admin(self.id, self.owner().account).map_err(closed)?)
             }
         };
+        self.seal_metadata(ring, (session.id, version), card, (admin.as_ref(), of_machine))
+    }
+
+    /// The same with the grant of an admin, if this user is one.
+    pub(super) fn seal_metadata(
+        &self,
+        ring: &KeyRing,
+        (session, version): (SessionId, i64),
+        card: &Card,
+        (admin, of_machine): (Option<&Admin>, Option<OfMachine>),
+    ) -> Result<(Metadata, SeenTitle)> {
         let body = serde_json::to_string(card).map_err(|error| Error::Form(format!("The title {error}.")))?;
         let seen = SeenTitle::new((ring.epoch(), version), &body);
-        let metadata = seal::Metadata { body, user: self.id, admin: admin.as_ref(), of_machine };
-        let sealed = seal::seal_metadata(ring, (session.id, version), metadata, &self.key).map_err(closed)?;
-        Ok((Blob::new(sealed).map_err(|_| too_long())?, seen))
+        let metadata = seal::Metadata { body, user: self.id, admin, of_machine };
+        let sealed = seal::seal_metadata(ring, (session, version), metadata, &self.key).map_err(closed)?;
+        Ok((Blob::new(sealed).map_err(|_| Error::TitleTooLong)?, seen))
     }
 
     /// The metadata for a new key, under which what was signed for the one before counts no more. `None`: none counted, or it cannot be
@@ -88,9 +96,18 @@ impl Account {
         Ok(tries.into_iter().find_map(|(card, part)| self.seal_card(session, new, (version, card), part).ok()))
     }
 
+    /// Gives a session another title.
+    pub async fn rename_session(&self, id: SessionId, title: String) -> Result<Session> {
+        let (session, ring) = self.writable(id).await?;
+        let before = self.titled_for_writing(&session, &ring).await?;
+        // What does not count does not come to count by a new title.
+        let card = Card { title: Some(title), ..before.lasting().cloned().unwrap_or_default() };
+        self.describe(&session, &ring, (&card, &before)).await
+    }
+
     /// Replaces the metadata. A server that was restored gets it once for each version that it lacks, so that no device takes it for an old
     /// one.
-    pub async fn describe(
+    pub(crate) async fn describe(
         &self,
         session: &Session,
         ring: &KeyRing,
@@ -125,6 +142,9 @@ impl Account {
     }
 }
 
-fn too_long() -> Error {
-    Error::TitleTooLong
+fn closed(error: SealError) -> Error {
+    match error {
+        SealError::TooLong => Error::TitleTooLong,
+        error => Error::Seal("The title".to_owned(), error),
+    }
 }

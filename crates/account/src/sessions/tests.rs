@@ -1,41 +1,27 @@
 //! Which keys of sessions are old, because somebody who was removed knows them.
 
 use ensemble_client::Client;
-use ensemble_protocol::seal::{BoxKeyPair, ContentRing};
-use ensemble_types::devices::{DeviceList, ListedDevice, Role};
+use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
 use serde_json::json;
 
 use super::*;
+use crate::fixtures::{first_list, listed};
 use crate::home::Home;
 use crate::known_sessions::KnownSession;
 use ensemble_types::ids::UserId;
 
-fn listed(key: &AccountKey, role: Role) -> ListedDevice {
-    let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
-    ListedDevice { key: key.public_key(), box_key, role, machine_id: None, name: None, by: None }
-}
-
 /// A user with a second device, which is linked.
 fn user(second: &AccountKey) -> Account {
-    let (key, contents) = (AccountKey::generate(), ContentRing::generate());
-    let list = DeviceList {
-        account: key.public_key(),
-        version: 1,
-        prev: None,
-        created: Timestamp::from_unix_seconds(0),
-        content_epoch: 1,
-        content_public_key: contents.public().unwrap().to_text(),
-        devices: vec![listed(&key, Role::Primary), listed(second, Role::Linked)],
-    };
-    let list = devices::List::first(&devices::signed(&list, &key).unwrap(), &key.public_key()).unwrap();
+    let key = AccountKey::generate();
+    let (list, contents) = first_list(&key, [listed(second, Role::Linked)]);
     let client = Client::builder("http://127.0.0.1:9").build().unwrap();
     let own = devices::Own { list, contents };
-    Account::new(&Home::of_test("unused".into()), client, key, UserId::generate(), own)
+    Account::new(&Home::of_test_in_memory(), client, key, UserId::generate(), own)
 }
 
-fn session(me: &Account, id: SessionId, sealed: &str) -> Session {
+pub(crate) fn session(me: &Account, id: SessionId, sealed: &str) -> Session {
     let document = json!({
         "id": id, "ref": Ref::of(&id), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
         "encryptionKey": sealed, "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,

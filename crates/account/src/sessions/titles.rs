@@ -20,6 +20,7 @@ use crate::account::Account;
 use crate::devices::List;
 use crate::error::{Error, Result};
 use crate::seen_titles::SeenTitle;
+use crate::sharing::shares;
 
 /// How old the remembered list of another user may be by which a title is judged. A page of sessions may have many owners.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
@@ -86,14 +87,19 @@ impl<'a> Titles<'a> {
 
     /// What counts of a session's metadata. Nothing, where its key does not open.
     pub async fn title(&self, session: &Session) -> Titled {
-        match self.me.ring(session).await {
-            Ok(ring) => self.titled(session, &ring).await,
-            Err(_) => Titled::default(),
-        }
+        self.opened(session).await.unwrap_or_default()
+    }
+
+    /// The same, for who says why nothing counts.
+    ///
+    /// # Errors
+    /// The session's key does not open, or no device of the account has made it.
+    pub async fn opened(&self, session: &Session) -> Result<Titled> {
+        Ok(self.titled(session, &self.me.ring(session).await?).await)
     }
 
     /// The same with the session's keys. There is no title now, where it cannot be found out now whether it counts.
-    pub async fn titled(&self, session: &Session, ring: &KeyRing) -> Titled {
+    pub(super) async fn titled(&self, session: &Session, ring: &KeyRing) -> Titled {
         self.judged(session, ring).await.0
     }
 
@@ -252,10 +258,6 @@ fn is_enough(list: &List, session: &Session, signed: Option<&SignedMetadata>) ->
 
 fn is_made(list: &List, session: &Session, key: &str) -> bool {
     list.device(key).is_some_and(|device| device.makes_keys(host_of(session)))
-}
-
-fn shares(list: &List, key: &str) -> bool {
-    list.device(key).is_some_and(|device| device.role.shares_sessions())
 }
 
 /// The entry of the machine that hosts a session.

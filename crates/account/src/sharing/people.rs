@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ensemble_protocol::seal::fingerprint;
+use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::UserId;
 
-use crate::account::Account;
+use crate::account::{self, Account};
 use crate::devices::{self, List};
 use crate::error::{Error, Result};
 use crate::text::inline;
@@ -74,7 +74,7 @@ impl Account {
     /// The fingerprint of the account key to which a user's keys are sealed.
     pub async fn fingerprint_of(&self, user: UserId) -> Result<String> {
         let list = self.list_of(user).await?;
-        fingerprint(&list.body().account).map_err(|error| Error::Seal("The user's key".to_owned(), error))
+        account::fingerprint(&list.body().account)
     }
 
     /// The account key of a user: the one that was first seen here.
@@ -107,4 +107,10 @@ impl Account {
         let name = self.client.user(user).await.ok().and_then(|user| user.display_name);
         name.map_or_else(|| user.to_string(), |name| format!("{} ({user})", inline(&name)))
     }
+}
+
+/// Whether this is the fingerprint of the key that the server shows for a user. Only its letters and digits count.
+pub fn has_fingerprint(user: &PublicUser, text: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    account::fingerprint(&user.public_key).is_ok_and(|key| letters(&key) == letters(text))
 }

@@ -3,17 +3,16 @@
 use std::time::{Duration, Instant};
 
 use ensemble_account::Account;
-use ensemble_protocol::seal::TaskAction;
+use ensemble_account::runs::must_be_signed;
+use ensemble_account::tasks::{TaskAction, Wanted};
 use ensemble_types::runs::{Run, Task, TaskChanges};
 use ensemble_types::signatures::ChangesOrder;
 
 use super::{counted, is_away, show_files};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::origin::must_be_signed;
 use crate::print;
 use crate::progress::name;
-use crate::sealing::{Wanted, sign_order};
 use crate::seen::Shown;
 
 /// How long one call waits for the machine, and how long the calls do in all.
@@ -41,7 +40,7 @@ pub(crate) async fn order(
         Wish::Discard => TaskAction::Discard,
     };
     let seen = seen(context, (run, task), wish, unseen)?;
-    let signed = ChangesOrder::from(sign_order(me, task, Wanted::Changes { action, seen, unseen })?);
+    let signed = ChangesOrder::from(me.order(run, task, Wanted::Changes { action, seen, unseen })?);
     let begun = Instant::now();
     loop {
         let answer = match wish {

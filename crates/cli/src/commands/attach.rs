@@ -120,7 +120,7 @@ async fn log(context: &Context, mut live: Live, follow: bool, approvals: bool) -
     loop {
         let event = tokio::select! {
             event = events.next() => event,
-            () = keys.next(live.lacks_key()) => {
+            () = keys.next(live.is_waiting()) => {
                 printed.key_may_have_come(&mut live).await?;
                 continue;
             }
@@ -175,7 +175,7 @@ impl Printed {
 
     /// Prints the messages that have waited for their key, if it has come.
     async fn key_may_have_come(&mut self, live: &mut Live) -> Result<()> {
-        if !live.lacks_key() {
+        if !live.is_waiting() {
             return Ok(());
         }
         if !self.json {
@@ -296,7 +296,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     loop {
         let event = tokio::select! {
             event = events.next() => event,
-            () = keys.next(live.lacks_key()) => {
+            () = keys.next(live.is_waiting()) => {
                 live.renew().await?;
                 printed.rest(&mut live).await?;
                 continue;

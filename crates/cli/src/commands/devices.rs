@@ -1,36 +1,25 @@
 //! `ensemble devices`: shows the devices of the account, and removes one.
 
 mod its_machines;
-pub(super) mod renaming;
-
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ensemble_account::devices::{Own, change};
-use ensemble_account::kept_lists;
-use ensemble_account::names::{self, next_list};
-use ensemble_account::pins::Shared;
-use ensemble_account::{Account, removal};
-use ensemble_types::devices::{Device, ListedDevice, Role};
+use ensemble_account::Account;
+use ensemble_account::removal::Finished;
+use ensemble_types::devices::{Device, Role};
 use ensemble_types::refs::Ref;
 use ensemble_types::sessions::Session;
 
 use self::its_machines::{await_machines, machines_of, show_machines};
 use super::DONE;
-use super::link::{check_primary, described};
-use super::recovery::begin_epoch;
+use super::link::described;
 use crate::confirm;
-use crate::context::{Context, now};
+use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::print;
-use crate::says;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::when;
-
-/// Services learn of a removal within 10 s.
-const SETTLED: Duration = Duration::from_secs(12);
 
 /// Shows the devices of your account; removes or renames one.
 #[derive(Debug, Args)]
@@ -80,7 +69,7 @@ impl Devices {
                 remove(context, &me, &device, yes, (keep_machines, keep_rights)).await?;
             }
             Some(Change::Rename { device, name }) => {
-                renaming::rename(context, &me, &device, &name).await?;
+                rename(context, &me, &device, &name).await?;
             }
         }
         Ok(DONE)
@@ -88,7 +77,7 @@ impl Devices {
 }
 
 async fn list(context: &Context, me: &Account) -> Result<()> {
-    let devices = listed(context, me).await?;
+    let devices = me.devices().await?;
     if context.json {
         let (version, digest) = (me.own().list.version(), me.own().list.digest_text());
         return print::json(&serde_json::json!({ "devices": devices, "version": version, "digest": digest }), false);
@@ -126,35 +115,13 @@ fn last_seen(device: &Device) -> String {
     device.last_seen_at.map(|at| when::ago(at.max(device.created_at))).unwrap_or_default()
 }
 
-/// The devices that the checked list has, with their names in it. What the server says of them else is shown, and not relied on.
-async fn listed(context: &Context, me: &Account) -> Result<Vec<Device>> {
-    let mut devices = me.client.devices().await?.devices;
-    let own = me.own();
-    let names = names::given(&context.home, (me.client.origin(), me.id), &own.list, &devices)?;
-    let is_listed = |device: &Device| {
-        let entry = own.list.device(&device.public_key);
-        entry.is_some_and(|entry| entry.role == device.role && entry.box_key == device.box_key)
-    };
-    if devices.len() != own.list.body().devices.len() || !devices.iter().all(is_listed) {
-        return Err(Failure::message(
-            "The server shows other devices than the list that you signed. Run the command again; if it stays so, do not \
-             trust this server.",
-        ));
-    }
-    for device in &mut devices {
-        device.name = names.get(&device.public_key).map(str::to_owned);
-        device.machine_id = own.list.device(&device.public_key).and_then(|entry| entry.machine_id.clone());
-    }
-    Ok(devices)
-}
-
 /// Whether the list has a name for the device.
 fn is_named(me: &Account, device: &Device) -> bool {
     me.own().list.device(&device.public_key).is_some_and(|entry| entry.name.is_some())
 }
 
-async fn find(context: &Context, me: &Account, named: &str) -> Result<Device> {
-    let devices = listed(context, me).await?;
+async fn find(me: &Account, named: &str) -> Result<Device> {
+    let devices = me.devices().await?;
     let is_meant = |device: &&Device| {
         device.name.as_ref().is_some_and(|name| name.to_lowercase() == named.to_lowercase())
             || (named.len() >= 8 && device.public_key.starts_with(named))
@@ -180,6 +147,24 @@ fn called(device: &Device) -> String {
     }
 }
 
+/// Renames a device: the next list has another name for it.
+async fn rename(context: &Context, me: &Account, named: &str, name: &str) -> Result<()> {
+    me.check_primary()?;
+    let mut device = find(me, named).await?;
+    match device.role {
+        Role::Machine => return Err(Failure::message("This is a machine. Rename it with `ensemble machine rename`.")),
+        Role::Recovery => {
+            return Err(Failure::message("Recovery words have no name. Choose a device from `ensemble devices`."));
+        }
+        Role::Primary | Role::Linked => {}
+    }
+    device.name = Some(me.rename_device(&device.public_key, name).await?);
+    if context.json {
+        return print::json(&device, false);
+    }
+    print::line(format!("The device is called {}.", called(&device)))
+}
+
 async fn remove(
     context: &Context,
     me: &Account,
@@ -187,8 +172,8 @@ async fn remove(
     yes: bool,
     (keep_machines, keep_rights): (bool, bool),
 ) -> Result<()> {
-    check_primary(me)?;
-    let device = find(context, me, named).await?;
+    me.check_primary()?;
+    let device = find(me, named).await?;
     let name = called(&device);
     if device.public_key == me.key.public_key() {
         return Err(Failure::message(
@@ -204,32 +189,7 @@ async fn remove(
             gone.iter().map(|id| format!(", and the machine {} on it", machines.called(id))).collect();
         confirm::deletion(&format!("{name}, {}, from your account{}", described(device.kind), named.concat()))?;
     }
-    let mut next = me.own().list.successor(now());
-    let is_gone = |entry: &ListedDevice| entry.machine_id.as_ref().is_some_and(|id| gone.contains(id));
-    next.devices.retain(|entry| entry.key != device.public_key && !is_gone(entry));
-    let mut contents = me.own().contents.clone();
-    if device.role != Role::Machine {
-        contents = begin_epoch(&mut next, &contents)?;
-    }
-    let (list, names) = next_list(&me.own().list, next, me.names().await?, &me.key)?;
-    // What it has written last is read before it is removed: nobody relies on its signature afterwards.
-    let shared = me.shared_state().await.unwrap_or_else(|error| {
-        // A device that is to be removed could make it unreadable.
-        print::note(format!("{} They begin with an empty one.", says::error(&error)));
-        Shared::default()
-    });
-    me.see_all_titles().await;
-    let _lock = context.home.lock_removal().await?;
-    context.home.change_settings(|settings| {
-        let kept = settings.keep_rights.entry(me.client.origin().to_owned()).or_default();
-        match keep_rights {
-            true => drop(kept.insert(device.public_key.clone(), list.digest_text())),
-            false => drop(kept.remove(&device.public_key)),
-        }
-    })?;
-    removal::begin_removal(&context.home, me.client.origin(), list.version())?;
-    let change = change(&list, &contents, [], names)?;
-    kept_lists::send(&context.home, &me.client, (&me.key, me.id), &list, (&change, Vec::new())).await?;
+    let removed = me.remove_device(&device, &gone, keep_rights).await?;
     print::note(format!("{name} is removed. It cannot sign in any more."));
     for id in &gone {
         match me.client.delete_machine(id).await {
@@ -244,13 +204,9 @@ async fn remove(
             _ => print::note(format!("The machine {} is deleted.", machines.called(id))),
         }
     }
-    // With the content keys of the new epoch.
-    let me = Account::new(&context.home, me.client.clone(), me.key.clone(), me.id, Own { list, contents });
-    if let Err(error) = me.keep_state(&shared).await {
-        print::note(format!("What your devices share was not kept: {}", says::error(&error)));
-    }
-    let ((), unconfirmed) = tokio::join!(settle(), await_machines(&me, &machines, &name));
-    let removal::Finished { rekeyed: changed, rights, foreign } = me.finish_removal().await?;
+    removed.keep_state().await;
+    let ((), unconfirmed) = tokio::join!(me.settle(), await_machines(me, &machines, &name));
+    let Finished { rekeyed: changed, rights, foreign } = removed.finish().await?;
     let waiting = others_sessions(&foreign);
     if context.json {
         let removed = serde_json::json!({
@@ -279,10 +235,4 @@ fn others_sessions(foreign: &[Session]) -> Vec<Ref> {
         ));
     }
     refs
-}
-
-/// Waits until every service has learnt of a removal. Until then a removed device can still change what it could change.
-pub(crate) async fn settle() {
-    print::note("Waiting until no service accepts its tokens any more (12 s).");
-    tokio::time::sleep(SETTLED).await;
 }

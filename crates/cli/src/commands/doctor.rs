@@ -195,7 +195,7 @@ async fn account(context: &Context, findings: &mut Findings) -> Option<Account> 
     match context.me().await {
         Ok(me) => {
             findings.ok("account", format!("signed in as {}", me.id));
-            if let Some(advice) = says::single_signer(&me.own().list) {
+            if let Some(advice) = says::single_signer(&me) {
                 findings.add(
                     "recovery",
                     Verdict::Note,

@@ -4,33 +4,20 @@
 //! each other, whatever the server between them does.
 
 use std::io::{self, BufRead};
-use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use ensemble_account::Account;
-use ensemble_account::devices::change;
-use ensemble_account::kept_lists;
-use ensemble_account::names::next_list;
-use ensemble_client::devices::LinkText;
-use ensemble_protocol::seal::LinkCode;
-use ensemble_types::devices::{
-    CompletedDeviceLink, DeviceKind, DeviceLinkAnswer, DeviceLinkRequest, DeviceLinkState, ListedDevice,
-    PastDeviceLink, Role,
-};
-use ensemble_types::ids::MachineId;
-use ensemble_types::text::Blob;
+use ensemble_account::devices::LinkCode;
+use ensemble_account::devices::link::{Linking, NewDevice};
+use ensemble_types::devices::{DeviceKind, Role};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 
 use super::DONE;
-use super::machine::register;
-use crate::context::{Context, interrupts, now};
+use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// One call waits so long. A linking lasts ten minutes.
-pub(super) const ONE_WAIT: Duration = Duration::from_secs(25);
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// How often the digits may be typed.
 const TRIES: usize = 3;
 
@@ -73,67 +60,41 @@ impl Link {
         origin: &str,
         show: impl FnOnce(&LinkCode) -> Result<T>,
     ) -> Result {
-        check_primary(me)?;
         let mut interrupt = interrupts()?;
-        let created = me.client.create_device_link().await?;
-        let code = LinkCode::new(origin, &created.id);
-        let _kept = show(&code)?;
+        let linking = me.begin_linking(origin).await?;
+        let _kept = show(linking.code())?;
         let ended = tokio::select! {
-            ended = self.add_one(context, me, &code) => ended,
+            ended = self.add_one(context, &linking) => ended,
             _ = interrupt.recv() => Err(Failure::message(
                 "The linking was ended. If a device had been added by then, `ensemble devices` shows it.",
             )),
         };
         if ended.is_err() {
-            // Nobody can use the code any more. Without an answer it ends by itself after ten minutes.
-            let _ended_already = me.client.refuse_device_link(&created.id).await;
+            linking.end().await;
         }
         ended
     }
 
-    async fn add_one(&self, context: &Context, me: &Account, code: &LinkCode) -> Result {
-        let Some(request) = asked(me, &code.id).await? else {
-            return Err(Failure::message("Nobody used the code within ten minutes. Run `ensemble link` again."));
-        };
-        let text = LinkText::of(&code.base, &code.id, &request);
-        if !text.is_mac(code.secret(), &request.mac) {
-            return Err(Failure::message(
-                "Somebody answered who had not seen the code, or changed what the new device sent. Nothing was added. If it \
-                 happens again, do not trust the server.",
-            ));
-        }
+    async fn add_one(&self, context: &Context, linking: &Linking<'_>) -> Result {
+        let device = linking.asked().await?;
+        let kind = device.kind();
         // Its name is shown later: it could be chosen to look like the digits.
-        print::note(format!("A new device ({}) asks to be added.", described(request.kind)));
-        if !digits_match(&text, code).await? {
+        print::note(format!("A new device ({}) asks to be added.", described(kind)));
+        if !digits_match(&device).await? {
             return Err(Failure::message("These are not the digits that the new device shows. Nothing was added."));
         }
-        let role = role(self.role, request.kind);
-        let machine = match role {
-            Role::Machine => Some(register(me, &request.name).await?),
-            _ => None,
-        };
-        let name = add(context, me, code, &request, (role, machine.clone())).await?;
+        let role = role(self.role, kind);
+        let added = device.add(role).await?;
         if context.json {
-            let added = serde_json::json!({ "publicKey": request.public_key, "role": role, "machineId": machine });
+            let added = serde_json::json!({ "publicKey": added.public_key, "role": role, "machineId": added.machine });
             print::json(&added, false)?;
         } else if role == Role::Machine {
-            print::line(format!("Added {name} as a machine. `ensemble runner` on it runs tasks."))?;
+            print::line(format!("Added {} as a machine. `ensemble runner` on it runs tasks.", added.name))?;
         } else {
-            print::line(format!("Added {name} as a {} device.", role.as_str()))?;
+            print::line(format!("Added {} as a {} device.", added.name, role.as_str()))?;
         }
         Ok(DONE)
     }
-}
-
-/// Lists are signed by primary devices only.
-pub(crate) fn check_primary(me: &Account) -> Result<()> {
-    if me.own().list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary) {
-        return Ok(());
-    }
-    Err(Failure::message(
-        "This is a linked device, and only a primary one can add and remove devices. Run the command on a primary device: \
-         `ensemble devices` shows them.",
-    ))
 }
 
 fn role(wanted: Option<Kind>, kind: DeviceKind) -> Role {
@@ -164,27 +125,11 @@ fn show(code: &LinkCode) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a device asks. `None`: the time is over.
-async fn asked(me: &Account, id: &str) -> Result<Option<DeviceLinkRequest>> {
-    let begun = Instant::now();
-    loop {
-        let link = me.client.device_link(id, ONE_WAIT).await?;
-        match (link.state, link.request) {
-            (DeviceLinkState::Asked, Some(request)) => return Ok(Some(request)),
-            (DeviceLinkState::Waiting, _) if begun.elapsed() < LONGEST => {}
-            (DeviceLinkState::Waiting | DeviceLinkState::Expired, _) => return Ok(None),
-            _ => return Err(Failure::message("The linking has ended. Run `ensemble link` again.")),
-        }
-    }
-}
-
-async fn digits_match(text: &LinkText, code: &LinkCode) -> Result<bool> {
-    let expected = text.digits(code.secret());
+async fn digits_match(device: &NewDevice<'_>) -> Result<bool> {
     for left in (0..TRIES).rev() {
         print::ask("Type the six digits that the new device shows:")?;
         let Some(typed) = typed_line().await? else { return Ok(false) };
-        let typed: String = typed.chars().filter(char::is_ascii_digit).collect();
-        if expected.as_deref() == Some(&*typed) {
+        if device.has_digits(&typed) {
             return Ok(true);
         }
         if left > 0 {
@@ -203,58 +148,4 @@ async fn typed_line() -> Result<Option<String>> {
     read.await
         .map_err(|error| Failure::message(format!("Standard input cannot be read: {error}.")))?
         .map_err(Failure::from)
-}
-
-/// The device on whose computer a machine is, if the machine names one of this account. Both are removed together.
-fn computer(me: &Account, role: Role, request: &DeviceLinkRequest) -> Option<String> {
-    let by = request.by.as_ref().filter(|_| role == Role::Machine)?;
-    let is_person = me.own().list.device(by).is_some_and(|device| device.role.shares_sessions());
-    if !is_person {
-        print::note(
-            "This machine's computer is not a device of your account, so removing a device will not remove the machine.",
-        );
-    }
-    is_person.then(|| by.to_string())
-}
-
-/// Signs the list with the new device, and tells it the account. Returns the name of the device.
-async fn add(
-    context: &Context,
-    me: &Account,
-    code: &LinkCode,
-    request: &DeviceLinkRequest,
-    (role, machine_id): (Role, Option<MachineId>),
-) -> Result<String> {
-    let mut next = me.own().list.successor(now());
-    let (key, box_key) = (request.public_key.to_string(), request.box_key.to_string());
-    let by = computer(me, role, request);
-    let mut entry = ListedDevice { key, box_key, role, machine_id, name: None, by };
-    let mut names = me.names().await?;
-    names.give(&mut entry, if request.name.trim().is_empty() { request.kind.as_str() } else { &request.name });
-    if names.lacks_some() {
-        print::note(
-            "The server keeps back names of your devices, so this one gets none now. If it stays so, do not trust this server.",
-        );
-    }
-    let name = names.get(&request.public_key).map_or_else(|| request.name.to_string(), str::to_owned);
-    next.devices.push(entry);
-    let (list, names) = next_list(&me.own().list, next, names, &me.key)?;
-    let answer = DeviceLinkAnswer {
-        user_id: me.id,
-        account: list.body().account.clone(),
-        version: list.version(),
-        digest: list.digest_text(),
-    };
-    let sealed = code.seal_answer(&answer).map_err(|error| Failure::Seal("The answer".to_owned(), error))?;
-    let mut change = change(&list, &me.own().contents, [], names)?;
-    let too_long = |_| Failure::message("The answer to the new device is too long.");
-    change.link = Some(CompletedDeviceLink {
-        id: Blob::new(code.id.clone()).map_err(too_long)?,
-        answer: Blob::new(sealed).map_err(too_long)?,
-    });
-    // It vouches for the device, should the server be restored from a backup.
-    let id = Blob::new(code.id.clone()).map_err(too_long)?;
-    let links = vec![PastDeviceLink { id, request: request.clone() }];
-    kept_lists::send(&context.home, &me.client, (&me.key, me.id), &list, (&change, links)).await?;
-    Ok(print::inline(&name))
 }

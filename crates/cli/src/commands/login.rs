@@ -4,13 +4,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ensemble_account::Account;
-use ensemble_account::KEY_FORM;
+use ensemble_account::{Account, KEY_FORM, Wanted, fingerprint};
 use ensemble_protocol::AccountKey;
-use ensemble_protocol::seal::fingerprint;
 
 use super::DONE;
-use crate::account::Wanted;
 use crate::context::{ChosenBy, Context, anonymous, answers};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -97,7 +94,7 @@ async fn joined(context: &Context, me: Account, name: Option<&str>) -> Result {
         return Ok(DONE);
     }
     print::line(format!("This computer is a device of your account {}, signed in at {server}.", me.id))?;
-    if let Ok(fingerprint) = fingerprint(&me.own().list.body().account) {
+    if let Ok(fingerprint) = me.fingerprint() {
         print::line(format!("The account's fingerprint: {fingerprint}"))?;
     }
     Ok(DONE)

@@ -1,28 +1,15 @@
 //! `ensemble machine`: registers, lists, shows and deletes machines.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
-use ensemble_account::machine_key;
-use ensemble_account::machines::registration;
-use ensemble_account::settings::Settings;
-use ensemble_account::{Account, removal};
-use ensemble_client::Credential;
-use ensemble_types::accounts::CreateMachineToken;
+use ensemble_account::Account;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine as Record;
-use rand::Rng as _;
-use rand::distributions::Alphanumeric;
 
 use super::DONE;
-use super::devices::renaming::in_next_list;
-use super::link::check_primary;
 use crate::complete;
 use crate::confirm;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::home::host;
 use crate::machines::{Card, Known, Machines, runner};
 use crate::print;
 use crate::styled::Tone;
@@ -62,11 +49,11 @@ pub(crate) enum Machine {
     },
 }
 
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct Register {
     /// The machine's id: 1 to 64 of A-Z a-z 0-9 _ - [default: `m-` and ten random characters]
     #[arg(long)]
-    pub(crate) id: Option<MachineId>,
+    id: Option<MachineId>,
 }
 
 impl Machine {
@@ -74,7 +61,7 @@ impl Machine {
         let me = context.me().await?;
         match self {
             Self::Register(register) => {
-                let machine = register.run(context, &me).await?.machine;
+                let machine = me.register_this(register.id).await?.machine;
                 if context.json {
                     let machines = Machines::load(&me).await?;
                     print::json(&machines.get(&machine.id).map(|known| opened(&machines, known)), false)?;
@@ -103,18 +90,7 @@ impl Machine {
                     print::note("Its runner loses access, and tasks that only it may do fail.");
                     confirm::deletion(&format!("machine {called}{state} for ever"))?;
                 }
-                me.see_all_titles().await;
-                removal::begin_removal(&context.home, me.client.origin(), me.own().list.version())?;
-                // A command that is killed in between is called again: a machine that is in no list has no key given.
-                machine_key::unlist(&me, &[&id]).await?;
-                match me.client.delete_machine(&id).await {
-                    Err(error) if error.is_not_found() => {}
-                    deleted => deleted?,
-                }
-                forget(context, &me, &id)?;
-                // It has the keys of the sessions that it hosted, and others may write there.
-                me.refresh_own(Duration::ZERO).await?;
-                let rekeyed = me.finish_removal().await?.rekeyed;
+                let rekeyed = me.delete_machine(&id).await?.rekeyed;
                 if context.json {
                     print::json(&serde_json::json!({ "success": true, "rekeyed": rekeyed }), false)?;
                 } else {
@@ -126,87 +102,6 @@ impl Machine {
         }
         Ok(DONE)
     }
-}
-
-impl Register {
-    /// Registers this machine unless it is registered, and makes sure that its runner can sign in.
-    pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<Registered> {
-        let origin = me.client.origin().to_owned();
-        let id = match self.id {
-            Some(id) => id,
-            None => known_here(context, me)?.map_or_else(new_id, Ok)?,
-        };
-        let card = Card {
-            host: host(),
-            os: std::env::consts::OS.into(),
-            arch: std::env::consts::ARCH.into(),
-            by: Some(me.key.public_key()),
-        };
-        let (machine, is_new) = me.client.register_machine(&registration(me, &id, &card)?).await?;
-        let credential = match machine_key::listed(me, &id, is_new).await? {
-            Some(path) => Secret::Key(path),
-            None => Secret::Token(with_token(context, me, &id).await?),
-        };
-        context.home.change_settings(|settings| {
-            settings.account_machines.insert(me.id, id.clone());
-            settings.machines.insert(origin, id);
-        })?;
-        Ok(Registered { machine, credential })
-    }
-}
-
-/// A registered machine, and the file with what its runner signs in with.
-pub(crate) struct Registered {
-    pub(crate) machine: Record,
-    pub(crate) credential: Secret,
-}
-
-pub(crate) enum Secret {
-    Key(PathBuf),
-    Token(PathBuf),
-}
-
-/// Registers a machine that is about to be linked, with what it says of its host.
-pub(super) async fn register(me: &Account, name: &str) -> Result<MachineId> {
-    let id = new_id()?;
-    let card = Card { host: print::inline(name), ..Card::default() };
-    me.client.register_machine(&registration(me, &id, &card)?).await?;
-    Ok(id)
-}
-
-/// The file with a token for this machine's runner that is valid now.
-async fn with_token(context: &Context, me: &Account, id: &MachineId) -> Result<PathBuf> {
-    let path = context.home.machine_token_path(me.owner(), id);
-    if !works(me, &path, id).await {
-        let request = CreateMachineToken { machine_id: id.clone(), expires_in_seconds: None };
-        let created = me.client.create_machine_token(&request).await?;
-        context.home.write_secret(&path, created.token.as_bytes())?;
-    }
-    Ok(path)
-}
-
-/// This machine's id for this account, at whichever address of its server it was used before.
-fn known_here(context: &Context, me: &Account) -> Result<Option<MachineId>> {
-    let Settings { machines, mut account_machines, accounts, .. } = context.home.settings()?;
-    // Earlier versions knew it by address only.
-    let is_own = |origin: &str| accounts.get(origin).is_some_and(|account| account.user_id == me.id);
-    let known = account_machines
-        .remove(&me.id)
-        .or_else(|| machines.get(me.client.origin()).cloned())
-        .or_else(|| machines.iter().find(|(origin, _)| is_own(origin)).map(|(_, id)| id.clone()));
-    if let Some(known) = &known {
-        for (origin, _) in machines.iter().filter(|(_, id)| *id == known) {
-            context.home.adopt_machine(origin, me.owner(), known)?;
-        }
-    }
-    Ok(known)
-}
-
-/// Whether the stored token of this machine is still valid. It may have expired or been revoked.
-async fn works(me: &Account, path: &Path, id: &MachineId) -> bool {
-    let Ok(token) = std::fs::read_to_string(path) else { return false };
-    let answer = me.client.with_credential(Credential::Bearer(token.trim().into())).machine(id).await;
-    answer.is_ok_and(|machine| machine.id == *id)
 }
 
 async fn list(context: &Context, me: &Account) -> Result<()> {
@@ -305,7 +200,7 @@ async fn show(context: &Context, me: &Account, named: &str) -> Result<()> {
 
 /// Renames a machine, in the next device list.
 async fn rename(context: &Context, me: &Account, named: &str, name: &str) -> Result<()> {
-    if check_primary(me).is_err() {
+    if !me.is_primary() {
         return Err(Failure::message(
             "This is a linked device, and a primary one names machines. Run the command on a primary device: `ensemble devices` shows \
              them.",
@@ -322,7 +217,7 @@ async fn rename(context: &Context, me: &Account, named: &str, name: &str) -> Res
             machine.reference
         ))
     })?;
-    let name = in_next_list(context, me, &entry.key, name).await?;
+    let name = me.rename_device(&entry.key, name).await?;
     if context.json {
         return print::json(&described(&known, Some(&name)), false);
     }
@@ -336,25 +231,4 @@ fn opened(machines: &Machines, known: &Known) -> serde_json::Value {
 
 fn described(Known { machine, card }: &Known, name: Option<&str>) -> serde_json::Value {
     serde_json::json!({ "machine": machine, "name": name, "metadata": card })
-}
-
-fn forget(context: &Context, me: &Account, id: &MachineId) -> Result<()> {
-    for path in [context.home.machine_token_path(me.owner(), id), context.home.machine_key_path(me.owner(), id)] {
-        if path.exists() {
-            std::fs::remove_file(&path)
-                .map_err(|error| Failure::message(format!("Cannot remove {}: {error}.", path.display())))?;
-        }
-    }
-    context.home.change_settings(|settings| {
-        settings.machines.retain(|_, known| known != id);
-        settings.account_machines.retain(|_, known| known != id);
-    })?;
-    Ok(())
-}
-
-/// The id of a new machine. It reveals nothing about the host.
-fn new_id() -> Result<MachineId> {
-    let random = rand::rngs::OsRng.sample_iter(Alphanumeric).map(|letter| char::from(letter).to_ascii_lowercase());
-    let id: String = "m-".chars().chain(random.take(10)).collect();
-    id.parse().map_err(|error| Failure::message(format!("The new id of this machine {error}.")))
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use ensemble_protocol::seal::LinkCode;
+use ensemble_account::devices::LinkCode;
 
 use super::DONE;
 use super::link::Link;

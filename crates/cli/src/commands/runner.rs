@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use ensemble_account::Account;
-use ensemble_account::devices::List;
+use ensemble_account::this_machine::{Registered, Secret};
 use ensemble_runner::provider::Missing;
 use ensemble_runner::{Accept, Config, Hosting, RunError, offers, run};
 use ensemble_types::ids::MachineId;
@@ -19,8 +19,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::DONE;
 use super::install::{Install, Uninstall};
 use super::join;
-use super::link::check_primary;
-use super::machine::{Register, Registered, Secret};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::live;
@@ -85,7 +83,7 @@ impl Runner {
             let secret = Secret::Key(path);
             let mut config = self.options.of(context, &linked.machine.server, &linked.machine.machine, &secret)?;
             if let Some(list) = context.home.known_list(&linked.origin, linked.machine.owner)? {
-                config.hosting = Some(hosting(context, &linked.machine.machine, &list));
+                config.hosting = Some(hosting(context, &linked.machine.machine, &list.body().account));
             }
             (None, config)
         } else {
@@ -131,11 +129,11 @@ async fn link(context: &Context) -> Result {
 
 /// The configuration of this machine's runner. Registers the machine if needed, and uses its stored key or token.
 pub(crate) async fn for_machine(context: &Context, me: &Account, options: &Options) -> Result<Config> {
-    let Registered { machine, credential } = Register::default().run(context, me).await?;
+    let Registered { machine, credential } = me.register_this(None).await?;
     let origin = me.client.origin();
     let mut config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;
-    config.hosting = Some(hosting(context, &machine.id, &me.own().list));
-    if config.check_accept().is_err() && check_primary(me).is_err() {
+    config.hosting = Some(hosting(context, &machine.id, me.owner().account));
+    if config.check_accept().is_err() && !me.is_primary() {
         return Err(is_linked(context));
     }
     context.home.change_settings(|settings| {
@@ -156,9 +154,9 @@ fn is_linked(context: &Context) -> Failure {
 }
 
 /// This machine's live sessions. The owner's account key is the one that this computer has checked.
-fn hosting(context: &Context, machine: &MachineId, list: &List) -> Hosting {
+fn hosting(context: &Context, machine: &MachineId, account: &str) -> Hosting {
     let folder = live::host::folder(&context.home, machine);
-    Hosting { account: list.body().account.clone(), folder, sessions_only: false, ready: Arc::default() }
+    Hosting { account: account.to_owned(), folder, sessions_only: false, ready: Arc::default() }
 }
 
 /// Hosts sessions until some time after the last one.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_account::Account;
+use ensemble_account::tasks::Wanted;
 use ensemble_client::idempotency_key;
 use ensemble_types::runs::{Run, Signed, Task, TaskMessage};
 use ensemble_types::text::Text;
@@ -17,11 +18,9 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
 use crate::machines::Machines;
-use crate::origin::must_be_signed;
 use crate::plan::read_text;
 use crate::print;
 use crate::progress::name;
-use crate::sealing::{Wanted, sign_order};
 use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};
 
 /// Longer than any text that the server takes.
@@ -78,9 +77,8 @@ impl Say {
             )));
         }
         let task = find(&run, task)?;
-        must_be_signed(&run, task)?;
         let earlier = command(&run, task, task.attempt);
-        let Signed { signature, signed_body } = sign_order(&me, task, Wanted::Message(text.to_string()))?;
+        let Signed { signature, signed_body } = me.order(&run, task, Wanted::Message(text.to_string()))?;
         let (signature, signed_body) = (Some(signature), Some(signed_body));
         let message = TaskMessage { text, message_id, signature, signed_body };
         let task = me.client.say(run.id, task.id, &message).await?;

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_account::confirmations;
+use ensemble_account::fingerprint;
 use ensemble_account::settings::KnownAccount;
 use ensemble_client::{Client, Version};
-use ensemble_protocol::seal::fingerprint;
 use ensemble_types::accounts::Account;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;

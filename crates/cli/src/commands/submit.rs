@@ -319,7 +319,7 @@ mod tests {
     use super::*;
     use crate::machines::tests::machines;
     use crate::plan::{PromptFiles, Seal, Variables, read};
-    use ensemble_protocol::seal::{ClearTask, SessionTask};
+    use ensemble_account::tasks::{ClearTask, SessionTask};
     use ensemble_types::problem::Problem;
     use ensemble_types::runs::{SealedTask, Signed};
 

@@ -80,6 +80,7 @@ mod services {
     use std::path::Path;
     use std::time::Duration;
 
+    use ensemble_account::{Begun, Wanted};
     use ensemble_all_in_one::{Config, Stack, TlsSettings};
     use ensemble_runner::{Accept, Drain, offers, run_until};
     use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -87,7 +88,6 @@ mod services {
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
     use super::{Context, DONE, Failure, Result, Up};
-    use crate::account::{Begun, Wanted};
     use crate::commands::open;
     use crate::commands::runner::{Options, chain, environment, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers, hang_ups};

@@ -1,7 +1,6 @@
 //! `ensemble whoami`: shows the account, and the fingerprint that others compare.
 
 use clap::Args;
-use ensemble_protocol::seal::fingerprint;
 use ensemble_types::accounts::Account;
 
 use super::DONE;
@@ -32,7 +31,7 @@ impl Whoami {
             }
             let report = Report {
                 account: &account,
-                fingerprint: fingerprint(&list.body().account).ok(),
+                fingerprint: me.fingerprint().ok(),
                 device: serde_json::json!({ "publicKey": key, "role": role }),
                 devices: serde_json::json!({
                     "version": list.version(), "digest": list.digest_text(), "count": list.body().devices.len(),
@@ -45,7 +44,7 @@ impl Whoami {
         if let Some(name) = &account.display_name {
             print::line(format!("name         {}", print::inline(name)))?;
         }
-        if let Ok(fingerprint) = fingerprint(&own.list.body().account) {
+        if let Ok(fingerprint) = me.fingerprint() {
             print::line(format!("fingerprint  {fingerprint}"))?;
         }
         let role = own.list.device(&me.key.public_key()).map_or("", |device| device.role.as_str());
@@ -59,7 +58,7 @@ impl Whoami {
         ))?;
         print::line(format!("server       {}", me.client.origin()))?;
         print::line(format!("key          {}", context.home.key_path().display()))?;
-        if let Some(advice) = says::single_signer(&own.list) {
+        if let Some(advice) = says::single_signer(&me) {
             print::note(advice);
         }
         Ok(DONE)

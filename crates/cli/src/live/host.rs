@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ensemble_account::Account;
+use ensemble_account::this_machine::Secret;
 use ensemble_agent::McpServer;
 use ensemble_runner::local::{self, Answer, Request, Start};
 use ensemble_types::ids::{MachineId, SessionId};
@@ -16,7 +17,6 @@ use ensemble_types::sessions::{Session, SessionStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-use crate::commands::machine::{Register, Secret};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
@@ -115,7 +115,7 @@ pub(crate) async fn wake(context: &Context, me: &Account, session: &Session) {
 
 /// Registers this computer as a machine, and starts a host in the background.
 async fn begin(context: &Context, me: &Account) -> Result<PathBuf> {
-    let registered = Register::default().run(context, me).await?;
+    let registered = me.register_this(None).await?;
     if matches!(registered.credential, Secret::Token(_)) {
         return Err(Failure::message(
             "This computer is a linked device, and its machine has no key in your account yet. Run `ensemble link` on your first \

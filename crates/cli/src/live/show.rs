@@ -123,7 +123,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
                     has_seen(&mut live).await;
                 }
             },
-            () = key_hints.next(live.lacks_key()) => {
+            () = key_hints.next(live.is_waiting()) => {
                 if let Err(error) = live.renew().await {
                     screen.notice(&format!("What waits for its key could not be read: {}", says::error(&error)));
                 }

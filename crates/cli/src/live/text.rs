@@ -19,7 +19,13 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
     let who = match &item.author {
         Author::Host if matches!(&item.shown, Shown::Prompt(..)) => "the task".to_owned(),
         Author::Host => String::new(),
-        Author::Person { user, .. } => name(*user),
+        Author::Person { user, .. } => match item.unconfirmed {
+            Some(list) => format!(
+                "{} (not confirmed: the server does not give version {list} of the device list, which the machine names)",
+                name(*user)
+            ),
+            None => name(*user),
+        },
         Author::Nobody(why) => why.clone(),
     };
     let at = item.at.map(|at| format!("{}  ", when::local(at))).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use ensemble_protocol::seal::{ClearTask, SessionTask};
+use ensemble_account::tasks::{ClearTask, SessionTask};
 use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::placeholders::{doubtful, misspelt};
 use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};

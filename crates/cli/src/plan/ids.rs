@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ensemble_protocol::seal::SignedBase;
+use ensemble_account::tasks::SignedBase;
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::template::Template;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_protocol::seal::{ClearTask, SessionTask};
+use ensemble_account::tasks::{ClearTask, SessionTask};
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, Signed, TaskSession};
 use ensemble_types::text::Text;

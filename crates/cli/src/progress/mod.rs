@@ -5,6 +5,7 @@ mod line;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+pub(crate) use ensemble_account::runs::name;
 use ensemble_types::ids::{SessionId, TaskId};
 use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
 
@@ -310,10 +311,6 @@ fn after(names: &[&str]) -> String {
 }
 
 /// A task's name for people: its title, its key or its number.
-pub(crate) fn name(task: &Task, number: usize) -> String {
-    task.title.clone().or_else(|| task.task_key.clone()).unwrap_or_else(|| format!("task {}", number + 1))
-}
-
 /// Why a task was not begun: the dependency that did not complete.
 pub(crate) fn why_not_begun(task: &Task, tasks: &[Task]) -> String {
     let dependencies = tasks.iter().enumerate().filter(|(_, other)| task.depends_on.contains(&other.id));

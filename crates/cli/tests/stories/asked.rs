@@ -9,6 +9,7 @@ use crate::linking::add;
 use crate::live::{guest, log, turns};
 use crate::lying::LyingServer;
 use crate::scripted;
+use crate::sessions::record_of;
 
 /// The epoch of the key under which the newest message was written.
 fn newest_epoch(user: &User, session: &str) -> Value {
@@ -46,12 +47,9 @@ fn a_server_that_always_asks_for_a_new_key_gets_one_an_hour_and_a_removal_makes_
     user.succeed(&["devices", "remove", lost, "--yes"]);
     assert_eq!(write(2), 3, "the removal makes one, and no other one follows");
     // As if the hour had passed.
-    let file = user.files().join("sessions.json");
+    let file = record_of(&user, &id);
     let mut known: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    for sessions in known.as_object_mut().unwrap().values_mut() {
-        let asked = &mut sessions[&id]["asked"];
-        *asked = json!(asked.as_u64().unwrap() - 3_600);
-    }
+    known["asked"] = json!(known["asked"].as_u64().unwrap() - 3_600);
     std::fs::write(&file, known.to_string()).unwrap();
     assert_eq!(write(3), 4);
     user.succeed(&["session", "rekey", &id]);

@@ -9,7 +9,7 @@ use ensemble_types::shares::ShareLevel;
 use serde_json::{Value, json};
 
 use crate::ensemble::User;
-use crate::lies_host::strangers_are_read;
+use crate::lies_host::{removed_is_read, strangers_are_read};
 use crate::lies_runs::looked_at;
 use crate::lies_table::{Cast, Expect, Row, tell_all};
 use crate::lies_while_linking::{another_account, swapped_key};
@@ -34,6 +34,7 @@ fn the_command_line_does_what_its_user_sees() {
             ("a device shares a session with somebody whom another device knows", shared_state),
             ("an owner removes a device", removal),
             ("somebody reads what strangers write to a machine", strangers_are_read),
+            ("a guest reads what a removed device writes", removed_is_read),
             ("an owner looks at a run", looked_at),
             ("an owner applies what a task has changed", less_is_shown),
             ("a server says why it refuses", error),

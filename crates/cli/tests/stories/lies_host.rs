@@ -24,8 +24,9 @@ use crate::moved_seals::remove_only;
 use crate::removed::Thief;
 use crate::scripted;
 
-/// How a machine calls itself.
+/// How a machine calls itself, and the command line.
 const MACHINE: &str = "ensemble-runner/";
+const COMMAND_LINE: &str = "ensemble/";
 
 #[test]
 fn a_machine_does_what_its_owner_has_signed() {
@@ -84,6 +85,14 @@ impl Hosted {
         let version = serde_json::from_str::<Value>(&list).unwrap()["version"].as_u64().unwrap();
         let list = KnownList { version: u32::try_from(version).unwrap(), digest: digest(&list) };
         Self { user, _programs: programs, name, session, machine, owner, phone, ring, list, begun, url }
+    }
+
+    /// The session's newest key, after the account has another list.
+    fn take_newest_key(&mut self) {
+        self.owner = Thief::of(&self.user, &self.url);
+        let key = shown(&self.user, &self.name)["encryptionKey"].as_str().unwrap().to_owned();
+        let binding = Binding::Hosted { session: self.session, owner: self.owner.user, machine: &self.machine };
+        self.ring = self.owner.contents.open_with(|pair| seal::open_ring(&key, pair, binding)).unwrap().ring;
     }
 
     /// A message as this device of the owner would write it.
@@ -194,6 +203,32 @@ pub(crate) fn strangers_are_read(server: &LyingServer, rows: &[Row]) {
         let prompts = lines.iter().filter(|line| line["body"]["type"] == "prompt");
         let by_owner = prompts.filter(|line| line["author"]["user"].is_string()).count();
         assert_eq!(by_owner, 2, "{}", row.id);
+    }
+}
+
+pub(crate) fn removed_is_read(server: &LyingServer, rows: &[Row]) {
+    for row in rows {
+        let mut hosted = Hosted::new(server);
+        let (guest, guest_id) = sign_up(&server.url);
+        let (me, session) = (hosted.owner.user.to_string(), hosted.session.to_string());
+        hosted.user.succeed(&["share", "add", &hosted.name, &guest_id]);
+        guest.succeed(&["log", &session]);
+        let lists = get(server, &hosted.user, &format!("/v1/users/{me}/devices"))["lists"].clone();
+        let known = lists.as_array().unwrap().last().unwrap();
+        remove_only(&hosted.owner, &server.direct, &hosted.phone.key.public_key());
+        hosted.does("without the phone");
+        hosted.take_newest_key();
+        // Somebody who has the key passes on what the phone has signed.
+        hosted.append(&[hosted.prompt("by the phone", &hosted.phone.key)]);
+        let cast = Cast::from([("owner", json!(me)), ("known", json!([known]))]);
+        row.told_to(COMMAND_LINE, server, &cast, || {
+            let log = guest.succeed(&["log", &session]);
+            let at = log.find("> by the phone").unwrap_or_else(|| panic!("{log}"));
+            let author = log[..at].trim_end().lines().next_back().unwrap();
+            assert!(author.contains(&row.says), "{log}");
+        });
+        let log = guest.succeed(&["log", &session]);
+        assert!(log.contains("(a device that was removed): by the phone"), "{log}");
     }
 }
 

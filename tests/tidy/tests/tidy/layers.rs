@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::repository::{dependencies, files, metadata, reachable, root};
+use crate::repository::{dependencies, files, is_test, metadata, reachable, root};
 
 #[test]
 fn crates_depend_only_on_those_they_may() {
@@ -80,6 +80,27 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
     }
     assert!(!reachable(&graph, "ensemble-store-kit").contains("actix-web"), "store-kit must not know HTTP");
     assert!(!reachable(&graph, "ensemble-chassis").contains("diesel"), "chassis must not know a database");
+}
+
+/// What is signed and sealed is for the account crate, so that every other front end has it, too. A person can give their key, and see
+/// which one it is.
+#[test]
+fn the_command_line_handles_no_keys() {
+    const NEVER: [&str; 6] =
+        ["ensemble_protocol::seal", "KeyRing", "ContentRing", "BoxKeyPair", "BoxPublicKey", "SignedList"];
+    const OF_A_PERSON: [&str; 3] = ["account.rs", "commands/login.rs", "commands/whoami.rs"];
+    let mut found = Vec::new();
+    for file in files(&[".rs"]).iter().filter(|file| !is_test(&file.name)) {
+        let Some(inside) = file.name.strip_prefix("crates/cli/src/") else { continue };
+        let code = file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+        for (number, line) in code.enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let is_key = line.contains("AccountKey") && !OF_A_PERSON.contains(&inside);
+            if is_key || NEVER.iter().any(|word| line.contains(word)) {
+                found.push(format!("{}:{}: {}", file.name, number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "ask ensemble-account for what these do:\n{}", found.join("\n"));
 }
 
 /// What the files of a folder in `services/*/src` must not contain, with the reason.

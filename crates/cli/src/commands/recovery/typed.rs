@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use ensemble_protocol::seal::{BadWords, RecoveryWords};
+use ensemble_account::devices::{BadWords, RecoveryWords};
 use secrecy::zeroize::Zeroizing;
 
 use crate::commands::join::without_echo;

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use ensemble_account::Account;
-use ensemble_account::sessions::Card;
 use ensemble_account::sharing::Members;
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{Session, SessionStatus, UpdateSession};
@@ -40,11 +39,7 @@ impl Rename {
             return Err(Failure::message("The title is empty."));
         }
         let id = self.session.find(context, me).await?;
-        let (session, ring) = me.writable(id).await?;
-        let before = me.titled_for_writing(&session, &ring).await?;
-        // What does not count does not come to count by a new title.
-        let card = Card { title: Some(self.title), ..before.lasting().cloned().unwrap_or_default() };
-        let session = me.describe(&session, &ring, (&card, &before)).await?;
+        let session = me.rename_session(id, self.title).await?;
         say(context, me, &session, "Renamed").await
     }
 }
@@ -79,7 +74,7 @@ pub(super) async fn archived(context: &Context, me: &Account, id: SessionId, arc
 
 pub(super) async fn rekey(context: &Context, me: &Account, id: SessionId) -> Result<()> {
     let session = me.session(id).await?;
-    let (session, _) = me.rekey(session, &Members::default()).await?;
+    let session = me.rekey(session, &Members::default()).await?;
     if context.json {
         return list::print_opened(me, &session).await;
     }

@@ -1,15 +1,11 @@
-//! `ensemble session create`: creates a key, seals the metadata with it, and seals the key to the caller.
+//! `ensemble session create`: a session in which people write to each other.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use ensemble_account::Account;
-use ensemble_account::sessions::{Card, seal_ring};
-use ensemble_client::idempotency_key;
-use ensemble_protocol::seal::{Binding, KeyRing, Metadata, SealError, seal_metadata};
-use ensemble_types::ids::SessionId;
-use ensemble_types::sessions::CreateSession;
-use ensemble_types::text::{Blob, Text};
+use ensemble_account::sessions::Card;
+use ensemble_types::text::Text;
 
 use super::list;
 use crate::complete;
@@ -55,44 +51,13 @@ impl Create {
             host: Some(host()),
             ..Card::default()
         };
-        let ring = KeyRing::generate();
-        let is_tagged = tag.is_some();
-        // Its key and its title are sealed for this session only.
-        let id = SessionId::generate();
-        let body = serde_json::to_string(&card).map_err(|error| Failure::message(format!("The title {error}.")))?;
-        let metadata = Metadata { body, user: me.id, admin: None, of_machine: None };
-        let metadata = seal_metadata(&ring, (id, 1), metadata, &me.key).map_err(|error| match error {
-            SealError::TooLong => Failure::message("The title is too long. Shorten it."),
-            error => Failure::Seal("The title".to_owned(), error),
-        })?;
-        let request = CreateSession {
-            id: Some(id),
-            machine_id,
-            metadata: Blob::new(metadata).map_err(|_| Failure::message("The title is too long. Shorten it."))?,
-            encryption_key: seal_ring(
-                &ring,
-                &me.content_key()?,
-                Binding::Session { session: id, owner: me.id },
-                &me.key,
-            )?,
-            content_epoch: me.content_epoch(),
-            tag,
-        };
-        let (session, created) = me.client.create_session(&request, &idempotency_key()).await?;
-        if session.id != id && (created || !is_tagged) {
-            return Err(Failure::message(
-                "The server made another session than the one that was asked for. Do not trust it.",
-            ));
-        }
-        if created {
-            context.home.remember_session(me.client.origin(), &session, Some(&ring))?;
-        }
+        let (session, is_new) = me.create_session(&card, machine_id, tag).await?;
         context.home.use_session(me, &session);
         if context.json {
             return list::print_opened(me, &session).await;
         }
         print::line(session.reference.to_string())?;
-        if !created {
+        if !is_new {
             print::note("A session with this tag already exists. This is its ref.");
         }
         Ok(())

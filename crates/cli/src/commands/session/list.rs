@@ -13,7 +13,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::machines::Machines;
 use crate::print;
 use crate::says;
@@ -50,7 +50,7 @@ impl List {
         // A page begins within the minute in which the one before it ends.
         sessions.sort_by_key(|session| Reverse(session.updated_at));
         if context.json {
-            let sessions = join_all(sessions.iter().map(|session| opened(&titles, me, session))).await;
+            let sessions = join_all(sessions.iter().map(|session| opened(&titles, session))).await;
             titles.keep()?;
             return print::json(&json!({ "sessions": sessions }), false);
         }
@@ -70,16 +70,15 @@ impl List {
             Column::text("TITLE", 2, 12),
         ]);
         for session in &sessions {
-            table.row(row(&titles, me, session).await.map(|cell| (Tone::Plain, cell)));
+            table.row(row(&titles, session).await.map(|cell| (Tone::Plain, cell)));
         }
         titles.keep()?;
         table.print()
     }
 }
 
-async fn row(titles: &Titles<'_>, me: &Account, session: &Session) -> [String; 6] {
-    let card = async { Ok::<_, Failure>(titles.titled(session, &me.ring(session).await?).await.shown()) };
-    let title = match card.await {
+async fn row(titles: &Titles<'_>, session: &Session) -> [String; 6] {
+    let title = match titles.opened(session).await.map(|titled| titled.shown()) {
         Ok(card) => card.title.or(card.path.as_deref().map(print::below_home)).unwrap_or_default(),
         Err(_) => "(cannot be decrypted)".to_owned(),
     };
@@ -100,9 +99,8 @@ pub(super) async fn show(context: &Context, me: &Account, id: SessionId) -> Resu
         return print_opened(me, &session).await;
     }
     print::line(format!("session   {}", session.reference))?;
-    match me.ring(&session).await {
-        Ok(ring) => {
-            let titled = titles.titled(&session, &ring).await;
+    match titles.opened(&session).await {
+        Ok(titled) => {
             titles.keep()?;
             if titled.card.is_none() {
                 print::note(NO_TITLE);
@@ -150,18 +148,15 @@ pub(super) fn state(session: &Session) -> &'static str {
 /// Prints a session for programs.
 pub(super) async fn print_opened(me: &Account, session: &Session) -> Result<()> {
     let titles = Titles::of(me)?;
-    let opened = opened(&titles, me, session).await;
+    let opened = opened(&titles, session).await;
     titles.keep()?;
     print::json(&opened, false)
 }
 
 /// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted, or that nobody has signed who may, is
 /// `null`.
-async fn opened(titles: &Titles<'_>, me: &Account, session: &Session) -> serde_json::Value {
-    let titled = match me.ring(session).await {
-        Ok(ring) => Some(titles.titled(session, &ring).await),
-        Err(_) => None,
-    };
+async fn opened(titles: &Titles<'_>, session: &Session) -> serde_json::Value {
+    let titled = titles.opened(session).await.ok();
     let metadata = titled.filter(|titled| titled.card.is_some() || titled.of_machine.is_some());
     let metadata = metadata.map(|titled| titled.shown());
     let state = titles.opened_state(session).await;

@@ -5,11 +5,10 @@ use std::pin::pin;
 
 use clap::Args;
 use ensemble_account::Account;
-use ensemble_account::sessions::{body as opened, check_keys, seal_json};
+use ensemble_account::sessions::Messages;
 use ensemble_client::{SessionEvent, Window, idempotency_key};
-use ensemble_protocol::seal::{KeyRing, MessageBody, Purpose};
-use ensemble_types::ids::{SessionId, UserId};
-use ensemble_types::messages::{AppendMessage, Message};
+use ensemble_types::ids::UserId;
+use ensemble_types::messages::Message;
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::text::Text;
 use futures_util::{StreamExt, TryStreamExt};
@@ -82,23 +81,17 @@ impl Send {
         if text.trim().is_empty() {
             return Err(Failure::message("The message is empty, so it was not sent."));
         }
-        let (session, ring) = me.writable(id).await?;
+        let messages = me.writable_messages(id).await?;
         if !self.force {
-            check_keys(me, &session, &ring).await?;
+            messages.check().await?;
         }
         let local_id = Text::new(self.local_id.unwrap_or_else(idempotency_key))
             .map_err(|error| Failure::message(format!("The local id {error}.")))?;
-        let body = MessageBody { text, from: Some(me.id), local_id: Some(local_id.to_string()) };
-        let message = AppendMessage {
-            content: seal_json(&ring, Purpose::Message(session.id), "message", &body)?,
-            local_id,
-            key_epoch: Some(ring.epoch().into()),
-        };
-        let (message, sent) = me.client.append_message(session.id, &message).await?;
-        context.home.use_session(me, &session);
+        let (message, sent) = messages.send(text, local_id).await?;
+        let session = &messages.session;
+        context.home.use_session(me, session);
         if context.json {
-            let body = opened(&ring, session.id, &message.content).ok();
-            return print::json(&json!({ "message": message, "body": body }), false);
+            return print::json(&json!({ "message": message, "body": messages.open(&message).ok() }), false);
         }
         let what = if sent { "Sent" } else { "Already sent" };
         if session.access_level == AccessLevel::Owner {
@@ -183,16 +176,15 @@ impl Follow {
 struct Reader {
     json: bool,
     me: UserId,
-    session: SessionId,
-    ring: KeyRing,
+    messages: Messages,
     /// How the senders are called.
     names: HashMap<UserId, String>,
 }
 
 impl Reader {
     async fn new(context: &Context, me: &Account, session: Session) -> Result<Self> {
-        let ring = me.reading_ring(&session).await?;
-        Ok(Self { json: context.json, me: me.id, session: session.id, ring, names: HashMap::new() })
+        let messages = me.messages(session).await?;
+        Ok(Self { json: context.json, me: me.id, messages, names: HashMap::new() })
     }
 
     /// A sender's name with the id beside it, because people choose their names themselves.
@@ -214,18 +206,12 @@ impl Reader {
 
     /// As [`Self::print`], and fetches the keys again if they were changed in the meantime.
     async fn print_live(&mut self, me: &Account, message: &Message) -> Result<()> {
-        let unknown = matches!(
-            opened(&self.ring, self.session, &message.content),
-            Err(ensemble_protocol::seal::SealError::UnknownEpoch(_))
-        );
-        if unknown {
-            self.ring = me.reading_ring(&me.session(self.session).await?).await?;
-        }
+        self.messages.renew_for(message).await?;
         self.print(me, message).await
     }
 
     async fn print(&mut self, me: &Account, message: &Message) -> Result<()> {
-        let body = opened(&self.ring, self.session, &message.content);
+        let body = self.messages.open(message);
         if self.json {
             let body = body.as_ref().ok();
             return print::json(&json!({ "message": message, "body": body }), true);

@@ -8,8 +8,8 @@ use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::live::Live;
 use ensemble_account::live::names::title;
+use ensemble_account::tasks::SessionTask;
 use ensemble_client::idempotency_key;
-use ensemble_protocol::seal::SessionTask;
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
 use ensemble_types::text::Text;
@@ -23,9 +23,7 @@ use crate::context::{Context, interrupts, now};
 use crate::failure::{Failure, Result};
 use crate::live;
 use crate::machines::Machines;
-use crate::plan::Seal;
 use crate::print;
-use crate::sealing::Sealing;
 
 /// The title of the run that starts a session.
 pub(crate) const START_TITLE: &str = "Start of a session";
@@ -141,7 +139,7 @@ impl Start {
         };
         let mut draws = Draws::default();
         let run = loop {
-            let sealed = Sealing { me, machines: &machines, machine: None }.seal(machine, &task)?;
+            let sealed = me.seal_task(&task, machine, &machines)?;
             match me.client.create_run(&plan(&task, machine, sealed), &idempotency_key()).await {
                 Err(error) if draws.may_draw_again(&error) => {
                     (task.run_id, task.task_id, task.nonce) =

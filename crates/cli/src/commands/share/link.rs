@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use clap::Args;
 use ensemble_account::Account;
-use ensemble_protocol::seal::LinkSecret;
-use ensemble_types::links::CreateLink;
-use ensemble_types::text::Blob;
+use ensemble_account::links::NewLink;
 use ensemble_types::time::Timestamp;
 use serde_json::json;
 
 use crate::commands::session::Named;
 use crate::complete;
 use crate::context::{Context, now};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::print;
 
 #[derive(Debug, Args)]
@@ -39,32 +37,16 @@ enum Expiry {
 impl Link {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
-        let (session, ring) = me.writable(id).await?;
-        let secret = LinkSecret::generate();
-        let sealed =
-            secret.seal(&ring, session.id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
-        let request = CreateLink {
-            expires_at: self.expires.map(|expiry| match expiry {
-                Expiry::After(time) => now().plus(time),
-                Expiry::At(time) => time,
-            }),
-            max_uses: self.max_uses,
-            encrypted_key: Some(
-                Blob::new(sealed).map_err(|error| Failure::message(format!("The link's key {error}.")))?,
-            ),
-        };
-        let (link, first) = me.client.create_link(session.id, &request).await?;
-        let host = session.machine_id.as_ref().filter(|_| session.hosted);
-        let own = me.own();
-        let host = host.and_then(|machine| {
-            own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine))
+        let expires_at = self.expires.map(|expiry| match expiry {
+            Expiry::After(time) => now().plus(time),
+            Expiry::At(time) => time,
         });
-        let address = secret.address(&link.url, host.map(|device| device.key.as_str()));
+        let NewLink { address, link, is_first } = me.create_link(id, (expires_at, self.max_uses)).await?;
         if context.json {
             return print::json(&json!({ "address": address, "link": link }), false);
         }
         print::line(&address)?;
-        if !first {
+        if !is_first {
             print::note("The previous link no longer works.");
         }
         print::note(

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use ensemble_account::Account;
-use ensemble_protocol::seal::fingerprint;
+use ensemble_account::sharing::has_fingerprint;
+use ensemble_account::{Account, fingerprint};
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::Share;
@@ -44,8 +44,10 @@ impl Who {
             return Ok((known, None));
         }
         let user = only(known_here(context, me, BTreeSet::new(), called).await?, called)?;
-        let key = fingerprint(&user.public_key).map_err(|error| Failure::Seal("The user's key".to_owned(), error))?;
-        if is_key(&user, called) || confirm::change(&format!("Share with {called}, whose fingerprint is {key}"))? {
+        let key = fingerprint(&user.public_key)?;
+        if has_fingerprint(&user, called)
+            || confirm::change(&format!("Share with {called}, whose fingerprint is {key}"))?
+        {
             return Ok((user.id, Some(key)));
         }
         Err(Failure::message(format!(
@@ -130,10 +132,5 @@ fn only(mut found: Vec<PublicUser>, called: &str) -> Result<PublicUser> {
 /// Whether this is the name of a user, or the fingerprint of the user's key.
 fn is_called(user: &PublicUser, called: &str) -> bool {
     let has_name = user.display_name.as_deref().is_some_and(|name| name.trim().to_lowercase() == called.to_lowercase());
-    has_name || is_key(user, called)
-}
-
-fn is_key(user: &PublicUser, called: &str) -> bool {
-    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
-    fingerprint(&user.public_key).is_ok_and(|key| letters(&key) == letters(called))
+    has_name || has_fingerprint(user, called)
 }

@@ -7,14 +7,14 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use ensemble_account::Account;
 use ensemble_account::live::access::{self, Told};
-use ensemble_account::sessions::{host_of, lacks_key};
+use ensemble_account::sessions::host_of;
 use ensemble_account::sharing::Members;
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::LinkState;
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{AccessLevel, Session};
-use ensemble_types::shares::{CreateShare, Share, ShareLevel, UpdateShare};
+use ensemble_types::shares::{Share, ShareLevel};
 use futures_util::TryStreamExt;
 use serde_json::json;
 
@@ -139,35 +139,10 @@ async fn share_with(
         )));
     }
     let level = level.into();
-    // An admin who is to be less than that: a new key ends what the level has granted.
-    let is_admin = |share: &Share| share.user_id == user_id && share.access_level == ShareLevel::Admin;
-    let session = me.session(id).await?;
-    if session.access_level == AccessLevel::Owner && level != ShareLevel::Admin {
-        let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
-        if shares.iter().any(is_admin) {
-            me.rekey(session, &Members::without(user_id)).await?;
-        }
-    }
-    let (session, share) = shared(me, id, (user_id, level)).await?;
+    let (session, share) = me.share_session(id, (user_id, level)).await?;
     let told = grant(context, me, &session, user_id, may(level, approve), true).await?;
     remember(context, me, user_id).await?;
     Ok((session, share, fingerprint, told))
-}
-
-/// Shares the session with its newest key, also when another program gives it a new one at the same time.
-async fn shared(me: &Account, id: SessionId, (user_id, level): (UserId, ShareLevel)) -> Result<(Session, Share)> {
-    const TRIES: usize = 3;
-    for _ in 0..TRIES {
-        let (session, ring) = me.writable(id).await?;
-        let (encrypted_key, epoch) = me.sealed_for(&session, user_id, level, &ring).await?;
-        let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
-        let (share, _) = me.client.create_share(id, &request).await?;
-        let (now, newest) = me.readable(me.session(id).await?).await?;
-        if newest.epoch() <= ring.epoch() && !lacks_key(&now, &newest) {
-            return Ok((session, share));
-        }
-    }
-    Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
 }
 
 impl Change {
@@ -175,19 +150,11 @@ impl Change {
         let id = self.session.find(context, me).await?;
         let user = self.user.find(context, me, id).await?;
         let level = self.level.into();
-        // The level is signed together with the key. A new key ends what an earlier level has granted.
         let session = me.session(id).await?;
         if may(level, self.approve) == May::Nothing {
             access::begin_taking(me, &session, user, false)?;
         }
-        let (session, ring) = if session.access_level == AccessLevel::Owner {
-            me.rekey(session, &Members::with_level(user, level)).await?
-        } else {
-            me.writable(id).await?
-        };
-        let (key, epoch) = me.sealed_for(&session, user, level, &ring).await?;
-        let update = UpdateShare { access_level: Some(level), encrypted_key: Some(key), content_epoch: Some(epoch) };
-        let share = me.client.update_share(id, user, &update).await?;
+        let (session, share) = me.change_share(session, (user, level)).await?;
         let told = grant(context, me, &session, user, may(level, self.approve), false).await?;
         if context.json {
             print::json(&share, false)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_protocol::seal::SessionTask;
+use ensemble_account::tasks::SessionTask;
 use ensemble_types::runs::{SealedTask, Signed, TaskSession};
 use serde_json::Value;
 

@@ -1,0 +1,127 @@
+//! Which account key is used, and when a new one is created. A key that was lost is never replaced without a word,
+//! because its account would seem empty.
+
+use ensemble_client::{Client, Credential};
+use ensemble_protocol::AccountKey;
+use ensemble_types::problem::Code;
+
+use crate::account::{Account, fingerprint};
+use crate::devices;
+use crate::error::{Error, Result};
+use crate::home::Home;
+use crate::notice::Notice;
+use crate::settings::{KnownAccount, Occasion};
+
+/// What the user wants to sign in with.
+pub enum Wanted {
+    /// The key of this machine, or a new one if no account was used here before.
+    Usual,
+    /// A new account in place of one whose key is lost.
+    NewAccount,
+    /// This key.
+    Import(AccountKey),
+    /// This key, although another account was used here before.
+    ImportAnother(AccountKey),
+}
+
+/// An account that has been signed in.
+pub struct Begun {
+    pub me: Account,
+    pub is_new_key: bool,
+}
+
+impl Account {
+    /// Signs in, and remembers it. Creates the account key if there is none and none was lost.
+    pub async fn begin(home: &Home, client: Client, wanted: Wanted) -> Result<Begun> {
+        // Programs that run at the same time wait here, and then find the key.
+        let lock = home.lock_account().await?;
+        let (key, is_new_key) = choose(home, client.origin(), wanted)?;
+        if is_new_key {
+            home.check_writable()?;
+        }
+        let client = client.with_credential(Credential::Account(key.clone()));
+        let origin = client.origin().to_owned();
+        let token = client.sign_in().await.map_err(|error| {
+            // Servers of earlier versions do not name the cause.
+            if error.is(Code::Unauthenticated) { Error::SignInRefused { origin: origin.clone() } } else { error.into() }
+        })?;
+        if is_new_key {
+            home.store_key(&key, &lock)?;
+        }
+        let before = home.settings()?.accounts.remove(&origin);
+        if let Some(before) = before.filter(|before| before.user_id != token.user_id) {
+            home.say(Notice::AnotherAccount { account: described(&before), origin });
+        }
+        home.remember(&client, &key, &token, Occasion::Login)?;
+        let own = devices::own(home, &client, &key, token.user_id).await?;
+        Ok(Begun { me: Self::new(home, client, key, token.user_id, own), is_new_key })
+    }
+}
+
+/// The key to sign in with, and whether it has to be stored.
+fn choose(home: &Home, origin: &str, wanted: Wanted) -> Result<(AccountKey, bool)> {
+    let account = home.settings()?.accounts.remove(origin);
+    let is_other = |key: &AccountKey| account.as_ref().filter(|account| account.public_key != key.public_key());
+    match (home.key()?, wanted) {
+        (Some(key), Wanted::Usual) => match account {
+            Some(account) => expected(home, origin, &account, Some(key)).map(|key| (key, false)),
+            None => Ok((key, false)),
+        },
+        (None, Wanted::Usual) => check_unused(home, origin).map(|()| (AccountKey::generate(), true)),
+        (None, Wanted::NewAccount) => Ok((AccountKey::generate(), true)),
+        // The account that was used here before had another key, which is gone.
+        (Some(key), Wanted::NewAccount) if is_other(&key).is_some() => Ok((key, false)),
+        (Some(_), Wanted::NewAccount) => Err(Error::KeyHere(home.key_path())),
+        (Some(kept), Wanted::Import(key) | Wanted::ImportAnother(key)) if kept.public_key() != key.public_key() => {
+            Err(Error::OtherKeyKept(home.key_path()))
+        }
+        (kept, Wanted::Import(key)) => match is_other(&key) {
+            Some(account) => Err(Error::NotTheKeyUsed { origin: origin.to_owned(), account: described(account) }),
+            None => Ok((key, kept.is_none())),
+        },
+        (kept, Wanted::ImportAnother(key)) => Ok((key, kept.is_none())),
+    }
+}
+
+/// The key, if it is that of the account.
+pub(crate) fn expected(
+    home: &Home,
+    origin: &str,
+    account: &KnownAccount,
+    key: Option<AccountKey>,
+) -> Result<AccountKey> {
+    match key {
+        Some(key) if key.public_key() == account.public_key => Ok(key),
+        Some(_) => {
+            Err(Error::OtherKeyHere { account: described(account), origin: origin.to_owned(), path: home.key_path() })
+        }
+        None => Err(lost(home, origin, described(account))),
+    }
+}
+
+/// Fails with the account whose key is lost, if one was used on this computer. That of this server comes first.
+pub fn check_unused(home: &Home, origin: &str) -> Result<()> {
+    let settings = home.settings()?;
+    let here = settings.accounts.get_key_value(origin);
+    if let Some((origin, account)) = here.or_else(|| settings.accounts.iter().next()) {
+        return Err(lost(home, origin, described(account)));
+    }
+    // Earlier versions forgot the account when it was signed out, but not its machine.
+    match settings.machines.iter().next() {
+        Some((origin, machine)) => Err(lost(home, origin, format!("The account of machine {machine}"))),
+        None => Ok(()),
+    }
+}
+
+/// `account` is the subject of a sentence.
+fn lost(home: &Home, origin: &str, account: String) -> Error {
+    Error::KeyLost { account, origin: origin.to_owned(), path: home.key_path() }
+}
+
+/// The account as the subject of a sentence.
+fn described(account: &KnownAccount) -> String {
+    match fingerprint(&account.public_key) {
+        Ok(fingerprint) => format!("Account {} (key {fingerprint})", account.user_id),
+        Err(_) => format!("Account {}", account.user_id),
+    }
+}
