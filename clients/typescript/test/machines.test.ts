@@ -64,6 +64,30 @@ async function elsewhere(account: Account): Promise<{ again: Account; liar: Liar
   return { again, liar };
 }
 
+test("a machine is agreed to once in a directory, and one with another key is a new one", async () => {
+  const ann = await create("Laptop");
+  const desk = await machine(ann, "desk", ann.keys.publicKey);
+  const agreed = (directory: string): Promise<boolean | undefined> => ann.machines.agreed(desk.id, directory);
+  assert.equal(await agreed("/a"), undefined);
+  await ann.machines.agree(desk.id, "/a", false);
+  assert.deepEqual([await agreed("/a"), await agreed("/b")], [false, undefined], "bypass is another question");
+  await ann.machines.agree(desk.id, "/a", true);
+  await ann.machines.agree(desk.id, "/a", false);
+  assert.equal(await agreed("/a"), true, "it stays agreed to");
+  for (let at = 1; at < 1_000; at++) await ann.machines.agree(desk.id, `/${at}`, false);
+  assert.equal(await agreed("/a"), true);
+  await ann.machines.agree(desk.id, "/1000", false);
+  assert.equal(await agreed("/a"), undefined, "the oldest is forgotten");
+
+  const [key, other] = [desk.key, await DeviceKeys.generate()];
+  await ann.machines.agree(desk.id, "/a", true);
+  const entry = { key: other.publicKey, boxKey: other.boxKey, role: "machine" as const, machineId: desk.id };
+  await ann.devices.change((devices) => [...devices.filter((one) => one.key !== key), entry], [other.signer]);
+  assert.equal(await agreed("/a"), undefined, "a machine with another key is a new one");
+  await ann.machines.agree("m-nowhere", "/a", true);
+  assert.equal(await ann.machines.agreed("m-nowhere", "/a"), undefined, "what is not listed has no key");
+});
+
 test("a machine is called as the list has it, whatever it and the server say", async () => {
   const ann = await create("Laptop");
   const [desk, tower] = [

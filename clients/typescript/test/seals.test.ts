@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Distrust, SealError } from "@ensemble/client";
-import { Account, DeviceKeys, LiveSession, MemoryStore, type Notice } from "@ensemble/client/account";
+import { Account, DeviceKeys, LiveSession, MemoryStore, recover, type Notice } from "@ensemble/client/account";
 import { seenText, SigningKey } from "@ensemble/client/lists";
 import { bindings, epochOf, KeyRing, openClientState, openRing, SharedRing, sealRing } from "@ensemble/client/seal";
 import { startServer, type Server } from "./server.js";
@@ -142,7 +142,7 @@ test("who waits for a key still gets the next one", async () => {
   ann.between.stands = undefined;
   stop();
   assert.deepEqual(
-    notices.map(({ is, session, user }) => [is, session, user]),
+    notices.map((notice) => [notice.is, ...("user" in notice ? [notice.session, notice.user] : [])]),
     ["key_not_given", "key_given"].map((is) => [is, id, bob.userId]),
   );
   assert.equal(await epochOfBob(ann.account, id), 3);
@@ -342,8 +342,9 @@ test("what a removed device shared is kept, and what others write meanwhile is",
 });
 
 test("a removal says how many live sessions were not searched for rights that the device has given", async () => {
-  const { account: ann, between } = await person("Ann");
-  const [phone, desk, machineId] = [await linked(ann), await DeviceKeys.generate(), "m-0123456789"];
+  const { account: ann, between, store } = await person("Ann");
+  const [phone, tablet] = [await linked(ann), await linked(ann)];
+  const [desk, machineId] = [await DeviceKeys.generate(), "m-0123456789"];
   await ann.devices.change(
     (devices) => [...devices, { key: desk.publicKey, boxKey: desk.boxKey, role: "machine", machineId, by: ann.keys.publicKey }],
     [desk.signer],
@@ -370,6 +371,23 @@ test("a removal says how many live sessions were not searched for rights that th
   };
   const { unsearched } = await ann.devices.remove([phone.keys.publicKey]);
   assert.deepEqual([unsearched, asked.size], [103, 100]);
+
+  // No call answers it of a removal that the next program finishes, and of a recovery.
+  const noticesOf = ({ notices }: Account): Notice[] => {
+    const all: Notice[] = [];
+    notices.subscribe((notice) => all.push(notice))();
+    return all;
+  };
+  assert.deepEqual(noticesOf(ann), [], "a caller has it already");
+  await store.update<Json>("unfinished", (kept) => ({ ...kept, isRemoval: true }));
+  await ann.sessions.finish();
+  const expected = [{ is: "rights_not_searched", sessions: 103 }];
+  assert.deepEqual([noticesOf(ann), noticesOf(ann)], [expected, []]);
+  const { words, confirm } = await ann.devices.newWords();
+  await confirm();
+  const options = { base: server.url, store: new MemoryStore(), name: "New", fetch: between.fetch };
+  const recovering = await recover(words.join(" "), options);
+  assert.deepEqual(noticesOf(await recovering.finish([tablet.keys.publicKey])), expected);
 });
 
 test("rights are looked for back to the machine's newest state, and a request only for a person", async () => {

@@ -5,6 +5,8 @@ import { setRoom } from "../base/room.ts";
 import { server } from "../base/server.ts";
 import { setClockAhead } from "../base/server-clock.ts";
 import { Store } from "../base/store.ts";
+import { say } from "../base/toast.tsx";
+import { notSearched } from "../base/words.ts";
 import { tellSignedOut } from "../base/signed-out.ts";
 import { onCall, onTrying } from "./connection.ts";
 import { textOf } from "./failure.ts";
@@ -219,6 +221,10 @@ async function show(found: Account): Promise<void> {
   } else {
     await readMe(found);
   }
+  // A recovery, or what was left unfinished, has removed a device.
+  found.notices.subscribe((notice) => {
+    if (notice.is === "rights_not_searched") say(`A device was removed. ${notSearched(notice.sessions)}`);
+  });
   // What a tab that was closed has left unfinished, as keys of sessions for people who may read them.
   void found.sessions.finish().catch(() => undefined);
 }

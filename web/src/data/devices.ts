@@ -1,6 +1,6 @@
 /** The devices of the account, checked against the list that was signed. */
 import type { Linking, NewWords, Removed } from "@ensemble/client/account";
-import { deviceName, machineName } from "../base/words.ts";
+import { deviceName, machineName, notSearched } from "../base/words.ts";
 import { mine } from "./account.ts";
 import { confirmationsChanged } from "./machines.ts";
 
@@ -68,10 +68,6 @@ export function leftOpen({ unconfirmed, unsearched }: { unconfirmed: readonly un
   const [machines, sessions] = [unconfirmed.length, unsearched];
   const said: string[] = [];
   if (machines > 0) said.push(`${machines === 1 ? "A machine has" : `${machines} machines have`} not confirmed it: see Home.`);
-  if (sessions > 0)
-    said.push(
-      `It was not looked for what it has let people do in ${sessions === 1 ? "a session" : `${sessions.toLocaleString()} sessions`}. ` +
-        "Machines that know of its removal allow none of that.",
-    );
+  if (sessions > 0) said.push(notSearched(sessions));
   return said;
 }

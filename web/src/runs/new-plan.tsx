@@ -2,15 +2,17 @@
 import { type FormEvent, useEffect, useMemo, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useAttempt } from "../base/attempt.ts";
+import { Confirm } from "../base/confirm.tsx";
 import { Field } from "../base/field.tsx";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
+import { stillToAsk, type Work } from "../data/agreed.ts";
 import { keptDraft, saveDraft } from "../data/drafts.ts";
 import { machines, showMachines } from "../data/machines.ts";
-import { submitPlan, type Task } from "../data/runs.ts";
+import { type PlannedTask, submitPlan, type Task } from "../data/runs.ts";
 import { paths } from "../shell/route.ts";
-import { visible } from "../text/visible.ts";
+import { oneLine, visible } from "../text/visible.ts";
 import { Graph, MOST_DRAWN } from "./graph.tsx";
 import { Needed } from "./needed.tsx";
 import type { Given, Read } from "./plan.ts";
@@ -37,7 +39,18 @@ tasks:
       Improve it: {{tasks.look.output}}
 `;
 
+const workOf = ({ turn, machineId, workingDirectory, permission }: PlannedTask): Work => ({
+    machine: turn?.machineId ?? machineId ?? undefined,
+    directory: turn?.workingDirectory ?? workingDirectory ?? "",
+    isBypass: (turn?.mode ?? permission) === "bypass",
+});
+
+/** So many places are named in the question. */
+const MOST_NAMED = 20;
+
 export function NewPlan() {
+    /** What a person has to agree to first. */
+    const [asked, setAsked] = useState<readonly Work[]>([]);
     const [text, setText] = useState("");
     const [values, setValues] = useState<Readonly<Record<string, string>>>({});
     const [files, setFiles] = useState<Readonly<Record<string, string>>>({});
@@ -68,18 +81,29 @@ export function NewPlan() {
     }, [text, given]);
     const write = (typed: string) => {
         setText(typed);
+        setAsked([]);
         saveDraft(DRAFT, typed);
     };
     const plan = read?.is.error === undefined ? read?.is : undefined;
     const isNew = read?.of === text && read.with === given;
-    const submitted = (event: FormEvent) => {
-        event.preventDefault();
+    const begin = (agreed: readonly Work[]) => {
         if (!plan || !isNew) return;
         run(async () => {
+            const open = await stillToAsk(plan.body.tasks.map(workOf), agreed);
+            setAsked(open);
+            if (open.length > 0) return;
             const id = await submitPlan(plan.body);
             write("");
             go(paths.run(id));
         });
+    };
+    const submitted = (event: FormEvent) => {
+        event.preventDefault();
+        begin([]);
+    };
+    const nameOf = (id: string | undefined) => {
+        const name = rows.find((row) => row.id === id)?.name ?? id;
+        return name === undefined ? "any of your machines" : oneLine(name, 60);
     };
     return (
         <div className="page">
@@ -114,8 +138,14 @@ export function NewPlan() {
                             files={read.is.files}
                             values={values}
                             chosen={files}
-                            onValue={(name, value) => setValues((before) => ({ ...before, [name]: value }))}
-                            onFile={(name, content) => setFiles((before) => ({ ...before, [name]: content }))}
+                            onValue={(name, value) => {
+                                setValues((before) => ({ ...before, [name]: value }));
+                                setAsked([]);
+                            }}
+                            onFile={(name, content) => {
+                                setFiles((before) => ({ ...before, [name]: content }));
+                                setAsked([]);
+                            }}
                         />
                     )}
                     <div id="plan-state" role="status">
@@ -132,6 +162,28 @@ export function NewPlan() {
                         <p className="error-text" role="alert">
                             {error}
                         </p>
+                    )}
+                    {asked.length > 0 && (
+                        <Confirm label="Start it there">
+                            <p>This browser has not used these before. Are they what you mean?</p>
+                            <ul>
+                                {asked.slice(0, MOST_NAMED).map(({ machine, directory, isBypass }) => (
+                                    <li key={`${machine} ${directory}`}>
+                                        {nameOf(machine)}, {oneLine(directory, 120)}
+                                        {isBypass && ": the agent does everything there without asking"}
+                                    </li>
+                                ))}
+                                {asked.length > MOST_NAMED && <li>and {asked.length - MOST_NAMED} more</li>}
+                            </ul>
+                            <div className="actions">
+                                <button type="button" className="button danger" onClick={() => begin(asked)}>
+                                    Start it there
+                                </button>
+                                <button type="button" className="button plain" onClick={() => setAsked([])}>
+                                    Cancel
+                                </button>
+                            </div>
+                        </Confirm>
                     )}
                     <div className="actions">
                         <button type="submit" className="button primary" disabled={isBusy || !plan || !isNew}>

@@ -7,6 +7,7 @@ import { Field } from "../base/field.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { account } from "../data/account.ts";
+import { agree, notAgreed } from "../data/agreed.ts";
 import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import { textOf } from "../data/failure.ts";
 import { machines, showMachines } from "../data/machines.ts";
@@ -81,7 +82,7 @@ export function Start() {
     }, [machineId, agent]);
     const fields = useRef<HTMLFormElement>(null);
     const [said, setSaid] = useState<string>();
-    /** In bypass mode the agent asks nothing later, so the page asks first. */
+    /** In bypass mode the agent asks nothing later, and a machine that is new in a directory may be another one than was meant. */
     const [isAsked, setAsked] = useState(false);
     const [error, setError] = useState<string>();
     const stop = useRef<AbortController>(undefined);
@@ -89,28 +90,35 @@ export function Start() {
 
     const begin = (hasAgreed = false) => {
         if (!machine || !agent || said !== undefined || fields.current?.reportValidity() !== true) return;
-        setAsked(mode === "bypass" && !hasAgreed);
-        if (mode === "bypass" && !hasAgreed) return;
+        const wanted: Wanted = {
+            machine: machine.id,
+            directory: where.trim(),
+            provider: agent,
+            mode,
+            model: model || undefined,
+            prompt,
+            attachments,
+        };
         const controller = new AbortController();
         stop.current = controller;
         setError(undefined);
+        setAsked(false);
         setSaid("Asking the machine…");
         const waiting = (reason: string | undefined) =>
             setSaid(reason ? `Waiting: ${oneLine(reason, 120)}` : "The machine has not started it yet…");
-        start(
-            {
-                machine: machine.id,
-                directory: where.trim(),
-                provider: agent,
-                mode,
-                model: model || undefined,
-                prompt,
-                attachments,
-            },
-            waiting,
-            controller.signal,
-        ).then(
+        const begun = async () => {
+            const work = [{ machine: wanted.machine, directory: wanted.directory, isBypass: mode === "bypass" }];
+            if (hasAgreed) await agree(work);
+            else if ((await notAgreed(work)).length > 0) {
+                setSaid(undefined);
+                setAsked(true);
+                return undefined;
+            }
+            return start(wanted, waiting, controller.signal);
+        };
+        begun().then(
             (id) => {
+                if (id === undefined) return;
                 saveDraft(DRAFT, "");
                 go(paths.session(id));
             },
@@ -236,14 +244,20 @@ export function Start() {
                             button={{ text: "Start", disabled: said !== undefined || !agent }}
                         />
                         {isAsked && (
-                            <Confirm label="Start in bypass">
+                            <Confirm label={mode === "bypass" ? "Start in bypass" : "Start there"}>
                                 <p>
-                                    Start {agent} on {oneLine(machine.name, 60)} in {oneLine(where.trim(), 120)}? In bypass it
-                                    does everything there without asking.
+                                    Start {agent} on {oneLine(machine.name, 60)} in {oneLine(where.trim(), 120)}?{" "}
+                                    {mode === "bypass"
+                                        ? "In bypass it does everything there without asking."
+                                        : "This browser has not used this machine there before."}
                                 </p>
                                 <div className="actions">
-                                    <button type="button" className="button danger" onClick={() => begin(true)}>
-                                        Start without questions
+                                    <button
+                                        type="button"
+                                        className={mode === "bypass" ? "button danger" : "button"}
+                                        onClick={() => begin(true)}
+                                    >
+                                        {mode === "bypass" ? "Start without questions" : "Start there"}
                                     </button>
                                     <button type="button" className="button plain" onClick={() => setAsked(false)}>
                                         Cancel

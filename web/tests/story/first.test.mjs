@@ -432,6 +432,13 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     await question.waitFor({ state: "detached" });
     await page.getByLabel("Mode", { exact: true }).selectOption("ask");
     await page.getByRole("button", { name: "Start", exact: true }).click();
+    // This browser has begun nothing there yet.
+    await page
+      .getByRole("group", { name: "Start there" })
+      .getByText(/has not used this machine there/)
+      .waitFor();
+    await accessible(page, "the question before a new machine");
+    await page.getByRole("button", { name: "Start there" }).click();
     await page.getByRole("log").getByText("begun by the page", { exact: true }).waitFor();
     await page.getByRole("button", { name: "Details" }).click();
     await page.getByRole("button", { name: "Stop the agent" }).click();

@@ -61,6 +61,7 @@ describe("everything by keys alone", { timeout: 25 * 60_000 }, () => {
     await page.keyboard.type(join(homedir(), "work"));
     await write(page, /First prompt/, "[[say begun by keys]]");
     await press(page, "button", /^Start$/);
+    await press(page, "button", /^Start there$/);
     await page.getByRole("log", { name: "What was said" }).getByText("begun by keys", { exact: true }).waitFor();
     await phase(page, "Ready").waitFor();
     checked();

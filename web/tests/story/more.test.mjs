@@ -148,6 +148,8 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
       (request) => request.url().endsWith("/v1/orchestrator/runs") && request.method() === "POST",
     );
     await begin.click();
+    // The task that is a session is for one machine, and this browser has begun nothing there yet.
+    await page.getByRole("button", { name: "Start it there" }).click();
     const { title, tasks } = (await sent).postDataJSON();
     assert.equal(title, "From the page");
     assert.deepEqual(

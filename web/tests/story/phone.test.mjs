@@ -115,6 +115,7 @@ describe("a person who begins on a phone", { timeout: 25 * 60_000 }, () => {
     await page.getByLabel("Agent").selectOption("claude");
     await page.getByLabel("First prompt").fill("[[run touch made-from-a-phone]]");
     await page.getByRole("button", { name: "Start", exact: true }).tap();
+    await page.getByRole("button", { name: "Start there" }).tap();
     const card = page.getByRole("region", { name: /The agent asks/ });
     await card.getByRole("button", { name: "Allow once" }).tap();
     await page.getByText("Ready", { exact: true }).waitFor();

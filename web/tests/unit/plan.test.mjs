@@ -69,3 +69,23 @@ describe("the plan reader", () => {
     for (const { name, ...given } of vectors.bad) assert.notEqual(read(given).error, undefined, name);
   });
 });
+
+test("a person who has agreed to one plan is asked about what another one does elsewhere, or without asking", async () => {
+  const { stillToAsk } = await module("/src/data/agreed.ts");
+  const kept = new Map();
+  const known = {
+    agreed: async (machine, directory) => kept.get(`${machine} ${directory}`),
+    // Of a machine without a key nothing is remembered.
+    agree: async (machine, directory, isBypass) => machine !== "keyless" && kept.set(`${machine} ${directory}`, isBypass),
+  };
+  const work = (machine, isBypass = false) => ({ machine, directory: "/a", isBypass });
+  const asked = (agreed, ...all) => stillToAsk(all, agreed, known);
+  const laptop = work("laptop");
+  assert.deepEqual(await asked([], laptop), [laptop]);
+  for (const other of [work("server", true), work("laptop", true)]) assert.deepEqual(await asked([laptop], other), [other]);
+  assert.deepEqual(await asked([], laptop), []);
+  const keyless = [work("keyless"), work("keyless", true)];
+  assert.deepEqual(await asked([keyless[0]], keyless[0]), []);
+  assert.deepEqual(await asked([keyless[0]], keyless[1]), [keyless[1]]);
+  assert.deepEqual(await asked([keyless[1]], ...keyless), []);
+});

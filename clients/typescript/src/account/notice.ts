@@ -1,23 +1,31 @@
 // What a person should know and no call answers: what was done for others on the way.
 
 /** Of a session that got a new key: who was given it, and who was not (`error` says why). After a removal: whose right to command the
- * removed device had given. */
+ * removed device had given, and, where no call answers it, in how many live sessions it was not looked for such rights. */
 export type Notice =
   | { readonly is: "key_given"; readonly session: string; readonly user: string }
   | { readonly is: "key_not_given"; readonly session: string; readonly user: string; readonly error: unknown }
-  | { readonly is: "right_taken_back"; readonly session: string; readonly user: string };
+  | { readonly is: "right_taken_back"; readonly session: string; readonly user: string }
+  | { readonly is: "rights_not_searched"; readonly sessions: number };
+
+/** Those that are kept for the first who listens. */
+const MOST = 100;
 
 /** Gives notices to all who listen. */
 export class Notices {
   readonly #listeners = new Set<(notice: Notice) => void>();
+  /** A recovery gives notices before somebody has the account. */
+  #early: Notice[] = [];
 
-  /** Calls back with each notice from now on. Returns how to stop that. */
+  /** Calls back with each notice from now on, and first with those that were for nobody. Returns how to stop that. */
   subscribe(listener: (notice: Notice) => void): () => void {
     this.#listeners.add(listener);
+    for (const notice of this.#early.splice(0)) listener(notice);
     return () => this.#listeners.delete(listener);
   }
 
   give(notice: Notice): void {
+    if (this.#listeners.size === 0 && this.#early.length < MOST) this.#early.push(notice);
     for (const listener of this.#listeners) listener(notice);
   }
 }

@@ -58,7 +58,8 @@ export async function removeDevices(
   // Sessions get their keys whatever becomes of it.
   const [signed] = await Promise.allSettled([context.pins.signAgain(shared.state)]);
   const confirming = awaitConfirmed(context);
-  const unsearched = await afterRemoval(context, onProgress);
+  await settle(context);
+  const unsearched = await renewAll(context, onProgress);
   if (signed.status === "rejected") {
     throw new Refused("The device was removed, but what your devices share was not kept.", { cause: signed.reason });
   }
@@ -81,18 +82,25 @@ export async function seeTitles(context: Context, by?: List): Promise<void> {
 }
 
 /** Waits until every service refuses the devices that were removed, and finishes the removal. */
-export async function afterRemoval(context: Context, onProgress?: (done: number, of: number) => void): Promise<number> {
+export async function afterRemoval(context: Context): Promise<void> {
+  await settle(context);
+  await finishRemoval(context);
+}
+
+async function settle(context: Context): Promise<void> {
   await setRemoval(context.store, true);
   await sleep(SETTLED);
-  return finishRemoval(context, onProgress);
+}
+
+/** Finishes a removal of which no caller says what was left open: a notice does. */
+export async function finishRemoval(context: Context): Promise<void> {
+  const sessions = await renewAll(context);
+  if (sessions > 0) context.notices.give({ is: "rights_not_searched", sessions });
 }
 
 /** Gives the sessions that are in use new keys after a device was removed, and takes back what it has let people do. Every other session
  * gets its key before its next message. Resolves to the number of live sessions that were not searched for such rights. */
-export async function finishRemoval(
-  context: Context,
-  onProgress: (done: number, of: number) => void = () => undefined,
-): Promise<number> {
+async function renewAll(context: Context, onProgress: (done: number, of: number) => void = () => undefined): Promise<number> {
   const own = await context.own(0);
   const [wanted, recent, old]: [Session[], Session[], Session[]] = [[], [], []];
   for await (const sessions of sessionPages(context)) {

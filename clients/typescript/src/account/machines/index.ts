@@ -8,6 +8,7 @@ import { finishRemoval, seeTitles } from "../devices/remove.js";
 import { FRESH } from "../lists.js";
 import { called, type Called } from "../names.js";
 import { setRemoval } from "../unfinished.js";
+import { agree, agreedTo } from "./agreed.js";
 import { allMachines, type Machine } from "./find.js";
 import { machineMetadata, type MachineMetadata } from "./keys.js";
 import { awaitConfirmed, unconfirmed, type Unconfirmed } from "./seen.js";
@@ -73,6 +74,17 @@ export class Machines {
   /** Whether a session can be begun on it from here: it has a key in the account's list. */
   async isListed(id: string): Promise<boolean> {
     return (await this.context.own()).list.machine(id) !== undefined;
+  }
+
+  /** Whether a person has agreed that an agent does everything on this machine (without an id: on any) in this directory without asking.
+   * Undefined: this device has not used the machine there, and a person is to be asked whether it is the right one. */
+  agreed(id: string | undefined, directory: string): Promise<boolean | undefined> {
+    return agreedTo(this.context, id, directory);
+  }
+
+  /** Remembers that a person has agreed. */
+  agree(id: string | undefined, directory: string, everything: boolean): Promise<void> {
+    return agree(this.context, id, directory, everything);
   }
 
   /** The machines that have not confirmed the last removal of a device. */
