@@ -16,10 +16,30 @@ export const SOON = Number(process.env.SOON || 120_000);
 export const PHONE = { width: 390, height: 844 };
 export const DESK = { width: 1440, height: 900 };
 
+/** What Chromium does without. Every window would load two pages for its address bar, which take as long as the app does. Only the last
+ * list counts, so it has what Playwright 1.65 names (`chromiumSwitches.ts`), too. */
+const WITHOUT = [
+  "WebUIOmniboxPopup",
+  "WebUIOmniboxAimPopup",
+  "AvoidUnnecessaryBeforeUnloadCheckSync",
+  "DestroyProfileOnBrowserClose",
+  "HttpsUpgrades",
+  "HttpsFirstBalancedModeAutoEnable",
+  "LensOverlay",
+  "MediaRouter",
+  "PaintHolding",
+  "ThirdPartyStoragePartitioning",
+  "AvoidCorsURLLoaderRestartOnRedirect",
+  "OptimizationHints",
+  "NetworkTimeServiceQuerying",
+  "AimEnabled",
+  "PreconnectToSearch",
+];
+
 /** How Chromium is started. It refuses to sandbox itself as root, as in containers. */
 export const OPTIONS = {
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-proxy-server", ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
+  args: ["--no-proxy-server", `--disable-features=${WITHOUT.join(",")}`, ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
 };
 
 /** `more` are arguments of Chromium. */

@@ -61,6 +61,8 @@ export async function openChromium(): Promise<Browser> {
   const run: Browser["run"] = async (step, { base, given = "", onDigits = () => undefined }) => {
     digits = onDigits;
     const flags = ["--headless", "--disable-gpu", "--no-first-run", "--no-proxy-server", `--user-data-dir=${profile}`];
+    // Without the pages of the address bar, which take longer to load than a test's.
+    flags.push("--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup");
     // Chromium refuses to sandbox itself as root, as in containers.
     if (process.getuid?.() === 0) flags.push("--no-sandbox");
     const url = `${origin}/#${new URLSearchParams({ step, base, given })}`;

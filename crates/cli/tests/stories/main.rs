@@ -21,6 +21,8 @@ mod canaries;
 #[cfg(feature = "up")]
 mod changes;
 #[cfg(feature = "up")]
+mod clients;
+#[cfg(feature = "up")]
 mod crowd;
 #[cfg(feature = "up")]
 mod data;
@@ -136,7 +138,5 @@ mod terminals;
 mod titles;
 #[cfg(feature = "up")]
 mod together;
-#[cfg(feature = "up")]
-mod typescript;
 #[cfg(feature = "up")]
 mod verified_page;
