@@ -1,4 +1,4 @@
-//! The first steps of the README, run exactly as they are written.
+//! The first steps with curl, run exactly as the documentation has them.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,18 +6,18 @@ use std::process::Command;
 use ensemble_e2e::Stack;
 use ensemble_testkit::Backend;
 
-/// The commands under a heading of the README.
-fn commands_of_readme(heading: &str) -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, section) = readme.split_once(heading).expect("the README has the heading");
+/// The commands under a heading of `docs/FIRST-CLIENT.md`.
+fn commands_under(heading: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FIRST-CLIENT.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once(heading).expect("the page has the heading");
     let (_, commands) = section.split_once("```sh\n").expect("commands follow the heading");
     commands.split_once("```").expect("the commands end").0.to_owned()
 }
 
 async fn first_steps(backend: Backend) {
     let stack = Stack::start(backend, &[]).await.unwrap();
-    let text = commands_of_readme("### First steps with curl");
+    let text = commands_under("## With curl");
     let commands = text.replace("SERVER=http://127.0.0.1:8080", &format!("SERVER={}", stack.url()));
     assert_ne!(commands, text, "the commands name the server once");
     let folder = tempfile::tempdir().unwrap();
