@@ -23,7 +23,7 @@ pub struct Config {
     pub upstream: UpstreamLimits,
     pub head: HeadLimits,
     pub server: ServerSettings,
-    /// HTTPS beside the plain listener.
+    /// HTTPS in addition to the plain listener.
     pub tls: Option<TlsSettings>,
     /// How long a client may take nothing of its answer.
     pub send_stall: Duration,

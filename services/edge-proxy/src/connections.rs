@@ -19,7 +19,7 @@ pub(crate) struct Connection {
     /// A request on it was refused. Requests that were sent ahead are refused, too: the edge and what is before it may not
     /// agree where they begin.
     pub(crate) is_refused: Cell<bool>,
-    /// Who is connected, whether or not through the edge's own HTTPS.
+    /// The connected clients, whether or not through the edge's own HTTPS.
     pub(crate) peer: IpAddr,
     pub(crate) is_https: bool,
     gauge: IntGauge,

@@ -1,4 +1,4 @@
-//! What the edge knows of a request beside its head: who sent it, from where, and what it counts as.
+//! What the edge knows of a request in addition to its head: who sent it, from where, and what it counts as.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;

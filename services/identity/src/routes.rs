@@ -171,7 +171,7 @@ fn devices_of(routes: Routes) -> Routes {
                 .access(Access::UserOrRecovery)
                 .operation(DEVICES, "getDevices", "Reads your signed device list, and the names of your devices.")
                 .about(
-                    "A name counts where it opens the commitment in the list. Kinds and notifications are kept beside \
+                    "A name counts where it opens the commitment in the list. Kinds and notifications are kept outside \
                      the list and are not signed. Verify the list before you trust a key in it.",
                 )
                 .response::<Devices>(200)

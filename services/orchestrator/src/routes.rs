@@ -112,7 +112,7 @@ fn follow_ups(routes: Routes) -> Routes {
             .operation(
                 RUNS,
                 "continueTask",
-                "Says something more to the agent of a task that has ended; it goes on with its conversation.",
+                "Sends another message to the agent of a task that has ended; the agent continues its conversation.",
             )
             .about(
                 "The task must have ended, and its last attempt must have left a conversation. It goes \

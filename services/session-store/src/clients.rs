@@ -19,7 +19,7 @@ const MACHINE_CACHE_SIZE: u64 = 10_000;
 pub(crate) struct Peers {
     accounts: Arc<dyn Accounts>,
     machines: Arc<dyn MachineDirectory>,
-    /// Machines that the registry confirmed recently, so that they stay usable while the registry is away.
+    /// Machines that the registry confirmed recently, so that they stay usable while the registry is down.
     known_machines: Cache<(UserId, MachineId), ()>,
 }
 

@@ -99,7 +99,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .access(Access::UserOrMachine)
                 .operation(SESSIONS, "getSession", "Reads a session.")
                 .about(
-                    "By its id or its ref. Somebody with whom it is shared gets `encryptedKey`, and not the \
+                    "By its id or its ref. A user with whom it is shared gets `encryptedKey`, and not the \
                      owner's `encryptionKey` and `tag`.",
                 )
                 .response::<Session>(200)
@@ -250,7 +250,7 @@ fn share_routes(routes: Routes) -> Routes {
                     "listShares",
                     "Lists the users that the session is shared with, newest first. Only for the owner.",
                 )
-                .about("Somebody with whom the session is shared gets 403.")
+                .about("A user with whom the session is shared gets 403.")
                 .query::<shares::ListQuery>()
                 .response::<SharePage>(200)
                 .errors(&[NotFound, Forbidden, InvalidCursor])
@@ -313,7 +313,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                     "getPublicLink",
                     "How the session's public link stands, without its token. For the owner and admins.",
                 )
-                .about("Nobody can read the token again. To get an address again, make a new link.")
+                .about("The token cannot be read again. To get an address again, make a new link.")
                 .response::<LinkState>(200)
                 .errors(&[NotFound, Forbidden, LinkNotFound])
                 .in_turn()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ensemble_types::time::Timestamp;
 use tokio::time::Instant;
 
-/// So many sessions in a row got no agent before agents count as absent. One job alone can be lost.
+/// After this many sessions in a row without an agent, agents count as absent. A single job can be lost.
 const MISSES: u32 = 3;
 /// Between two attempts to find out whether agents are back.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
@@ -38,7 +38,7 @@ pub(crate) enum Advice {
 }
 
 impl Absences {
-    /// A session got no agent in time, for which one was dispatched at `dispatched_at`. What was dispatched before the last
+    /// A session for which an agent was dispatched at `dispatched_at` got none in time. What was dispatched before the last
     /// arrival says nothing about the agents of today.
     pub(crate) fn missed(&self, agent: &str, dispatched_at: Timestamp, now: Timestamp) {
         let Ok(mut all) = self.0.lock() else { return };

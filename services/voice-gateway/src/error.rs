@@ -116,7 +116,7 @@ impl IntoProblem for Error {
             ),
             Self::StartedByUser => Problem::new(
                 Code::Forbidden,
-                "This user's voice session was started with the user's token. Send that token beside the voice key to replace it.",
+                "This user's voice session was started with the user's token. Send that token with the voice key to replace it.",
             ),
             Self::Unauthenticated => Problem::unauthenticated(),
         }

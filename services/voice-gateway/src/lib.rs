@@ -79,7 +79,7 @@ pub struct VoiceGateway {
     keys: Arc<RemoteKeys>,
 }
 
-/// Who is told of sessions, and how.
+/// The endpoints that receive events of sessions, and the limits for deliveries to them.
 struct Webhooks {
     endpoints: Endpoints,
     outward: Outward,

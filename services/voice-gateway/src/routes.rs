@@ -5,7 +5,7 @@ use ensemble_types::events::VoiceSessionEvent;
 use ensemble_types::problem::Code;
 use ensemble_types::voice::{
     SayVoiceText, SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent,
-    VoiceAgentHeard, VoiceContext, VoiceKey, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
+    VoiceAgentReceipt, VoiceContext, VoiceKey, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
 };
 use ensemble_types::voice_history::{VoiceSessionPage, VoiceTranscript};
 use ensemble_types::voice_tools::{VoiceToolRunDetail, VoiceToolRuns, VoiceToolSessions};
@@ -63,8 +63,8 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/voice/session/{gatewaySessionId}/transcript")
                 .access(Access::VoicePerson)
-                .operation(VOICE, "getVoiceTranscript", "What was said, and what the agent read. Only with the token of the session's user beside \
-                     the voice key.")
+                .operation(VOICE, "getVoiceTranscript", "What was said, and what the agent read. Requires the token of the session's user in addition \
+                     to the voice key.")
 .about("It is kept until ten minutes after the end of the voice session.")
                 .query::<TranscriptQuery>()
                 .response::<VoiceTranscript>(200)
@@ -74,8 +74,8 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/voice/session/{gatewaySessionId}/events")
                 .access(Access::VoicePerson)
-                .operation(VOICE, "followVoiceSession", "Server-Sent Events: `status` with each change, `utterance` and `tool`. Only with the token of the \
-                     session's user beside the voice key.",
+                .operation(VOICE, "followVoiceSession", "Server-Sent Events: `status` with each change, `utterance` and `tool`. Requires the token of the \
+                     session's user in addition to the voice key.",
                 )
 .about("From the beginning, or after the event that `Last-Event-ID` names.")
                 .events::<VoiceSessionEvent>()
@@ -87,7 +87,7 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/voice/sessions")
                 .access(Access::VoicePerson)
-                .operation(VOICE, "listVoiceSessions", "The user's voice sessions, newest first. Only with the user's token beside the voice key.")
+                .operation(VOICE, "listVoiceSessions", "The user's voice sessions, newest first. Requires the user's token in addition to the voice key.")
 .about("Each with its state and how long it lasted, without what was said.")
                 .query::<VoiceSessionQuery>()
                 .response::<VoiceSessionPage>(200)
@@ -98,7 +98,7 @@ pub(crate) fn table() -> Routes {
             get("/v1/voice/key")
                 .access(Access::User)
                 .operation(VOICE, "getVoiceKey", "The voice key of this server's own page and program. 404: the server has no voice.")
-.about("The key counts only beside a user's token.")
+.about("The key counts only together with a user's token.")
                 .response::<VoiceKey>(200)
                 .errors(&[Code::NotFound])
                 .secret()
@@ -120,8 +120,8 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/v1/voice/session/say")
                 .access(Access::VoicePerson)
-                .operation(VOICE, "sayVoiceText", "Words that the agent speaks as they are, in order with the texts and in the same queue. Only with the \
-                     token of the session's user beside the voice key.",
+                .operation(VOICE, "sayVoiceText", "Words that the agent speaks as they are, in order with the texts and in the same queue. Requires the \
+                     token of the session's user in addition to the voice key.",
                 )
 .about("The agent does not think about the words and does not change them. With `interrupt` it \
                      stops what it is saying.")
@@ -147,7 +147,7 @@ pub(crate) fn table() -> Routes {
                 .operation(VOICE, "receiveLivekitWebhook", "Receives LiveKit's webhooks, which are signed.")
 .about("Set this address in LiveKit's configuration. The body is LiveKit's `WebhookEvent`.")
                 .max_body(1 << 20)
-                .response::<VoiceAgentHeard>(200)
+                .response::<VoiceAgentReceipt>(200)
                 .handler(hooks::livekit),
         )
         .row(
@@ -177,7 +177,7 @@ pub(crate) fn table() -> Routes {
 .about("For the agent of this voice session only. The first event is `ready`.")
                 .body::<VoiceAgentEvent>()
                 .max_body(512 << 10)
-                .response::<VoiceAgentHeard>(200)
+                .response::<VoiceAgentReceipt>(200)
                 .errors(&[Code::NotFound, Code::Unavailable])
                 .handler(agent::event),
         )

@@ -9,7 +9,7 @@ pub const ALLOWED_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key,
     Last-Event-ID, Range, If-None-Match, Traceparent, Tracestate";
 /// What pages may call.
 pub const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
-/// What pages may read beside the body.
+/// The headers that pages may read.
 pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Content-Range, X-Context-Version, \
     WWW-Authenticate, Location, ETag, Ignored-Members";
 /// Seconds for which a browser may keep the answer to a preflight.

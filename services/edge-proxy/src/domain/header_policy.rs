@@ -8,7 +8,7 @@ pub fn connection_options<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a 
     values.flat_map(|value| value.split(',')).map(str::trim).collect()
 }
 
-/// May this field of a request go on to a service? Host, lengths and the forwarding fields are written anew.
+/// Whether this field of a request is forwarded to a service. The edge writes host, lengths and the forwarding fields itself.
 pub fn forward_to_upstream(name: &str, options: &[&str]) -> bool {
     !is_hop_by_hop(name, options) && !is_reserved(name)
 }

@@ -19,7 +19,7 @@ const COME_BACK: &[u8] = b"retry: 1000\n\n";
 
 /// What ends a body before the service does.
 pub(super) enum End {
-    /// An answer whose length is known: the service has no reason to stop within it for so long.
+    /// An answer whose length is known: the service has no reason to pause within it for `limit`.
     Stall { length: u64, limit: Duration },
     /// An answer of unknown length that will come to its end.
     Service,

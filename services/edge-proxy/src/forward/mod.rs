@@ -26,7 +26,7 @@ use crate::upstream::upload::Upload;
 use ensemble_chassis::shares::Share;
 
 const NEW_ACCOUNT: &str = "x-internal-new-account";
-/// How services mark an answer that must not be held back, of which there is no end in sight.
+/// How services mark an answer that has no foreseeable end and must not be held back.
 const ACCEL_BUFFERING: &str = "x-accel-buffering";
 
 /// Answers what no page of the edge does.

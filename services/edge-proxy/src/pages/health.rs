@@ -1,4 +1,4 @@
-//! Health of the edge. A service that is away does not make the edge unready: the other services still answer. A full disk under all of
+//! Health of the edge. A service that is down does not make the edge unready: the other services still answer. A full disk under all of
 //! them does: nothing can be stored.
 
 use actix_web::HttpResponse;

@@ -13,7 +13,7 @@ use reqwest::Url;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-/// How long an address that said `Connection: close` is avoided: longer than a service goes on serving after it said so
+/// How long an address that said `Connection: close` is avoided: longer than a service keeps serving after it said so
 /// (2 s) and the next look-up (2 s), so that no request meets the end of its listener.
 pub(crate) const DRAINING: Duration = Duration::from_secs(5);
 /// How long an address that took no connection is avoided, so that not every request tries it first.
@@ -108,7 +108,7 @@ impl Replicas {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks the names up. A result that is an error or empty changes nothing: a name server that is away is no reason to
+    /// Looks the names up. A result that is an error or empty changes nothing: a name server that is down is no reason to
     /// forget where a service is.
     pub(crate) async fn look_up(&self) -> io::Result<()> {
         let mut addresses: Vec<SocketAddr> = Vec::new();

@@ -90,7 +90,7 @@ async fn streams_end_between_events_with_a_hint() {
 }
 
 #[tokio::test]
-async fn text_that_goes_on_ends_as_a_body_ends() {
+async fn endless_text_ends_as_a_body_ends() {
     let stub = Stub::echo().await;
     let service = broadcast_as(TEXT_HEAD).await;
     let edge = Edge::with(&stub, &[("ORCHESTRATOR_URL", &service.url)]).await;
@@ -105,7 +105,7 @@ async fn text_that_goes_on_ends_as_a_body_ends() {
 }
 
 #[tokio::test]
-async fn long_polls_are_told_to_ask_again() {
+async fn long_polls_end_with_a_request_to_poll_again() {
     let stub = Stub::start(|_| Reaction::Silence).await;
     let edge = Edge::before(&stub).await;
     let mut raw = edge.connect().await;

@@ -85,7 +85,7 @@ async fn trusted_proxies_say_who_the_client_is() {
 }
 
 #[tokio::test]
-async fn bodies_are_framed_anew() {
+async fn bodies_are_framed_again() {
     let stub = Stub::echo().await;
     let edge = Edge::before(&stub).await;
     let chunked = "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nTransfer-Encoding: CHUNKED\r\n\r\n\
@@ -94,7 +94,7 @@ async fn bodies_are_framed_anew() {
     let arrived = stub.last();
     assert_eq!(arrived.body, b"hello");
     assert_eq!(arrived.header("transfer-encoding"), Some("chunked"));
-    assert!(!arrived.coded.contains(&b';'), "no extension goes on");
+    assert!(!arrived.coded.contains(&b';'), "no extension is forwarded");
 
     let sized = "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 0005\r\n\r\nhello";
     assert_eq!(edge.ask(sized).await.status, 200);
@@ -106,7 +106,7 @@ async fn bodies_are_framed_anew() {
 }
 
 #[tokio::test]
-async fn a_client_that_expects_to_be_told_to_go_on_is() {
+async fn a_client_that_expects_100_continue_gets_it() {
     let stub = Stub::echo().await;
     let edge = Edge::before(&stub).await;
     let mut raw = edge.connect().await;

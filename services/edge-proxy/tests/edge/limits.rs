@@ -197,7 +197,7 @@ async fn identity() -> Stub {
 }
 
 #[tokio::test]
-async fn an_address_that_has_made_enough_accounts_is_told_to_identity() {
+async fn identity_learns_which_addresses_made_enough_accounts() {
     let stub = identity().await;
     let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "2")]).await;
     for status in [200, 200, 429] {

@@ -16,12 +16,12 @@ use crate::stub::{Reaction, Stub};
 pub(crate) const STREAM_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// Polls until it is so.
+/// Polls until the condition holds.
 pub(crate) async fn eventually(is_so: impl Fn() -> bool) {
     ensemble_testkit::eventually(SOON, async || is_so()).await;
 }
 
-/// Text that goes on, as the output of a task that is followed.
+/// The head of a text that does not end, like the output of a task that is followed.
 pub(crate) const TEXT_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
     x-accel-buffering: no\r\ntransfer-encoding: chunked\r\n\r\n";
 

@@ -38,7 +38,7 @@ pub(crate) enum Registration {
     Open,
     /// This server makes no new accounts.
     Closed,
-    /// The address has made too many accounts lately. It may make the next one after so many seconds.
+    /// The address has made too many accounts lately. It may make the next one after this many seconds.
     Limited(u32),
 }
 
@@ -73,14 +73,14 @@ impl AccountChange {
                 public: decode(&key).ok_or(bad(KEY, "must be 32 bytes in base64"))?,
                 signature: decode(&signature).ok_or(bad(SIGNATURE, "must be 64 bytes in base64"))?,
             }),
-            (Some(_), None) => return Err(bad(SIGNATURE, "is needed beside contentPublicKey")),
-            (None, Some(_)) => return Err(bad(KEY, "is needed beside contentPublicKeySignature")),
+            (Some(_), None) => return Err(bad(SIGNATURE, "is needed with contentPublicKey")),
+            (None, Some(_)) => return Err(bad(KEY, "is needed with contentPublicKeySignature")),
         };
         let display_name = body.display_name.map(|name| name.into_string());
         let client_state = match (body.client_state, body.expected_version) {
             (None, None) => None,
             (Some(state), Some(version)) => Some((state.into_string(), version)),
-            (Some(_), None) => return Err(bad("expectedVersion", "is needed beside clientState")),
+            (Some(_), None) => return Err(bad("expectedVersion", "is needed with clientState")),
             (None, Some(_)) => return Err(bad("expectedVersion", "is only for a change of clientState")),
         };
         if display_name.is_none() && content_key.is_none() && client_state.is_none() {

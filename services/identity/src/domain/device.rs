@@ -1,4 +1,4 @@
-//! What the service keeps of a device beside the signed list, and what a device may ask for.
+//! What the service keeps of a device in addition to the signed list, and what a device may ask for.
 
 use ensemble_protocol::lists::encode;
 use ensemble_types::devices::{self, DeviceKind, DeviceName, Role};

@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::encode;
 
-/// Links of one account that somebody can still use.
+/// The most links of one account that can be in use at once.
 pub(crate) const MOST_OPEN_LINKS: i64 = 5;
 
-/// 64 random bits, and 64 of their digest with the account key: a link of another account vouches for nothing. Everybody who knows it may
+/// 64 random bits, and 64 of their digest with the account key: a link of another account vouches for nothing. Everyone who knows it may
 /// ask, and read how far the link is.
 pub(crate) type LinkId = [u8; 16];
 

@@ -1,4 +1,4 @@
-//! Which change of a device list the service accepts, beside the rules that `ensemble_protocol::lists` has for lists.
+//! Which change of a device list the service accepts, in addition to the rules that `ensemble_protocol::lists` has for lists.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) enum BadList {
     )]
     RoleOfKey,
     #[error(
-        "the key {0} has not proven that somebody holds it; link the device and send `link`, or send its signature in `proofs`"
+        "the key {0} has no proof of possession; link the device and send `link`, or send its signature in `proofs`"
     )]
     Unproven(String),
     #[error("the list does not add the device that asked for this link, with the two keys that it sent")]
@@ -107,7 +107,7 @@ impl<'a> Difference<'a> {
         Ok(Self { added, kept, removed })
     }
 
-    /// Whether somebody holds each key that is added, and lets this account list it. The account key has signed the first list,
+    /// Whether the holder of each added key lets this account list it. The account key has signed the first list,
     /// a linked device its request, and any other key a text that names the account.
     pub(crate) fn check_possession(&self, vouching: Vouching<'_>) -> Result<(), BadList> {
         let account = encode(vouching.account);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_that_is_added_has_proven_that_somebody_holds_it() {
+    fn each_added_key_has_a_proof_of_possession() {
         let (none, unproven) = (BTreeMap::new(), Err(BadList::Unproven(public(2))));
         let proof = |account: u8, signer: u8| {
             let text = proof_text(&public(account), &device(2, Role::Linked));

@@ -23,8 +23,8 @@ const LONGEST_WAIT_MS: u32 = 30_000;
 /// How long to wait.
 #[derive(Deserialize, IntoParams)]
 pub(crate) struct WaitQuery {
-    /// Answer only when the link has gone on, or after so many milliseconds. The account that made the link waits for the
-    /// request, and everybody else for the end.
+    /// Answer only when the link has changed, or after this many milliseconds. The account that made the link waits for the
+    /// request, and other callers wait for the end.
     #[serde(default, rename = "waitMs")]
     #[param(maximum = 30_000)]
     wait_ms: u32,
@@ -72,12 +72,12 @@ pub(crate) async fn read(
         let expiry = Instant::now() + link.expires_at.since(now);
         let (reader, owner) = (reader(&request), link.user);
         let found = link.seen_by(reader, now);
-        let goes_on = match found.state {
+        let waits_on = match found.state {
             DeviceLinkState::Waiting => true,
             DeviceLinkState::Asked => reader != Some(owner),
             DeviceLinkState::Approved | DeviceLinkState::Refused | DeviceLinkState::Expired => false,
         };
-        if !goes_on || Instant::now() >= deadline || service.drain.is_closing() {
+        if !waits_on || Instant::now() >= deadline || service.drain.is_closing() {
             return Ok(Json(found));
         }
         tokio::select! {
@@ -88,7 +88,7 @@ pub(crate) async fn read(
     }
 }
 
-/// Who reads, if a user does. It is asked anew each time, because a token can end while the request waits.
+/// The user who reads, if there is one. It is checked again each time, because a token can end while the request waits.
 fn reader(request: &HttpRequest) -> Option<UserId> {
     caller_of(request).ok().filter(|caller| caller.machine.is_none()).map(|caller| caller.user)
 }

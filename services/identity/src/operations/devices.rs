@@ -207,7 +207,7 @@ impl Change {
         }
         for device in difference.removed.iter().filter_map(|listed| find(listed)) {
             if !self.body.lists.is_empty() {
-                // It may have been given tokens since the backup, of which nothing is known here.
+                // It may have got tokens since the backup that are unknown here.
                 devices::gave_token(tx, device, now.plus(self.token_life))?;
             }
             remove(tx, device, now)?;
@@ -239,8 +239,8 @@ impl Change {
             .cloned()
     }
 
-    /// The devices that asked with links of this account, before the service has lost those. The account is in the id of each: who has
-    /// seen a request of another account lists nobody with it.
+    /// The devices that asked with links of this account, before the service lost those links. The account is in the id of each, so
+    /// a request that was made for another account lists no device here.
     fn past_links(&self, account: &Account) -> Vec<&DeviceLinkRequest> {
         let is_own = |link: &&PastDeviceLink| decode(&link.id).is_some_and(|id| is_link_of(&id, &account.public_key));
         self.body.links.iter().filter(is_own).map(|link| &link.request).collect()
@@ -281,7 +281,7 @@ impl Change {
             last_seen_at: None,
             is_removed: false,
             is_machine_deleted: false,
-            // The account key signed in before there was a list, and other devices before a restore: nobody counted their tokens.
+            // The account key signed in before there was a list, and other devices before a restore: their tokens were not counted.
             tokens_until: (public_key == account.public_key || !self.body.lists.is_empty())
                 .then(|| now.plus(self.token_life)),
             notify: PushKind::ALL.into(),
@@ -308,7 +308,7 @@ fn check_unused(tx: &mut Conn, user: UserId, added: &[&ListedDevice]) -> Result<
     Ok(())
 }
 
-/// Waits until nobody else is about to list this key, or to make an account of it.
+/// Waits until no other call is about to list this key, or to make an account of it.
 pub(super) fn lock_key(tx: &mut Conn, key: &[u8; 32]) -> Result<(), StoreError> {
     tx.lock(&format!("device key {}", crate::domain::encode(key)))
 }

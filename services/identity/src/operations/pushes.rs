@@ -34,7 +34,7 @@ const SILENT_DEVICE: Duration = Duration::from_secs(60);
 /// For how long a delivery is taken: longer than the deadline of a call.
 const TAKEN: Duration = Duration::from_secs(30);
 
-/// An event of which an account's devices are notified.
+/// An event that an account's devices are notified of.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) user: UserId,
@@ -57,7 +57,7 @@ pub(crate) async fn load_key(db: &Db, vault: &Vault, contact: Option<String>) ->
     let key = Vapid::open(vault, &sealed, contact)?;
     if vault.is_replaced() {
         let sealed = key.reseal(vault)?;
-        db.write("seal the key for push services anew", move |tx| rows::reseal_key(tx, &sealed)).await?;
+        db.write("seal the key for push services again", move |tx| rows::reseal_key(tx, &sealed)).await?;
     }
     Ok(key)
 }
@@ -171,7 +171,7 @@ fn store(tx: &mut Conn, event: &Event, kind: PushKind, now: Timestamp) -> Result
     Ok(())
 }
 
-/// Takes a delivery of each of so many accounts, and says when the next is due. Accounts in `passed` get nothing now.
+/// Takes a delivery of each of at most `limit` accounts, and says when the next is due. Accounts in `passed` get nothing now.
 pub(crate) async fn take(db: &Db, limit: usize, passed: Vec<UserId>) -> Result<Due<Delivery>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     db.write("take notifications to send", move |tx| {
@@ -186,7 +186,7 @@ pub(crate) async fn take(db: &Db, limit: usize, passed: Vec<UserId>) -> Result<D
     .await
 }
 
-/// Has a delivery tried later although nobody tried it, because its push service does not answer at present.
+/// Postpones a delivery without a try, because its push service does not answer at present.
 pub(crate) async fn hold_back(db: &Db, delivery: &Delivery, wait: Duration) -> Result<(), StoreError> {
     let (device, attention, tries) = (delivery.device, delivery.attention.clone(), delivery.tries);
     db.write("hold a notification back", move |tx| {

@@ -43,12 +43,12 @@ async fn rotate(db: &Db, made: Option<KeyRow>, dropped: Vec<i64>) -> Result<(), 
 
 /// Seals with the current key-encryption key what the previous one has sealed, so that the previous one is not needed afterwards.
 pub(crate) async fn reseal(db: &Db, vault: &Vault) -> Result<(), ResealError> {
-    let sealed_anew = |row: KeyRow| {
+    let resealed = |row: KeyRow| {
         let sealed = vault.seal(&row.key_id, &vault.open(&row.key_id, &row.sealed)?)?;
         Ok::<_, CannotOpen>((row.published.generation, sealed))
     };
-    let rows = load(db).await?.keys.into_iter().map(sealed_anew).collect::<Result<Vec<_>, _>>()?;
-    db.write("seal the signing keys anew", move |tx| {
+    let rows = load(db).await?.keys.into_iter().map(resealed).collect::<Result<Vec<_>, _>>()?;
+    db.write("seal the signing keys again", move |tx| {
         rows.iter().try_for_each(|(generation, sealed)| signing_keys::reseal(tx, *generation, sealed))
     })
     .await?;

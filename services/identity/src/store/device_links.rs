@@ -25,7 +25,7 @@ pub(crate) fn topic(id: &LinkId) -> Topic {
     Topic::new("device-link", encode(id))
 }
 
-/// Links of an account that somebody can still use.
+/// The number of an account's links that can still be used.
 pub(crate) fn count_open(tx: &mut Conn, user: UserId) -> Result<i64, StoreError> {
     let open = device_links::table
         .filter(device_links::user_id.eq(user.db()))

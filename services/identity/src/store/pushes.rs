@@ -63,7 +63,7 @@ pub(crate) fn insert_key(tx: &mut Conn, sealed: &[u8]) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Stores the same key, sealed anew.
+/// Stores the same key, sealed again.
 pub(crate) fn reseal_key(tx: &mut Conn, sealed: &[u8]) -> Result<(), StoreError> {
     on!(tx, |c| diesel::update(push_keys::table).set(push_keys::sealed.eq(sealed)).execute(c))?;
     Ok(())
@@ -90,7 +90,7 @@ pub(crate) fn unsubscribe(tx: &mut Conn, device: DeviceId) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The same, unless the device has subscribed anew since.
+/// The same, unless the device has subscribed again since.
 pub(crate) fn unsubscribe_from(tx: &mut Conn, device: DeviceId, endpoint: &str) -> Result<(), StoreError> {
     let same = push_subscriptions::table.find(device.db()).filter(push_subscriptions::endpoint.eq(endpoint));
     let count: i64 = on!(tx, |c| same.count().get_result(c))?;
@@ -176,7 +176,7 @@ pub(crate) fn waiting(c: &mut Conn, passed: &[UserId], limit: i64) -> Result<Vec
     on!(c, |c| waiting.load(c))
 }
 
-/// Takes the delivery of an account that is due first; nobody else takes it before `until`.
+/// Takes the delivery of an account that is due first; no other process takes it before `until`.
 pub(crate) fn take(
     tx: &mut Conn,
     user: UserId,
@@ -194,7 +194,7 @@ pub(crate) fn take(
     let mut taken = None;
     for row in rows {
         if row.expires_at <= now_is {
-            // Nothing was sent for a day: nobody wants it any more.
+            // It could not be sent for a day: it is of no use any more.
             delete_delivery(tx, row.device_id, &row.attention)?;
             continue;
         }
@@ -227,7 +227,7 @@ pub(crate) fn delete_delivery(tx: &mut Conn, device: DeviceId, attention: &str) 
     Ok(())
 }
 
-/// Has it tried again at this time, after so many tries.
+/// Schedules the next try for this time, and stores the number of tries so far.
 pub(crate) fn postpone(
     tx: &mut Conn,
     device: DeviceId,
@@ -240,7 +240,7 @@ pub(crate) fn postpone(
     Ok(())
 }
 
-/// Has nothing tried before this time that goes to the device.
+/// Postpones all deliveries to the device to this time at least.
 pub(crate) fn postpone_device(tx: &mut Conn, device: DeviceId, to: Timestamp) -> Result<(), StoreError> {
     let of_device = push_deliveries::table
         .filter(push_deliveries::device_id.eq(device.db()).and(push_deliveries::due_at.lt(to.db())));
@@ -248,7 +248,7 @@ pub(crate) fn postpone_device(tx: &mut Conn, device: DeviceId, to: Timestamp) ->
     Ok(())
 }
 
-/// Forgets events that nobody gives again. How many there were, at most `limit`.
+/// Deletes events that will not be sent here again, at most `limit`, and returns how many.
 pub(crate) fn delete_over(tx: &mut Conn, limit: i64) -> Result<usize, StoreError> {
     let over = push_events::table.filter(push_events::purge_at.le(now())).limit(limit);
     let over: Vec<(UserId, String)> = on!(tx, |c| over.select((push_events::user_id, push_events::attention)).load(c))?;

@@ -1,5 +1,5 @@
-//! Sends notifications as they become due: some at once, so that a slow push service delays nobody else, and few of one account, so that
-//! one with much to send delays nobody else.
+//! Sends notifications as they become due: several at once, so that a slow push service does not delay the others, and few of one
+//! account, so that an account with many does not delay the others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,13 +16,13 @@ use crate::metrics::IdentityMetrics;
 use crate::operations::pushes::{self, Outcome};
 use crate::store::pushes::{Delivery, topic};
 
-/// At once.
+/// The most notifications that are sent at once.
 const MOST: usize = 8;
-/// Of them, to one push service.
+/// The most of them to one push service.
 const MOST_TO_ONE: usize = 4;
-/// Of them, of one account.
+/// The most of them of one account.
 const MOST_OF_ONE: usize = 2;
-/// How long one waits for which there is no room.
+/// How long a notification waits when there is no room for it.
 const NO_ROOM: Duration = Duration::from_millis(500);
 /// How long nothing is sent to a push service that did not answer.
 const COOL_DOWN: Duration = Duration::from_secs(10);
@@ -120,16 +120,16 @@ fn origin(delivery: &Delivery) -> String {
 /// What is known of push services and accounts.
 #[derive(Default)]
 struct Known {
-    /// Those that did not answer, and until when nothing is sent there.
+    /// The push services that did not answer, and until when nothing is sent there.
     silent: HashMap<String, Instant>,
-    /// How many are being sent to a push service.
+    /// How many notifications are being sent to a push service.
     busy: HashMap<String, usize>,
-    /// How many are being sent of an account.
+    /// How many notifications of an account are being sent.
     of_users: HashMap<UserId, usize>,
 }
 
 impl Known {
-    /// The accounts of which as many are being sent as may be.
+    /// The accounts that have reached their limit of notifications in flight.
     fn busy_users(&self) -> Vec<UserId> {
         self.of_users.iter().filter(|(_, sent)| **sent >= MOST_OF_ONE).map(|(user, _)| *user).collect()
     }

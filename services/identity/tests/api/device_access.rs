@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::Fixture;
 use crate::listing::{Keys, Owner, change, sign};
 
-/// A call, its body, and the status for a primary, a linked device, recovery words, a removed device, a stranger, nobody and a
+/// A call, its body, and the status for a primary, a linked device, recovery words, a removed device, a stranger, no caller and a
 /// machine. 0 is any success.
 struct Row(&'static str, String, Value, [u16; 7]);
 
@@ -29,7 +29,7 @@ on_both_databases! {
             ("recovery", fixture.client(&words).await),
             ("removed", removed),
             ("stranger", stranger.api.clone()),
-            ("nobody", fixture.api.clone()),
+            ("no caller", fixture.api.clone()),
             ("machine", fixture.client(&runner).await),
         ];
         let devices = alice.api.get("/v1/devices").await.expect(200);

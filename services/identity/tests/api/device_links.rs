@@ -251,7 +251,7 @@ on_both_databases! {
             let (maker, anybody) = (wait(&alice.api, 30_000), wait(&fixture.api, 30_000));
             ask(&fixture.api, &link, &Keys::new()).await.expect(200);
             assert!(maker.await.unwrap()["request"].is_object(), "the maker learns who asks");
-            assert_eq!(wait(&alice.api, 30_000).await.unwrap()["state"], "asked", "and is told again at once");
+            assert_eq!(wait(&alice.api, 30_000).await.unwrap()["state"], "asked", "and gets it again at once");
             let late = wait(&fixture.api, 30_000);
             assert!(!anybody.is_finished() && !late.is_finished(), "the new device waits for the end");
             alice.api.post(&format!("{}/refusal", path(&link)), &json!({})).await.expect(200);

@@ -119,9 +119,9 @@ on_both_databases! {
         let mut same_epoch = alice.without(&tablet);
         (same_epoch.content_epoch, same_epoch.content_public_key) = (1, alice.list.content_public_key.clone());
         is_list(list(&same_epoch, &alice.keys).await, "content epoch");
-        let mut nobody = alice.without(&tablet);
-        nobody.devices.clear();
-        is_list(list(&nobody, &alice.keys).await, "1 to 64");
+        let mut empty = alice.without(&tablet);
+        empty.devices.clear();
+        is_list(list(&empty, &alice.keys).await, "1 to 64");
         let mut weak = [0; 32];
         weak[0] = 1;
         for small in [crate::base64url(&weak), crate::base64url(&[0; 32])] {

@@ -95,7 +95,7 @@ impl Owner {
         })
     }
 
-    /// Sends a list that is signed by the owner's device, and goes on with it.
+    /// Sends a list that is signed by the owner's device, and keeps it as the newest.
     pub(crate) async fn put(&mut self, list: DeviceList) -> Value {
         self.put_with(list, &[]).await
     }

@@ -102,11 +102,11 @@ on_both_databases! {
             body[name] = value;
             body
         };
-        at(with("links", json!([])), "/lists/1", "has not proven").await;
-        at(with("proofs", json!({})), "/lists/2", "has not proven").await;
+        at(with("links", json!([])), "/lists/1", "has no proof of possession").await;
+        at(with("proofs", json!({})), "/lists/2", "has no proof of possession").await;
         let mut elsewhere = lost.links.clone();
         elsewhere[0]["request"] = json!(lost.tablet.request(elsewhere[0]["id"].as_str().unwrap(), "https://other.example.com"));
-        at(with("links", elsewhere), "/lists/1", "has not proven").await;
+        at(with("links", elsewhere), "/lists/1", "has no proof of possession").await;
         let gap = [lost.lists[0].clone(), lost.lists[2].clone()];
         at(lost.again(&gap), "/lists/1", "does not follow").await;
         let mut forged = lost.lists.clone();
@@ -129,7 +129,7 @@ on_both_databases! {
         let eve = Owner::new(&lost.restored).await;
         let list = sign(&eve.with(lost.tablet.entry(Role::Linked)), &eve.keys);
         let (place, why) = refused(&eve.api.post("/v1/devices", &lost.again(&[eve.signed.clone(), list])).await);
-        assert!(place == "/lists/1" && why.contains("has not proven"), "{place}: {why}");
+        assert!(place == "/lists/1" && why.contains("has no proof of possession"), "{place}: {why}");
         lost.api.post("/v1/devices", &lost.again(&lost.lists)).await.expect(201);
     }
 

@@ -81,7 +81,7 @@ on_both_databases! {
         assert_eq!(accounts.revoke_machine_tokens(request).await.unwrap().revoked, 1);
         fixture.sign_in(&old.key).await.problem(401, "DEVICE_REMOVED");
         eventually(SOON, async || laptop.get("/v1/account").await.status == 401).await;
-        // Its owner goes on, and takes it from the list when the machine is set up again.
+        // Its owner can still sign in, and removes it from the list when the machine is set up again.
         let mut list = alice.next();
         list.devices.retain(|device| device.role != Role::Machine);
         list.devices.push(new.entry(Role::Machine));

@@ -1,4 +1,4 @@
-//! Notifications of many: nobody waits for a push service that is silent, and nothing is lost with a process that ends.
+//! Notifications of many accounts: a silent push service does not delay the others, and nothing is lost when a process ends.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::pushes::{ONE, Place, TWO, count, pushed};
 const AFTER_A_KILL: Duration = Duration::from_secs(300);
 
 on_both_databases! {
-    async fn a_silent_push_service_delays_nobody_else(on: Backend) {
+    async fn a_silent_push_service_does_not_delay_other_accounts(on: Backend) {
         let silent = PushService::start().await;
         let (mut place, live) = Place::trusting(on, std::slice::from_ref(&silent)).await;
         place.push = silent;
@@ -39,7 +39,7 @@ on_both_databases! {
         assert_eq!(calls(), 4, "it came before anybody gave up");
     }
 
-    async fn an_account_with_many_silent_push_services_delays_nobody_else(on: Backend) {
+    async fn an_account_with_many_silent_push_services_does_not_delay_others(on: Backend) {
         let mut tarpits = Vec::new();
         for _ in 0..6 {
             tarpits.push(PushService::start().await);

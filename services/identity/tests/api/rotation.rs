@@ -117,7 +117,7 @@ on_both_databases! {
         let replaced = start_service::<Identity>(vars.clone()).await;
         let keys = keys_at(&api, &replaced.public_url()).await;
         assert!(replaced.stop().await);
-        // That start has sealed everything anew: the old key is not needed any more. A file that is not there is no key.
+        // That start has sealed everything with the new key, and the old one is no longer needed. A missing file counts as no key.
         let gone = fixture.database.folder.path().join("gone").display().to_string();
         vars.push(("KEY_ENCRYPTION_KEY_PREVIOUS_FILE".to_owned(), gone));
         let without = start_service::<Identity>(vars).await;

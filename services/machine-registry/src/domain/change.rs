@@ -34,7 +34,7 @@ pub(crate) struct Edit {
 pub(crate) enum BadChange {
     #[error("at least one of metadata, daemonState, encryptionKey, seen and activity is needed")]
     Empty,
-    /// `expectedVersion` beside no versioned field, or beside two.
+    /// `expectedVersion` without a versioned field, or with two.
     #[error("expectedVersion needs exactly one versioned field")]
     AmbiguousVersion,
     /// The field's version was given twice, or without the field.

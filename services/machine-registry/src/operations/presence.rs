@@ -51,7 +51,7 @@ impl Presences {
         seen.extract_if(|_, seen| seen.at < before).map(|(own, _)| own).collect()
     }
 
-    /// Gives hints of the machines that were not seen for so long.
+    /// Gives hints of the machines that were not seen for this long.
     pub(crate) fn give_gone(&self, db: &Db, online_for: Duration, now: Timestamp) {
         let Some(before) = Instant::now().checked_sub(online_for) else { return };
         db.notifier().publish(self.gone(before).iter().map(|own| changed(own, now)));

@@ -1,4 +1,4 @@
-//! The table `departures`: deleted machines of which a peer has not been notified yet.
+//! The table `departures`: deleted machines that a peer has not been notified of yet.
 //!
 //! A row is written in the transaction that deletes the machine, so that no deletion is lost.
 

@@ -1,5 +1,5 @@
-//! Notifies identity and orchestrator of the deleted machines of which the requests that deleted them could not notify both,
-//! until both have answered.
+//! Notifies identity and orchestrator of deleted machines, when the request that deleted a machine could not notify both, until
+//! both have answered.
 
 use std::time::Duration;
 

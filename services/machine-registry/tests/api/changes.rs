@@ -183,7 +183,7 @@ on_both_databases! {
     }
 }
 
-/// The revisions of the hints of machine `m`, when there are so many.
+/// The revisions of the hints of machine `m`, once there are at least `count`.
 async fn hints(fixture: &Fixture, user: UserId, count: usize) -> Vec<i64> {
     eventually(SOON, async || fixture.peers.hints(user).len() >= count).await;
     let hints = fixture.peers.hints(user);

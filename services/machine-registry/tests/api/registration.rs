@@ -103,7 +103,7 @@ on_both_databases! {
         assert_eq!(alice.get("/v1/machines").await.expect(200)["machines"].as_array().unwrap().len(), 1);
     }
 
-    async fn an_account_has_so_many_machines(on: Backend) {
+    async fn an_account_has_a_limit_of_machines(on: Backend) {
         let fixture = Fixture::with(on, &[("QUOTA_MACHINES", "2")]).await;
         let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
         for id in ["one", "two"] {

@@ -6,7 +6,7 @@ use ensemble_types::changes::OrderOutcome;
 use ensemble_types::runs::ChangesState;
 use ensemble_types::time::Timestamp;
 
-/// An order waits so long for its machine.
+/// How long an order waits for its machine.
 pub(crate) const ORDER_WAITS: Duration = Duration::from_hours(24);
 /// A machine that has not taken an order after this time counts as away, whatever it did before.
 pub(crate) const TAKES_WITHIN: Duration = Duration::from_secs(4);

@@ -21,7 +21,7 @@ const DEFAULT_CONCURRENCY: u32 = 4;
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 3_600_000;
 /// A lease with a longer signed task counts as one of the few large ones of an answer.
 const LONG_BODY: usize = 32 << 10;
-/// What a task, a dependency and an attempt count for the account's quota beside their texts: about as much as their rows and
+/// What a task, a dependency and an attempt count for the account's quota in addition to their texts: about as much as their rows and
 /// index entries take. Without it, many small tasks would fill the disk and count almost nothing.
 const TASK_BYTES: i64 = 512;
 const DEPENDENCY_BYTES: i64 = 128;

@@ -96,7 +96,7 @@ pub(super) fn check_permission(
     errors: &mut FieldErrors,
 ) {
     errors.require(permission != Some(Permission::Ask), &format!("{of}/permission"), || {
-        "must be plan, edit or bypass: nobody could answer what the agent asks".to_owned()
+        "must be plan, edit or bypass: no person could answer what the agent asks".to_owned()
     });
     let is_valid = |tools: &[Text<1, 256>]| {
         tools.len() <= MAX_ALLOWED_TOOLS && tools.iter().all(|tool| !tool.chars().any(char::is_control))

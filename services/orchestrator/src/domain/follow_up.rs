@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_goes_on_when_it_has_ended_with_a_session_and_nothing_else_uses_it() {
+    fn a_task_continues_when_it_has_ended_with_a_session_and_nothing_else_uses_it() {
         let good = Continuation {
             status: TaskStatus::Completed,
             has_session: true,

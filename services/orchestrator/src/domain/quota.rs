@@ -10,7 +10,7 @@ const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const USUAL: Duration = Duration::from_secs(5 * 60);
 /// The shortest wait. A provider that is at its limit at once again and again does not keep the machine busy.
 const SHORTEST: Duration = Duration::from_secs(60);
-/// A task whose attempts ended so often at the limit fails. With the usual wait that is after three days and a half.
+/// A task whose attempts ended this many times at the limit fails. With the usual wait that is after three days and a half.
 const MOST_WAITS: i32 = 1_000;
 
 /// The end of the wait. `None` when the runner wants a longer one than it may have.
@@ -19,7 +19,7 @@ pub(crate) fn hold_until(now: Timestamp, resume_at: Option<Timestamp>) -> Option
     (wanted <= now.plus(LONGEST)).then(|| wanted.max(now.plus(SHORTEST)))
 }
 
-/// Whether a task that has waited so often fails.
+/// Whether a task that has waited this many times fails.
 pub(crate) fn has_waited_too_often(waits: i32) -> bool {
     waits >= MOST_WAITS
 }

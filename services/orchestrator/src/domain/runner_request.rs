@@ -31,7 +31,7 @@ impl RunnerRequest {
 pub(crate) struct ActiveRunner {
     pub(crate) owner: UserId,
     pub(crate) machine: MachineId,
-    /// Names of providers, separated by commas.
+    /// As in [`RunnerRequest::names`].
     pub(crate) providers: String,
     pub(crate) slots: Option<u32>,
     pub(crate) active_for: Duration,

@@ -28,7 +28,7 @@ pub(super) fn check_sealed(task: &CreateTask, at: usize, is_pinned: bool, errors
         ("base", task.base.is_some()),
         ("signature", task.signature.is_some()),
     ] {
-        require(!is_given, field, "must not be given beside `sealed`, which has it");
+        require(!is_given, field, "must not be given with `sealed`, which has it");
     }
     require(task.session.is_some(), "session", "must be given with `sealed`");
     require(

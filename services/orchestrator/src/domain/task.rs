@@ -67,7 +67,7 @@ pub(crate) enum AttemptEnd {
     TimedOut,
     /// The machine cannot run the task and has not started the agent. When `is_last`, no other machine can run it either.
     Refused { error: TaskError, is_last: bool },
-    /// The provider's usage limit is reached on the machine, which waits so long. When `is_last`, the task has waited too often.
+    /// The provider's usage limit is reached on the machine, which waits for `wait`. When `is_last`, the task has waited too often.
     Quota { wait: Duration, is_last: bool },
     /// The task has cost more than it may, or as much and needs another attempt.
     CostLimit(TaskError),
@@ -95,7 +95,7 @@ pub(crate) struct Outcome {
     pub(crate) pause: Option<Duration>,
 }
 
-/// The code of a report that an attempt was ended because its runner ends. It is no loss: another attempt goes on with the
+/// The code of a report that an attempt was ended because its runner ends. It is no loss: another attempt continues the
 /// agent's session.
 const HANDED_BACK: &str = "HANDED_BACK";
 

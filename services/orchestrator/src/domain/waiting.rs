@@ -100,7 +100,7 @@ impl Obstacles<'_> {
         let mut held: Vec<_> = may.filter_map(|runner| Some((self.held_until(runner)?, runner))).collect();
         held.sort_by_key(|(until, runner)| (*until, &runner.machine));
         let (until, first) = held.first()?;
-        let mut reason = format!("{}'s limit on {} is reached; goes on at {until}", self.provider, first.machine);
+        let mut reason = format!("{}'s limit on {} is reached; continues at {until}", self.provider, first.machine);
         if !first.is_active {
             reason.push_str(&format!(" when the machine is back, which is away since {}", first.seen_until));
         }
@@ -260,7 +260,7 @@ mod tests {
         };
         let of = |task, all: &[Runner]| waiting_for(task, all).unwrap();
         let (first, later) = (held("a", 7_200), held("b", 9_000));
-        let alone = "claude's limit on a is reached; goes on at 1970-01-01T02:00:00.000Z.";
+        let alone = "claude's limit on a is reached; continues at 1970-01-01T02:00:00.000Z.";
         let full_run = Obstacles { full_run: Some(4), ..TASK };
         assert_eq!(
             of(full_run, std::slice::from_ref(&first)),
@@ -286,7 +286,7 @@ mod tests {
         assert!(
             of(pinned, &[first, Runner { is_active: false, ..later }])
                 .1
-                .contains("on b is reached; goes on at 1970-01-01T02:30:00.000Z when")
+                .contains("on b is reached; continues at 1970-01-01T02:30:00.000Z when")
         );
     }
 

@@ -76,7 +76,7 @@ async fn order(
     let mut token = TokenWatch::new(&service, caller.clone());
     let mut found = task_changes::ask(&service.db, (caller.user, run, task), wish, body).await?;
     loop {
-        // A machine that is away carries nothing out before the deadline.
+        // An offline machine carries nothing out before the deadline.
         let is_open = found
             .changes
             .as_ref()

@@ -23,7 +23,7 @@ impl TokenWatch {
     }
 
     /// # Errors
-    /// The token is no longer valid. While the keys are not available, the request goes on.
+    /// The token is no longer valid. While the keys are not available, the request continues.
     pub(crate) fn check(&self, service: &Orchestrator) -> Result<(), Error> {
         let Ok(keys) = service.keys.current() else { return Ok(()) };
         self.caller.check(&keys, service.clock.now()).map_err(|_| Error::Unauthenticated)

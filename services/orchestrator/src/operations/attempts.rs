@@ -53,7 +53,7 @@ pub(super) fn end_attempts(
         let ended = end_attempt(tx, run, attempt, max_losses)?;
         if has_dependents && ended.status.is_terminal() {
             let has_completed = ended.status == TaskStatus::Completed;
-            to_tell.entry(run.id).or_default().push(Ended { id: task, has_completed, told_until: None });
+            to_tell.entry(run.id).or_default().push(Ended { id: task, has_completed, notified_until: None });
         }
         finished.push(ended);
     }

@@ -1,7 +1,7 @@
 //! What the end of a task means for those that depend on it. In a chain or behind one task there can be 10,000 of them, so one
-//! transaction tells some, and the worker of unsettled runs tells the others.
+//! transaction notifies some, and the worker of unsettled runs notifies the others.
 //!
-//! Until it is told, a task has an open dependency, so no runner gets it.
+//! Until it is notified, a task has an open dependency, so no runner gets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,9 +32,9 @@ impl Default for Share {
     }
 }
 
-/// Tells the tasks that depend on those that have ended, as far as the share lasts. What is left is done later.
+/// Notifies the tasks that depend on those that have ended, as far as the share lasts. What is left is done later.
 pub(super) fn tell(tx: &mut Conn, run: &mut LockedRun, ended: Vec<Ended>, share: &mut Share) -> Result<(), StoreError> {
-    // Tasks that are still to be queued again are told after that.
+    // Tasks that are still to be queued again are notified after that.
     let left = if run.requeue.is_some() { ended } else { tell_some(tx, run, ended, share)? };
     if !left.is_empty() {
         ended_tasks::keep(tx, run, &left)?;
@@ -44,22 +44,22 @@ pub(super) fn tell(tx: &mut Conn, run: &mut LockedRun, ended: Vec<Ended>, share:
     Ok(())
 }
 
-/// Returns the tasks of which not all dependents are told.
+/// Returns the tasks whose dependents are not all notified.
 fn tell_some(
     tx: &mut Conn,
     run: &mut LockedRun,
     ended: Vec<Ended>,
     share: &mut Share,
 ) -> Result<Vec<Ended>, StoreError> {
-    let (mut left, mut told) = (ended, Told::default());
+    let (mut left, mut notices) = (ended, Notices::default());
     while share.dependents > 0 && share.queries > 0 {
         let group = take_group(&mut left);
         let Some(first) = group.first() else { break };
         let ids: Vec<TaskId> = group.iter().map(|ended| ended.id).collect();
         let limit = i64::try_from(share.dependents).unwrap_or(i64::MAX);
-        let found = ended_tasks::dependents(tx, run.owner, &ids, first.told_until, limit)?;
+        let found = ended_tasks::dependents(tx, run.owner, &ids, first.notified_until, limit)?;
         for dependent in found.iter().filter(|dependent| dependent.is_queued()) {
-            left.extend(told.tell(dependent, first.has_completed));
+            left.extend(notices.tell(dependent, first.has_completed));
         }
         if found.len() >= share.dependents {
             left.extend(found.last().into_iter().flat_map(|last| rest(&group, last)));
@@ -67,16 +67,16 @@ fn tell_some(
         share.dependents = share.dependents.saturating_sub(found.len());
         share.queries -= 1;
     }
-    told.save(tx, run)?;
+    notices.save(tx, run)?;
     Ok(left)
 }
 
-/// Takes tasks that have ended alike and of which no dependent is told, or a single one.
+/// Takes tasks that have ended alike and whose dependents are all to be notified, or a single one.
 fn take_group(left: &mut Vec<Ended>) -> Vec<Ended> {
     let Some(first) = left.pop() else { return Vec::new() };
     let mut group = vec![first];
-    if first.told_until.is_none() {
-        let is_alike = |ended: &mut Ended| ended.told_until.is_none() && ended.has_completed == first.has_completed;
+    if first.notified_until.is_none() {
+        let is_alike = |ended: &mut Ended| ended.notified_until.is_none() && ended.has_completed == first.has_completed;
         group.extend(left.extract_if(.., is_alike).take(GROUP - 1));
     }
     group
@@ -84,23 +84,23 @@ fn take_group(left: &mut Vec<Ended>) -> Vec<Ended> {
 
 /// Those of a group that are not done when this was the last dependent that was found, in the order of the ids.
 fn rest<'a>(group: &'a [Ended], last: &Dependent) -> impl Iterator<Item = Ended> + use<'a> {
-    let (of, told) = (last.of, last.id);
+    let (of, notified) = (last.of, last.id);
     group.iter().filter(move |ended| ended.id >= of).map(move |ended| {
-        let told_until = if ended.id == of { Some(told) } else { ended.told_until };
-        Ended { told_until, ..*ended }
+        let notified_until = if ended.id == of { Some(notified) } else { ended.notified_until };
+        Ended { notified_until, ..*ended }
     })
 }
 
-/// What queued tasks are told.
+/// What queued tasks learn.
 #[derive(Default)]
-struct Told {
+struct Notices {
     /// A task that they depend on did not complete.
     lost: BTreeSet<TaskId>,
-    /// So many tasks that they depend on have completed, and so many had not.
+    /// How many tasks that they depend on have completed, and how many had not.
     met: BTreeMap<TaskId, (i32, i32)>,
 }
 
-impl Told {
+impl Notices {
     /// Returns the dependent when it ends with this, and others depend on it.
     fn tell(&mut self, dependent: &Dependent, has_completed: bool) -> Option<Ended> {
         if has_completed {
@@ -111,7 +111,7 @@ impl Told {
         (is_new && dependent.dependents > 0).then_some(Ended {
             id: dependent.id,
             has_completed: false,
-            told_until: None,
+            notified_until: None,
         })
     }
 

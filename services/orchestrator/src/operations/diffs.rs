@@ -14,7 +14,7 @@ use crate::store::{leases, runs};
 
 /// What is stored of a diff.
 const MOST_BYTES: i64 = 8 << 20;
-/// What a part counts beside its text: about as much as its row and its index entry take.
+/// What a part counts in addition to its text: about as much as its row and its index entry take.
 const PART_BYTES: i64 = 128;
 
 /// Stores a part of the diff of a running attempt. A part of an older attempt is replaced with the first part of a newer one.

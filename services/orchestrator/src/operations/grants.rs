@@ -21,7 +21,7 @@ use crate::store::{deleted_machines, follow_ups, task_sessions};
 /// 10 MiB, whatever the capacity.
 const FILLED_PROMPTS: usize = 4;
 
-/// What the agent is told when an attempt was lost after it had been told what was said to it.
+/// The prompt of the next attempt when one was lost after its agent got the message.
 const INTERRUPTED: &str = "You were interrupted before you had finished what you were asked last. Look at what is done already, \
                            do not repeat it, and finish it.";
 
@@ -141,8 +141,9 @@ fn render(tx: &mut Conn, owner: UserId, leased: Vec<LeasedTask>) -> Result<Grant
     let mut granted = Granted::default();
     let ids: Vec<TaskId> = leased.iter().map(|task| task.task).collect();
     let mut signed = signatures::of_tasks(tx, owner, &ids, About::Task)?;
-    let told: Vec<TaskId> = leased.iter().filter(|task| task.follow_up.is_some()).map(|task| task.task).collect();
-    let mut messages = signatures::of_tasks(tx, owner, &told, About::Message)?;
+    let with_message: Vec<TaskId> =
+        leased.iter().filter(|task| task.follow_up.is_some()).map(|task| task.task).collect();
+    let mut messages = signatures::of_tasks(tx, owner, &with_message, About::Message)?;
     for task in leased {
         // Every other task has a prompt.
         if task.prompt.is_empty()
@@ -155,8 +156,8 @@ fn render(tx: &mut Conn, owner: UserId, leased: Vec<LeasedTask>) -> Result<Grant
         let (signed, message) = (signed.remove(&task.task), messages.remove(&task.task));
         let mut used = BTreeMap::new();
         let prompt = if let Some(text) = &task.follow_up {
-            let is_told = follow_ups::was_told(tx, owner, task.task, task.follow_up_fence.unwrap_or(0))?;
-            Some(if is_told { INTERRUPTED.to_owned() } else { text.clone() })
+            let has_it = follow_ups::was_delivered(tx, owner, task.task, task.follow_up_fence.unwrap_or(0))?;
+            Some(if has_it { INTERRUPTED.to_owned() } else { text.clone() })
         } else if task.templated {
             let outputs = outputs_of_dependencies(tx, owner, task.task)?;
             let template = Template::parse(&task.prompt);

@@ -28,7 +28,7 @@ use crate::store::{deleted_machines, leases, permissions, runners, task_sessions
 const OPERATION: &str = "apply lease reports";
 /// Reports that can wait. A runner reports again after a 503, so a full queue delays reports and loses none.
 const QUEUE: usize = 4_096;
-/// A task that was handed back so often fails.
+/// A task that was handed back this many times fails.
 const MOST_REFUSALS: usize = 32;
 /// Reports in one transaction.
 const MAX_BATCH: usize = 64;
@@ -269,7 +269,7 @@ fn reported(
     if status == FinishStatus::Completed && denied > 0 && permissions::fails_on_denial(tx, owner, task)? {
         let error = TaskError {
             code: "PERMISSION_DENIED".to_owned(),
-            message: format!("The agent was refused something {denied} times, because nobody was there to allow it."),
+            message: format!("The agent was refused something {denied} times, because no one was there to allow it."),
         };
         return Ok(AttemptEnd::Reported(FinishStatus::Failed, Some(error)));
     }

@@ -19,7 +19,7 @@ use crate::store::grants::candidates;
 use crate::store::tasks::AttemptResults;
 use crate::store::{leases, runs, task_changes, task_sessions, tasks};
 
-/// So often a request that was late looks again at once. After that it waits to be notified.
+/// How many times a request that was late looks again at once. After that it waits to be notified.
 const MOST_LATE: usize = 3;
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
@@ -42,7 +42,7 @@ pub(crate) async fn grant(
             }
             return Ok(Leases { leases: Vec::new(), orders: granted.orders });
         }
-        // It has looked at as many runs as it wants tasks. There may be others, of which nothing notifies it any more.
+        // It has looked at as many runs as it wants tasks. There may be others, and no notification of them comes any more.
         if granted.is_late && late < MOST_LATE {
             late += 1;
             continue;

@@ -175,7 +175,7 @@ fn fail_queued(
     run.counts.queued -= count(stranded.len());
     run.counts.failed += count(stranded.len());
     run.counts.ready -= count(stranded.iter().filter(|task| task.is_ready).count());
-    let ended = ids.into_iter().map(|id| Ended { id, has_completed: false, told_until: None }).collect();
+    let ended = ids.into_iter().map(|id| Ended { id, has_completed: false, notified_until: None }).collect();
     tell(tx, run, ended, &mut Share::default())?;
     Ok(stranded.len())
 }

@@ -41,7 +41,7 @@ const PIECES: i64 = 64;
 /// Bytes of output that a reader gets at once. A reader that takes nothing costs about twice as much.
 const STEP: i32 = 32 << 10;
 
-/// What a piece counts for the account's quota beside its length: about as much as its row and its index entry take.
+/// What a piece counts for the account's quota in addition to its length: about as much as its row and its index entry take.
 const PIECE_BYTES: i64 = 128;
 
 /// Appends a piece of output. `offset` counts the bytes since the start of the attempt.

@@ -64,7 +64,7 @@ pub(crate) async fn forget_old(db: &Db) -> Result<usize, StoreError> {
     db.write("forget deleted runs", |tx| purge::forget_old(tx, FORGOTTEN)).await
 }
 
-/// Deletes a locked run that has ended: everybody is told, and what belongs to it is purged later.
+/// Deletes a locked run that has ended: all readers are notified, and what belongs to it is purged later.
 pub(super) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
     purge::delete_run(tx, run)?;
     notify_run(tx, run.id, run.owner, run.now);

@@ -1,5 +1,5 @@
-//! Ends of runs of which the owner's devices are notified: noted with the change that ends the run, and given to identity afterwards, at
-//! least once.
+//! Notifications of the owner's devices about ended runs: stored with the change that ends the run, and given to identity afterwards,
+//! at least once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Records the runners that request leases.
+//! The runners that request leases, and what they offer.
 
 use ensemble_store_kit::{Db, StoreError};
 

@@ -17,9 +17,9 @@ use crate::store::{costs, ended_tasks, follow_ups, permissions, refusals, runs, 
 
 /// Tasks that one transaction cancels at most.
 const CANCELLED: i64 = 500;
-/// Tasks of which one transaction looks whether they are to be queued again. Each may depend on 255 others.
+/// Tasks that one transaction checks for being queued again. Each may depend on 255 others.
 const REQUEUED: i32 = 200;
-/// Ended tasks of which one transaction tells the dependents at most.
+/// The most ended tasks whose dependents one transaction notifies.
 const ENDED: i64 = 100;
 /// Runs that are looked for at once.
 const RUNS: i64 = 16;

@@ -1,4 +1,4 @@
-//! Text columns that hold an enum. A value that is not one of the enum's is an error and not a default.
+//! Text columns that hold an enum or a name. A value that is none is an error and not a default.
 
 use diesel::backend::Backend;
 use diesel::deserialize::{self, FromSql, FromSqlRow};

@@ -21,7 +21,7 @@ use crate::domain::DeletedMachine;
 
 /// Longer than a token or a lease of the machine lives.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// Rows of an account that are kept. Who registers and deletes machines without end is remembered for less than [`KEPT`].
+/// Rows of an account that are kept. An account that registers and deletes machines endlessly has them remembered for less than [`KEPT`].
 const MOST: i64 = 10_000;
 /// Rows that are removed at once.
 const FORGOTTEN: i64 = 100;

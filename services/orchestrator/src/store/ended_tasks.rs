@@ -1,5 +1,5 @@
-//! Tasks that have ended, and of which not all dependents are told. A task can have 10,000 of them, so a transaction tells some, and
-//! the next one goes on behind the last that was told.
+//! Tasks that have ended, and whose dependents are not all notified. A task can have 10,000 of them, so a transaction notifies some,
+//! and the next one continues behind the last that was notified.
 
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb};
@@ -16,8 +16,8 @@ use super::schema::{dependencies, ended_tasks, tasks};
 pub(crate) struct Ended {
     pub(crate) id: TaskId,
     pub(crate) has_completed: bool,
-    /// The last of its dependents that is told, in the order of their ids.
-    pub(crate) told_until: Option<TaskId>,
+    /// The last of its dependents that is notified, in the order of their ids.
+    pub(crate) notified_until: Option<TaskId>,
 }
 
 /// A task that depends on one that has ended.
@@ -44,15 +44,15 @@ struct Row {
     run_id: DbId,
     task_id: DbId,
     owner_id: DbId,
-    told_until: Option<DbId>,
+    notified_until: Option<DbId>,
 }
 
-/// The first dependents of some tasks that are not told, in the order of both ids. All of the tasks are told until the same one.
+/// The first dependents of some tasks that are not notified, in the order of both ids. All of the tasks are notified until the same one.
 pub(crate) fn dependents(
     tx: &mut Conn,
     owner: UserId,
     of: &[TaskId],
-    told_until: Option<TaskId>,
+    notified_until: Option<TaskId>,
     limit: i64,
 ) -> Result<Vec<Dependent>, StoreError> {
     let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
@@ -65,8 +65,8 @@ pub(crate) fn dependents(
             .limit(limit)
             .select((dependencies::depends_on, tasks::id, tasks::status, tasks::open_deps, tasks::dependents))
             .into_boxed();
-        if let Some(told) = told_until {
-            query = query.filter(dependencies::task_id.gt(told.db()));
+        if let Some(last) = notified_until {
+            query = query.filter(dependencies::task_id.gt(last.db()));
         }
         query.load(c)
     })
@@ -80,11 +80,11 @@ pub(crate) fn take(tx: &mut Conn, run: &LockedRun, limit: i64) -> Result<Vec<End
         .filter(ended_tasks::run_id.eq(run.id.db()).and(ended_tasks::owner_id.eq(run.owner.db())))
         .order(ended_tasks::task_id)
         .limit(limit)
-        .select((ended_tasks::task_id, tasks::status, ended_tasks::told_until))
+        .select((ended_tasks::task_id, tasks::status, ended_tasks::notified_until))
         .load(c))?;
-    let ended = |(id, status, told_until): (TaskId, TaskStatusColumn, Option<TaskId>)| {
+    let ended = |(id, status, notified_until): (TaskId, TaskStatusColumn, Option<TaskId>)| {
         let has_completed = TaskStatus::from(status) == TaskStatus::Completed;
-        Ended { id, has_completed, told_until }
+        Ended { id, has_completed, notified_until }
     };
     let taken: Vec<Ended> = rows.into_iter().map(ended).collect();
     let of: Vec<TaskId> = taken.iter().map(|ended| ended.id).collect();
@@ -92,13 +92,13 @@ pub(crate) fn take(tx: &mut Conn, run: &LockedRun, limit: i64) -> Result<Vec<End
     Ok(taken)
 }
 
-/// Keeps tasks of a run whose dependents are to be told later.
+/// Keeps tasks of a run whose dependents are to be notified later.
 pub(crate) fn keep(tx: &mut Conn, run: &LockedRun, ended: &[Ended]) -> Result<(), StoreError> {
     let row = |ended: &Ended| Row {
         run_id: run.id.db(),
         task_id: ended.id.db(),
         owner_id: run.owner.db(),
-        told_until: ended.told_until.map(|told| told.db()),
+        notified_until: ended.notified_until.map(|last| last.db()),
     };
     let rows: Vec<Row> = ended.iter().map(row).collect();
     on!(tx, |c| diesel::insert_into(ended_tasks::table).values(&rows).execute(c)).map(drop)

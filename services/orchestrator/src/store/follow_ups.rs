@@ -78,7 +78,7 @@ pub(crate) fn dependency_open(tx: &mut Conn, owner: UserId, task: TaskId) -> Res
     on!(tx, |c| select(exists(found)).get_result(c))
 }
 
-/// What a task loses when it goes on.
+/// What a task loses when it continues.
 #[derive(AsChangeset)]
 #[diesel(table_name = tasks, treat_none_as_null = true)]
 struct Continued<'a> {
@@ -96,7 +96,7 @@ struct Continued<'a> {
     finished_at: Option<DbTime>,
 }
 
-/// Queues a task again for the machine that has its agent's session, with what the agent is told.
+/// Queues a task again for the machine that has its agent's session, with the message to the agent.
 pub(crate) fn queue(
     tx: &mut Conn,
     run: &LockedRun,
@@ -121,10 +121,10 @@ pub(crate) fn queue(
     };
     let row = tasks::table.find(task.db()).filter(tasks::owner_id.eq(run.owner.db()));
     on!(tx, |c| diesel::update(row).set(changes).execute(c))?;
-    let told =
+    let message =
         (task_specs::follow_up.eq(text), task_specs::follow_up_fence.eq(addressed.fence), task_specs::stale.eq(false));
     let spec = task_specs::table.find(task.db()).filter(task_specs::owner_id.eq(run.owner.db()));
-    on!(tx, |c| diesel::update(spec).set(told).execute(c))?;
+    on!(tx, |c| diesel::update(spec).set(message).execute(c))?;
     on!(tx, |c| diesel::update(runs::table.find(run.id.db())).set(runs::pinned.eq(true)).execute(c)).map(drop)
 }
 
@@ -167,8 +167,8 @@ pub(crate) fn clear_stale(tx: &mut Conn, owner: UserId, of: &[TaskId]) -> Result
         .map(drop)
 }
 
-/// Whether the agent of an attempt after this fence was started, so that it was told.
-pub(crate) fn was_told(tx: &mut Conn, owner: UserId, task: TaskId, fence: i32) -> Result<bool, StoreError> {
+/// Whether the agent of an attempt after this fence was started, so that it got the message.
+pub(crate) fn was_delivered(tx: &mut Conn, owner: UserId, task: TaskId, fence: i32) -> Result<bool, StoreError> {
     let begun: i64 = on!(tx, |c| leases::table
         .filter(leases::task_id.eq(task.db()).and(leases::owner_id.eq(owner.db())))
         .filter(leases::attempt.gt(fence))

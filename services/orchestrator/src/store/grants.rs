@@ -123,7 +123,7 @@ macro_rules! ready_tasks {
 }
 
 /// The first tasks of a locked run that this runner can lease, in the order of their positions. There are none when its
-/// machine was deleted. That is asked here, because it must be asked after the run was locked.
+/// machine was deleted. This is checked here, because it must be checked after the run was locked.
 pub(crate) fn ready_tasks(
     tx: &mut Conn,
     run: &LockedRun,
@@ -202,7 +202,7 @@ pub(crate) struct LeasedTask {
     isolation: Option<IsolationColumn>,
     base: Option<String>,
     pub(crate) base_task: Option<TaskId>,
-    /// What the agent is told after the end of the task, and the fence of the attempt before.
+    /// The message to the agent after the end of the task, and the fence of the attempt before.
     pub(crate) follow_up: Option<String>,
     pub(crate) follow_up_fence: Option<i32>,
     max_cost_usd: Option<f64>,

@@ -260,7 +260,7 @@ pub(crate) struct StartedLease {
     pub(crate) beaten_at: Timestamp,
     pub(crate) expires_at: Timestamp,
     pub(crate) timeout_at: Timestamp,
-    /// The runner is told to cancel with this heartbeat.
+    /// The runner learns with this heartbeat that it has to cancel.
     pub(crate) cancel_received: bool,
     /// What it waits for before it begins, and since when. Its timeout stands still meanwhile.
     pub(crate) waits: Option<(LeaseWaitsFor, Timestamp)>,

@@ -14,12 +14,12 @@ use super::runs::LockedRun;
 use super::schema::{deleted_runs, dependencies, leases, output_chunks, runs, task_specs, tasks};
 use super::{ended_tasks, follow_ups, permissions, refusals, signatures, task_changes, task_sessions};
 
-/// So long no run gets the id of one that was deleted.
+/// For this time no run gets the id of one that was deleted.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// Deleted runs of an account that are remembered. Who deletes more is remembered for less than [`KEPT`].
+/// Deleted runs of an account that are remembered. Of an account that deletes more, they are remembered for less than [`KEPT`].
 const MOST: i64 = 10_000;
 
-/// Deletes a locked run. Nobody finds it after the commit, and it counts for no quota. What belongs to it is still there.
+/// Deletes a locked run. It is not found after the commit, and it counts for no quota. What belongs to it is still there.
 pub(crate) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
     let id = run.id.db();
     on!(tx, |c| diesel::delete(runs::table.find(id)).execute(c))?;
@@ -32,7 +32,7 @@ pub(crate) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreErro
     on!(tx, |c| diesel::insert_into(deleted_runs::table).values(row).execute(c)).map(drop)
 }
 
-/// Locks some runs that ended before this time. Skips those that somebody is working on.
+/// Locks some runs that ended before this time. Skips those that another transaction has locked.
 pub(crate) fn ended_before(tx: &mut Conn, cutoff: Timestamp, limit: i64) -> Result<Vec<RunId>, StoreError> {
     let query = runs::table
         .filter(runs::finished_at.lt(Some(cutoff.db())))
@@ -42,7 +42,7 @@ pub(crate) fn ended_before(tx: &mut Conn, cutoff: Timestamp, limit: i64) -> Resu
     on!(tx, Pg | c | query.for_update().skip_locked().load(c), Sqlite | c | query.load(c))
 }
 
-/// Locks a deleted run of which something is left. Skips those that another replica is working on.
+/// Locks a deleted run that is not purged completely. Skips those that another replica is working on.
 pub(crate) fn next_deleted(tx: &mut Conn) -> Result<Option<(UserId, RunId)>, StoreError> {
     let query = deleted_runs::table
         .filter(diesel::dsl::not(deleted_runs::purged))

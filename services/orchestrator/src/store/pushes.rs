@@ -1,4 +1,4 @@
-//! The table `pushes`: runs that have ended, of which identity still has to be told.
+//! The table `pushes`: runs that have ended, and that identity still has to be notified of.
 
 use diesel::prelude::*;
 use ensemble_store_kit::types::{IntoDb, now};
@@ -32,7 +32,7 @@ pub(crate) fn insert(tx: &mut Conn, push: &Push) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Takes those that are due; nobody else takes them before `until`.
+/// Takes those that are due; no other process takes them before `until`.
 pub(crate) fn take(tx: &mut Conn, limit: i64, until: Timestamp) -> Result<Vec<Push>, StoreError> {
     let due = pushes::table.filter(pushes::due_at.le(now())).order(pushes::due_at).limit(limit);
     let taken: Vec<Push> = on!(

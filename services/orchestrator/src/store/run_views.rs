@@ -280,7 +280,7 @@ fn running<'a>(rows: impl Iterator<Item = &'a StateRow>) -> Vec<TaskId> {
     rows.filter(|row| row.status == TaskStatus::Running).map(|row| row.id).collect()
 }
 
-/// What tasks changed. An order to a machine that is away waits for it.
+/// What tasks changed. An order to an offline machine waits for it.
 fn changes_of(c: &mut Conn, view: &RunView, of: &[TaskId]) -> Result<HashMap<TaskId, TaskChanges>, StoreError> {
     let mut found = task_changes::of_tasks(c, view.owner, of)?;
     if found.values().any(|found| found.order.is_some()) {

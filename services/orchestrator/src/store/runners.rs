@@ -14,7 +14,7 @@ use super::schema::runners;
 use super::{holds, leases, refusals};
 use crate::domain::{ActiveRunner, Runner};
 
-/// A machine that has not asked for leases for so long is not waited for.
+/// A machine that has not asked for leases for this long is not waited for.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Machines of an account that are looked at.
 const MOST: i64 = 1_000;

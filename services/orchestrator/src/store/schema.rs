@@ -354,7 +354,8 @@ table! {
         run_id -> Uid,
         task_id -> Uid,
         owner_id -> Uid,
-        told_until -> Nullable<Uid>,
+        #[sql_name = "told_until"]
+        notified_until -> Nullable<Uid>,
     }
 }
 

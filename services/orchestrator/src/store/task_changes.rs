@@ -155,8 +155,8 @@ pub(crate) fn order(
     .map(drop)
 }
 
-/// Closes the order of these changes, if one is open. A result has the files because of which they were not applied, and why the
-/// machine could not carry it out.
+/// Closes the order of these changes, if one is open. A result has the files that prevented the changes, and the reason
+/// why the machine could not carry out the order.
 pub(crate) fn settle(
     tx: &mut Conn,
     owner: UserId,
@@ -185,7 +185,7 @@ pub(crate) fn touch(tx: &mut Conn, run: &LockedRun, task: TaskId) -> Result<(), 
     on!(tx, |c| diesel::update(row).set(tasks::version.eq(run.version)).execute(c)).map(drop)
 }
 
-/// Those of the open orders that a machine says it carries out, and of which that was not known.
+/// The open orders that a machine reports as taken for the first time.
 pub(crate) fn newly_taken(c: &mut Conn, by: &RunnerRequest) -> Result<Vec<OrderId>, StoreError> {
     let taken: Vec<DbId> = by.taken_orders.iter().map(|id| id.db()).collect();
     let found: Vec<Option<OrderId>> = on!(c, |c| task_changes::table

@@ -237,7 +237,7 @@ pub(crate) fn fail_queued(
     .map(drop)
 }
 
-/// Cancels queued tasks of a run, at most so many. Returns how many.
+/// Cancels queued tasks of a run, at most `limit`. Returns how many.
 pub(crate) fn cancel_queued(tx: &mut Conn, run: &LockedRun, to: TaskStatus, limit: i64) -> Result<usize, StoreError> {
     let queued: Vec<TaskId> = on!(tx, |c| tasks::table
         .filter(tasks::run_id.eq(run.id.db()).and(tasks::owner_id.eq(run.owner.db())))
@@ -293,7 +293,7 @@ impl Placed {
     }
 }
 
-/// So many tasks of a run from this position on, which have no gaps.
+/// `count` tasks of a run from this position on. Positions have no gaps.
 pub(crate) fn placed(tx: &mut Conn, run: &LockedRun, from: i32, count: i32) -> Result<Vec<Placed>, StoreError> {
     on!(tx, |c| tasks::table
         .filter(tasks::run_id.eq(run.id.db()).and(tasks::owner_id.eq(run.owner.db())))

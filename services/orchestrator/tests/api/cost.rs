@@ -61,7 +61,7 @@ fn chain(count: usize) -> Value {
     tasks.collect()
 }
 
-/// Leases and finishes so many tasks, one by one.
+/// Leases and finishes `count` tasks, one by one.
 async fn step(runner: &Runner, count: usize) {
     for _ in 0..count {
         let lease = runner.lease_one().await;

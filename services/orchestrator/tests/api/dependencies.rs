@@ -45,7 +45,7 @@ on_both_databases! {
         let now = fixture.run(&run).await;
         assert_eq!(statuses(&now), ["failed", "dependency_failed", "dependency_failed", "dispatching", "dependency_failed", "queued"]);
         assert_eq!(now["summary"]["failed"], 4);
-        assert_eq!(now["status"], "running", "the rest goes on");
+        assert_eq!(now["status"], "running", "the rest continues");
         assert_eq!(now["tasks"][0]["error"], json!({ "code": "MODEL", "message": "It refused." }));
         assert_eq!(now["tasks"][4]["error"]["code"], "DEPENDENCY_FAILED");
         runner.complete(&leases[1]).await;

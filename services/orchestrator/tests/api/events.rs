@@ -72,7 +72,7 @@ on_both_databases! {
             }
         };
         assert!(cancelled == 699 || !has_all, "{cancelled} tasks were in events");
-        // Who knows the end of a run that is over does not come back.
+        // A client that knows the end of a finished run does not come back.
         let stream = path(&run, "/events");
         for request in [
             fixture.api.request("GET", &format!("{stream}?after={last}")),

@@ -18,7 +18,7 @@ fn done(summary: &str) -> Value {
 }
 
 on_both_databases! {
-    async fn a_task_goes_on_on_its_machine_with_the_text_alone(on: Backend) {
+    async fn a_task_continues_on_its_machine_with_the_text_alone(on: Backend) {
         let fixture = Fixture::new(on).await;
         let run = fixture.submit(json!([task("the first prompt")])).await;
         let (runner, other) = (fixture.runner(), fixture.runner());
@@ -51,7 +51,7 @@ on_both_databases! {
         assert_eq!(runner.lease_one().await["prompt"], "too early");
     }
 
-    async fn an_attempt_that_was_lost_is_not_told_twice(on: Backend) {
+    async fn the_agent_of_a_lost_attempt_gets_the_message_only_once(on: Backend) {
         let fixture = Fixture::new(on).await;
         let run = fixture.submit(json!([task("a")])).await;
         let runner = fixture.runner();
@@ -128,7 +128,7 @@ on_both_databases! {
         }
     }
 
-    async fn a_failed_task_goes_on_and_its_machine_may_be_gone(on: Backend) {
+    async fn a_failed_task_continues_and_its_machine_may_be_gone(on: Backend) {
         let fixture = Fixture::new(on).await;
         let run = fixture.submit(json!([task("a")])).await;
         let runner = fixture.runner();

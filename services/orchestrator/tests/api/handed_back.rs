@@ -78,7 +78,7 @@ on_both_databases! {
         assert!(reason.contains("pinned") && reason.contains(wanted.id.as_str()), "{reason}");
         assert_eq!(refuse(&wanted, &wanted.lease_one().await, NO_FOLDER).await["taskStatus"], "failed");
         assert_eq!(fixture.wait_for_end(&run).await["tasks"][0]["error"]["code"], NO_FOLDER);
-        let unknown = json!({ "tasks": [task("a")], "machineId": "nobody" });
+        let unknown = json!({ "tasks": [task("a")], "machineId": "unknown" });
         fixture.api.post(crate::fixture::RUNS, &unknown).await.problem(404, "MACHINE_NOT_FOUND");
     }
 

@@ -29,7 +29,7 @@ fn the_life_of_a_task_is_hot_updates_of_its_run() {
         let updates = i64::try_from(3 * TASKS).unwrap();
         eventually(Duration::from_secs(120), async || count("n_tup_upd").await >= updates).await;
         let (all, hot) = (count("n_tup_upd").await, count("n_tup_hot_upd").await);
-        // Some move to another page, because a row before them is still seen by somebody.
+        // Some move to another page, because an open transaction still sees an older row.
         assert!(hot * 10 >= all * 8, "{hot} of {all}");
     });
 }

@@ -147,7 +147,7 @@ on_both_databases! {
         let lease = runner.lease_one().await;
         runner.heartbeat(&lease).await.expect(200);
         fixture.stop().await;
-        // The service is away for longer than the life of the lease.
+        // The service is down for longer than the life of the lease.
         let day = if fixture.url.starts_with("sqlite") { "86400000000" } else { "interval '24 hours'" };
         let expired = format!("UPDATE leases SET expires_at = expires_at - {day}, due_at = due_at - {day}");
         execute(&fixture.url, &expired).await;

@@ -164,7 +164,7 @@ on_both_databases! {
     }
 }
 
-/// A run whose first task has two dependents, beside two tasks without dependencies. Two tasks run at once: after the first
+/// A run whose first task has two dependents, and two tasks without dependencies. Two tasks run at once: after the first
 /// task, a runner gets the next two.
 fn following(spread: bool) -> Value {
     json!({ "tasks": [

@@ -107,7 +107,7 @@ fn large_runs_are_read_in_constant_memory() {
         let process = Process::start(Backend::Postgres, &[]).await;
         let tasks: Vec<Value> = vec![crate::fixture::task("x"); 1_000];
         let submitted = process.api.post(RUNS, &json!({ "tasks": tasks })).await.expect(201);
-        // Set in the database, because so many reports would take long.
+        // Set in the database, because this many reports would take long.
         let (client, connection) = tokio_postgres::connect(&process.fixture.url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
@@ -151,7 +151,7 @@ async fn unread(process: &Process, path: &str, readers: usize) -> Vec<TcpStream>
 }
 
 #[test]
-fn answers_that_nobody_reads_cost_little() {
+fn unread_answers_cost_little() {
     const READERS: usize = 50;
     run(async {
         let process = Process::start(Backend::Postgres, &[]).await;

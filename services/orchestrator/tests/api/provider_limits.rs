@@ -11,7 +11,7 @@ use crate::fixture::{Fixture, NO_SWEEP, RUNS, Runner, execute, number, path, sta
 
 const HOLDS: &str = "SELECT count(*) FROM provider_holds";
 
-/// So long from now, as a runner writes it.
+/// The time after `wait` from now, as a runner writes it.
 fn ahead(wait: Duration) -> String {
     Clock::system().now().plus(wait).to_string()
 }
@@ -56,7 +56,7 @@ on_both_databases! {
         assert_eq!((&now["tasks"][0]["providerSessionId"], &now["tasks"][0]["error"]), (&json!("s-1"), &json!(null)));
         for task in [0, 1] {
             let (waiting_for, reason) = waits(&now, task);
-            let expected = format!("claude's limit on {} is reached; goes on at 20", here.id);
+            let expected = format!("claude's limit on {} is reached; continues at 20", here.id);
             assert!(waiting_for == "quota" && reason.starts_with(&expected), "{task}: {waiting_for} {reason}");
         }
         assert_ne!(waits(&now, 2).0, "quota");
@@ -141,12 +141,12 @@ on_both_databases! {
         assert_eq!(fixture.api.get("/v1/orchestrator/usage").await.expect(200)["total"]["attempts"], 0);
         let waits_for = async |seconds: u64, begun: Timestamp| {
             let reason = waits(&fixture.run(&run).await, 0).1.to_owned();
-            let at: Timestamp = reason.split("goes on at ").nth(1).unwrap().trim_end_matches('.').parse().unwrap();
+            let at: Timestamp = reason.split("continues at ").nth(1).unwrap().trim_end_matches('.').parse().unwrap();
             let after = |seconds: u64, time: Timestamp| time.plus(Duration::from_secs(seconds));
             (after(seconds - 20, begun)..=after(seconds, Clock::system().now())).contains(&at)
         };
         assert!(waits_for(300, begun).await);
-        // A person goes on at once. A time in the past is now, and the shortest wait a minute.
+        // A retry by a person starts at once. A time in the past is now, and the shortest wait a minute.
         fixture.api.post(&path(&run, "/retry"), &json!({})).await.expect(200);
         let lease = runner.lease_one().await;
         let begun = Clock::system().now();
@@ -156,7 +156,7 @@ on_both_databases! {
         assert!(runner.lease(1).await.is_empty());
     }
 
-    async fn a_person_goes_on_at_once_or_gives_up(on: Backend) {
+    async fn a_person_can_retry_at_once_or_give_up(on: Backend) {
         let fixture = Fixture::new(on).await;
         let run = fixture.submit(json!([task("a"), task("b")])).await;
         let runner = fixture.runner();
@@ -166,7 +166,7 @@ on_both_databases! {
         at_limit(&runner, &second, Duration::from_secs(90)).await;
         assert_eq!(number(&fixture, HOLDS).await, 1);
         let reason = waits(&fixture.run(&run).await, 1).1.to_owned();
-        let at: Timestamp = reason.split("goes on at ").nth(1).unwrap().trim_end_matches('.').parse().unwrap();
+        let at: Timestamp = reason.split("continues at ").nth(1).unwrap().trim_end_matches('.').parse().unwrap();
         assert!(at.since(Clock::system().now()) > Duration::from_secs(3_000), "{reason}");
 
         let waiting = tokio::spawn({
@@ -232,12 +232,12 @@ on_both_databases! {
         assert_eq!(at_limit(&runner, &last, hours(1)).await["taskStatus"], "failed");
         let ended = fixture.wait_for_end(&run).await;
         assert_eq!(ended["tasks"][0]["error"]["code"], "PROVIDER_LIMIT_REACHED");
-        // A person who retries it starts anew.
+        // A retry by a person resets the count.
         fixture.api.post(&path(&run, "/retry"), &json!({})).await.expect(200);
         assert_eq!(at_limit(&runner, &runner.lease_one().await, hours(1)).await["taskStatus"], "queued");
     }
 
-    async fn an_agent_that_was_told_something_is_not_told_twice(on: Backend) {
+    async fn an_agent_gets_a_message_only_once(on: Backend) {
         let fixture = Fixture::new(on).await;
         let run = fixture.submit(json!([task("a")])).await;
         let runner = fixture.runner();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, execute, number, path, task};
 
-/// What a task, a dependency, an attempt and a piece of output count beside their texts.
+/// What a task, a dependency, an attempt and a piece of output count in addition to their texts.
 const TASK: i64 = 512;
 const DEPENDENCY: i64 = 128;
 const ATTEMPT: i64 = 512;
@@ -36,7 +36,7 @@ async fn counted(fixture: &Fixture) -> i64 {
 }
 
 on_both_databases! {
-    async fn the_runs_of_an_account_take_so_many_bytes(on: Backend) {
+    async fn the_runs_of_an_account_have_a_limit_of_bytes(on: Backend) {
         let fixture = Fixture::with(on, &[("QUOTA_RUN_BYTES", "2000")]).await;
         let first = fixture.api.post_keyed(RUNS, "0123456789abcdef", &run_with(500)).await.expect(201);
         let refused = fixture.api.post(RUNS, &run_with(500)).await;

@@ -138,9 +138,9 @@ on_both_databases! {
 
         // A runner that waits for work gets the next task as soon as the first one waits for a person.
         let waiting = runner.wait(8, SOON);
-        let told = runner.report(&lease, "heartbeat", beat(json!("input")));
-        let (leases, told) = tokio::join!(waiting, told);
-        told.expect(200);
+        let reported = runner.report(&lease, "heartbeat", beat(json!("input")));
+        let (leases, reported) = tokio::join!(waiting, reported);
+        reported.expect(200);
         assert_eq!(leases.iter().map(|lease| lease["prompt"].as_str().unwrap()).collect::<Vec<_>>(), ["b"]);
         let shown = fixture.run(&run).await["tasks"].clone();
         assert_eq!((&shown[0]["waitingFor"], &shown[0]["status"]), (&json!("input"), &json!("running")));
@@ -177,7 +177,7 @@ on_both_databases! {
         for _ in 0..2 {
             runner.report(&lease, "heartbeat", json!({ "sessionId": session })).await.expect(200);
         }
-        // Nobody can be asked, so its time goes on.
+        // No person can be asked, so its time continues.
         let asking = json!({ "waitingFor": "input" });
         runner.report(&lease, "heartbeat", asking).await.problem(400, "INVALID_ARGUMENT");
         runner.complete(&lease).await;

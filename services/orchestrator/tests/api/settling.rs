@@ -8,7 +8,7 @@ use crate::fixture::{Fixture, RUNS, Runner, number, path, task, variables};
 
 /// More than two transactions; in a chain, eleven.
 const TASKS: usize = 1_100;
-/// Tasks that one transaction may change, beside the one that ended.
+/// Tasks that one transaction may change, in addition to the one that ended.
 const BATCH: i64 = 500;
 
 fn chain(count: usize) -> Value {

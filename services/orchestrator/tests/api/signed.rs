@@ -40,7 +40,7 @@ on_both_databases! {
         assert_eq!((&lease["signedMessage"]["signedBody"], &lease["signed"]["signedBody"]), (&json!("{1}"), &json!(body)));
         runner.report(&lease, "finish", json!({ "status": "completed", "providerSessionId": "s-1" })).await.expect(200);
         fixture.wait_for_end(&run).await;
-        // One that is not signed does not stand beside an old signature.
+        // A message without a signature is not shown with an old signature.
         fixture.api.post(&path(&run, &more), &json!({ "text": "again", "messageId": "m-2" })).await.expect(200);
         let lease = runner.lease_one().await;
         assert_eq!(lease.get("signedMessage"), None, "{lease}");

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pacer_holds_so_many() {
+    fn a_pacer_has_a_limit_of_subjects() {
         let (mut pacer, now) = (Pacer::default(), Instant::now());
         assert!((0..MOST_SUBJECTS).all(|n| pacer.add(n, 1, now)));
         assert!(!pacer.add(MOST_SUBJECTS, 1, now));

@@ -10,7 +10,7 @@ use super::Invalid;
 use super::access::Access;
 use super::attention::NewAttention;
 
-/// A session that somebody wants to create.
+/// A session that a caller wants to create.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     /// Chosen by the client.

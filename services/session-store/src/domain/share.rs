@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_for_somebody_who_has_no_access_yet() {
+    fn a_share_is_for_a_user_without_access() {
         let (owner, admin, other) = (UserId::generate(), UserId::generate(), UserId::generate());
         let refusal = |caller, recipient| check_recipient(owner, caller, recipient).err().map(|invalid| invalid.detail);
         assert_eq!(refusal(owner, other), None);

@@ -1,5 +1,5 @@
 //! Hints for the readers of an account, on this replica. Every replica is notified of each change of a session (`session:…`) and of
-//! each hint that somebody else gives (`hint:…`), and works out for whom of its own readers it is.
+//! each other hint (`hint:…`), and works out for whom of its own readers it is.
 //!
 //! A hint is not the truth and may be lost: a reader that reconnects reads its lists again.
 

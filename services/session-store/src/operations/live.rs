@@ -142,7 +142,7 @@ impl Frame {
     }
 }
 
-/// Passes frames on. Gives the sessions of which there were too many.
+/// Passes frames on. Returns the sessions with too many frames.
 pub(crate) async fn send(
     service: &SessionStore,
     caller: Actor,

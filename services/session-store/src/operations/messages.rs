@@ -47,7 +47,7 @@ pub(crate) async fn short_page(
     let read = move |c: &mut Conn| {
         let extent = store::messages::extent(c, id, window)?;
         if let Some(long) = extent.filter(|extent| extent.bytes > SHORT) {
-            // Strangers are not told how much there is.
+            // Strangers do not learn how much there is.
             read_session(c, id, &caller)?;
             return Ok(ShortPage::Long { bytes: long.bytes });
         }

@@ -61,7 +61,7 @@ fn publish_change(tx: &mut Conn, session: SessionId) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The same after a change of a user's share, of which the user gets a hint of its own.
+/// The same after a change of a user's share, for which the user gets a separate hint.
 fn publish_share(tx: &mut Conn, session: SessionId, recipient: UserId) -> Result<(), StoreError> {
     publish_change(tx, session)?;
     let revision = revision(tx, session)?;

@@ -18,7 +18,7 @@ const OLD_SESSIONS: i64 = 50;
 /// What one step of the purge did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purged {
-    /// So many messages were removed; there may be more.
+    /// This many messages were removed; there may be more.
     Messages(usize),
     /// A session without messages was removed; there may be more.
     Session,

@@ -229,8 +229,8 @@ fn host(
         }
         (Some(_), false) => Err(Invalid::new("/heartbeat/hostId", "is for the machine that hosts the session").into()),
         (Some(host), true) => {
-            let goes_on = |known: Uuid| known == host || Some(known) == beat.previous_host_id;
-            let is_other = session.host_id.is_some_and(|known| !goes_on(known.0));
+            let continues = |known: Uuid| known == host || Some(known) == beat.previous_host_id;
+            let is_other = session.host_id.is_some_and(|known| !continues(known.0));
             if is_other && session.last_active_at.is_some_and(|at| now.since(at) < online_for) {
                 return Err(Error::OtherHost);
             }

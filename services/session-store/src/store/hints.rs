@@ -28,7 +28,7 @@ impl Changed {
     }
 }
 
-/// Those of these sessions that were not deleted. Who gets a hint of a deletion is known when it happens.
+/// Those of these sessions that were not deleted. The recipients of a hint of a deletion are known when it happens.
 pub(crate) fn changed(c: &mut Conn, of: &BTreeSet<SessionId>) -> Result<Vec<Changed>, StoreError> {
     type Columns = (SessionId, UserId, bool, String, i64);
     let ids: Vec<DbId> = of.iter().map(|session| session.db()).collect();

@@ -33,7 +33,7 @@ pub(crate) fn insert(tx: &mut Conn, push: &Push, due_at: Timestamp) -> Result<()
     Ok(())
 }
 
-/// The session wants something else than before: what nobody gives yet is forgotten, and all else is taken back.
+/// The session wants something else than before: events that are not yet given are deleted, and all others are taken back.
 pub(crate) fn supersede(tx: &mut Conn, session: SessionId) -> Result<(), StoreError> {
     let of_session = pushes::table.filter(pushes::session_id.eq(session.db()));
     on!(tx, |c| diesel::delete(of_session.filter(pushes::taken.eq(false))).execute(c))?;
@@ -43,7 +43,7 @@ pub(crate) fn supersede(tx: &mut Conn, session: SessionId) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Takes events that are due; nobody else takes them before `until`.
+/// Takes events that are due; no other process takes them before `until`.
 pub(crate) fn take(tx: &mut Conn, limit: i64, until: Timestamp) -> Result<Vec<Push>, StoreError> {
     let due = pushes::table.filter(pushes::due_at.le(now().nullable())).order(pushes::due_at).limit(limit);
     let taken: Vec<Push> = on!(

@@ -65,7 +65,7 @@ on_both_databases! {
                 "/messages/1/localId",
             ),
             ("POST", &batches, json!({ "messages": {} }), "/messages"),
-            ("POST", &shares, with(&share, "userId", json!("nobody")), "/userId"),
+            ("POST", &shares, with(&share, "userId", json!("no-id")), "/userId"),
             ("POST", &shares, with(&share, "accessLevel", json!("owner")), "/accessLevel"),
             ("POST", &shares, with(&share, "encryptedKey", json!("")), "/encryptedKey"),
         ];

@@ -106,7 +106,7 @@ on_both_databases! {
         beat(json!(host_id(1))).await.problem(409, "LEASE_LOST");
     }
 
-    async fn a_process_goes_on_after_the_one_before_it(on: Backend) {
+    async fn a_process_continues_the_previous_one(on: Backend) {
         let fixture = Fixture::start(on).await;
         let host = Host::new(&fixture).await;
         let beat = async |id: u8, previous: Value| {
@@ -137,7 +137,7 @@ on_both_databases! {
         let mut events = Events::open(host.machine.request("GET", &format!("{}/stream", messages(&host.session)))).await;
         host.machine.patch(&host.path(), &beat(1)).await.expect(200);
         host.machine.post(&messages(&host.session), &message("1", 1)).await.expect(201);
-        assert_eq!(events.expect().await.name, "message", "a beat like the one before is not told");
+        assert_eq!(events.expect().await.name, "message", "a beat like the one before is not an event");
         host.machine.patch(&host.path(), &beat(2)).await.expect(200);
         assert_eq!(events.expect().await.name, "session");
     }

@@ -38,7 +38,7 @@ fn appends_and_heartbeats_are_hot_updates() {
             machine.patch(&format!("/v1/sessions/{session}"), &beat).await.expect(200);
         }
         let (all, hot) = updates(&fixture, UPDATES).await;
-        // Some move to another page, because a row before them is still seen by somebody.
+        // Some move to another page, because an open transaction still sees an older row.
         assert!(hot * 10 >= all * 8, "{hot} of {all}");
     });
 }

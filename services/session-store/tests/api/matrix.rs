@@ -33,7 +33,7 @@ struct Row {
     statuses: [u16; 11],
 }
 
-/// One session with its users. Created anew after each successful change.
+/// One session with its users. Created again after each successful change.
 struct Scenario {
     owner: Client,
     admin: Client,

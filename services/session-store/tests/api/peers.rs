@@ -1,4 +1,4 @@
-//! What works while a peer service is away, and how two replicas work together.
+//! What works while a peer service is down, and how two replicas work together.
 
 use ensemble_testkit::{Events, SOON, eventually, on_both_databases};
 use ensemble_types::ids::UserId;

@@ -46,7 +46,7 @@ impl Hosted {
         self.patch(json!({ "heartbeat": { "thinking": thinking, "hostId": Uuid::from_bytes([7; 16]) } })).await;
     }
 
-    /// What identity was given, when there is so much.
+    /// What identity was given, once there are `count` events.
     async fn given(&self, count: usize) -> Vec<(String, String)> {
         eventually(SOON, async || self.fixture.peers.pushes(self.owner).len() >= count).await;
         let given = self.fixture.peers.pushes(self.owner);
@@ -92,7 +92,7 @@ on_both_databases! {
         hosted.wants("failed", TWO).await;
         assert_eq!(hosted.given(1).await, pairs([("failed", TWO)]));
         let careful = Hosted::new(on, &[("PUSH_LONG_TURN_MS", "1")]).await;
-        // Without a beat nobody knows how long it took.
+        // Without a beat it is unknown how long it took.
         careful.wants("finished", ONE).await;
         careful.wants_nothing().await;
         careful.thinks(true).await;

@@ -1,4 +1,4 @@
-//! What an account can store, and what it is told when that is used up.
+//! What an account can store, and the answers when that is used up.
 
 use ensemble_testkit::{Answer, Backend, SOON, eventually, on_both_databases};
 use futures_util::future::join_all;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Client, Fixture, batch, messages};
 
-/// What a message counts beside its content.
+/// What a message counts in addition to its content.
 const ROW: i64 = 256;
 
 async fn send(client: &Client, session: &str, local_id: &str, length: usize) -> Answer {
@@ -59,7 +59,7 @@ on_both_databases! {
         }
     }
 
-    async fn an_account_has_so_many_sessions(on: Backend) {
+    async fn an_account_has_a_limit_of_sessions(on: Backend) {
         let fixture = Fixture::start_with(on, &[("QUOTA_SESSIONS", "2")]).await;
         let (owner, other) = (fixture.client(), fixture.client());
         let mut tagged = owner.draft();

@@ -21,7 +21,7 @@ pub(crate) enum Sent {
     Silent,
 }
 
-/// Sends one, signed anew for this try.
+/// Sends one delivery, signed again for this try.
 pub(crate) async fn send(outward: &Outward, endpoint: &Endpoint, delivery: &Delivery, now: Timestamp) -> Sent {
     let seconds = now.unix_seconds();
     let request = outward

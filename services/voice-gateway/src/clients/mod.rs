@@ -1,5 +1,5 @@
-//! LiveKit, the services from which an agent's tools read, the operator's endpoints, and the credential for a tool bridge of somebody
-//! else's.
+//! LiveKit, the services from which an agent's tools read, the operator's endpoints, and the credential for a third-party
+//! tool bridge.
 
 pub(crate) mod directory;
 pub(crate) mod endpoints;

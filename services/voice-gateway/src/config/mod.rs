@@ -94,7 +94,7 @@ impl VoiceConfig {
         Self {
             database: database_config!(vars, "voice-gateway"),
             voice_keys,
-            require_user: vars.flag("VOICE_REQUIRE_USER", "require a user's token beside the voice key", false),
+            require_user: vars.flag("VOICE_REQUIRE_USER", "require a user's token in addition to the voice key", false),
             rules: rules(vars),
             limits: limits(vars),
             rates: rates(vars),

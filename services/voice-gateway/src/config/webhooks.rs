@@ -1,4 +1,4 @@
-//! The operator's endpoints, and how patiently they are told.
+//! The operator's endpoints, and the limits for deliveries to them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl WebhookConfig {
         ));
         let text = vars.optional_secret(
             "VOICE_WEBHOOKS",
-            "who is told of voice sessions, one on each line or between semicolons: a name, an https address, a secret (whsec_…), and the secret before while it is being replaced",
+            "endpoints that receive events of voice sessions, one on each line or separated by semicolons: a name, an https address, a secret (whsec_…), and the previous secret while it is being replaced",
         );
         let give_up = seconds(
             vars,

@@ -1,4 +1,4 @@
-//! What an operator's endpoints are told of a session: that it started, became active, and ended.
+//! The events of a session that an operator's endpoints receive: it started, became active, and ended.
 
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice_webhooks::{VoiceWebhook, VoiceWebhookSession, VoiceWebhookType};

@@ -55,7 +55,7 @@ struct Tools<'a> {
     token: &'a str,
 }
 
-/// The tools of somebody else's server.
+/// The tools of a third-party server.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolBridge<'a> {

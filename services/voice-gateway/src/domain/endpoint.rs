@@ -1,4 +1,4 @@
-//! A server of the operator's that is told of voice sessions, and the signature by which it knows us (Standard Webhooks 1.0:
+//! A server of the operator's that receives events of voice sessions, and the signature that it verifies (Standard Webhooks 1.0:
 //! HMAC-SHA256 over id, time and body, with a secret of that endpoint).
 
 use std::fmt;
@@ -25,7 +25,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Endpoints {
     all: Arc<[Arc<Endpoint>]>,
-    /// How long each is told of something before it is dropped.
+    /// How long deliveries to an endpoint are retried before they are dropped.
     pub(crate) give_up: Duration,
 }
 

@@ -245,7 +245,7 @@ impl Agent {
         }
     }
 
-    /// A heartbeat, or the question whether it is there, which only an agent is asked that has sent heartbeats.
+    /// A heartbeat, or the question whether the agent is there. Only an agent that has sent heartbeats is asked.
     fn expected(self, event: Event, now: Timestamp, rules: &Rules) -> Result<Self, Refused> {
         match self {
             Self::Ready { identity, sid, since, ready_at, beat_by }

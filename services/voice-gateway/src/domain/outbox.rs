@@ -32,7 +32,7 @@ pub(crate) enum Speech {
 pub(crate) enum Outcome {
     /// The agent acknowledged the item itself.
     Acknowledged,
-    /// The agent was told where to fetch it, or a packet without acknowledgement was sent.
+    /// The agent received the address to fetch it from, or a packet without acknowledgement was sent.
     HandedOver,
     /// It failed or the result is not known: the same item is sent again under the same id.
     Later,

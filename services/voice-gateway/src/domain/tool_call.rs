@@ -14,7 +14,7 @@ pub(crate) enum ToolCall {
     Sessions { active_only: bool, limit: u32 },
 }
 
-/// A call that may be carried out: it is recorded in a voice session of this user that goes on.
+/// A call that may be carried out: it is recorded in an open voice session of this user.
 pub(crate) struct Recorded {
     pub(crate) user: UserId,
 }

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::auth::bearer;
 use ensemble_chassis::{DeferredJson, HandlerResult, Json, Path, State};
 use ensemble_types::ids::GatewaySessionId;
-use ensemble_types::voice::{VoiceAgentEvent, VoiceAgentHeard, VoicePulledText};
+use ensemble_types::voice::{VoiceAgentEvent, VoiceAgentReceipt, VoicePulledText};
 
 use super::caller::address;
 use crate::VoiceGateway;
@@ -40,10 +40,10 @@ pub(crate) async fn event(
     Path(id): Path<GatewaySessionId>,
     request: HttpRequest,
     body: DeferredJson<VoiceAgentEvent>,
-) -> HandlerResult<Json<VoiceAgentHeard>> {
+) -> HandlerResult<Json<VoiceAgentReceipt>> {
     let caller = authenticate(&service, id, &request).await?;
     service.take_agent_event(&caller, body.read().await?).await?;
-    Ok(Json(VoiceAgentHeard { success: true }))
+    Ok(Json(VoiceAgentReceipt { success: true }))
 }
 
 async fn authenticate(

@@ -1,4 +1,4 @@
-//! Reads the caller from a request: the application's voice key, and beside it possibly a person's token.
+//! Reads the caller from a request: the application's voice key, and a person's token if there is one.
 
 use std::future::{Ready, ready};
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ impl FromRequest for VoiceCaller {
     }
 }
 
-/// A person with their own token beside the voice key, which alone is not enough.
+/// A person who sends their own token with the voice key. The voice key alone is not enough.
 pub(crate) struct VoicePerson {
     pub(crate) user: UserId,
     pub(crate) caller: VoiceCaller,
@@ -90,8 +90,8 @@ pub(super) fn address(request: &HttpRequest) -> Option<IpAddr> {
     last.or_else(|| request.peer_addr().map(|peer| peer.ip()))
 }
 
-/// The key of our own page and program, which they ask for with a person's token. Everybody who is signed in has it, so it counts
-/// only beside a person's token. It follows from LiveKit's secret, so that all replicas have the same one.
+/// The key of our own page and program, which they ask for with a person's token. Every signed-in user can get it, so it counts
+/// only together with a person's token. It is derived from LiveKit's secret, so that all replicas have the same one.
 struct PageKey {
     key: String,
     digest: KeyDigest,

@@ -1,4 +1,4 @@
-//! A voice session as Server-Sent Events: its status, what is said, and what its agent reads. A reader that reconnects goes on after
+//! A voice session as Server-Sent Events: its status, what is said, and what its agent reads. A reader that reconnects continues after
 //! the `Last-Event-ID`.
 
 use std::collections::VecDeque;

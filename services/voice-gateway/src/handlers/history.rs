@@ -1,4 +1,4 @@
-//! What only the session's user reads, with their own token beside the voice key.
+//! What only the session's user can read. They send their own token with the voice key.
 
 use ensemble_chassis::{HandlerResult, Json, Path, Query, State};
 use ensemble_types::ids::GatewaySessionId;

@@ -5,7 +5,7 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use ensemble_chassis::http::read_body;
 use ensemble_chassis::{HandlerResult, Json, State};
-use ensemble_types::voice::VoiceAgentHeard;
+use ensemble_types::voice::VoiceAgentReceipt;
 
 use crate::VoiceGateway;
 use crate::domain::webhook::Webhook;
@@ -15,7 +15,7 @@ pub(crate) async fn livekit(
     service: State<VoiceGateway>,
     request: HttpRequest,
     payload: web::Payload,
-) -> HandlerResult<Json<VoiceAgentHeard>> {
+) -> HandlerResult<Json<VoiceAgentReceipt>> {
     let forged = || {
         service.metrics.webhook("forged");
         Error::Unauthenticated
@@ -31,5 +31,5 @@ pub(crate) async fn livekit(
         Some(webhook) => service.take_webhook(webhook).await?,
     };
     service.metrics.webhook(result);
-    Ok(Json(VoiceAgentHeard { success: true }))
+    Ok(Json(VoiceAgentReceipt { success: true }))
 }

@@ -37,7 +37,7 @@ pub(crate) struct ToolRunQuery {
     run: IdOrRef<RunId>,
 }
 
-/// The agent of a voice session, by the token's signature and time. Whether the session goes on is for the operation to ask.
+/// The agent of a voice session, by the token's signature and time. The operation checks whether the session is still open.
 pub(crate) struct ToolCaller(VoiceToolClaims);
 
 impl FromRequest for ToolCaller {

@@ -19,7 +19,7 @@ pub(super) struct Change<T> {
     pub(super) transition: Transition,
 }
 
-/// What saving a session needs to know beside the session.
+/// What saving a session needs in addition to the session.
 #[derive(Clone)]
 pub(super) struct Saving {
     pub(super) rules: Rules,

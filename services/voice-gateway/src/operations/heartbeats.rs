@@ -1,7 +1,7 @@
 //! Agents that have died, before LiveKit notices: it lists a participant whose process was killed for 15 to 20 s.
 //!
-//! Heartbeats alone do not tell. They also stop when the gateway was away or the agent cannot reach it, while the conversation goes on.
-//! So an agent whose heartbeats have stopped is asked over LiveKit, and counts as lost when it does not answer there either.
+//! Heartbeats alone do not prove it. They also stop when the gateway is down or the agent cannot reach it, while the conversation
+//! continues. So an agent whose heartbeats have stopped is asked over LiveKit, and counts as lost when it does not answer there either.
 
 use crate::VoiceGateway;
 use crate::domain::packet::ALIVE_METHOD;

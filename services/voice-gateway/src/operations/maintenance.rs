@@ -11,7 +11,7 @@ use crate::store::{sessions, usage, webhook_deliveries, webhooks};
 
 /// Longer than LiveKit repeats a webhook.
 const WEBHOOKS_KEPT: Duration = Duration::from_secs(3_600);
-/// Of webhooks for endpoints that are not configured any more, beyond the time for which they were to be tried.
+/// How long webhooks for unconfigured endpoints are kept after the end of their tries.
 const UNKNOWN_KEPT: Duration = Duration::from_secs(86_400);
 /// Only today's seconds are read.
 const USAGE_KEPT: Duration = Duration::from_secs(31 * 86_400);

@@ -10,7 +10,7 @@ use crate::store::sessions;
 impl VoiceGateway {
     /// Their time is over before `expiresAt`: they end as `expired`, and their rooms are deleted.
     pub(crate) async fn end_refused(&self) -> Result<(), Error> {
-        // While the keys cannot be fetched, nobody knows who was removed since.
+        // While the keys cannot be fetched, it is unknown which devices were removed since.
         let Ok(keys) = self.keys.current() else { return Ok(()) };
         let open = self.db.read("list open voice sessions", sessions::open).await?;
         for session in open.iter().filter(|session| session.is_refused(&keys)) {

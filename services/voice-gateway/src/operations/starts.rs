@@ -155,8 +155,8 @@ impl VoiceGateway {
                 Err(Error::SessionOver)
             }
             Err(error) => {
-                // The commit may have happened although its answer was lost. End the session before the caller is told
-                // that the start failed, if the database allows it.
+                // The commit may have happened although its answer was lost. End the session before the caller
+                // learns that the start failed, if the database allows it.
                 let failed = timeout(RECORD_FAILURE, self.apply(session.id, Event::StartFailed)).await;
                 tracing::debug!(voice.session = %session.id, recorded = matches!(failed, Ok(Ok(_))), "A start failed");
                 Err(error)

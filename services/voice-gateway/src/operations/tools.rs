@@ -1,4 +1,4 @@
-//! The agent's tools of the server: they read for the user of one voice session, while it goes on, and change nothing.
+//! The agent's tools of the server: they read for the user of one voice session while it is open, and change nothing.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl VoiceGateway {
         Ok(self.directory.sessions(recorded.user, active_only, limit).await?)
     }
 
-    /// Records the call in its voice session, if that goes on.
+    /// Records the call in its voice session, if that is still open.
     async fn record_tool_call(&self, caller: &VoiceToolClaims, call: ToolCall) -> Result<Recorded, Error> {
         let (id, user) = (caller.voice_session, caller.sub);
         // A token of a session that is unknown, over, another user's, or of a device that was removed: a limit would tell that the session exists.

@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
     Expired,
 }
 
-/// Stores what endpoints are told of a change, in the transaction of the change.
+/// Stores the deliveries for a change, in the transaction of the change.
 pub(super) fn store(
     tx: &mut Conn,
     (before, after): (&VoiceSession, &VoiceSession),
@@ -51,7 +51,7 @@ impl VoiceGateway {
         limit: usize,
     ) -> Result<Due<Delivery>, StoreError> {
         let (name, limit) = (endpoint.name.clone(), i64::try_from(limit).unwrap_or(0));
-        // Nobody else tries it while this process may still wait for an answer.
+        // No other process tries it while this one may still wait for an answer.
         let taken_for = self.webhooks.timeout.saturating_mul(2);
         let (taken, next, expired) = self
             .db
@@ -118,7 +118,7 @@ impl VoiceGateway {
         };
         self.metrics.webhook_sent(endpoint, label);
         if matches!(outcome, Outcome::Gone | Outcome::Expired) {
-            tracing::warn!(endpoint, outcome = label, "An endpoint was not told of a voice session");
+            tracing::warn!(endpoint, outcome = label, "An event of a voice session was not delivered to an endpoint");
         }
     }
 

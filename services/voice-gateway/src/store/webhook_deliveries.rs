@@ -45,7 +45,7 @@ pub(crate) fn insert(
     on!(tx, |c| insert.execute(c)).map(drop)
 }
 
-/// Takes those of an endpoint that are due, the oldest first; nobody else takes them before `until`.
+/// Takes those of an endpoint that are due, the oldest first; no other process takes them before `until`.
 pub(crate) fn take(tx: &mut Conn, endpoint: &str, limit: i64, until: Timestamp) -> Result<Vec<Delivery>, StoreError> {
     let due = dsl::voice_webhook_deliveries
         .filter(dsl::endpoint.eq(endpoint).and(dsl::due_at.le(now())))
@@ -72,7 +72,7 @@ pub(crate) fn delete(tx: &mut Conn, endpoint: &str, id: &str) -> Result<(), Stor
     on!(tx, |c| diesel::delete(dsl::voice_webhook_deliveries.find((endpoint, id))).execute(c)).map(drop)
 }
 
-/// Has it tried again at this time, after so many tries.
+/// Schedules the next try for this time, and stores the number of tries so far.
 pub(crate) fn postpone(
     tx: &mut Conn,
     endpoint: &str,

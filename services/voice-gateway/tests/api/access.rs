@@ -1,4 +1,4 @@
-//! Access: applications by their voice keys, people by tokens beside the key.
+//! Access: applications by their voice keys, people by tokens in addition to the key.
 
 use ensemble_livekit_double::{AgentPlan, Ready};
 use ensemble_testkit::SOON;
@@ -48,7 +48,7 @@ on_both_databases! {
         user.get("/v1/voice/key").await.problem(404, "NOT_FOUND");
     }
 
-    async fn the_key_of_our_own_page_counts_only_beside_a_users_token(on: Backend) {
+    async fn the_key_of_our_own_page_counts_only_with_a_users_token(on: Backend) {
         let fixture = Fixture::new(on).await;
         let (alice, bob) = (fixture.peers.new_user(), fixture.peers.new_user());
         let without_key = Api::new(&fixture.gateway.public_url());
@@ -64,7 +64,7 @@ on_both_databases! {
             send(&without_key.with_token(key), method, path, &body).await.problem(401, "UNAUTHENTICATED");
             Api::send(without_key.with_token(key).request(method, path).json(&body)).await.problem(401, "UNAUTHENTICATED");
             send(&without_key.with_token("no-token"), method, path, &body).await.problem(401, "UNAUTHENTICATED");
-            // An application's key beside it is no person either.
+            // An application's key with it does not prove a person either.
             send(&without_key.with_token(VOICE_KEY), method, path, &body).await.problem(401, "UNAUTHENTICATED");
         }
         let started = Started::of(&send(&user, "POST", "/v1/voice/session/start", &body).await);

@@ -13,7 +13,7 @@ use crate::fixture::Fixture;
 
 /// What one replica does for all of them from time to time.
 const CHORES: &str = "voice_chores";
-/// The times of a session beside its record. The creation stays: seconds count for its day, and midnight may be near.
+/// The columns of a session's times that move. The creation stays: seconds count for its day, and midnight may be near.
 const COLUMNS: [&str; 4] = ["active_at", "ended_at", "expires_at", "due_at"];
 const CREATION: &str = "created_at";
 

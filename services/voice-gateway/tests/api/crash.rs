@@ -60,7 +60,7 @@ on_both_databases! {
         let status = async || api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
         eventually(SOON, async || status().await["state"] == "active").await;
 
-        // The agent hears it, and the gateway dies before it learns so.
+        // The agent gets it, and the gateway dies before it learns that.
         double.fail_next("PerformRpc", Fault::EffectWithoutAnswer(Duration::from_secs(30)), 1);
         let text = json!({ "gatewaySessionId": started.id, "text": "once" });
         let sent = tokio::spawn(Api::try_send(api.request("POST", "/v1/voice/session/text").json(&text)));

@@ -1,4 +1,4 @@
-//! What the operator's endpoints are told of sessions, and that none of them delays a session or another endpoint.
+//! What the operator's endpoints receive of sessions, and that none of them delays a session or another endpoint.
 
 use ensemble_testkit::SOON;
 use std::time::Instant;
@@ -36,8 +36,8 @@ async fn ten_sessions(fixture: &Fixture) -> Vec<String> {
     ids
 }
 
-fn kinds(told: &[Value]) -> Vec<&str> {
-    let mut kinds: Vec<&str> = told.iter().map(|one| one["type"].as_str().unwrap()).collect();
+fn kinds(received: &[Value]) -> Vec<&str> {
+    let mut kinds: Vec<&str> = received.iter().map(|one| one["type"].as_str().unwrap()).collect();
     // They may come in another order than they happened.
     kinds.sort_unstable();
     kinds
@@ -46,17 +46,17 @@ fn kinds(told: &[Value]) -> Vec<&str> {
 const ALL: [&str; 3] = ["voice.session.active", "voice.session.ended", "voice.session.started"];
 
 on_both_databases! {
-    async fn every_endpoint_is_told_of_start_life_and_end(on: Backend) {
+    async fn every_endpoint_receives_start_life_and_end(on: Backend) {
         let receiver = Receiver::start();
         let fixture = telling(on, &receiver, &[("one", OLD), ("two", NEW)], &[]).await;
         let talk = fixture.talking("user-1", "session-1").await;
         fixture.text(&talk.id, "a text that no endpoint gets").await;
         fixture.stop(&talk.id).await;
         for (path, secret) in [("/one", OLD), ("/two", NEW)] {
-            eventually(SOON, async || receiver.told(path, &talk.id, secret).len() == 3).await;
-            let told = receiver.told(path, &talk.id, secret);
-            assert_eq!(kinds(&told), ALL);
-            let of = |kind: &str| told.iter().find(|one| one["type"] == kind).unwrap();
+            eventually(SOON, async || receiver.received(path, &talk.id, secret).len() == 3).await;
+            let received = receiver.received(path, &talk.id, secret);
+            assert_eq!(kinds(&received), ALL);
+            let of = |kind: &str| received.iter().find(|one| one["type"] == kind).unwrap();
             let (active, ended) = (of("voice.session.active"), of("voice.session.ended"));
             assert_eq!((&active["data"]["state"], &active["data"]["endReason"]), (&json!("active"), &Value::Null));
             assert_eq!(active["timestamp"], active["data"]["activeAt"]);
@@ -81,7 +81,7 @@ on_both_databases! {
         let fixture = telling(on, &receiver, &[("one", &format!("{NEW} {OLD}"))], &[]).await;
         let started = fixture.start("user-1", "session-1").await;
         for secret in [OLD, NEW] {
-            eventually(SOON, async || !receiver.told("/one", &started.id, secret).is_empty()).await;
+            eventually(SOON, async || !receiver.received("/one", &started.id, secret).is_empty()).await;
         }
     }
 
@@ -112,7 +112,7 @@ on_both_databases! {
         let calls = paths.each_ref().map(|path| receiver.calls(path).len());
         fixture.stop(&started.id).await;
         for (path, before) in paths.iter().zip(calls) {
-            eventually(SOON, async || receiver.told(path, &started.id, OLD).len() == before + 1).await;
+            eventually(SOON, async || receiver.received(path, &started.id, OLD).len() == before + 1).await;
         }
         assert!(fixture.metrics().await.contains("voice_webhook_deliveries_waiting{endpoint=\"one\",service=\"voice-gateway\"}"));
     }
@@ -132,7 +132,7 @@ on_both_databases! {
         let begun = Instant::now();
         let ids = ten_sessions(&fixture).await;
         for path in ["/good", "/endless"] {
-            eventually(SOON, async || ids.iter().all(|id| receiver.told(path, id, OLD).len() == 2)).await;
+            eventually(SOON, async || ids.iter().all(|id| receiver.received(path, id, OLD).len() == 2)).await;
         }
         // A wait for a connection to the database that is not given back lasts a minute.
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
@@ -156,7 +156,7 @@ on_both_databases! {
         assert_eq!(receiver.calls("/gone").len(), 1);
     }
 
-    async fn a_start_that_fails_is_told_to_nobody(on: Backend) {
+    async fn a_start_that_fails_is_announced_to_no_endpoint(on: Backend) {
         let receiver = Receiver::start();
         let fixture = telling(on, &receiver, &[("one", OLD)], &[]).await;
         fixture.double.fail_next("CreateRoom", Fault::Unavailable, 2);
@@ -164,7 +164,7 @@ on_both_databases! {
         fixture.api.post("/v1/voice/session/start", &body).await.problem(503, "UNAVAILABLE");
         let started = fixture.start("user-1", "session-1").await;
         fixture.stop(&started.id).await;
-        eventually(SOON, async || receiver.told("/one", &started.id, OLD).len() == 2).await;
+        eventually(SOON, async || receiver.received("/one", &started.id, OLD).len() == 2).await;
         assert_eq!(receiver.calls("/one").len(), 2);
     }
 
@@ -179,7 +179,7 @@ on_both_databases! {
         receiver.answer("/one", Answers::Status(200));
         let before = receiver.calls("/one").len();
         let _next = start_service::<ensemble_voice_gateway::VoiceGateway>(next).await;
-        eventually(SOON, async || receiver.told("/one", &started.id, OLD).len() > before).await;
+        eventually(SOON, async || receiver.received("/one", &started.id, OLD).len() > before).await;
     }
 }
 
@@ -195,11 +195,11 @@ fn replicas_share_the_work_and_send_each_once() {
             fixture.stop(&started.id).await;
             ids.push(started.id);
         }
-        let told = async || receiver.calls("/one").len();
-        eventually(SOON, async || told().await >= 40).await;
+        let received = async || receiver.calls("/one").len();
+        eventually(SOON, async || received().await >= 40).await;
         eventually(SOON, async || fixture.rows("voice_webhook_deliveries").await == 0).await;
-        assert_eq!(told().await, 40);
-        assert!(ids.iter().all(|id| receiver.told("/one", id, OLD).len() == 2));
+        assert_eq!(received().await, 40);
+        assert!(ids.iter().all(|id| receiver.received("/one", id, OLD).len() == 2));
     });
 }
 

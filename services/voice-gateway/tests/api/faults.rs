@@ -19,18 +19,18 @@ enum Fate {
     Stopped,
     HungUp,
     CutOff,
-    NobodyCame,
+    NeverJoined,
     Replaced,
 }
 
-const FATES: [Fate; 5] = [Fate::Stopped, Fate::HungUp, Fate::CutOff, Fate::NobodyCame, Fate::Replaced];
+const FATES: [Fate; 5] = [Fate::Stopped, Fate::HungUp, Fate::CutOff, Fate::NeverJoined, Fate::Replaced];
 
 impl Fate {
     fn reason(self) -> &'static str {
         match self {
             Self::Stopped => "stop_requested",
             Self::HungUp | Self::CutOff => "left",
-            Self::NobodyCame => "room_finished",
+            Self::NeverJoined => "room_finished",
             Self::Replaced => "replaced",
         }
     }
@@ -118,7 +118,7 @@ async fn live(fixture: &Fixture, number: usize) -> Option<(String, Fate)> {
             .await;
             fixture.double.leave(&room, &identity, if fate == Fate::HungUp { Leave::HangsUp } else { Leave::Lost });
         }
-        Fate::NobodyCame => {}
+        Fate::NeverJoined => {}
         Fate::Replaced => {
             fixture.double.join(&token).unwrap();
             // Until one succeeds. A start that fails must not end the first session.

@@ -48,7 +48,7 @@ impl Fixture {
         Started::of(&self.retry(start).await)
     }
 
-    /// A call with the user's token beside the voice key.
+    /// A call with the user's token and the voice key.
     pub(crate) async fn as_user(&self, user: UserId, path: &str, body: &Value) -> Answer {
         let api = Api::new(&self.gateway.public_url()).with_token(&self.peers.issuer().user(user));
         self.retry(async || Api::send(api.request("POST", path).header("x-voice-key", VOICE_KEY).json(body)).await)

@@ -23,9 +23,9 @@ fn questions(fixture: &Fixture, room: &str) -> usize {
     fixture.double.received(room).iter().filter(|one| one.name == "voice.alive").count()
 }
 
-/// Lets time pass, and waits until the timers have done what was due: they have ended a session to which nobody came.
+/// Lets time pass, and waits until the timers have done what was due: they have ended a session that no person joined.
 async fn pass_and_look(fixture: &Fixture, time: Duration) {
-    let empty = fixture.start("nobody", "session-of-nobody").await;
+    let empty = fixture.start("absent", "session-of-absent").await;
     fixture.pass(time).await;
     fixture.ends(&empty.id, "stopped", "room_finished").await;
 }

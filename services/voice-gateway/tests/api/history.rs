@@ -84,7 +84,7 @@ on_both_databases! {
         fixture.ends(&ends.id, "stopped", "stop_requested").await;
         fixture.pass(Duration::from_secs(600)).await;
         assert_eq!(alice.get(&transcript(&ends)).await.status, 404);
-        // Nothing more is kept, and the session that goes on keeps what it has.
+        // Nothing more is kept, and the session that is still open keeps what it has.
         report(&fixture, &ends, &json!({ "type": "transcript", "role": "user", "text": "x" })).await.problem(401, "UNAUTHENTICATED");
         eventually(SOON, async || fixture.rows("voice_utterances").await == 1).await;
         assert_eq!(texts(&alice.get(&transcript(&lives)).await.expect(200)), ["1 user: a secret"]);
@@ -102,7 +102,7 @@ on_both_databases! {
         let error = alice.get(&status(&started)).await.expect(200)["lastError"].clone();
         assert_eq!((&error["code"], &error["message"]), (&json!("llm_error"), &json!("llm_error: APIStatusError")), "{error}");
         assert!(error["at"].is_string());
-        // Who has the voice key only learns what kind of failure it was.
+        // A caller with only the voice key learns the kind of failure.
         let error = fixture.status(&started.id).await["lastError"].clone();
         assert_eq!((&error["code"], &error["message"]), (&json!("llm_error"), &Value::Null));
         fixture.stop(&started.id).await;

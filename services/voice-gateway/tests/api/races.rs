@@ -122,7 +122,7 @@ on_both_databases! {
         eventually(SOON, async || fixture.double.created_rooms().len() == 2).await;
         caller.abort();
         let abandoned = fixture.double.created_rooms().remove(1);
-        // The room exists and its agent joins it, but nobody waits for the answer.
+        // The room exists and its agent joins it, but no caller waits for the answer.
         let ended = fixture.ends(&session_of(&abandoned), "error", "start_failed").await;
         assert!(ended["activeAt"].is_null());
         fixture.room_goes(&abandoned).await;

@@ -1,4 +1,4 @@
-//! A server of the operator's that is told of sessions. The reference implementation of Standard Webhooks checks what it gets.
+//! A server of the operator's that receives events of sessions. The reference implementation of Standard Webhooks checks them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ struct Inner {
     answers: Mutex<HashMap<String, Answers>>,
 }
 
-/// How an endpoint answers. 204 until it is told otherwise.
+/// How an endpoint answers. 204 unless a test sets another answer.
 #[derive(Clone, Copy)]
 pub(crate) enum Answers {
     Status(u16),
@@ -62,8 +62,8 @@ impl Receiver {
         self.inner.calls.lock().unwrap().iter().filter(|call| call.path == path).cloned().collect()
     }
 
-    /// What an endpoint was told about this session, and each time with a good signature by this secret.
-    pub(crate) fn told(&self, path: &str, session: &str, secret: &str) -> Vec<Value> {
+    /// What an endpoint received about this session. Each has a valid signature by this secret.
+    pub(crate) fn received(&self, path: &str, session: &str, secret: &str) -> Vec<Value> {
         let calls = self.calls(path).into_iter().map(|call| call.verified(secret));
         calls.filter(|body| body["data"]["gatewaySessionId"] == session).collect()
     }

@@ -44,7 +44,7 @@ on_both_databases! {
         fixture.ends(&his.id, "stopped", "expired").await;
         fixture.room_goes(&his.room).await;
         agents[0].get("/runs.list").await.problem(401, "UNAUTHENTICATED");
-        // The owner's other device goes on.
+        // The owner's other device still works.
         agents[1].get("/runs.list").await.expect(200);
         assert_eq!(fixture.status(&hers.id).await["state"], "active");
     }

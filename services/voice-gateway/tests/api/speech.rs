@@ -115,7 +115,7 @@ on_both_databases! {
                 break;
             }
         }
-        // A reader that comes back goes on after what it has.
+        // A reader that reconnects continues after what it has.
         said(&fixture, &started, "user", "third", "u2").await;
         let mut again = alice.events(&started, Some("2.1")).await;
         assert_eq!(next(&mut again).await.unwrap().1["text"], "third");

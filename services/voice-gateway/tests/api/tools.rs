@@ -110,7 +110,7 @@ on_both_databases! {
         assert!(metrics.contains("voice_tool_calls_total{tool=\"runs.show\",service=\"voice-gateway\"} 2"), "{metrics}");
     }
 
-    async fn only_the_token_of_a_session_that_goes_on_is_taken(on: Backend) {
+    async fn only_the_token_of_an_open_session_is_taken(on: Backend) {
         let fixture = Fixture::new(on).await;
         let (alice, bob) = (fixture.peers.new_user(), fixture.peers.new_user());
         work_of(&fixture, alice);

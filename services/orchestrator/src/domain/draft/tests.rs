@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Fields of a task beside its prompt and provider, such as `,"model":"x"`.
+/// Fields of a task in addition to its prompt and provider, such as `,"model":"x"`.
 fn task(fields: &str) -> String {
     format!(r#"{{"prompt":"p","provider":"claude"{fields}}}"#)
 }
@@ -157,7 +157,7 @@ fn a_task_may_cost_more_than_nothing_and_at_most_a_million() {
 }
 
 #[test]
-fn an_agent_that_no_person_answers_is_not_told_to_ask() {
+fn an_agent_that_no_person_answers_cannot_have_ask() {
     for (permission, is_valid) in [("plan", true), ("edit", true), ("bypass", true), ("ask", false)] {
         let field = format!(r#","permission":"{permission}""#);
         let errors = |wrong: &str| if is_valid { Vec::new() } else { vec![wrong.to_owned()] };
