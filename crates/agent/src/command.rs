@@ -21,16 +21,16 @@ pub struct Start {
     /// `None`: the agent chooses.
     #[serde(default)]
     pub model: Option<String>,
-    /// The agent's id of the conversation to go on with.
+    /// The agent's id of the conversation to resume.
     #[serde(default)]
     pub resume: Option<String>,
-    /// What the conversation to go on with has cost so far, in US dollars.
+    /// What the conversation to resume has cost so far, in US dollars.
     #[serde(default)]
     pub cost_before: f64,
     /// The host runs as root: claude wants a confirmation for `bypass` then.
     #[serde(default)]
     pub as_root: bool,
-    /// The turn of that conversation that has gone on without a host.
+    /// The turn of that conversation that ran on without a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
     /// What an editor has for the agent.
@@ -41,7 +41,7 @@ pub struct Start {
     pub private: Option<String>,
 }
 
-/// What a driver has said of the turn that runs, for the next driver to go on with. Only the driver of the same agent reads it.
+/// What a driver has said of the turn that runs, for the next driver to continue from. Only the driver of the same agent reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Checkpoint(pub(crate) Value);

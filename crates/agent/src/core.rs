@@ -185,7 +185,7 @@ impl<A> Core<A> {
                 self.note("The agent sent a request again.");
                 return None;
             }
-            // Nobody has agreed to the other one.
+            // An answer to the old request would not be for this one.
             let request = request.clone();
             self.withdraw(&request, "the agent changed the request");
         }

@@ -33,7 +33,7 @@ pub enum Event {
         /// Its id of the conversation, to resume it by.
         session_id: String,
     },
-    /// The conversation to go on with does not exist any more. The process ends or is of no use.
+    /// The conversation to resume no longer exists. The process ends or is of no use.
     ResumeFailed(String),
     /// The agent has taken up the prompt with this id.
     Taken(String),
@@ -74,7 +74,7 @@ pub enum Event {
     Plan(Plan),
     Permission(Box<Permission>),
     Question(Box<Question>),
-    /// A request is no longer open, and nobody has answered it.
+    /// A request is no longer open, and was not answered.
     Withdrawn {
         request: String,
         reason: &'static str,
@@ -97,7 +97,7 @@ pub enum Event {
 /// The agent asks whether it may do something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Permission {
-    /// The driver's own name for the request: each has another one, whatever ids the agent uses.
+    /// The driver's own name for the request, which differs for each, whatever ids the agent uses.
     pub request: String,
     /// The agent's id of the request.
     pub agent_request: String,

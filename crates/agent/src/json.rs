@@ -23,7 +23,7 @@ pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = 
     value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The first line of a text, at most so many characters.
+/// The first line of a text, shortened.
 pub(crate) fn one_line(text: &str) -> String {
     const MOST: usize = 200;
     let line = text.trim().lines().next().unwrap_or_default();

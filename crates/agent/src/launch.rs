@@ -8,7 +8,7 @@ use ensemble_protocol::transcript::words::Mode;
 use crate::command::{Refused, Start};
 use crate::drivers::{Kind, acp, claude, codex};
 
-/// The arguments after the program's name, and variables beside those that it inherits. Never passed through a shell.
+/// The arguments after the program's name, and variables in addition to the inherited ones. Never passed through a shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub args: Vec<String>,
@@ -54,7 +54,7 @@ pub fn launch(kind: Kind, start: &Start) -> Result<Launch, Refused> {
 }
 
 /// How to start the agent as a server for many sessions: each of them connects to this Unix socket by WebSocket (RFC 6455) and exchanges
-/// one text message for each line. The turns of a session go on while nobody is connected. `None`: the agent has no such server.
+/// one text message for each line. The turns of a session continue while no client is connected. `None`: the agent has no such server.
 pub fn serve(kind: Kind, socket: &Path) -> Option<Launch> {
     match kind {
         Kind::Codex => Some(codex::serve(socket)),

@@ -8,7 +8,7 @@ pub const LONGEST: usize = 16 << 20;
 pub enum Line {
     /// Without its line end. Bytes that are not UTF-8 are replaced by U+FFFD.
     Text(String),
-    /// A line of so many bytes, which was too long to be read.
+    /// The length in bytes of a line that was too long to be read.
     Overlong(u64),
 }
 
@@ -28,7 +28,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// With lines of at most so many bytes.
+    /// With lines of at most `longest` bytes.
     pub fn bounded(longest: usize) -> Self {
         Self { rest: Vec::new(), dropped: 0, longest }
     }

@@ -60,7 +60,7 @@ impl fmt::Debug for Named {
 }
 
 impl McpServer {
-    /// Reads the `mcpServers` of an editor. Without any there are none.
+    /// Reads the `mcpServers` of an editor. They may be missing.
     ///
     /// # Errors
     /// They have another form, or there are more than 16 of them or more than 64 KiB. The text is for the editor.

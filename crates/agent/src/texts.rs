@@ -83,7 +83,7 @@ impl Texts {
             Some(growing) => (growing.of, growing.before, Some(growing.part)),
             None => (None, 0, None),
         };
-        // What was completed before is not said again. A text that turned out to be another one is said whole.
+        // What was completed before is not said again. A text that turned out to differ is said whole.
         let rest = whole.get(before..).unwrap_or(whole);
         if rest.is_empty() && number.is_none() {
             return;

@@ -34,7 +34,7 @@ Start with `ensemble up` in one terminal, then `ensemble do \"…\"` in another.
 
 Exit codes: 0 done, 1 failed (also: the run failed), 2 not a command, or one that needs --yes where there is no terminal
 to ask at, 3 the run was cancelled, 4 the run completed but agents were refused commands, 5 it is not known what a task
-changed, or a machine has not confirmed that somebody may no longer prompt, 6 the order waits for a machine that is away, 130 interrupted.";
+changed, or a machine has not confirmed that a person may no longer prompt, 6 the order waits for a machine that is away, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -251,7 +251,7 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 mod tests {
     use super::*;
 
-    /// One speaks a protocol of its own, one the language of a shell, and one shows a code for a camera.
+    /// One speaks its own protocol, one the language of a shell, and one shows a code for a camera.
     const WITHOUT_JSON: &[&str] = &["acp", "completions", "phone"];
 
     fn names(command: &clap::Command, before: &str, names: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! The sessions in which tasks work, and where a person is asked who has to answer.
+//! The sessions in which tasks work, and where a person has to answer.
 
 use ensemble_account::Account;
 use ensemble_types::ids::SessionId;

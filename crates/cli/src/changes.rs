@@ -66,9 +66,7 @@ pub(crate) fn notes(changes: &TaskChanges) -> Result<()> {
 /// `fix: changed 3 files, +10 −2, kept in a worktree`
 fn headline(run: &Run, task: &Task, number: usize, changes: &TaskChanges) -> String {
     let place = match changes.state {
-        ChangesState::Kept if was_applied_with(run, task) => {
-            ", applied with the task that went on with them".to_owned()
-        }
+        ChangesState::Kept if was_applied_with(run, task) => ", applied with the task that continued them".to_owned(),
         ChangesState::None => {
             task.working_directory.as_deref().map_or(String::new(), |path| format!(", in {}", print::below_home(path)))
         }
@@ -101,7 +99,7 @@ pub(crate) fn files(changes: &TaskChanges) -> Result<()> {
     print_files(changes, SHOWN_FILES)
 }
 
-/// Prints at most so many files of a task. An order about it can name the list only when all of it was printed.
+/// Prints at most `most` files of a task. An order about it can name the list only when all of it was printed.
 pub(crate) fn show_files(context: &Context, task: &Task, changes: &TaskChanges, most: usize) -> Result<()> {
     print_files(changes, most)?;
     if hidden(changes, most) == 0 { context.saw_list(task) } else { Ok(()) }
@@ -191,7 +189,7 @@ pub(crate) async fn say_uncommitted(
     }
 }
 
-/// The tasks that a command is about: the one that is named, or all for which it can do something.
+/// The tasks that a command is about: the one that is named, or all that it can do something for.
 pub(crate) fn chosen<'r>(
     run: &'r Run,
     named: Option<&str>,
@@ -210,7 +208,7 @@ pub(crate) fn chosen<'r>(
 /// The tasks that began with what this task changed, and have it in their worktrees.
 fn continued_by<'r>(run: &'r Run, task: &'r Task) -> impl Iterator<Item = &'r Task> {
     let key = task.task_key.as_deref();
-    // One that is stale began with what the task had changed before it went on.
+    // A stale one began with what the task had changed before it continued.
     let has_it = |other: &&Task| !other.stale && other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
     let others = run.tasks.iter().flatten().filter(has_it);
     others.filter(move |other| key.is_some() && other.base.as_deref() == key && other.depends_on.contains(&task.id))
@@ -339,13 +337,13 @@ pub(crate) mod tests {
         );
 
         run.tasks.as_mut().unwrap()[1].stale = true;
-        assert!(!is_continued(&run, &run.tasks.as_deref().unwrap()[0]), "the first one has gone on since");
+        assert!(!is_continued(&run, &run.tasks.as_deref().unwrap()[0]), "the first one has continued since");
         run.tasks.as_mut().unwrap()[1].stale = false;
         let applied = run.tasks.as_mut().unwrap()[1].changes.as_mut().unwrap();
         (applied.state, applied.was_applied) = (ChangesState::Applied, true);
         let tasks = run.tasks.as_deref().unwrap();
         let first = headline(&run, &tasks[0], 0, tasks[0].changes.as_ref().unwrap());
-        assert!(first.ends_with(", applied with the task that went on with them"), "{first}");
+        assert!(first.ends_with(", applied with the task that continued them"), "{first}");
         assert!(!next_steps(&run, false).join("\n").contains("ensemble apply"));
     }
 

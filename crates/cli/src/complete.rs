@@ -1,6 +1,6 @@
 //! Completion of refs: a shell asks this program for the runs, tasks, sessions and machines while a person types.
 //!
-//! An answer that takes long or cannot be given is no answer. Nothing is printed besides it, and no account is made.
+//! An answer that takes long or cannot be given is no answer. Nothing else is printed, and no account is made.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::print;
 
 /// How long a person waits for the Tab key.
 const LONGEST: Duration = Duration::from_secs(2);
-/// The newest of so many are offered.
+/// At most this many are offered, the newest ones.
 const MOST: u32 = 50;
 
 pub(crate) fn runs() -> ArgValueCandidates {

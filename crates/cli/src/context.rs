@@ -13,7 +13,7 @@ use crate::global::Global;
 use crate::home::Home;
 use crate::says;
 
-/// The server when none is given.
+/// The server if no other is chosen.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 
 /// The options of this invocation and the stored settings.
@@ -32,7 +32,7 @@ pub(crate) enum ChosenBy {
     Environment,
     Login,
     Up,
-    Nobody,
+    Default,
 }
 
 /// A machine that works for an account whose key is elsewhere.
@@ -60,7 +60,7 @@ impl Context {
         let settings = self.home.settings()?;
         let chosen = settings.server.map(|server| (server, ChosenBy::Login));
         let local = settings.local_server.map(|server| (server, ChosenBy::Up));
-        Ok(chosen.or(local).unwrap_or_else(|| (DEFAULT_SERVER.to_owned(), ChosenBy::Nobody)))
+        Ok(chosen.or(local).unwrap_or_else(|| (DEFAULT_SERVER.to_owned(), ChosenBy::Default)))
     }
 
     /// The same context for another server.
@@ -99,7 +99,7 @@ impl Context {
         Ok((client, account))
     }
 
-    /// This machine, if it was linked at this server and nobody is signed in here.
+    /// This machine, if it was linked at this server and no account is signed in here.
     pub(crate) fn linked_machine(&self) -> Result<Option<Linked>> {
         let is_signed_in = self.account()?.1.is_some_and(|account| account.signed_in);
         if is_signed_in { Ok(None) } else { self.linked_here() }
@@ -118,7 +118,7 @@ impl Context {
         Ok(())
     }
 
-    /// This machine, if it was linked at this server. Its runner works for that account, also when somebody signs in with another one.
+    /// This machine, if it was linked at this server. Its runner works for that account, even if another account signs in here.
     pub(crate) fn linked_here(&self) -> Result<Option<Linked>> {
         let (client, _) = self.account()?;
         let origin = client.origin().to_owned();
@@ -152,7 +152,7 @@ impl Context {
         Ok(me)
     }
 
-    /// Signs in, and remembers it. Creates the account key if there is none and none was lost.
+    /// Signs in, and remembers it. Creates the account key unless one exists or was lost.
     pub(crate) async fn begin(&self, client: Client, wanted: Wanted) -> Result<Begun> {
         Account::begin(&self.home, client, wanted).await.map_err(|error| self.typed_out(error))
     }

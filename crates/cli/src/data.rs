@@ -24,7 +24,7 @@ pub(crate) fn check(context: &Context, data: &Path, listen: SocketAddr) -> Resul
             let path = known.path.display();
             format!(
                 "Your account was used at {origin} with the data in {path}. The data in {shown} is another: your sessions and machines are \
-                 not in it. To go on with yours: `ensemble up --data {path}`."
+                 not in it. To use yours: `ensemble up --data {path}`."
             )
         }
         Some(known) => format!(
@@ -39,7 +39,7 @@ pub(crate) fn check(context: &Context, data: &Path, listen: SocketAddr) -> Resul
                 return Ok(());
             }
             format!(
-                "Your account was used at {origin} with other data, or with another server. There is no data in {shown}. To go on with yours: \
+                "Your account was used at {origin} with other data, or with another server. There is no data in {shown}. To use yours: \
                  `ensemble up --data DIR`."
             )
         }

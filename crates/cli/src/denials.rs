@@ -16,7 +16,7 @@ pub(crate) fn count(tasks: &[Task]) -> u32 {
     counts.fold(0, u32::saturating_add)
 }
 
-/// Says what was refused and what to do about it. Says nothing when nothing was.
+/// Says what was refused, if anything was, and what to do about it.
 pub(crate) fn report(tasks: &[Task], machines: &Machines) -> Result<()> {
     for line in lines(tasks, machines) {
         print::line(line)?;

@@ -186,7 +186,7 @@ pub(crate) fn start(origin: &str) -> String {
     }
 }
 
-/// What somebody without an account has to do before the first command.
+/// What a person without an account has to do before the first command.
 pub(crate) fn begin(origin: &str) -> String {
     format!(
         "You are not signed in at {origin}. Run `{}` in another terminal: it starts a server there and signs you in. For one that \
@@ -288,7 +288,7 @@ mod tests {
         for error in errors.into_iter().chain(others) {
             let said = Failure::from(error).to_string();
             assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']) && said.contains('a'), "{said:?}");
-            assert!(!said.contains("\nerror"), "it begins no line of its own: {said:?}");
+            assert!(!said.contains("\nerror"), "it begins no separate line: {said:?}");
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Following<'a> {
     /// The attempt of the open output, and how much of it was read.
     open: u32,
     read: u64,
-    /// The attempt that nobody has to announce.
+    /// The attempt that need not be announced.
     first: u32,
     view: AgentOutput,
     said: Option<String>,
@@ -74,7 +74,7 @@ impl<'a> Following<'a> {
         self.run.id
     }
 
-    /// `false`: the user left while the run goes on.
+    /// `false`: the user left while the run continues.
     pub(crate) async fn until_end(&mut self) -> Result<bool> {
         let mut interrupt = interrupts()?;
         let id = self.run.id;
@@ -121,7 +121,7 @@ impl<'a> Following<'a> {
         run.tasks.iter().flatten().enumerate().find(|(_, task)| task.id == self.task.id)
     }
 
-    /// The result, unless the output ended with it, or why there is none.
+    /// The result, unless the output ended with it, or why it is missing.
     pub(crate) fn conclude(&self, run: &Run) -> Result<()> {
         let Some((number, task)) = self.find(run) else { return Ok(()) };
         let result = task.output_summary.as_deref().filter(|_| task.status == TaskStatus::Completed);

@@ -1,4 +1,4 @@
-//! The directory of the command line: the account's records, and what only this program keeps beside them.
+//! The directory of the command line: the account's records, and what only this program keeps with them.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl Home {
         Ok(Self(ensemble_account::Home::new(path, computer, Notices::to(says::notice))))
     }
 
-    /// Where `ensemble up` keeps the server's data unless it is told a directory: `$XDG_DATA_HOME/ensemble`, or `data` in this
+    /// Where `ensemble up` keeps the server's data unless a directory is given: `$XDG_DATA_HOME/ensemble`, or `data` in this
     /// directory when it was chosen, on macOS, and where earlier versions have left it.
     #[cfg(feature = "up")]
     pub(crate) fn data(&self) -> PathBuf {

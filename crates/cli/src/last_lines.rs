@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt};
 use crate::print;
 use crate::progress::Progress;
 
-/// The outputs of so many tasks are followed, and so much of a line is kept.
+/// How many tasks' outputs are followed, and how much of a line is kept.
 const LAST_LINES: usize = 4;
 const LONGEST_LINE: usize = 4 << 10;
 

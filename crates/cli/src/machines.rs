@@ -193,9 +193,9 @@ pub(crate) mod tests {
             "laptop (m1200000) is full; desk (m1000000), pinned. m-123 is not known."
         );
         let at = crate::context::now().plus(std::time::Duration::from_secs(7_230));
-        let limit = machines.explain(&format!("claude's limit on m-1 is reached; goes on at {at}."));
+        let limit = machines.explain(&format!("claude's limit on m-1 is reached; continues at {at}."));
         let (begin, end) = limit.split_once(" at ").unwrap();
-        assert_eq!(begin, "claude's limit on desk (m1000000) is reached; goes on");
+        assert_eq!(begin, "claude's limit on desk (m1000000) is reached; continues");
         assert!(end.ends_with(" (in 2 h).") && end.contains(':') && !end.contains('Z'), "{limit}");
         let named = machines.with_names(serde_json::json!({"machineId": "m-1", "tasks": [{"machineId": null}]}));
         assert_eq!(named["machineName"], "desk");

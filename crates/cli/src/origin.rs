@@ -3,7 +3,7 @@
 use ensemble_account::runs::Doubt;
 use ensemble_types::runs::Task;
 
-/// In the place of what nobody has signed.
+/// Shown in place of what is not signed.
 pub(crate) const NOT_SIGNED: &str = "not signed by your devices";
 /// Behind the title of what is sealed for its machine. It is the server's word.
 pub(crate) const NOT_CHECKED: &str = "not checked: sealed";

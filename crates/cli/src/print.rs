@@ -17,7 +17,7 @@ pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Prints a note to standard error, beside the result.
+/// Prints a note to standard error, apart from the result.
 pub(crate) fn note(text: impl AsRef<str>) {
     // A note that cannot be written is not a failure.
     let _unwritable = writeln!(io::stderr(), "{}", clean(text.as_ref()));

@@ -5,7 +5,7 @@ use ensemble_protocol::transcript::words::May;
 
 use crate::{print, when};
 
-/// Prints a notice beside the result.
+/// Prints a notice, apart from the result.
 pub(crate) fn notice(notice: &Notice) {
     print::note(of_notice(notice));
 }
@@ -27,7 +27,7 @@ fn of_notice(notice: &Notice) -> String {
         Notice::SharedStateLost(why) => format!("{} They begin with an empty one.", error(why)),
         Notice::SharedStateNotKept(why) => format!("What your devices share was not kept: {}", error(why)),
         Notice::KeptListsLost { path, why } => format!(
-            "{} cannot be read, so it begins anew. Until the next changes of your devices this one cannot give a server that was \
+            "{} cannot be read, so an empty one is begun. Until the next changes of your devices this one cannot give a server that was \
              restored from a backup the device lists that it lacks. ({})",
             path.display(),
             error(why)
@@ -39,7 +39,7 @@ fn of_notice(notice: &Notice) -> String {
             format!("The entry of this machine in your device list stays as it is: {}", error(why))
         }
         Notice::ListFull { most } => format!(
-            "Your account has {most} devices, so this machine gets a token and no key of its own. Remove some with `ensemble devices \
+            "Your account has {most} devices, so this machine gets a token and no key. Remove some with `ensemble devices \
              remove`."
         ),
         Notice::MachineStaysListed => {
@@ -55,7 +55,7 @@ fn of_notice(notice: &Notice) -> String {
             error(why)
         ),
         Notice::NextKey { session, at } => format!(
-            "The server asks for another key of session {session}. It gets one an hour in this way, because a session has only so many: \
+            "The server asks for another key of session {session}. It gets one an hour in this way, because a session's keys are limited: \
              the next one at {}. `ensemble session rekey {session}` makes one now.",
             when::clock(*at)
         ),
@@ -81,7 +81,7 @@ fn of_notice(notice: &Notice) -> String {
             "The machine has not confirmed yet what they may do: it is away. It does what it last knew until it is back."
                 .to_owned()
         }
-        Notice::ToldAgain { user, session } => {
+        Notice::RefusalRepeated { user, session } => {
             format!("The machine of session {session} is asked again to refuse commands of {user}.")
         }
         Notice::RightSettled { person, may, session, is_kept } => format!(
@@ -90,7 +90,7 @@ fn of_notice(notice: &Notice) -> String {
             if *is_kept { "The machine is asked to keep that." } else { "The machine is asked to end that." }
         ),
         Notice::RightsUnknown { session, why } => format!(
-            "It is not known whether the device has let somebody prompt in session {session}: {}",
+            "It is not known whether the device has let another person prompt in session {session}: {}",
             error(why)
         ),
         Notice::RightsNotSearched(count) => format!(

@@ -28,7 +28,7 @@ pub(crate) struct Seen {
 /// What an order can name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// The digest of the diff, all of which was shown.
+    /// The digest of the diff, which was shown whole.
     Diff(String),
     /// That of the list of files.
     List(String),

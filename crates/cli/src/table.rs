@@ -25,7 +25,7 @@ impl Column {
         Self { head, rank, least: None, is_id: false }
     }
 
-    /// A text of which the beginning matters.
+    /// A text whose beginning matters.
     pub(crate) const fn text(head: &'static str, rank: u8, least: usize) -> Self {
         Self { head, rank, least: Some(least), is_id: false }
     }
@@ -133,7 +133,7 @@ impl Table {
         let mut widths = natural.to_vec();
         for (width, column) in widths.iter_mut().zip(&self.columns).filter(|(_, column)| column.is_id && with_short_ids)
         {
-            // Half an id helps nobody more than its ends do.
+            // Half an id is no more useful than its ends.
             *width = column.least.map_or(*width, |least| least.min(*width));
         }
         for at in order {

@@ -24,13 +24,13 @@ use crate::{asking, changes, cost, denials, print, when};
 pub(crate) const CANCELLED: u8 = 3;
 pub(crate) const DENIED: u8 = 4;
 pub(crate) const UNKNOWN_CHANGES: u8 = 5;
-/// An order waits for a machine that is away.
+/// An order waits for a machine that is offline.
 pub(crate) const WAITS_FOR_MACHINE: u8 = 6;
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// After a change the run is read again, because a change has no costs and machines: at most so often.
+/// After a change the run is read again, because a change has no costs and machines: at most this often.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
-/// While nothing runs it is read without a change, because reasons for waiting change without one: every so many times.
+/// While nothing runs it is read without a change, because reasons for waiting change without one: once in this many ticks.
 const WAITING: u32 = 5;
 /// Runs with more tasks are read whole only every [`SELDOM`] times.
 const MANY_TASKS: usize = 500;
@@ -89,7 +89,7 @@ fn is_unknown(task: &Task) -> bool {
     task.changes.as_ref().is_some_and(|changes| changes.unknown && changes.state != ChangesState::None)
 }
 
-/// Shows the progress of a run until it has ended. The exit code tells how it ended.
+/// Shows the progress of a run until it has ended. The exit code says how it ended.
 pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Asked, allow: AllowDenials) -> Result {
     let mut interrupt = interrupts()?;
     let run = me.run(id).await?;
@@ -351,7 +351,7 @@ pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], mach
             let why = machines.explain(&print::short(&why, 2_000));
             print::line(format!("\n✗ {}{on}: {why}", name(task, number)))?;
             if is_refused(task) {
-                // No agent began, so there is no output, and what the other machines said is told apart.
+                // No agent began, so there is no output, and the answers of the other machines are shown separately.
                 let is_new = |refusal: &Refusal| !task.error.as_ref().is_some_and(|error| says(refusal, error));
                 let refusals = task.refusals.iter().filter(|refusal| is_new(refusal)).cloned().collect();
                 return denials::report_machines(&[Task { refusals, ..task.clone() }], machines);

@@ -1,4 +1,4 @@
-//! File operations: blocking ones beside tasks that must not wait for a slow disk, and files that are replaced as a whole.
+//! File operations: blocking ones on threads, for tasks that must not wait for a slow disk, and files that are replaced as a whole.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

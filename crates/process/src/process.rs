@@ -127,10 +127,10 @@ impl Process {
         Ok(Self { id, guard, orders, reports, pid: None, end: None, said: String::new() })
     }
 
-    /// Lets the program go on without this one. Another one has to take it over within this time.
+    /// Lets the program continue without this process. Another process has to take it over within this time.
     ///
     /// # Errors
-    /// The guard does not agree, and the program ends with this one.
+    /// The guard does not agree, and the program ends with this process.
     pub async fn stay(&mut self, time: Duration) -> std::io::Result<()> {
         self.orders.write_all(format!("{STAY} {}\n", time.as_millis()).as_bytes()).await?;
         while let Some(line) = self.reports.next_line().await? {

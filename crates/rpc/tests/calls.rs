@@ -248,7 +248,7 @@ async fn follow_keys() {
     script.hangs.store(true, Ordering::SeqCst);
     assert!(keys.current().unwrap().is_revoked(token), "the last known revocations still apply");
     eventually(DEADLINE, async || keys.current().is_err()).await;
-    // Without this the keys go on calling the peer, which waits for their calls when it stops.
+    // Without this the keys continue to call the peer, which waits for their calls when it stops.
     drop(keys);
     assert!(running.stop().await, "a call whose caller has gone does not hold up the end");
 }

@@ -41,7 +41,7 @@ pub enum RunError {
     NoOwner(&'static str),
     #[error("cannot listen for signals")]
     Signals(#[source] std::io::Error),
-    /// A server that has deleted the machine answers so. Nobody would take what its agents do.
+    /// The answer of a server that has deleted the machine. It would not take what the machine's agents do.
     #[error(
         "the server does not accept this machine: it was deleted or removed, or its token has expired or was revoked. Its \
          agents were ended"
@@ -132,7 +132,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     };
     background.spawn(obey(context.clone(), offers.clone()));
     shut_down(&context, &slots, &mut attempts).await;
-    // Turns of sessions have a grace of their own.
+    // Turns of sessions have their own grace.
     let _ = sessions.await;
     background.shutdown().await;
     // A heartbeat that the server takes after the sign-off would say that the machine is online.
@@ -144,8 +144,8 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     ended
 }
 
-/// Takes leases and starts their attempts, and carries out orders, until the server has not accepted the machine's token for
-/// so long that no lease is held any more.
+/// Takes leases and starts their attempts, and carries out orders, until no lease is held any more because the server has not
+/// accepted the machine's token for too long.
 async fn serve(
     context: &Context,
     mut offers: watch::Receiver<Vec<Offer>>,

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::Config;
 use crate::provider::{self, NotOffered, Offer, SignIn, State, Version};
 
-/// How long the answer of a program is used at most. Somebody who signs in does not wait for this: a program without a sign-in
+/// How long the answer of a program is used at most. A person who signs in does not wait for this: a program without a sign-in
 /// is asked again when its files have changed, and before this with growing pauses.
 const ANSWER_LASTS: Duration = Duration::from_secs(600);
 /// The pause before a program without a sign-in is asked for the first time again.
@@ -34,7 +34,7 @@ pub(crate) async fn keep(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>
         });
         tokio::select! {
             () = tokio::time::sleep(config.timing.look_for_programs.max(Duration::from_millis(10))) => {}
-            // An agent said that nobody is signed in, so earlier answers do not count.
+            // An agent said that it is not signed in, so earlier answers do not count.
             () = signed_out.notified() => known = Known::default(),
         }
     }

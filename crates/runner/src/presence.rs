@@ -85,7 +85,7 @@ pub(crate) async fn run(
             _ = &mut ending => return,
             () = tokio::time::sleep(pause) => {}
             () = wake::next(&mut woken) => {}
-            // What people wait for is told at once.
+            // What people wait for is reported at once.
             () = context.drain.reached(Phase::Draining), if !was_draining => {}
             Ok(()) = offers.changed() => {}
         }
@@ -97,7 +97,7 @@ pub(crate) async fn sign_off(context: &Context, offers: &watch::Receiver<Vec<Off
     let places = context.workplaces.places().await;
     let Ok(activity) = activity(context, &offers.borrow(), slots, places) else { return };
     if let Err(error) = context.server.sign_off(&context.config.machine, activity).await {
-        tracing::debug!("The server was not told that this runner ends: {error}");
+        tracing::debug!("The server did not get the sign-off of this runner: {error}");
     }
 }
 

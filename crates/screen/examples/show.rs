@@ -1,7 +1,7 @@
 //! Plays a small made-up session in the terminal, to see the screen: `cargo run -p ensemble-screen --example show`.
 //!
 //! A prompt runs a turn: a text that grows, a tool, and a request for a permission. "ask" in it asks a question, "long" asks
-//! about a long text. `reader` as an argument looks at it as somebody who may only read.
+//! about a long text. The argument `reader` shows it to a person who may only read.
 
 #![expect(clippy::unwrap_used, reason = "an example")]
 

@@ -1,4 +1,4 @@
-//! What the caller tells the screen beside the transcript: who looks at it, from where, and what the terminal can show.
+//! What the screen needs besides the transcript: the reader, their directory and connection, and what the terminal can show.
 
 use std::time::Instant;
 

@@ -33,6 +33,6 @@ pub enum Action {
     SetModel(String),
     /// Starts the agent of an ended session again.
     Resume,
-    /// Closes the screen. The session goes on.
+    /// Closes the screen. The session continues.
     Leave,
 }

@@ -1,4 +1,4 @@
-//! Calls a person who looks elsewhere: the terminal's title says how the session is, and a new request rings.
+//! Calls a person who is looking elsewhere: the terminal's title shows the session's state, and a new request rings.
 
 use std::collections::BTreeSet;
 

@@ -33,7 +33,7 @@ pub(crate) fn output(text: &str) -> String {
     readable(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// One line of at most so many characters.
+/// One line of at most `most` characters.
 pub(crate) fn line(text: &str, most: usize) -> String {
     let text = strict(text.trim());
     let mut letters = text.chars().map(|letter| if letter == '\n' { ' ' } else { letter });
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_to_read_loses_only_what_nobody_sees() {
+    fn a_text_to_read_loses_only_what_is_invisible() {
         assert_eq!(readable("⚠\u{fe0f} voilà\u{a0}!\r\nx\ty"), "⚠ voilà !\nx    y");
         assert_eq!(readable("a\rb\u{202e}c\u{200b}"), "a\\u{d}b\\u{202e}c\\u{200b}");
         assert_eq!(strict("⚠\u{fe0f}\u{a0}"), "⚠\\u{fe0f}\\u{a0}");

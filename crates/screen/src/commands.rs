@@ -13,7 +13,7 @@ const OWN: &[(&str, &str, Level)] = &[
     ("stop", "end the agent", Level::Owner),
     ("resume", "start the agent again", Level::Owner),
     ("insert", "write the last messages into this field, for an agent that has lost them", Level::Prompt),
-    ("leave", "close this screen; the session goes on", Level::Read),
+    ("leave", "close this screen; the session continues", Level::Read),
     ("help", "all keys", Level::Read),
 ];
 /// The commands that are offered at once.

@@ -24,7 +24,7 @@ const KEYS: &[(&str, &str, Level)] = &[
     ("shift-tab", "mode: ask, edit, plan", Level::Owner),
     ("pgup, pgdn", "scroll", Level::Read),
     ("ctrl-c", "empty the text; interrupt", Level::Prompt),
-    ("ctrl-c twice, ctrl-d", "leave; the session goes on", Level::Read),
+    ("ctrl-c twice, ctrl-d", "leave; the session continues", Level::Read),
     ("ctrl-w, ctrl-u, ctrl-k", "delete a word, a line", Level::Prompt),
     ("ctrl-left, ctrl-right", "move by words", Level::Prompt),
     ("/", "commands", Level::Prompt),

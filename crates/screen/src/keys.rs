@@ -17,9 +17,9 @@ use crate::status::{is_busy, still_runs};
 
 /// Two presses of ctrl-c within this time leave.
 const TWICE: Duration = Duration::from_secs(1);
-/// Arrows that come faster are of the mouse wheel; a key that is held repeats 30 times a second.
+/// Arrows that come faster than this are from the mouse wheel; a key that is held repeats 30 times a second.
 const WHEEL: Duration = Duration::from_millis(10);
-/// A notice stays at least so long.
+/// The least time that a notice stays.
 const NOTICE: Duration = Duration::from_secs(1);
 /// The own prompts that can be brought back.
 const MOST_HISTORY: usize = 200;
@@ -149,8 +149,8 @@ impl Screen {
         None
     }
 
-    /// An arrow for the text, or of the mouse wheel: on the second screen most terminals send several arrows for it at once. The
-    /// first cannot be told from a key, so what it has done is taken back.
+    /// An arrow key, or the mouse wheel, for which most terminals send several arrows at once on the alternate screen. The first
+    /// one looks like a key, so its effect is undone.
     fn arrow(&mut self, key: KeyEvent, view: &View, about: &About<'_>) {
         let is_up = key.code == KeyCode::Up;
         let before =
@@ -352,7 +352,7 @@ impl Screen {
         self.last_ctrl_c = Some(about.now);
         let action = if is_busy(view) { self.interrupt(about) } else { None };
         if action.is_none() {
-            self.notice("Ctrl-c again leaves. The session goes on.");
+            self.notice("Ctrl-c again leaves. The session continues.");
         }
         action
     }

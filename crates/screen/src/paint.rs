@@ -1,4 +1,4 @@
-//! Colours and marks. Without colour, and without Unicode, everything can still be told apart.
+//! Colours and marks. Everything can be distinguished without colour and without Unicode.
 
 use ensemble_protocol::transcript::words::{PlanStatus, ToolStatus};
 use ratatui::style::{Color, Modifier, Style};

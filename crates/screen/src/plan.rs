@@ -8,7 +8,7 @@ use crate::clean::line;
 use crate::transcript::block::Setting;
 use crate::wrap::fit;
 
-/// The lines of a plan, at most so many. A plan that is done takes none while it is folded.
+/// The lines of a plan, at most `most`. A plan that is done has none while it is folded.
 pub(crate) fn lines(plan: &Plan, is_shown: bool, most: usize, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
     let count = plan.entries.len();

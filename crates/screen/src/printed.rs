@@ -28,7 +28,7 @@ pub struct Printed {
 }
 
 impl Printed {
-    /// For a terminal of so many columns. Lines that are plain stay as they are.
+    /// `width`: of the terminal, in columns. Plain lines stay as they are.
     pub fn new(look: Look, width: u16, is_plain: fn(&str) -> bool) -> Self {
         Self { paint: Paint(look), width, is_plain, fence: None, begun: String::new(), table: Vec::new() }
     }
@@ -61,7 +61,7 @@ impl Printed {
     fn line(&mut self, line: &str, out: &mut String) {
         if (self.is_plain)(line) {
             self.end_table(out);
-            // A block of code does not go on behind what somebody else has written.
+            // A block of code does not continue after another author's text.
             self.fence = None;
             out.push_str(&output(line));
             out.push('\n');

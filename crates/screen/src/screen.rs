@@ -24,7 +24,7 @@ use crate::transcript::block::Setting;
 use crate::wrap::{columns, fit, plain};
 use crate::{help, plan, status};
 
-/// From so many rows on, the first one has the title.
+/// With at least this many rows, the first one has the title.
 const ROWS_WITH_HEADER: u16 = 16;
 /// The rows of the list of commands.
 const MOST_OFFER_ROWS: u16 = 6;
@@ -47,7 +47,7 @@ pub struct Screen {
     /// The first line of the help, while it is shown.
     pub(crate) help: Option<usize>,
     pub(crate) notice: Option<Notice>,
-    /// The command that is chosen in the list, and the text for which the list was closed.
+    /// The command that is chosen in the list, and the text that the list was closed for.
     pub(crate) offered: usize,
     pub(crate) closed_offers: Option<String>,
     pub(crate) wanted_mode: Option<Wanted>,
@@ -120,7 +120,7 @@ impl Screen {
         self.composer.written()
     }
 
-    /// Shows a sentence above the text field until the person goes on.
+    /// Shows a sentence above the text field until the next key.
     pub fn notice(&mut self, text: &str) {
         self.notice = Some(Notice { text: readable(text.trim()), since: None });
     }
@@ -276,7 +276,7 @@ impl Screen {
     }
 
     fn draw_cards(&mut self, buffer: &mut Buffer, rows: &mut Rows, view: &View, setting: &Setting<'_>) {
-        // The transcript keeps a quarter of the rows beside a card that is long.
+        // A long card leaves a quarter of the rows to the transcript.
         let most = rows.area.height - (rows.area.height / 4).min(6);
         let laid = self.cards.lay(view, setting, self.typing(), most);
         if laid.height() > 0 {

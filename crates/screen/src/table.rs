@@ -14,7 +14,7 @@ const MOST_ROWS: usize = 500;
 const GAP: u16 = 2;
 const LEAST: u16 = 3;
 
-/// The table that these lines begin with, and how many lines it has. `None`: there is none, or it cannot be drawn in this width.
+/// The table that these lines begin with, and how many lines it has. `None`: they begin with no table, or it does not fit this width.
 pub(crate) fn lines(text: &[&str], base: Style, width: u16, paint: Paint) -> Option<(Vec<Line<'static>>, usize)> {
     let [head, rule, ..] = text else { return None };
     let head = cells(head)?;
@@ -50,7 +50,7 @@ pub(crate) fn is_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }
 
-/// The cells of a row. `None`: it is none.
+/// The cells of a row. `None`: the line is no row.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let line = line.trim().strip_prefix('|')?;
     let line = line.strip_suffix('|').filter(|line| !line.ends_with('\\')).unwrap_or(line);

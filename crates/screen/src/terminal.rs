@@ -27,8 +27,7 @@ static PANIC_HOOK: Once = Once::new();
 pub struct Terminal(ratatui::Terminal<CrosstermBackend<Stdout>>);
 
 impl Terminal {
-    /// Takes the terminal: keys come unread, and the screen is a second one beside the person's own. The mouse stays the
-    /// terminal's, so that selecting works.
+    /// Takes the terminal: raw mode, on the alternate screen. The mouse stays the terminal's, so that selecting works.
     pub fn open() -> io::Result<Self> {
         PANIC_HOOK.call_once(|| {
             let before = std::panic::take_hook();

@@ -9,7 +9,7 @@ use crate::about::Level;
 use crate::clean::line;
 use crate::transcript::block::Setting;
 
-/// What stands beside a command until it is done.
+/// What is shown next to a command until it is done.
 pub(crate) fn taken(taken: &Taken) -> Option<&'static str> {
     match taken {
         Taken::NotYet => Some("not taken yet"),
@@ -60,7 +60,7 @@ fn not_allowed(author: &Author, setting: &Setting<'_>) -> String {
             let (owner, has) = if owner == me { ("You".to_owned(), "have") } else { (setting.name(owner), "has") };
             format!("{owner} {has} not allowed this to {who}.")
         }
-        Author::Host | Author::Nobody(_) => "It is not allowed.".to_owned(),
+        Author::Host | Author::Unknown(_) => "It is not allowed.".to_owned(),
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn stop(reason: Option<&StopReason>) -> Option<String> {
     })
 }
 
-/// `level`: of the person who reads it.
+/// `level`: the reader's access level.
 pub(crate) fn failure(failure: &Failure, level: Level) -> String {
     let what = match &failure.code {
         ErrorCode::Login => "The agent is not signed in",

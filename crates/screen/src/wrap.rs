@@ -63,7 +63,7 @@ pub(crate) fn fit(text: &str, width: u16, more: &str) -> String {
     kept
 }
 
-/// What is drawn of a grapheme, and its columns. What has no width of its own is written out.
+/// How a grapheme is drawn, and its columns. A grapheme without a width is written out.
 fn drawn(symbol: &str) -> Vec<(String, u16)> {
     if symbol.len() == 1 {
         return vec![(symbol.to_owned(), 1)];

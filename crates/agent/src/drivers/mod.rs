@@ -31,7 +31,7 @@ pub enum Kind {
 pub struct Abilities {
     /// A prompt can be put into the turn that runs.
     pub steers: bool,
-    /// A conversation can be gone on with after the process has ended.
+    /// A conversation can be resumed after the process has ended.
     pub resumes: bool,
     /// One process can hold several sessions. A driver is for one of them. See [`crate::serve`].
     pub shares_process: bool,
@@ -62,7 +62,7 @@ pub trait Driver: Send {
     /// The process has ended. Nothing is open after it.
     fn exited(&mut self, exit: &Exit) -> Output;
 
-    /// What another driver needs to go on with the turn that runs, where the agent works on while nobody is connected. `None`: no
+    /// What another driver needs to continue the turn that runs, where the agent works on while no client is connected. `None`: no
     /// turn runs, or something is under way that only this driver knows.
     fn checkpoint(&self) -> Option<Checkpoint> {
         None

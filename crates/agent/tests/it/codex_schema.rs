@@ -128,7 +128,7 @@ fn what_is_written_and_read_is_in_the_schema_of_the_program() {
         "threadId": "s", "expectedTurnId": "t", "input": [{"type": "text", "text": "x", "text_elements": []}],
     }});
     assert!(request(&steer));
-    // A turn that has gone on alone is listed.
+    // A turn that ran on alone is listed.
     for (method, params) in [
         ("thread/backgroundTerminals/list", json!({"threadId": "s", "limit": 16})),
         ("thread/backgroundTerminals/clean", json!({"threadId": "s"})),

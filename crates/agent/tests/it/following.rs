@@ -1,4 +1,4 @@
-//! A turn of codex that has gone on while nobody was connected: nothing of it is missing, and nothing is said twice.
+//! A turn of codex that ran on while no client was connected: nothing of it is missing, and nothing is said twice.
 
 use ensemble_agent::{Checkpoint, Command, Driver, Event, Exit, Kind, Line, Output, PartKind, Prompt, Start, driver};
 use ensemble_protocol::transcript::words::{Mode, StopReason, ToolStatus};
@@ -85,7 +85,7 @@ fn resumed(checkpoint: Checkpoint) -> Live {
 #[test]
 fn what_was_missed_is_said_before_what_is_new() {
     let mut live = resumed(in_a_turn().0.checkpoint().unwrap());
-    // It goes on while the list is read.
+    // The turn continues while the list is read.
     let held = live.notice("item/completed", json!({"item": {"type": "agentMessage", "id": "m4", "text": "four"}}));
     assert!(held.is_empty());
     live.notice("item/completed", json!({"item": {"type": "agentMessage", "id": "m3", "text": "three"}}));
@@ -115,7 +115,7 @@ fn what_was_missed_is_said_before_what_is_new() {
             _ => None,
         })
         .collect();
-    assert_eq!(parts, [1, 2, 3], "the count goes on");
+    assert_eq!(parts, [1, 2, 3], "the count continues");
 
     // From here on the turn is like any other, but a text whose beginning is not known is said when it is whole.
     assert!(live.notice("item/agentMessage/delta", json!({"itemId": "m5", "delta": "ve"})).is_empty());

@@ -1,4 +1,4 @@
-//! Agents that send nonsense: no driver fails on it, and nothing is done that nobody has agreed to.
+//! Agents that send nonsense: no driver fails on it, and nothing happens without a person's consent.
 
 use std::collections::BTreeMap;
 
@@ -224,7 +224,7 @@ fn codex_cannot_change_what_it_has_not_shown() {
 }
 
 #[test]
-fn a_request_of_nobody_is_answered_and_not_shown() {
+fn an_unknown_request_is_answered_and_not_shown() {
     for kind in ALL {
         let (mut driver, _) = in_a_turn(kind);
         let unknown = match kind {

@@ -207,7 +207,7 @@ impl Drop for Place {
     }
 }
 
-/// Whether the wires are written anew.
+/// Whether the wires are recorded again.
 pub(crate) fn is_recorded() -> bool {
     std::env::vars().any(|(name, _)| name == "RECORD_WIRES")
 }

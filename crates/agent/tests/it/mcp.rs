@@ -29,7 +29,7 @@ fn calls_the_tool_of_a_server(kind: Kind, tool: &str) {
         // It may connect to servers after it has said that it is ready.
         assert!(begun.elapsed() < SOON, "the agent does not know the tool: {:#?}", live.events);
     };
-    assert!(!notes.exists(), "nobody has allowed it");
+    assert!(!notes.exists(), "it is not allowed yet");
     let shown = if kind == Kind::Opencode { "does not say what it calls it with" } else { "buy milk" };
     assert!(asked.detail.contains(shown), "{asked:#?}");
     live.choose(&asked.request, option(&asked, &OptionKind::AllowOnce));

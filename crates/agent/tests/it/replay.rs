@@ -1,6 +1,6 @@
 //! Each recorded wire through its driver: the lines that it writes and the events that it gives are those of the record.
 //!
-//! `RECORD_WIRES=1 cargo test -p ensemble-agent` drives the real programs and writes the wires and the events anew; read the
+//! `RECORD_WIRES=1 cargo test -p ensemble-agent` drives the real programs and records the wires and the events again; read the
 //! difference before you keep it.
 
 use std::path::{Path, PathBuf};

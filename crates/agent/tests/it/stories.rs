@@ -30,13 +30,13 @@ macro_rules! each_agent {
     };
 }
 
-each_agent!(does_its_work, says_what_its_model_refuses, goes_on_after_a_kill);
+each_agent!(does_its_work, says_what_its_model_refuses, resumes_after_a_kill);
 
 /// A part of a story, with the name of its record.
 type Step = (&'static str, fn(&mut Live<'_>));
 
-/// One process does all steps, because agents need seconds to start. What is recorded has a process for each.
-fn told(steps: &[Step], place: impl Fn(&'static str) -> Place, mut end: impl FnMut(Live<'_>)) {
+/// One process does all steps, because agents need seconds to start. While recording, each step has its own process.
+fn tell(steps: &[Step], place: impl Fn(&'static str) -> Place, mut end: impl FnMut(Live<'_>)) {
     let at_once = if is_recorded() { 1 } else { steps.len() };
     for some in steps.chunks(at_once) {
         let mut place = place(some[0].0);
@@ -57,7 +57,7 @@ fn does_its_work(place: impl Fn(&'static str) -> Place) {
         ("shows_a_change_of_a_file", shows_a_change_of_a_file),
         ("is_interrupted", is_interrupted),
     ];
-    told(&steps, place, |live| {
+    tell(&steps, place, |live| {
         let events = live.stop();
         assert_eq!(failures(&events), [] as [&ErrorCode; 0], "{events:#?}");
     });
@@ -147,13 +147,13 @@ fn shows_a_change_of_a_file(live: &mut Live<'_>) {
 
 fn says_what_its_model_refuses(place: impl Fn(&'static str) -> Place) {
     let steps: [Step; 2] = [
-        ("says_that_nobody_is_signed_in", says_that_nobody_is_signed_in),
+        ("says_that_it_is_signed_out", says_that_it_is_signed_out),
         ("says_that_the_limit_is_reached", says_that_the_limit_is_reached),
     ];
-    told(&steps, place, |live| drop(live.kill()));
+    tell(&steps, place, |live| drop(live.kill()));
 }
 
-fn says_that_nobody_is_signed_in(live: &mut Live<'_>) {
+fn says_that_it_is_signed_out(live: &mut Live<'_>) {
     live.prompt("[[fail 401]]");
     assert_eq!(stop(&live.turn_ends()), &StopReason::Error);
     // opencode passes on the text of the answer, and not its status.
@@ -171,8 +171,8 @@ fn says_that_the_limit_is_reached(live: &mut Live<'_>) {
     assert_eq!(failures(&live.events), [&ErrorCode::Quota], "{:#?}", live.events);
 }
 
-fn goes_on_after_a_kill(place: impl Fn(&'static str) -> Place) {
-    let mut place = place("goes_on_after_a_kill");
+fn resumes_after_a_kill(place: impl Fn(&'static str) -> Place) {
+    let mut place = place("resumes_after_a_kill");
     let kind = place.kind;
     let start = place.start(Mode::Ask);
     let mut live = place.begin(start.clone());
@@ -232,8 +232,8 @@ fn claude_asks_a_question() {
     live.command(Command::Answer { request: asked.request, reply: Reply::Answers(answers) });
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
     live.stop();
-    let told = place.model.requests().pop().unwrap().tool_results.concat();
-    assert!(told.contains("SQLite"), "{told}");
+    let results = place.model.requests().pop().unwrap().tool_results.concat();
+    assert!(results.contains("SQLite"), "{results}");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn claude_is_steered() {
     live.steer("[[say as you like]]");
     live.choose(&asked.request, option(&asked, &OptionKind::AllowOnce));
     assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
-    // The model is told with the result of the tool, and the stand-in repeats what it was told.
+    // The model gets the text with the result of the tool, and the stand-in repeats it.
     assert!(said(&live.events).contains("as you like"), "{:#?}", live.events);
     assert_eq!(live.events.iter().filter(|event| matches!(event, Event::Taken(_))).count(), 2);
     live.stop();

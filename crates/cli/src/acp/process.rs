@@ -32,7 +32,7 @@ use crate::print;
 const MOST_REPORTS: usize = 256;
 /// Commands of one session that wait to be sent.
 const MOST_COMMANDS: usize = 64;
-/// An editor that reads nothing for so long is gone.
+/// An editor that reads nothing for this long is gone.
 const READS_WITHIN: Duration = Duration::from_secs(600);
 /// After its end of input an editor is gone. What it has sent is finished in this time.
 const FINISHES_WITHIN: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ const LISTS_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Which {
     /// Always this one.
     pub(crate) session: Option<Named>,
-    /// A new one on this machine of the account; on this computer when there is none.
+    /// A new one on this machine of the account; on this computer if `None`.
     pub(crate) machine: Option<String>,
     /// The directory, when it is not that of the editor.
     pub(crate) directory: Option<PathBuf>,
@@ -86,11 +86,11 @@ struct Process<'a> {
     opening: HashMap<u64, mpsc::Sender<Command>>,
     /// Open sessions, with the tickets that opened them.
     open: HashMap<SessionId, (u64, mpsc::Sender<Command>)>,
-    /// Commands of which nobody knows yet whether the server has them, by their `localId`.
+    /// Commands that the server may not have yet, by their `localId`.
     unsent: HashSet<String>,
 }
 
-/// Serves the editor until it closes the input or the output. The sessions go on.
+/// Serves the editor until it closes the input or the output. The sessions continue.
 pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
     let unusable = |error: std::io::Error| Failure::message(format!("Cannot listen for signals: {error}."));
     let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
@@ -153,7 +153,7 @@ pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
 }
 
 impl Process<'_> {
-    /// Goes on until the server has what was sent, above all what interrupts a turn.
+    /// Continues until the server has what was sent, above all what interrupts a turn.
     async fn finish(&mut self, reports: &mut mpsc::Receiver<(u64, Report)>) {
         while !self.unsent.is_empty() || self.core.owes_interrupt() {
             tokio::select! {
@@ -266,10 +266,10 @@ impl Process<'_> {
                 }
                 self.core.opened(ticket, opened, now);
             }
-            // What comes from before the session was opened anew is dropped.
+            // What comes from before the session was opened again is dropped.
             Report::Event(session, event) if is_of(&session) => self.core.event(session, event, now),
             Report::Event(..) => {}
-            // The session may have been opened anew since: what was sent before is known by its id.
+            // The session may have been opened again since: what was sent before is known by its id.
             Report::Failed(session, local_id, why) => self.core.failed(session, &local_id, &why, now),
             Report::Stored(session, local_id) => self.core.stored(session, &local_id, now),
         }

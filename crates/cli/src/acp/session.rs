@@ -265,8 +265,8 @@ async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), report
                     live.session.online = true;
                     reports.say(Report::Event(id, Event::Online(true))).await;
                 }
-                match said(&mut live, &message, &mut named).await {
-                    // Who has signed it could not be found out. It comes again.
+                match said(&mut live, &message, &mut reported, reports).await {
+                    // Its signer could not be found. It comes again.
                     Err(Failure::Client(error)) if error.is_passing() => {
                         watch.lost();
                         Some(Report::Event(id, Event::Connected(false)))

@@ -19,15 +19,15 @@ use crate::seen::Shown;
 const ONE_WAIT: Duration = Duration::from_secs(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 
-/// What the owner wants to become of changes.
+/// What the owner wants done with changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Apply,
     Discard,
 }
 
-/// Gives the order, and waits until the machine has carried it out. It is about what was shown: where that was nothing, the list of files is
-/// shown now, all of it. `unseen`: also with what was not shown.
+/// Gives the order, and waits until the machine has carried it out. It is about what was shown: if nothing was, the whole list of files is
+/// shown now. `unseen`: also with what was not shown.
 pub(crate) async fn order(
     (context, me): (&Context, &Account),
     (run, task): (&Run, &Task),
@@ -85,7 +85,7 @@ fn seen(context: &Context, (run, task): (&Run, &Task), wish: Wish, unseen: bool)
 /// Why an order is not signed without `--unseen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotSeen {
-    /// It is another than the one that was shown.
+    /// It differs from what was shown.
     Changed,
     /// The list of files is cut, and the diff was not shown.
     LongList,

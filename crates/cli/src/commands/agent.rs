@@ -66,7 +66,7 @@ pub(crate) struct Agent {
     /// Say yes: it may do everything where the mode is bypass
     #[arg(long, short)]
     yes: bool,
-    /// Go on with the last session of this agent in this directory
+    /// Continue the last session of this agent in this directory
     #[arg(long = "continue", short = 'c', conflicts_with_all = ["resume", "model", "mode", "title"])]
     continues: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Agent {
 /// `ensemble agent NAME`.
 #[derive(Debug, Args)]
 pub(crate) struct Named {
-    /// The agent's name in runner.yaml (`agents`), or one that has a command of its own
+    /// The agent's name in runner.yaml (`agents`), or one that has its own command
     name: String,
     #[command(flatten)]
     agent: Agent,
@@ -113,7 +113,7 @@ impl Agent {
         let directory =
             named.canonicalize().map_err(|error| Failure::message(format!("{}: {error}.", named.display())));
         if self.continues {
-            return self.go_on(context, &me, (name, &directory?), text).await;
+            return self.resume_last(context, &me, (name, &directory?), text).await;
         }
         // Of a directory that is not there the host says so.
         let directory = directory.unwrap_or(named);

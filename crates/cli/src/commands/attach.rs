@@ -173,7 +173,7 @@ impl Printed {
         self.print(live, if self.follows { 0 } else { MAY_CHANGE })
     }
 
-    /// Prints the messages that have waited for their key, if it has come.
+    /// Prints the messages that have waited for their key, if it has come. A list that is kept back is asked for again.
     async fn key_may_have_come(&mut self, live: &mut Live) -> Result<()> {
         if !live.is_waiting() {
             return Ok(());
@@ -263,7 +263,7 @@ pub(super) fn print_item(item: &Item, is_last_word: bool, name: impl Fn(UserId) 
     text::item(item, is_last_word, name).map_or(Ok(()), print::line)
 }
 
-/// A request, an answer, or what became of it.
+/// A request, an answer, or its result.
 fn is_approval(content: &Content) -> bool {
     matches!(content, Content::Permission(_) | Content::Question(_) | Content::Answer(_) | Content::Resolved(_))
 }
@@ -274,7 +274,7 @@ pub(super) fn author_json(author: &ensemble_protocol::transcript::view::Author) 
         Author::Host => json!({ "host": true }),
         Author::Person { user, key, removed_in: None } => json!({ "user": user, "key": key }),
         Author::Person { user, key, removed_in } => json!({ "user": user, "key": key, "removedIn": removed_in }),
-        Author::Nobody(why) => json!({ "unsigned": why }),
+        Author::Unknown(why) => json!({ "unsigned": why }),
     }
 }
 

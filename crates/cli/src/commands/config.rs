@@ -80,7 +80,7 @@ fn show(context: &Context) -> Result<()> {
         ChosenBy::Environment => "ENSEMBLE_SERVER",
         ChosenBy::Login => "the default server",
         ChosenBy::Up => "of `ensemble up` on this machine",
-        ChosenBy::Nobody => "unless another is chosen",
+        ChosenBy::Default => "unless another is chosen",
     };
     let (home, key) = (context.home.path(), context.home.key_path());
     let settings = context.home.settings()?;

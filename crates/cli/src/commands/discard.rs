@@ -37,7 +37,7 @@ pub(crate) struct Discard {
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Also what was not shown, or has changed since it was. Who confirms that it is lost means this too
+    /// Also discard what was not shown, or has changed since. Confirming at the terminal means this too
     #[arg(long)]
     unseen: bool,
 }
@@ -171,7 +171,7 @@ pub(crate) async fn all_of(
     if run.tasks.iter().flatten().any(|task| is_applying(&task)) {
         return Err(Failure::message("Changes of this run are being applied. Delete the run when that has ended."));
     }
-    // The worktrees of a deleted machine are nobody's any more.
+    // The worktrees of a deleted machine cannot be reached any more.
     let is_there =
         |task: &Task| machines.all().is_empty() || task.machine_id.as_ref().is_none_or(|id| machines.get(id).is_some());
     let tasks: Vec<(usize, &Task)> =

@@ -26,7 +26,7 @@ pub(crate) struct Do {
     /// The directory [default: the current one]
     #[arg(long, short = 'C', alias = "dir", value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Work in a git worktree and on a branch of its own. `ensemble apply` brings the changes in
+    /// Work in a separate git worktree and branch. `ensemble apply` brings the changes in
     #[arg(long, short)]
     worktree: bool,
     /// Show the results of tools in full

@@ -69,7 +69,7 @@ impl Findings {
     fn add(&mut self, check: &str, verdict: Verdict, found: impl Into<String>, advice: Option<String>) {
         let finding = Finding { check: check.to_owned(), verdict, found: found.into(), advice };
         if !self.json {
-            // Where nothing can be printed, the exit code still says how it is.
+            // Where nothing can be printed, the exit code still shows the result.
             let _unprintable = finding.print();
         }
         self.all.push(finding);

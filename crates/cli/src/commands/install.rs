@@ -204,8 +204,8 @@ fn run(commands: &Commands) -> Result<()> {
     Ok(())
 }
 
-/// Only the runner gets signals (systemd.kill(5)): the guards of its agents end these themselves, and what may go on until the next start
-/// stays.
+/// Only the runner gets signals (systemd.kill(5)): the guards of its agents end these themselves, and what may continue until the next
+/// start stays.
 fn unit(service: &Service) -> String {
     let arguments: Vec<String> = service.arguments.iter().map(|argument| quoted(argument).replace('$', "$$")).collect();
     format!(

@@ -25,14 +25,14 @@ pub(crate) async fn as_machine(context: &Context) -> Result<(String, MachineId)>
     Ok(join(&joining).await?.into_machine()?)
 }
 
-/// Asks to be added, and waits for the answer. Goes on where a command was killed.
+/// Asks to be added, and waits for the answer. Resumes where a command was killed.
 async fn join(joining: &Joining) -> Result<Joined<'_>> {
     let interrupted = match joining.interrupted() {
         Some(code) => joining.resume(anonymous(code.base)?).await?,
         None => None,
     };
     let asked = if let Some(asked) = interrupted {
-        print::note("Going on with the linking that was interrupted.");
+        print::note("Resuming the linking that was interrupted.");
         asked
     } else {
         let code = typed_code()?;

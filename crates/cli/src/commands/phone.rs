@@ -1,5 +1,5 @@
 //! `ensemble phone`: from a server on this machine to its page on a phone. Browsers have cryptography at `https://` only, so it names the ways
-//! to get there, checks the address that comes of it, and shows the code of `ensemble link` for it.
+//! to get there, checks the resulting address, and shows the code of `ensemble link` for it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -161,7 +161,7 @@ fn ways(server: &str) -> Result<()> {
         ),
         (
             is_there("cloudflared"),
-            "A tunnel of Cloudflare, for everybody who knows the address",
+            "A tunnel of Cloudflare, for everyone who knows the address",
             format!("cloudflared tunnel --url http://{address}"),
             "It prints the address, which is a new one each time.",
         ),

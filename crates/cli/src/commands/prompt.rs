@@ -112,7 +112,7 @@ impl Answer {
         done(context, &live, taken, "The agent has the answer.")
     }
 
-    /// The request that is meant, or the exit code when there is none or several.
+    /// The request that is meant, or the exit code if there is not exactly one.
     fn chosen(&self, context: &Context, live: &Live, is_terminal: bool) -> Result<std::result::Result<Card, ExitCode>> {
         let open: Vec<&Card> = live.view.open().collect();
         if let Some(request) = &self.request {
@@ -159,7 +159,7 @@ fn closed(live: &Live, request: &str) -> String {
             )
         }
         Some(reason) => format!("The request {request} is not open any more: {}.", print::inline(reason)),
-        None => format!("The request {request} is not open. Somebody has answered it, or it was withdrawn."),
+        None => format!("The request {request} is not open. It was answered or withdrawn."),
     }
 }
 
@@ -238,7 +238,7 @@ impl Which {
     }
 }
 
-/// Says what has become of a command.
+/// Says what happened to a command.
 fn done(context: &Context, live: &Live, taken: Taken, text: &str) -> Result {
     let (word, failure) = match &taken {
         Taken::Done => ("done", None),

@@ -40,7 +40,9 @@ impl Recovery {
         if context.json {
             print::json(&serde_json::json!({ "success": true }), false)?;
         } else {
-            print::line("Your account can be recovered with these words. Keep the paper where nobody else finds it.")?;
+            print::line(
+                "Your account can be recovered with these words. Keep the paper where no one else can find it.",
+            )?;
         }
         Ok(DONE)
     }
@@ -65,7 +67,9 @@ fn show(words: &RecoveryWords) -> Result<()> {
         });
         print::note(format!("  {}", cells.collect::<Vec<_>>().join(" ").trim_end()));
     }
-    print::note("\nWho has them has your account. Without them and without a primary device, nobody can help you.\n");
+    print::note(
+        "\nAnyone who has them has your account. Without them and without a primary device, no one can help you.\n",
+    );
     Ok(())
 }
 

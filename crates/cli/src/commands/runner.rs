@@ -50,7 +50,7 @@ enum Part {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Options {
-    /// The runner's configuration (YAML) [default: runner.yaml beside the account key, if it exists]
+    /// The runner's configuration (YAML) [default: runner.yaml next to the account key, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// A directory in which tasks may work; can be repeated [default: the home directory]
@@ -106,7 +106,7 @@ impl Runner {
                     None => false,
                 };
                 // Service managers start again what failed. That gives a machine a new token, and must not register one
-                // anew that a person has deleted.
+                // again that a person has deleted.
                 Ok(if is_deleted { DONE } else { ExitCode::FAILURE })
             }
             Err(error) => Err(Failure::message(format!("The runner failed: {}.", chain(&error)))),
@@ -292,7 +292,7 @@ async fn check(context: &Context, options: &Options) -> Result {
                 let version = offer.version.as_deref().unwrap_or("unknown version");
                 let (mark, unknown) = match offer.signed_in {
                     Some(_) => ("✓", ""),
-                    None => ("?", ", does not say whether somebody is signed in"),
+                    None => ("?", ", does not say whether it is signed in"),
                 };
                 let provider = offer.provider.as_str();
                 print::line(format!("{mark} {provider:7} {version:12} {}{unknown}", program.display()))?;

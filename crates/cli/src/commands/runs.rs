@@ -23,10 +23,10 @@ use crate::table::{Column, Table};
 use crate::watching::named;
 use crate::{asking, cost, denials, print, when};
 
-/// Runs of which is said why they wait, if they have at most so many tasks.
+/// How many waiting runs are explained, if they have at most [`MANY_TASKS`] tasks.
 const EXPLAINED: usize = 5;
 const MANY_TASKS: u32 = 500;
-/// Runs of which is found out what they cost and whether agents were refused commands, and how many are read at once.
+/// How many runs are read to show their cost and refused commands, and how many of them at once.
 const LOOKED_AT: usize = 20;
 const FEW_TASKS: u32 = 50;
 const AT_ONCE: usize = 4;
@@ -87,7 +87,7 @@ impl Runs {
             return Ok(DONE);
         }
         let status = self.status.and_then(|status| status.to_possible_value()).map(|value| value.get_name().to_owned());
-        // The start of a session is no work of its own: the session is in the list of sessions.
+        // The start of a session is no separate work: the session is in the list of sessions.
         let is_work = |run: &Run| std::future::ready(context.json || run.title.as_deref() != Some(START_TITLE));
         let runs: Vec<Run> = me.client.runs(status).try_filter(is_work).take(self.limit).try_collect().await?;
         if context.json {
@@ -175,7 +175,7 @@ async fn details(me: &Account, runs: &[Run]) -> HashMap<RunId, Details> {
     details.collect().await
 }
 
-/// The runs for programs. One of which nothing runs has the task that waits and the reason beside it.
+/// The runs for programs. A run without a running task has the task that waits and the reason with it.
 async fn print_all(me: &Account, runs: &[Run], machines: &Machines) -> Result {
     let waiting = waiting(me, runs, machines).await?;
     let runs = runs.iter().map(|run| {

@@ -26,8 +26,8 @@ use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};
 /// Longer than any text that the server takes.
 const LONGEST: u64 = 512 * 1024;
 
-/// Says something more to the agent of a task that has ended. It goes on with its conversation, on the same machine, and its
-/// output is shown live. The exit code tells how this task ended.
+/// Says something more to the agent of a task that has ended. It resumes its conversation, on the same machine, and its
+/// output is shown live. The exit code says how this task ended.
 #[derive(Debug, Args)]
 pub(crate) struct Say {
     /// The run's ref or id, or `last`
@@ -89,7 +89,7 @@ impl Say {
             } else {
                 let run = run.reference;
                 print::line(format!(
-                    "Run {run} goes on: `ensemble show {run} --watch` watches it. What the task has said so far stays: `{earlier}`."
+                    "Run {run} continues: `ensemble show {run} --watch` watches it. What the task has said so far stays: `{earlier}`."
                 ))?;
             }
             return Ok(DONE);

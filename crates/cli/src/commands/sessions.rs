@@ -1,4 +1,4 @@
-//! `ensemble sessions`: what the live sessions of the account do, and which of them wait for somebody.
+//! `ensemble sessions`: what the live sessions of the account do, and which of them wait for a person.
 
 use std::cmp::Reverse;
 use std::pin::pin;
@@ -117,7 +117,7 @@ fn with_state(waits_for: String, state: &AgentState) -> String {
     said.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// A session as JSON with its card, and without what is sealed: keys and ciphertext are of no use to who reads it here.
+/// A session as JSON with its card, and without what is sealed: keys and ciphertext are of no use to its reader.
 pub(super) fn opened(session: &Session, card: &Card) -> Value {
     const SEALED: [&str; 5] = ["metadata", "encryptionKey", "encryptedKey", "hostKey", "agentState"];
     let mut record = json!(session);

@@ -20,7 +20,7 @@ use crate::{asking, changes, cost, denials, print, when};
 
 /// A run with more tasks is shown without those that have completed or wait.
 const MANY_TASKS: usize = 50;
-/// When all have completed or wait, so many are shown.
+/// When all have completed or wait, this many are shown.
 const FIRST: usize = 20;
 
 /// Shows a run and its tasks.

@@ -33,7 +33,7 @@ struct Signed {
     account: Account,
     machine: Option<Machine>,
     runs: Vec<Run>,
-    /// What is called so has not confirmed that a device was removed.
+    /// The names of machines that have not confirmed the removal of a device.
     unconfirmed: Vec<String>,
     /// Only recovery words were replaced.
     is_of_words: bool,
@@ -128,7 +128,7 @@ fn show_unconfirmed(names: &[String], is_of_words: bool) -> Result<()> {
         return Ok(());
     }
     print::line(format!("removed      {} {has} not confirmed that {what}.", names.join(", ")))?;
-    print::line(format!("             Until then, somebody who {who} and the server can command {it}."))
+    print::line(format!("             Until then, anyone who {who} and controls the server can command {it}."))
 }
 
 fn show_server(client: &Client, version: &Result<Version>) -> Result<()> {

@@ -40,7 +40,7 @@ pub(crate) struct Talk {
     /// Write what the voice says into this file (WAV)
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Go on for this long after the file
+    /// Continue for this long after the file
     #[arg(long, value_name = "SECONDS", default_value_t = 15, requires = "input")]
     listen: u64,
     /// The language to talk in, as in en or de-AT [default: the terminal's]

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 /// Starts all services in one process, with an embedded database, and a runner for this machine. Creates your account
-/// key if there is none, so that the other commands work at once. Ctrl-C stops everything.
+/// key unless it exists, so that the other commands work at once. Ctrl-C stops everything.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// The address to listen on (port 0: any free port)
@@ -97,8 +97,8 @@ mod services {
     const HAND_BACK: Duration = Duration::from_secs(20);
 
     /// Why a server that others reach does not start with a runner that takes what is not signed.
-    const ACCEPTS_ANY: &str = "Others can reach this server, and the runner's configuration has `accept: any`: somebody who reads a token on the \
-                               way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
+    const ACCEPTS_ANY: &str = "Others can reach this server, and the runner's configuration has `accept: any`: anyone who reads a token on \
+                               the way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
                                `ensemble`, which signs. Or leave out --listen and --public-url, or start no runner: --no-runner.";
 
     impl Up {
@@ -170,8 +170,8 @@ mod services {
         let is_taken = why.contains("has this database open") || why.contains("Address already in use");
         match local.filter(|_| is_taken) {
             Some(server) if answers(&server).await => Failure::message(format!(
-                "Ensemble is already up at {server}. Use that one, or end it first with Ctrl-C where it runs. A second one needs a \
-                 directory of its own: --data DIR, and another --listen."
+                "Ensemble is already up at {server}. Use that one, or end it first with Ctrl-C where it runs. A second one needs its \
+                 own directory: --data DIR, and another --listen."
             )),
             _ => Failure::message(why),
         }
@@ -206,12 +206,12 @@ mod services {
         let (runner, agents) = match options {
             Some((options, unsigned)) => {
                 let mut config = for_machine(&context.at(server), &me, &options).await?;
-                // The server is this machine's own. Where others reach it, somebody on the way may read a token.
+                // The server is this machine's own. Where others reach it, a token may be read on the way.
                 config.accept.get_or_insert(unsigned);
                 let ready = config.hosting.as_ref().map(|hosting| hosting.ready.clone());
                 let runner = start_runner(config.clone());
                 if let Some(ready) = ready {
-                    // A session that somebody starts at once finds its host.
+                    // A session that is started at once finds its host.
                     let _ = tokio::time::timeout(LOOK, ready.notified()).await;
                 }
                 let works = async { offers(&config).await.iter().any(|offer| offer.program.is_ok()) };
@@ -295,7 +295,7 @@ mod services {
     async fn offer_as_default(context: &Context, server: &str) -> Result<String> {
         let (used, by) = context.server()?;
         let is_free = match by {
-            ChosenBy::Nobody => true,
+            ChosenBy::Default => true,
             ChosenBy::Up => is_same(&used, server) || !answers(&used).await,
             ChosenBy::Option | ChosenBy::Environment | ChosenBy::Login => false,
         };
@@ -323,7 +323,7 @@ mod services {
     }
 
     fn start_runner(mut config: ensemble_runner::Config) -> Running {
-        // Who stops it waits at the terminal, for tasks and for turns of sessions alike.
+        // The person who stops it waits at the terminal, for tasks and for turns of sessions alike.
         config.timing.turn_grace = config.timing.drain_grace;
         let drain = Drain::default();
         let stop_handle = drain.clone();
@@ -331,9 +331,9 @@ mod services {
             if let Err(error) = run_until(config, stop_handle).await {
                 let advice = match error {
                     ensemble_runner::RunError::NotAccepted => {
-                        " Start `ensemble up` again to register this machine anew."
+                        " Start `ensemble up` again to register this machine again."
                     }
-                    _ => " The server goes on without it. `ensemble doctor` says what is missing.",
+                    _ => " The server continues without it. `ensemble doctor` says what is missing.",
                 };
                 print::note(format!("The runner on this machine stopped: {}.{advice}", chain(&error)));
             }
@@ -347,8 +347,8 @@ mod services {
         drain.begin();
         print::note(
             "Stopping when the running tasks and the turns of live sessions have ended, within two minutes. A turn that waits for your answer is \
-             interrupted now, unless its agent keeps the request (codex). Press Ctrl-C again to interrupt all of them; tasks go on with the \
-             next start, sessions with the next prompt.",
+             interrupted now, unless its agent keeps the request (codex). Press Ctrl-C again to interrupt all of them; tasks resume with \
+             the next start, sessions with the next prompt.",
         );
         tokio::select! {
             _ = &mut task => return Ok(()),

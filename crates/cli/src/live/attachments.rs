@@ -1,4 +1,4 @@
-//! Files beside a prompt: images and texts, which the agent gets with it.
+//! Attachments of a prompt: images and texts, which the agent gets with it.
 
 use std::fs::File;
 use std::io::Read;
@@ -37,7 +37,7 @@ pub(crate) fn attachments<P: AsRef<Path>>(files: &[P]) -> Result<Vec<Attachment>
 fn too_long(what: &str) -> Failure {
     Failure::message(format!(
         "{what} longer than 512 KiB as they are sent, so nothing was sent. Make images smaller, or name the files in the prompt: the \
-         agent reads files of its own machine itself."
+         agent reads files of its machine itself."
     ))
 }
 

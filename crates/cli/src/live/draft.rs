@@ -8,7 +8,7 @@ use ensemble_types::ids::SessionId;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
 
-/// A text is kept so long after it has changed.
+/// How long after its last change a text is written to disk.
 const AFTER: Duration = Duration::from_secs(1);
 /// The sessions whose texts are kept. The oldest go.
 const MOST: usize = 100;
@@ -114,7 +114,7 @@ mod tests {
         draft.follow("a".to_owned(), false);
         let due = draft.due().unwrap();
         draft.follow("ab".to_owned(), false);
-        assert_eq!(draft.due(), Some(due), "who goes on typing does not put it off");
+        assert_eq!(draft.due(), Some(due), "more typing does not put it off");
         draft.keep();
         assert_eq!(draft.due(), None);
         assert_eq!((Draft::open(&home, id(1)).text(), Draft::open(&home, id(2)).text()), ("ab", ""));

@@ -66,7 +66,7 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
 
 /// What an editor reads whose MCP servers stay on this computer.
 pub(crate) const ELSEWHERE: &str = "The MCP servers of the editor are not passed on, because the session is not one of this computer: its \
-     agent has those of its own machine.";
+     agent has those of its machine.";
 
 /// Has the agent of a session of this computer use the MCP servers of an editor. Returns why it does not.
 pub(crate) async fn keep_servers(
@@ -100,7 +100,7 @@ pub(crate) async fn keep_servers(
     }
 }
 
-/// Starts a host if this session is one of this computer and nobody hosts it: its host was killed, or the computer was restarted.
+/// Starts a host if this session is one of this computer and has none: its host was killed, or the computer was restarted.
 pub(crate) async fn wake(context: &Context, me: &Account, session: &Session) {
     let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
     let Some(machine) = this.filter(|this| session.machine_id.as_ref() == Some(this)) else { return };

@@ -26,7 +26,7 @@ pub(crate) const SILENT: Duration = Duration::from_secs(65);
 /// A command on its way, and what it was.
 type Sending = Pin<Box<dyn Future<Output = (Action, Result<()>)>>>;
 
-/// Shows the session until the person leaves. The session goes on.
+/// Shows the session until the person leaves. The session continues.
 pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     let unusable = |error: std::io::Error| Failure::message(format!("The terminal cannot be used: {error}."));
     let (mut terminate, mut hang_up) =
@@ -103,7 +103,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
                         SessionEvent::Changed(_) => (None, false),
                     };
                     match live.event(event).await {
-                        // Who has signed it could not be found out. It comes again.
+                        // Its signer could not be found. It comes again.
                         Err(ensemble_account::Error::Client(error)) if error.is_passing() => {
                             is_connected = false;
                             watch.lost();
@@ -129,7 +129,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
                 }
                 live.learn_names().await;
             }
-            // The server says that a machine is away when it has been silent for a minute, and tells nobody.
+            // A machine that was silent for a minute is offline for the server, which sends no event for it.
             () = tokio::time::sleep_until((seen + SILENT).into()), if is_connected && live.session.online => {
                 if let Err(error) = live.refresh().await {
                     screen.notice(&format!("Whether the machine is there is not known: {}", says::error(&error)));
@@ -155,7 +155,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     print::note(match live.view.state().map(|state| &state.phase) {
         Some(Phase::Ended) => format!("Session {reference} has ended. `ensemble log {reference}` prints it."),
         _ => format!(
-            "Session {reference} goes on. `ensemble attach {reference}` shows it again, `ensemble stop {reference}` ends it."
+            "Session {reference} continues. `ensemble attach {reference}` shows it again, `ensemble stop {reference}` ends it."
         ),
     });
     Ok(())
@@ -178,7 +178,7 @@ async fn follow_phase(live: &mut Live) {
     }
 }
 
-/// The owner looks at it, so that it has ended or failed needs nobody any more.
+/// The owner looks at it, so its end or failure needs no more attention.
 async fn has_seen(live: &mut Live) {
     let is_over = matches!(live.session.attention.kind, AttentionKind::Finished | AttentionKind::Failed);
     if live.session.access_level != AccessLevel::Owner || !is_over {
@@ -193,7 +193,7 @@ async fn has_seen(live: &mut Live) {
     }
 }
 
-/// Signs and sends what the person wants, who sees that the agent works in this directory.
+/// Signs and sends what the person wants. `directory`: where the agent works, as the person sees it.
 pub(crate) async fn carry_out(sender: Sender, action: Action, directory: Option<String>) -> (Action, Result<()>) {
     let content = match action.clone() {
         Action::Prompt { text, now } => {

@@ -26,7 +26,7 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
             ),
             None => name(*user),
         },
-        Author::Nobody(why) => why.clone(),
+        Author::Unknown(why) => why.clone(),
     };
     let at = item.at.map(|at| format!("{}  ", when::local(at))).unwrap_or_default();
     Some(match &item.shown {
@@ -142,7 +142,7 @@ pub(crate) fn diff(diff: &Diff) -> String {
     text + &missing(diff.cut)
 }
 
-/// A request with its options, as somebody needs it to answer.
+/// A request with its options, as a person needs it to answer.
 pub(crate) fn card(card: &Card) -> String {
     let (mut text, is_question) = (question_of(card), matches!(card.asks, Asks::Question(_)));
     text.push('\n');
@@ -151,7 +151,7 @@ pub(crate) fn card(card: &Card) -> String {
         Some(resolved) => match (&resolved.outcome, &resolved.option_id) {
             (Outcome::Selected, Some(option)) => format!("   answered: {}", visible(option)),
             (Outcome::Answered, _) if is_question => "   answered".to_owned(),
-            _ => format!("   withdrawn: {}", visible(resolved.reason.as_deref().unwrap_or("nobody is asked any more"))),
+            _ => format!("   withdrawn: {}", visible(resolved.reason.as_deref().unwrap_or("no one is asked any more"))),
         },
     });
     text

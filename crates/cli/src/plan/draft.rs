@@ -60,7 +60,7 @@ pub(crate) struct Step {
     pub(crate) odd: Vec<String>,
 }
 
-/// So many oddities of a task are named.
+/// The most oddities of a task that are named.
 const MOST_ODD: usize = 3;
 const ODD: &str = "stays as it is. Placeholders are {{tasks.KEY.output}} and {{vars.NAME}}.";
 
@@ -187,7 +187,7 @@ fn step(
     let is_session = task.session == Some(true);
     if permission == Some(Permission::Ask) && !is_session {
         return Err(
-            "nobody could answer with the permission ask. Use plan, edit or bypass, or `session: true`".to_owned()
+            "no one could answer with the permission ask. Use plan, edit or bypass, or `session: true`".to_owned()
         );
     }
     let step = Step {

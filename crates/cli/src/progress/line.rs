@@ -54,7 +54,7 @@ impl Line {
         line
     }
 
-    /// Takes everything from the task, also the time for which it has run.
+    /// Takes everything from the task, also how long it has run.
     pub(super) fn renew(&mut self, task: &Task) {
         self.turn(&ChangedTask {
             id: task.id,

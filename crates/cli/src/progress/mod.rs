@@ -105,7 +105,7 @@ impl Progress {
         }
     }
 
-    /// The tasks that wait for a person, of which it is not known yet what to type, with their sessions.
+    /// The tasks that wait for a person and have no advice yet, with their sessions.
     pub(crate) fn asking(&self) -> Vec<(TaskId, SessionId)> {
         let unknown = self.tasks.iter().filter(|line| line.advice.is_none());
         unknown.filter_map(|line| Some((line.id, line.asks_in?))).collect()

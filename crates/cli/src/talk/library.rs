@@ -1,4 +1,4 @@
-//! LiveKit's library for Python, in a virtual environment of its own under the user's data. Found, or installed when the person agrees; else
+//! LiveKit's library for Python, in a separate virtual environment under the user's data. Found, or installed when the person agrees; else
 //! this says what is missing and what to do.
 
 use std::ffi::OsString;

@@ -37,7 +37,7 @@ use crate::print;
 
 /// Sound devices are open by then, or never.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
-/// A server that is away must not keep the person from leaving. It ends a room that nobody is in.
+/// A server that cannot be reached must not keep the person from leaving. It ends an empty room.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// A prompt has room for more; a conversation that is longer loses its beginning.
 const MOST_KEPT: usize = 60_000;
@@ -137,7 +137,7 @@ async fn open(room: &mut Room, options: &Options) -> Result<()> {
     match timeout(OPEN_WITHIN, room.next()).await {
         Ok(Ok(Event::Open)) => Ok(()),
         Ok(Ok(Event::Failed { what, why })) => Err(failed(&what, &why)),
-        Ok(Ok(_)) => Err(failed("program", "it does something else than it was told")),
+        Ok(Ok(_)) => Err(failed("program", "it does not do what it was asked")),
         Ok(Err(failure)) => Err(failure),
         Err(_) => Err(failed("sound", "it does not answer")),
     }
@@ -196,10 +196,10 @@ fn why_not(reason: Option<VoiceRefusal>) -> &'static str {
         }
         Some(VoiceRefusal::TotalSessions) => "As many people talk to this server as it allows. Try again later.",
         Some(VoiceRefusal::UserDailySeconds) => {
-            "Your time for talking today is used up. It begins anew at midnight (UTC)."
+            "Your time for talking today is used up. It starts again at midnight (UTC)."
         }
         Some(VoiceRefusal::TotalDailySeconds) => {
-            "The server's time for talking today is used up. It begins anew at midnight (UTC)."
+            "The server's time for talking today is used up. It starts again at midnight (UTC)."
         }
         Some(VoiceRefusal::Capacity) => "The voice service has no room left. Try again later.",
         Some(VoiceRefusal::AgentUnavailable) => {
@@ -209,14 +209,14 @@ fn why_not(reason: Option<VoiceRefusal>) -> &'static str {
     }
 }
 
-/// Ends it on the server. What fails ends by itself, because nobody is in the room.
+/// Ends it on the server. If this fails, it ends by itself, because the room is empty.
 async fn stopped(voice: &Client, id: GatewaySessionId) {
     let Ok(gateway_session_id) = Text::new(id.to_string()) else { return };
     let stop = StopVoiceSession { gateway_session_id };
     let _ends_by_itself = timeout(STOP_WITHIN, voice.stop_voice(&stop)).await;
 }
 
-/// The words as a message that says whose words they are.
+/// The words as a message that names their speakers.
 fn kept<'a>(words: impl Iterator<Item = &'a Said>) -> String {
     let lines: Vec<String> =
         words.map(|said| format!("{}: {}", if said.me { "Me" } else { "Voice" }, print::inline(&said.text))).collect();

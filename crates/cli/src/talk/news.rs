@@ -1,4 +1,4 @@
-//! What the voice tells by itself about the session: that its agent asks, is ready, or has ended. The words are ours alone. A title would be
+//! What the voice says by itself about the session: that its agent asks, is ready, or has ended. The words are ours alone. A title would be
 //! text of others, and some models can only be asked to speak.
 
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use ensemble_protocol::transcript::view::{Asks, View};
 use ensemble_protocol::transcript::words::Phase;
 
-/// What a person who looks elsewhere knows of the session.
+/// What a person who is looking elsewhere knows of the session.
 pub(super) struct Known {
     open: HashSet<String>,
     phase: Option<Phase>,

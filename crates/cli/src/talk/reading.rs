@@ -1,4 +1,4 @@
-//! What the voice is told of a session: its newest messages, small enough for one answer. It is data for the voice, and nobody's instruction.
+//! What the voice gets of a session: its newest messages, small enough for one answer. To the voice it is data, and no instruction.
 
 use ensemble_protocol::transcript::view::{Asks, Item, Shown, View};
 use ensemble_types::ids::SessionId;
@@ -84,7 +84,7 @@ fn message(item: &Item) -> Option<(&'static str, String)> {
     }
 }
 
-/// At most so many bytes of it, whole characters only.
+/// At most `most` bytes of it, whole characters only.
 fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();

@@ -2,7 +2,7 @@
 
 It has no key of the account and decides nothing. It reads orders as JSON lines on standard input and tells what happens as JSON lines on
 standard output; each call of the agent is passed on, and answered as the parent says. When standard input ends, so does this program: a
-parent that is gone leaves nobody in the room.
+parent that is gone leaves no participant in the room.
 
 Orders: open {input?, output?} · join {url, token, agent} · mute {muted} · answer {id, text} or {id, code, message} · leave
 Events: open · joined · agent {state} · speaking {me, agent} · said {segment, me, text, final} · call {id, method, caller, isAgent, payload}
@@ -21,7 +21,7 @@ from typing import Any
 
 METHODS = ("session.send", "session.read", "permission.deny", "permission.show")
 TRANSCRIPTION = "lk.transcription"
-# One utterance has at most so many characters here.
+# The most characters of one utterance here.
 MOST_CHARACTERS = 4_000
 # A call that is not answered by then is over for the agent, too.
 CALL_SECONDS = 20.0
@@ -101,7 +101,7 @@ class Devices:
         self.recording = Recording(output) if output else None
 
     async def play(self, _: asyncio.Event) -> None:
-        """The microphone needs nobody who reads it."""
+        """The microphone is read by the library."""
 
     def close(self) -> None:
         self.source.close()
@@ -186,7 +186,7 @@ class Conversation:
         room.on("disconnected", self._left)
         room.register_text_stream_handler(TRANSCRIPTION, lambda reader, identity: self._keep(self._read(reader, identity)))
         try:
-            # Nobody else has anything to say here, so only the agent is subscribed to.
+            # No one else has anything to say here, so only the agent is subscribed to.
             await room.connect(url, token, rtc.RoomOptions(auto_subscribe=False))
             for method in METHODS:
                 self._register(method)

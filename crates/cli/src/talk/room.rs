@@ -1,4 +1,4 @@
-//! The program that joins the room: it is started, told what to do in JSON lines, and ends when this program does.
+//! The program that joins the room: it is started, gets its orders as JSON lines, and ends when this program does.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -11,18 +11,18 @@ use ensemble_screen::Level;
 use ensemble_types::ids::SessionId;
 use serde_json::{Map, Value};
 
-/// RPC carries so many bytes each way.
+/// The most bytes that an RPC carries each way.
 pub(super) const MOST_BYTES: usize = 15_360;
 const MOST_TEXT: usize = 8_000;
 const MOST_MESSAGES: u64 = 20;
 const FEW_MESSAGES: u64 = 5;
 const MOST_ID: usize = 128;
-/// So many calls are taken in a minute.
+/// The most calls that are taken in a minute.
 const MOST_CALLS: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 const MOST_TITLE: usize = 300;
 
-/// Who calls, as the room says.
+/// The caller, as the room says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller<'a> {
     pub(super) identity: &'a str,
@@ -137,7 +137,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The request's members beside the session, which has to be the one that is open.
+    /// The request's members without the session, which has to be the one that is open.
     fn body(&self, payload: &str, members: &[&str]) -> Result<Map<String, Value>, Refusal> {
         let body: Value = serde_json::from_str(payload).or_else(|_| refuse(400, "The request is not JSON."))?;
         let Value::Object(mut body) = body else { return refuse(400, "The request is no object.") };
@@ -199,7 +199,7 @@ pub(super) fn refuse<T>(code: u16, message: &str) -> Result<T, Refusal> {
     Err(Refusal { code, message: message.to_owned() })
 }
 
-/// What a method's request may have beside the session.
+/// What a method's request may have besides the session.
 fn members(method: &str) -> Result<&'static [&'static str], Refusal> {
     match method {
         "session.send" => Ok(&["text"]),

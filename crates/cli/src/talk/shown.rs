@@ -1,4 +1,4 @@
-//! What a person sees of a conversation: on the screen of the terminal, or as lines where there is none.
+//! What a person sees of a conversation: on the screen of the terminal, or as lines without a terminal.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::live::text;
 use crate::print;
 
-/// So much is shown and kept of one conversation.
+/// How much of one conversation is shown and kept.
 const MOST_WORDS: usize = 400;
 const MOST_CALLS: usize = 100;
 
@@ -206,7 +206,7 @@ impl Out {
         }
     }
 
-    /// What happens beside that, where there is no screen.
+    /// What else happens, where there is no screen.
     pub(super) fn happens(&self, event: &str, about: &str) -> Result<()> {
         match self {
             Self::Lines { is_json: true } => print::json(&json!({ "event": event, "about": about }), true),

@@ -89,7 +89,7 @@ fn a_lost_key_is_not_replaced_without_a_word() {
 
     user.succeed(&["login", "--key", copy.to_str().unwrap()]);
     assert_eq!(id(&user.json(&["whoami"])), old);
-    // With the key in place nothing begins anew.
+    // With the key in place no new account begins.
     assert!(user.fail(&["login", "--new"]).contains("safe place"));
 
     fs::remove_file(&key).unwrap();

@@ -272,7 +272,7 @@ fn acp_lets_an_editor_drive_a_session_that_others_see() {
 }
 
 #[test]
-fn acp_withdraws_a_request_that_somebody_else_has_answered() {
+fn acp_withdraws_a_request_that_another_person_has_answered() {
     let place = Place::new();
     let user = &place.user;
     let (_up, _url) = up(user, &[]);
@@ -325,7 +325,7 @@ fn acp_drives_one_session_or_begins_one_on_another_machine() {
 }
 
 #[test]
-fn acp_goes_on_when_the_server_or_the_host_is_back() {
+fn acp_continues_when_the_server_or_the_host_is_back() {
     let place = Place::new();
     let user = &place.user;
     let (server, url) = up(user, &["--no-runner"]);
@@ -377,7 +377,7 @@ fn acp_answers_bad_input_with_an_error() {
     assert_eq!(codes, [-32_700, -32_600, -32_600, -32_601, -32_002, -32_700], "{all:#?}");
     assert_eq!(all[0]["result"]["agentCapabilities"]["loadSession"], true);
 
-    // Who is not signed in reads what to do.
+    // A person who is not signed in reads what to do.
     let mut editor = Editor::start(&user, &[], false);
     let refused = editor.refused("session/new", &json!({"cwd": "/", "mcpServers": []}));
     assert_eq!(refused["code"], -32_000, "{refused}");

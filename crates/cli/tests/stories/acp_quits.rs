@@ -18,7 +18,7 @@ fn acp_interrupts_a_turn_when_its_editor_quits() {
         editor.prompt(&session, "[[hang]]");
         editor.sees("agent_message_chunk", "I begin");
         let params = json!({"sessionId": session});
-        // The end of the input follows at once: nobody waits for an answer.
+        // The end of the input follows at once, without waiting for an answer.
         editor.tell(&if is_closed {
             json!({"request": "session/close", "params": params, "tag": 99})
         } else {

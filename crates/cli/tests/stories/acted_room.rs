@@ -71,7 +71,7 @@ impl Acted {
 
     /// Waits for the program. It opens its devices.
     pub(crate) fn opened(&self) -> Room {
-        let (stream, _) = until("somebody who joins", || self.listener.accept().ok());
+        let (stream, _) = until("a program that joins", || self.listener.accept().ok());
         stream.set_nonblocking(false).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         let mut room = Room { orders: BufReader::new(stream), calls: 0 };

@@ -62,7 +62,7 @@ fn help_and_completions_contain_every_command() {
     assert_eq!(
         user.complete(&["show", ""]).lines().filter(|line| !line.starts_with('-')).count(),
         0,
-        "nobody is signed in"
+        "no account is signed in"
     );
     assert_eq!(user.run(&["dance"]).code, 2);
     assert_eq!(user.run(&[]).code, 2);

@@ -1,4 +1,4 @@
-//! What the server says of a session's key makes at most one an hour, prevents none, and stops nobody.
+//! What the server says of a session's key makes at most one an hour, prevents none, and stops no one.
 
 use ensemble_testkit::free_port;
 use serde_json::{Value, json};

@@ -188,7 +188,7 @@ fn what_a_machine_that_is_away_is_to_apply_is_said_and_applied_when_it_is_back()
 }
 
 #[test]
-fn an_applied_change_goes_on_in_the_same_worktree_and_goes_with_its_run() {
+fn an_applied_change_continues_in_the_same_worktree_and_goes_with_its_run() {
     let story = Story::new();
     let user = &story.user;
     let (_up, _url) = up(user, &[]);
@@ -254,14 +254,14 @@ fn work_that_is_in_no_commit_is_named_and_discarded_only_on_purpose() {
     wait_for_runner(user);
     let ended = story.work(&["--worktree"], "mkdir app; cd app; git init -q; echo precious > work.txt");
     assert!(
-        ended.out.contains("is a repository of its own") && !ended.out.contains("Nothing was changed"),
+        ended.out.contains("is a separate repository") && !ended.out.contains("Nothing was changed"),
         "{}",
         ended.out
     );
     let shown = ended.out.lines().find_map(|line| line.trim().strip_prefix("! The worktree is kept: ")).unwrap();
     let tree = Path::new(shown).to_owned();
     assert_eq!(fs::read_to_string(tree.join("app/work.txt")).unwrap(), "precious\n");
-    assert!(user.succeed(&["show", "last"]).contains("is a repository of its own"));
+    assert!(user.succeed(&["show", "last"]).contains("is a separate repository"));
 
     let ended = story.say(&["--worktree"], "[[run echo three >> note; echo x > $(git rev-parse --git-path index)]]");
     assert_eq!(ended.code, 5, "{}{}", ended.out, ended.err);

@@ -45,7 +45,7 @@ fn a_second_computer_is_linked_works_and_is_removed() {
     assert!(second.fail(&["login"]).contains("removed from its account"));
     owner.succeed(&["session", "send", &session, "three"]);
     assert_eq!(texts(&owner, &session), ["one", "two", "three"]);
-    // A removal that was killed before its sessions had new keys goes on with the next command.
+    // A removal that was killed before its sessions had new keys continues with the next command.
     let file = owner.files().join("settings.json");
     let mut settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(settings["unfinishedRemovals"], serde_json::json!({}));
@@ -74,7 +74,7 @@ fn a_code_without_its_digits_adds_nothing() {
     let (_up, _url) = up(&owner, &["--no-runner"]);
     let (mut first, address) = link(&owner, &[]);
     let (waiting, digits) = join(&second, &address);
-    // Somebody who has photographed the code comes too late.
+    // A person who has photographed the code comes too late.
     let late = third.run_with_input(&["login", "--link"], &format!("{address}\n"));
     assert!(late.code == 1 && late.err.contains("used already"), "{}", late.err);
     let wrong = if digits == "000 000" { "111111" } else { "000000" };
@@ -102,7 +102,7 @@ fn words_on_paper_bring_the_account_back() {
     owner.succeed(&["session", "create", "--title", "Kept"]);
     assert!(owner.fail(&["recovery"]).contains("in a terminal only"));
     let mut dialog = Dialog::in_terminal(&owner, &["recovery"]);
-    let shown = dialog.until("nobody can help you.");
+    let shown = dialog.until("no one can help you.");
     let mut words = vec![String::new(); 24];
     let cells: Vec<&str> = shown.lines().filter(|line| line.contains(". ")).flat_map(str::split_whitespace).collect();
     for pair in cells.windows(2) {

@@ -41,8 +41,8 @@ impl User {
         }
     }
 
-    /// With a home where codex can work. The sandbox in which it runs commands has a `/dev` of its own, and the folder for temporary
-    /// files of the tests can be there. In a folder for temporary files codex makes no programs for its sandbox.
+    /// With a home where codex can work. The sandbox in which it runs commands has its own `/dev`, and the folder for temporary files of
+    /// the tests can be there. In a folder for temporary files codex makes no programs for its sandbox.
     #[cfg(feature = "up")]
     pub(crate) fn at_home_for_codex(mut self) -> Self {
         self.home = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -187,7 +187,7 @@ impl Running {
         Self(Some(child), out)
     }
 
-    /// The next line of the output. Empty when there is none within a minute, or ever.
+    /// The next line of the output. Empty at the end, or if no line comes within a minute.
     pub(crate) fn line(&mut self) -> String {
         let (read, waits) = mpsc::channel::<()>();
         let pid = self.pid().to_string();

@@ -89,7 +89,7 @@ impl Scene {
         }
     }
 
-    /// Waits until no command of this step runs any more, lets it go on, and sees that none did.
+    /// Waits until no command of this step runs any more, lets them continue, and sees that none did.
     #[track_caller]
     fn was_ended(&self, step: &str) {
         let mark = format!("go-{step};");
@@ -98,7 +98,7 @@ impl Scene {
         self.wrote(step, "x\n");
     }
 
-    /// Waits until so many more turns of each agent have ended. Returns what was said in the newest of each.
+    /// Waits until `more` turns of each agent have ended. Returns what was said in the newest of each.
     #[track_caller]
     fn ends(&mut self, more: usize) -> Vec<Vec<Value>> {
         let user = &self.place.user;
@@ -140,7 +140,7 @@ impl Scene {
 
     /// The turn that was open is closed as failed, and the next prompt is answered.
     #[track_caller]
-    fn go_on_after_a_failed_turn(&mut self, word: &str) {
+    fn continue_after_a_failed_turn(&mut self, word: &str) {
         for session in &self.sessions {
             self.user().succeed(&["prompt", &session.id, &format!("[[say {word}]]")]);
         }
@@ -211,12 +211,12 @@ fn four_agents_lose_nothing() {
     scene.allow("killed-command");
     scene.signal_host(Signal::SIGKILL);
     scene.was_ended("killed-command");
-    scene.go_on_after_a_failed_turn("after the command");
+    scene.continue_after_a_failed_turn("after the command");
 
     // It is killed while each agent asks. What was asked is not done.
     scene.ask("killed-request");
     scene.signal_host(Signal::SIGKILL);
-    scene.go_on_after_a_failed_turn("after the request");
+    scene.continue_after_a_failed_turn("after the request");
     for session in &scene.sessions {
         assert!(!scene.place.file(&session.file("killed-request")).exists());
     }

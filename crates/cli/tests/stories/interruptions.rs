@@ -1,5 +1,5 @@
-//! What becomes of a running task when its machine, its runner or the server is interrupted. The agent is a stand-in that
-//! knows its sessions: it repeats a step only when it is started anew.
+//! What happens to a running task when its machine, its runner or the server is interrupted. The agent is a stand-in that
+//! knows its sessions: it repeats a step only in a new session.
 //!
 //! Leases live 6 s here instead of 30 s, heartbeats come every 2 s instead of 10 s, and a request for work is open for 3 s
 //! instead of 15 s. So ten seconds stand for a minute.
@@ -108,7 +108,7 @@ fn signal(pid: u32, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
 }
 
-/// The same for a whole tree, of which short-lived processes may have ended meanwhile.
+/// The same for a whole tree, whose short-lived processes may have ended meanwhile.
 fn signal_all(tree: &[u32], signal: Signal) {
     for pid in tree {
         match kill(Pid::from_raw(i32::try_from(*pid).unwrap()), signal) {
@@ -147,7 +147,7 @@ fn runner(story: &Story) -> Running {
 }
 
 #[test]
-fn a_killed_runner_that_comes_back_at_once_goes_on_with_the_session() {
+fn a_killed_runner_that_comes_back_at_once_resumes_the_session() {
     let story = Story::new();
     let (_up, _url) = up(&story.user, &["--no-runner"]);
     let first = runner(&story);
@@ -160,7 +160,7 @@ fn a_killed_runner_that_comes_back_at_once_goes_on_with_the_session() {
 }
 
 #[test]
-fn a_killed_runner_that_comes_back_late_goes_on_with_the_session() {
+fn a_killed_runner_that_comes_back_late_resumes_the_session() {
     let story = Story::new();
     let (_up, _url) = up(&story.user, &["--no-runner"]);
     let first = runner(&story);
@@ -174,7 +174,7 @@ fn a_killed_runner_that_comes_back_late_goes_on_with_the_session() {
 }
 
 #[test]
-fn a_machine_that_slept_goes_on_where_it_was() {
+fn a_machine_that_slept_continues_where_it_was() {
     let story = Story::new();
     let (_up, _url) = up(&story.user, &["--no-runner"]);
     let running = runner(&story);
@@ -220,7 +220,7 @@ fn the_first_signal_lets_the_task_end_and_keeps_the_server_until_then() {
 }
 
 #[test]
-fn a_task_that_the_second_signal_interrupts_goes_on_with_the_next_start() {
+fn a_task_that_the_second_signal_interrupts_resumes_with_the_next_start() {
     let story = Story::new();
     // At another address it would be another server, with another registration of this machine.
     let listen = format!("127.0.0.1:{}", free_port());

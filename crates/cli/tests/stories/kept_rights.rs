@@ -9,7 +9,7 @@ use crate::linking::add;
 use crate::live::guest;
 use crate::lying::LyingServer;
 
-/// A second device of the owner shares their session with somebody. Returns the device's key and that person.
+/// A second device of the owner shares their session with a friend. Returns the device's key and the friend.
 fn shared_by_phone(server: &LyingServer, owner: &User, session: &str) -> (String, User) {
     let phone = User::new(None);
     add(owner, &phone, &["--role", "linked"]);

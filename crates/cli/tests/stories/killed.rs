@@ -1,4 +1,4 @@
-//! A command that changes keys and is killed after any of its requests: nobody loses access who should have it, and the next command
+//! A command that changes keys and is killed after any of its requests: no one who should have access loses it, and the next command
 //! does what was left.
 
 use std::process::Stdio;
@@ -142,7 +142,7 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     editor.succeed(&["prompt", &session, "[[say still]]"]);
     turns(owner, &session, 2);
 
-    // Who is given the right again while it is to be taken away has it.
+    // A person who is given the right again while it is to be taken away has it.
     leave(right_of(&log(owner, &session), &editor_id).unwrap()["version"].as_i64().unwrap() + 1);
     owner.succeed(&["share", "change", &session, &editor_id, "--level", "edit"]);
     assert!(is_over(), "{}", settings());
@@ -175,7 +175,7 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
 }
 
 #[test]
-fn share_ends_with_5_until_the_machine_confirms_that_somebody_may_no_longer_prompt() {
+fn share_ends_with_5_until_the_machine_confirms_that_a_guest_may_no_longer_prompt() {
     let place = Place::with_agent("claude", "claude");
     let owner = &place.user;
     let WithGuest { up: _up, url, guest: editor, guest_id: editor_id, session } =
@@ -224,9 +224,9 @@ fn a_revocation_that_is_open_starts_no_more_than_one_host() {
     kill_host(host_of(owner).unwrap());
     until("the end of the host", || (hosts(owner) == 0).then_some(()));
 
-    // Somebody who is not there must not keep the others from being told.
-    let nobody = "00000000-0000-7000-8000-000000000000";
-    owner.fail(&["share", "remove", &session, nobody]);
+    // An unknown user must not hold up the changes for the others.
+    let unknown = "00000000-0000-7000-8000-000000000000";
+    owner.fail(&["share", "remove", &session, unknown]);
     owner.succeed(&["share", "remove", &session, &editor_id]);
     assert_eq!(hosts(owner), 1);
     kill_host(host_of(owner).unwrap());

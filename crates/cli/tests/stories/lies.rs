@@ -1,4 +1,4 @@
-//! The lies of `tests/lies.json` that are told to the command line: it does what its user sees, or nothing.
+//! The lies of `tests/lies.json` to the command line: it does what its user sees, or nothing.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -26,14 +26,14 @@ fn the_command_line_does_what_its_user_sees() {
             ("an owner uses a session", owner),
             ("an owner uses a session by its ref", by_ref),
             ("a guest uses a session", guest),
-            ("somebody uses their own account", own_list),
+            ("a user uses their own account", own_list),
             ("an owner shares with a friend", friends_list),
             ("an owner gives a session a new key", new_key),
             ("an owner writes after a guest has removed a device", guests_epoch),
             ("an owner chooses a machine by its name", machine),
-            ("a device shares a session with somebody whom another device knows", shared_state),
+            ("a device shares a session with a user whom another device knows", shared_state),
             ("an owner removes a device", removal),
-            ("somebody reads what strangers write to a machine", strangers_are_read),
+            ("a user reads what strangers write to a machine", strangers_are_read),
             ("a guest reads what a removed device writes", removed_is_read),
             ("an owner looks at a run", looked_at),
             ("an owner applies what a task has changed", less_is_shown),
@@ -110,7 +110,7 @@ fn refused(row: &Row, server: &LyingServer, user: &User, commands: &[&[&str]]) {
     assert!(!server.requests().iter().any(writes), "{}: {:?}", row.id, server.requests());
 }
 
-/// The lie changes nothing for who writes and reads.
+/// The lie changes nothing for writing and reading.
 fn writes(row: &Row, (user, id): (&User, &str), epoch: i64) {
     let text = format!("in spite of {}", row.id);
     user.succeed(&["session", "send", id, "--force", &text]);
@@ -136,7 +136,7 @@ fn owner(server: &LyingServer, rows: &[Row]) {
         ("session", json!(id)),
         ("other_key", other["encryptionKey"].clone()),
         ("other", other),
-        ("somebody", json!(UserId::generate())),
+        ("another_user", json!(UserId::generate())),
         ("made_up", json!(seal(&KeyRing::generate().next().unwrap(), &stranger))),
         ("moved", json!(moved(&again, old))),
         ("again", json!(again)),
@@ -151,7 +151,7 @@ fn owner(server: &LyingServer, rows: &[Row]) {
         &["session", "read", &id],
     ];
     for row in rows {
-        row.told(server, &cast, || match row.expect {
+        row.tell(server, &cast, || match row.expect {
             Expect::Refused => refused(row, server, &user, &all),
             Expect::NotWritten => refused(row, server, &user, &[&send]),
             _ => writes(row, (&user, &id), 2),
@@ -184,7 +184,7 @@ fn by_ref(server: &LyingServer, rows: &[Row]) {
             &["session", "read", &name],
             &["session", "delete", &name, "--yes"],
         ];
-        row.told(server, &cast, || refused(row, server, &user, &commands));
+        row.tell(server, &cast, || refused(row, server, &user, &commands));
     }
     user.succeed(&["session", "send", &name, "fine"]);
 }
@@ -201,7 +201,7 @@ fn guest(server: &LyingServer, rows: &[Row]) {
     let cast = Cast::from([("session", json!(id)), ("made_up", json!(made_up.to_text()))]);
     let all: [&[&str]; 2] = [&["session", "send", &id, "secret", "--force"], &["session", "read", &id]];
     for row in rows {
-        row.told(server, &cast, || match row.expect {
+        row.tell(server, &cast, || match row.expect {
             Expect::Refused => refused(row, server, &guest, &all),
             Expect::NotWritten => refused(row, server, &guest, &all[..1]),
             _ => writes(row, (&guest, &id), 1),
@@ -221,7 +221,7 @@ fn own_list(server: &LyingServer, rows: &[Row]) {
     let lists = get(server, &user, &format!("/v1/users/{me}/devices"));
     let cast = Cast::from([("me", json!(me)), ("first_list", json!([lists["lists"][0]]))]);
     for row in rows {
-        row.told(server, &cast, || refused(row, server, &user, &[&["session", "list"]]));
+        row.tell(server, &cast, || refused(row, server, &user, &[&["session", "list"]]));
     }
     user.succeed(&["session", "list"]);
 }
@@ -246,7 +246,7 @@ fn friends_list(server: &LyingServer, rows: &[Row]) {
         if number > 0 {
             user.succeed(&["share", "add", &id, &friend_id]);
         }
-        row.told(server, &cast, || {
+        row.tell(server, &cast, || {
             refused(row, server, &user, &[&["share", "add", &id, &friend_id, "--level", "admin"]])
         });
     }
@@ -273,7 +273,7 @@ fn new_key(server: &LyingServer, rows: &[Row]) {
     (made["userId"], made["encryptedKey"]) = (json!(thief_id), json!(made_up.to_text()));
     let cast = Cast::from([("session", json!(id)), ("removed_share", removed), ("made_up_share", made)]);
     for row in rows {
-        row.told(server, &cast, || {
+        row.tell(server, &cast, || {
             let ended = user.run(&["session", "rekey", &id]);
             assert_eq!(ended.code, 0, "{}", ended.err);
             let named = [left_id, thief_id].map(|one| ended.err.contains(&format!("{one} does not get the new key")));
@@ -303,7 +303,7 @@ fn guests_epoch(server: &LyingServer, rows: &[Row]) {
         user.succeed(&["share", "add", &id, &them]);
         let name = Thief::of(&tablet, &server.direct).key.public_key();
         friend.succeed(&["devices", "remove", &name, "--yes"]);
-        row.told(server, &Cast::new(), || writes(row, (&user, &id), 2));
+        row.tell(server, &Cast::new(), || writes(row, (&user, &id), 2));
     }
 }
 
@@ -317,7 +317,7 @@ fn machine(server: &LyingServer, rows: &[Row]) {
     let metadata = seal::seal_json(&ring, Purpose::MachineMetadata(&machine), &card).unwrap();
     let cast = Cast::from([("made_up", json!(key)), ("made_up_name", json!(metadata))]);
     for row in rows {
-        row.told(server, &cast, || {
+        row.tell(server, &cast, || {
             assert!(!user.succeed(&["machine", "show", "desk"]).contains("scratch"), "what it says of itself");
             let said = user.fail(&["do", "--machine", "scratch", "--provider", "claude", "x"]);
             assert!(
@@ -356,12 +356,12 @@ fn shared_state(server: &LyingServer, rows: &[Row]) {
         ("next", json!(now + 1)),
     ]);
     for row in rows {
-        row.told(server, &cast, || refused(row, server, &tablet, &[&["share", "add", &theirs, &friend_id]]));
+        row.tell(server, &cast, || refused(row, server, &tablet, &[&["share", "add", &theirs, &friend_id]]));
     }
     tablet.succeed(&["share", "add", &theirs, &friend_id]);
     // On a device that has used nothing of it yet.
     let row = rows.iter().find(|row| row.id == "another-account-key").unwrap();
-    row.told(server, &cast, || refused(row, server, &fresh, &[&["share", "add", &id, &friend_id, "--level", "edit"]]));
+    row.tell(server, &cast, || refused(row, server, &fresh, &[&["share", "add", &id, &friend_id, "--level", "edit"]]));
     fresh.succeed(&["share", "add", &id, &friend_id, "--level", "edit"]);
 }
 
@@ -371,7 +371,7 @@ fn error(server: &LyingServer, rows: &[Row]) {
     let missing = SessionId::generate().to_string();
     for row in rows {
         let cast = Cast::from([("missing", json!(missing))]);
-        let said = row.told(server, &cast, || user.fail(&["session", "show", &missing]));
+        let said = row.tell(server, &cast, || user.fail(&["session", "show", &missing]));
         assert!(said.contains(&row.says) && !said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{said:?}");
     }
 }
@@ -382,7 +382,7 @@ fn removal(server: &LyingServer, rows: &[Row]) {
             (victim(server), User::new(None), sign_up(&server.direct));
         add(&user, &thief, &["--role", "linked"]);
         let key = Thief::of(&thief, &server.direct).key.public_key();
-        let ended = row.told(server, &Cast::new(), || user.run(&["devices", "remove", &key, "--yes"]));
+        let ended = row.tell(server, &Cast::new(), || user.run(&["devices", "remove", &key, "--yes"]));
         assert!(ended.code == 0 && ended.err.contains(&row.says), "{}", ended.err);
         assert!(thief.fail(&["session", "list"]).contains("removed from its account"));
         user.succeed(&["share", "add", &session.to_string(), &friend_id]);

@@ -1,4 +1,4 @@
-//! The lies of `tests/lies.json` that are told to a machine: it does what its owner has signed, and nothing else.
+//! The lies of `tests/lies.json` to a machine: it does what its owner has signed, and nothing else.
 
 use ensemble_client::{Client, Credential};
 use ensemble_protocol::AccountKey;
@@ -41,7 +41,7 @@ fn a_machine_does_what_its_owner_has_signed() {
     );
 }
 
-/// A session that a machine hosts, of a person who has a phone, too.
+/// A hosted session of a person who also has a phone.
 struct Hosted {
     user: User,
     _programs: TempDir,
@@ -167,7 +167,7 @@ fn prompts(server: &LyingServer, rows: &[Row]) {
     let made_up = seal::seal_ring(&ring, &to, binding, &AccountKey::generate()).unwrap();
     let cast = Cast::from([("session", json!(hosted.session)), ("made_up", json!(made_up))]);
     for row in rows {
-        row.told_to(MACHINE, server, &cast, || {
+        row.tell_to(MACHINE, server, &cast, || {
             // The machine looks at the session again.
             hosted.user.succeed(&["session", "rename", &hosted.name, &row.id]);
             hosted.does(&row.id);
@@ -178,7 +178,7 @@ fn prompts(server: &LyingServer, rows: &[Row]) {
     assert_whole(&log(&hosted.user, &hosted.name));
 }
 
-/// A session to which so many strangers have written in its owner's name.
+/// A session to which 1,200 strangers have written in its owner's name.
 fn with_strangers(server: &LyingServer) -> Hosted {
     let hosted = Hosted::new(server);
     let prompt = |n| hosted.prompt(&format!("stranger {n}"), &AccountKey::generate());
@@ -218,10 +218,10 @@ pub(crate) fn removed_is_read(server: &LyingServer, rows: &[Row]) {
         remove_only(&hosted.owner, &server.direct, &hosted.phone.key.public_key());
         hosted.does("without the phone");
         hosted.take_newest_key();
-        // Somebody who has the key passes on what the phone has signed.
+        // A holder of the key passes on what the phone has signed.
         hosted.append(&[hosted.prompt("by the phone", &hosted.phone.key)]);
         let cast = Cast::from([("owner", json!(me)), ("known", json!([known]))]);
-        row.told_to(COMMAND_LINE, server, &cast, || {
+        row.tell_to(COMMAND_LINE, server, &cast, || {
             let log = guest.succeed(&["log", &session]);
             let at = log.find("> by the phone").unwrap_or_else(|| panic!("{log}"));
             let author = log[..at].trim_end().lines().next_back().unwrap();
@@ -286,12 +286,12 @@ fn removed(server: &LyingServer, rows: &[Row]) {
             (cast, carrier)
         };
         let (cast, carrier) = swapped("by the phone", &hosted.ring);
-        row.told_to(MACHINE, server, &cast, || {
+        row.tell_to(MACHINE, server, &cast, || {
             hosted.append(&[carrier]);
             hosted.said("by the phone");
         });
         let (cast, carrier) = swapped("evil", &hosted.ring.next().unwrap());
-        row.told_to(MACHINE, server, &cast, || {
+        row.tell_to(MACHINE, server, &cast, || {
             remove_only(&hosted.owner, &server.direct, &hosted.phone.key.public_key());
             // It gives the session a new key, and waits for the machine.
             let _prompt = Running::start(user, &["prompt", &hosted.name, "waits"]);

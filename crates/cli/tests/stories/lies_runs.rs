@@ -29,7 +29,7 @@ pub(crate) fn looked_at(_: &LyingServer, rows: &[Row]) {
         ("other", other),
     ]);
     for row in rows {
-        row.told(server, &cast, || {
+        row.tell(server, &cast, || {
             if row.expect == Expect::Ignored {
                 let shown = user.json(&["show", id]);
                 let of = |run: &serde_json::Value| [&run["title"], &run["tasks"][0]["prompt"]].map(Clone::clone);
@@ -45,7 +45,7 @@ pub(crate) fn looked_at(_: &LyingServer, rows: &[Row]) {
     }
     assert!(has_worktree(&place, &first) && has_worktree(&place, &second) && !place.has("evil"));
     let title = rows.iter().find(|row| row.expect == Expect::Ignored).unwrap();
-    title.told(server, &cast, || user.succeed(&["discard", id, "--yes"]));
+    title.tell(server, &cast, || user.succeed(&["discard", id, "--yes"]));
     assert!(has_worktree(&place, &first) && !has_worktree(&place, &second));
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Row {
     /// Words of its row in `docs/THREATS.md`.
     threat: String,
     /// The programs that are lied to.
-    told_to: Vec<String>,
+    programs: Vec<String>,
     /// What a person does, or what the server passes on to a machine.
     when: String,
     /// What is changed of the answers to these requests, or of each event of a stream. `{name}` stands for a text of the cast, `*` for any
@@ -65,7 +65,7 @@ fn also_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>
     Value::deserialize(deserializer).map(Some)
 }
 
-/// So many scenarios are tried at once, each with a server that tells no lies to the others.
+/// How many scenarios are tried at once, each with a server that tells no lies to the others.
 const AT_ONCE: usize = 3;
 
 /// What a scenario has prepared for its lies.
@@ -82,7 +82,7 @@ pub(crate) fn tell_all(program: &str, scenarios: &[(&str, Scenario)]) {
     for row in table {
         let names = |line: &str| line.contains(&row.threat) && line.contains(&format!("`{}`", row.id));
         assert!(threats.lines().any(names), "its row in THREATS does not name {}", row.id);
-        if row.told_to.iter().any(|told| told == program) {
+        if row.programs.iter().any(|name| name == program) {
             of.entry(row.when.clone()).or_default().push(row);
         }
     }
@@ -111,12 +111,12 @@ pub(crate) fn tell_all(program: &str, scenarios: &[(&str, Scenario)]) {
 
 impl Row {
     /// Tells this lie while `tries` runs.
-    pub(crate) fn told<T>(&self, server: &LyingServer, cast: &Cast, tries: impl FnOnce() -> T) -> T {
-        self.told_to("", server, cast, tries)
+    pub(crate) fn tell<T>(&self, server: &LyingServer, cast: &Cast, tries: impl FnOnce() -> T) -> T {
+        self.tell_to("", server, cast, tries)
     }
 
     /// The same to programs whose `User-Agent` begins like this.
-    pub(crate) fn told_to<T>(
+    pub(crate) fn tell_to<T>(
         &self,
         agent: &'static str,
         server: &LyingServer,
@@ -137,13 +137,13 @@ impl Row {
             .map(|(route, changes)| (filled(route), changes.iter().map(|change| change.with(cast)).collect()))
             .collect();
         server.lie_to(agent, move |line, answer| {
-            let told = answers.iter().filter(|(route, _)| is_route(line, route)).flat_map(|(_, steps)| steps);
+            let steps = answers.iter().filter(|(route, _)| is_route(line, route)).flat_map(|(_, steps)| steps);
             let shown = answer.clone();
-            let told = told.filter(|step| step.only.iter().all(|(name, value)| shown[name] == *value));
-            told.for_each(|step| change(answer, &step.at, &step.to));
+            let steps = steps.filter(|step| step.only.iter().all(|(name, value)| shown[name] == *value));
+            steps.for_each(|step| change(answer, &step.at, &step.to));
         });
         let result = tries();
-        assert!(!server.lied().is_empty(), "{} was not told: {:?}", self.id, server.requests());
+        assert!(!server.lied().is_empty(), "{} was not used: {:?}", self.id, server.requests());
         server.tell_the_truth();
         result
     }
@@ -177,7 +177,7 @@ enum To {
 impl Change {
     fn with(&self, cast: &Cast) -> Step {
         let value = |value: &Value| match value.as_str().and_then(|text| text.strip_prefix('$')) {
-            Some(name) => cast.get(name).unwrap_or_else(|| panic!("nobody is {name}")).clone(),
+            Some(name) => cast.get(name).unwrap_or_else(|| panic!("the cast has no {name}")).clone(),
             None => value.clone(),
         };
         let to = match (&self.set, &self.add) {

@@ -13,7 +13,7 @@ pub(crate) fn swapped_key(server: &LyingServer, rows: &[Row]) {
     let (user, _, _) = victim(server);
     let cast = Cast::from([("stranger", json!(AccountKey::generate().public_key()))]);
     for row in rows {
-        row.told(server, &cast, || {
+        row.tell(server, &cast, || {
             let (first, address) = link(&user, &[]);
             let (waiting, _) = join(&User::new(None), &address);
             let (code, said) = first.end();
@@ -31,7 +31,7 @@ pub(crate) fn another_account(server: &LyingServer, rows: &[Row]) {
     let cast = Cast::from([("operator", operator), ("operators_lists", lists)]);
     for row in rows {
         let ((user, _, _), second) = (victim(server), User::new(None));
-        row.told(server, &cast, || {
+        row.tell(server, &cast, || {
             let (mut first, address) = link(&user, &[]);
             let (waiting, digits) = join(&second, &address);
             first.until("new device shows: ");

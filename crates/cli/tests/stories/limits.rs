@@ -27,7 +27,7 @@ fn wait_for_limit(user: &User) -> Value {
 }
 
 #[test]
-fn a_task_waits_for_its_provider_and_goes_on() {
+fn a_task_waits_for_its_provider_and_continues() {
     let programs = tempfile::tempdir().unwrap();
     program(programs.path(), "claude", CLAUDE);
     let user = User::new(None).with_programs(programs.path());
@@ -44,7 +44,7 @@ fn a_task_waits_for_its_provider_and_goes_on() {
         let printed = user.succeed(arguments);
         let reason = printed.split("claude's limit on ").nth(1).unwrap_or_else(|| panic!("{printed}"));
         assert!(reason.starts_with(&format!("{host} (")), "{printed}");
-        assert!(printed.contains("is reached; goes on at ") && printed.contains(" (in 2 h)."), "{printed}");
+        assert!(printed.contains("is reached; continues at ") && printed.contains(" (in 2 h)."), "{printed}");
     }
     let printed = user.succeed(&["show", "last"]);
     assert!(printed.contains(&format!("`ensemble retry {reference}` tries at once")), "{printed}");

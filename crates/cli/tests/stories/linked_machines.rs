@@ -1,4 +1,4 @@
-//! A machine is an entry of its own in the device list: on the computer of its owner, or on one that does not have the account.
+//! A machine is a separate entry in the device list: on the computer of its owner, or on one that does not have the account.
 
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn the_machines_of_a_removed_computer_are_removed_too() {
 }
 
 #[test]
-fn a_linking_that_was_killed_goes_on() {
+fn a_linking_that_was_killed_resumes() {
     let (owner, second) = (User::new(None), User::new(None));
     let (_up, _url) = up(&owner, &["--no-runner"]);
     let (mut first, address) = link(&owner, &[]);
@@ -121,9 +121,9 @@ fn a_linking_that_was_killed_goes_on() {
     first.answer(&digits);
     assert_eq!(first.end().0, 0);
     assert!(!second.files().join("account.key").exists());
-    // The same command goes on, and asks for nothing.
+    // The same command resumes, and asks for nothing.
     let ended = second.run(&["login", "--link"]);
-    assert!(ended.code == 0 && ended.err.contains("Going on"), "{}", ended.err);
+    assert!(ended.code == 0 && ended.err.contains("Resuming"), "{}", ended.err);
     assert_eq!(second.json(&["whoami"])["id"], owner.json(&["whoami"])["id"]);
     assert_eq!(devices(&second).len(), 2);
     assert!(!second.files().join("pending.json").exists());
@@ -193,7 +193,7 @@ fn a_machine_confirms_that_a_device_was_removed() {
 
     // A machine that is not there has obeyed the device until then.
     runner.interrupt();
-    until("the machine is away", || (machine()["online"] == false).then_some(()));
+    until("the machine is offline", || (machine()["online"] == false).then_some(()));
     let removed = remove(&others()[0]);
     assert_eq!(unconfirmed(&removed.out), json!([machine()["id"]]), "{}", removed.err);
     assert!(removed.err.contains("has not confirmed the removal"), "{}", removed.err);

@@ -12,7 +12,7 @@ const BEHIND: &str = "The server has an old list of your devices (restored?). Op
 const AGAIN: &str = "It has the newest one again.";
 const REMOVED: &str = "removed from its account";
 
-/// A server of somebody else, with its data in a folder of their home.
+/// Another person's server, with its data in a folder of their home.
 struct Server {
     operator: User,
     url: String,

@@ -61,7 +61,7 @@ pub(crate) fn seen<T>(user: &User, session: &str, what: &str, look: impl Fn(&[Va
     panic!("not in time: {what}: {:#?}", short(&all));
 }
 
-/// Waits until so many turns have ended.
+/// Waits until `count` turns have ended.
 #[track_caller]
 pub(crate) fn turns(user: &User, session: &str, count: usize) -> Vec<Value> {
     let have_ended = |log: &[Value]| {
@@ -71,7 +71,7 @@ pub(crate) fn turns(user: &User, session: &str, count: usize) -> Vec<Value> {
     seen(user, session, "the end of a turn", have_ended).1
 }
 
-/// Waits until so many turns have begun.
+/// Waits until `count` turns have begun.
 #[track_caller]
 pub(crate) fn begun(user: &User, session: &str, count: usize) {
     let have_begun = |log: &[Value]| {
@@ -125,7 +125,7 @@ fn works_live(place: &Place, agent: &[&str]) {
     assert!(!place.file("allowed").exists());
     user.succeed(&["answer", &session, "allow", "--request", &asked]);
     turns(user, &session, 2);
-    // codex ends a turn although a command that takes long goes on.
+    // codex ends a turn although a long command still runs.
     until("what was allowed", || place.file("allowed").exists().then_some(()));
     assert!(user.fail(&["answer", &session, "allow", "--request", &asked]).contains("is not open"));
     user.succeed(&["prompt", &session, "[[run touch refused]]"]);
@@ -239,7 +239,7 @@ fn guests_do_what_the_owner_has_signed() {
     turns(&editor, &session, 2);
     assert!(place.file("made").exists());
 
-    // Everybody sees the same.
+    // Everyone sees the same.
     let all: Vec<Vec<Value>> = [owner, &editor, &viewer].map(|user| log(user, &session)).into();
     assert!(all[0] == all[1] && all[1] == all[2]);
     assert_whole(&all[0]);
@@ -259,7 +259,7 @@ fn guests_do_what_the_owner_has_signed() {
     assert_whole(&log(owner, &session));
 }
 
-/// The process that hosts the sessions of this user's machine, when it is a program of its own.
+/// The process that hosts the sessions of this user's machine, when it is a separate program.
 pub(crate) fn host_of(user: &User) -> Option<u32> {
     let mut hosts = std::fs::read_dir(user.files().join("hosts")).ok()?;
     let pid: u32 = std::fs::read_to_string(hosts.next()?.ok()?.path().join("pid")).ok()?.trim().parse().ok()?;
@@ -286,7 +286,7 @@ pub(crate) fn runs_in(home: &Path) -> bool {
 }
 
 #[test]
-fn a_host_that_is_killed_takes_its_agent_with_it_and_goes_on_later() {
+fn a_host_that_is_killed_takes_its_agent_with_it_and_resumes_later() {
     let place = Place::new();
     let user = &place.user;
     let (_up, _url) = up(user, &["--no-runner"]);
@@ -299,7 +299,7 @@ fn a_host_that_is_killed_takes_its_agent_with_it_and_goes_on_later() {
     kill(host);
     until("the end of the agent", || (!runs_in(user.home())).then_some(()));
 
-    // The next command starts the host again, which closes the turn and goes on with the conversation.
+    // The next command starts the host again, which closes the turn and resumes the conversation.
     user.succeed(&["prompt", &session, "[[say second]]"]);
     assert!(host_of(user).is_some_and(|new| new != host));
     let log = turns(user, &session, 3);

@@ -1,5 +1,5 @@
-//! The machine's log of a live session is damaged, of another version or older than what it has sent: the session goes on, and nothing
-//! is done twice.
+//! The machine's log of a live session is damaged, of another version or older than what it has sent: the session continues, and
+//! nothing is done twice.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,9 @@ fn asks(user: &User, place: &Place) -> String {
     session
 }
 
-/// The session goes on with the same conversation, and people know what has happened. Returns its log.
+/// The session continues with the same conversation, and people know what has happened. Returns its log.
 #[track_caller]
-fn goes_on(user: &User, session: &str, says: &str) -> Vec<Value> {
+fn continues(user: &User, session: &str, says: &str) -> Vec<Value> {
     let before = log(user, session).len();
     user.succeed(&["prompt", session, "[[say after it]]"]);
     let has_ended = |log: &[Value]| {
@@ -69,7 +69,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_damaged_log_is_set_aside_and_the_session_goes_on() {
+fn a_damaged_log_is_set_aside_and_the_session_continues() {
     let place = Place::new();
     let user = &place.user;
     let (_up, _url) = up(user, &["--no-runner"]);
@@ -84,7 +84,7 @@ fn a_damaged_log_is_set_aside_and_the_session_goes_on() {
     let mut bytes = fs::read(&snapshot).unwrap();
     bytes[0] ^= 1;
     fs::write(&snapshot, &bytes).unwrap();
-    let log = goes_on(user, &session, "snapshot.json cannot be read");
+    let log = continues(user, &session, "snapshot.json cannot be read");
     let withdrawn = log.iter().find(|body| body["type"] == "resolved").unwrap();
     assert_eq!((&withdrawn["requestId"], &withdrawn["outcome"]), (&asked.into(), &"withdrawn".into()));
     assert!(!place.file("made").exists(), "what was asked is not done");
@@ -99,7 +99,7 @@ fn a_damaged_log_is_set_aside_and_the_session_goes_on() {
     end(user);
     let text = fs::read_to_string(&snapshot).unwrap();
     fs::write(&snapshot, text.replacen("\"v\":1", "\"v\":0", 1)).unwrap();
-    goes_on(user, &session, "another version of Ensemble (format 0)");
+    continues(user, &session, "another version of Ensemble (format 0)");
 
     // A restart after it is one like any other.
     end(user);
@@ -126,7 +126,7 @@ fn a_log_from_a_backup_does_nothing_twice() {
     end(user);
     fs::remove_dir_all(&folder).unwrap();
     copy(&backup, &folder);
-    let log = goes_on(user, &session, "older than what this machine has sent");
+    let log = continues(user, &session, "older than what this machine has sent");
     // The restored log does not know the second prompt, and the server has it.
     assert_eq!(texts(&log, "text"), ["first", "only once", "after it"]);
     let names: std::collections::HashSet<&str> = log.iter().filter_map(|body| body["localId"].as_str()).collect();

@@ -151,7 +151,7 @@ impl State {
     }
 }
 
-/// A stream of events as it comes. The data of each event is an answer of its own, which has one line.
+/// A stream of events as it comes. The data of each event is a separate answer, which has one line.
 fn pass_events_on(from: impl Read, client: &mut TcpStream, lied: impl Fn(Vec<u8>) -> Vec<u8>) -> std::io::Result<()> {
     for line in BufReader::new(from).split(b'\n') {
         let mut line = line?;

@@ -1,4 +1,4 @@
-//! Keys that are sealed once more, moved, kept back, or given by nobody: what a person signs is what happens.
+//! Keys that are sealed once more, moved, kept back, or given without a signature: what a person signs is what happens.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -111,7 +111,7 @@ fn a_machine_writes_nothing_that_a_removed_device_opens() {
 
 /// A screen of the owner that is open while another program of theirs removes a device.
 #[test]
-fn an_open_screen_goes_on_after_a_device_was_removed() {
+fn an_open_screen_continues_after_a_device_was_removed() {
     let place = Place::new();
     let user = &place.user;
     let (_up, _url) = up(user, &["--no-runner"]);

@@ -1,4 +1,4 @@
-//! `ensemble web`: the page from a person's own program, at work with a server elsewhere, and closed to everybody else.
+//! `ensemble web`: the page from a person's own program, at work with a server elsewhere, and closed to everyone else.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -74,7 +74,7 @@ fn only_the_printed_address_is_answered_and_only_reading() {
     assert!(named.ends_with(r#"{"server":"http://127.0.0.1:9"}"#), "{named}");
     assert!(!named.to_ascii_lowercase().contains("access-control"), "{named}");
 
-    // A name of somebody else's that leads here (DNS rebinding).
+    // A foreign name that leads here (DNS rebinding).
     for other in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1", &format!("localhost:{port}"), ""] {
         let answer = ask(&address, &["GET /server.json HTTP/1.1", &format!("Host: {other}")]);
         assert!(answer.starts_with("HTTP/1.1 4") && !answer.contains(":9\""), "{other}: {answer}");

@@ -57,18 +57,18 @@ fn tell_between(story: &str) {
     let between = format!("http://127.0.0.1:{port}");
     let server = User::new(None);
     let (_up, url) = up(&server, &["--no-runner", "--public-url", &between]);
-    told(story, &url, &Place::new(), &[("BETWEEN", &between)]);
+    tell_with(story, &url, &Place::new(), &[("BETWEEN", &between)]);
 }
 
-/// Tells one of the stories, with a server and a terminal of its own.
+/// Tells one of the stories, with a separate server and terminal.
 fn tell(story: &str) {
     let server = User::new(None);
     let (_up, url) = up(&server, &["--no-runner"]);
-    told(story, &url, &Place::new(), &[]);
+    tell_with(story, &url, &Place::new(), &[]);
 }
 
 /// The same with a server that runs, and with more for the story's environment.
-pub(crate) fn told(story: &str, url: &str, place: &Place, more: &[(&str, &str)]) {
+pub(crate) fn tell_with(story: &str, url: &str, place: &Place, more: &[(&str, &str)]) {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").canonicalize().unwrap();
     let mut node = Command::new("node");
     for (name, value) in place.user.command(&[]).get_envs() {

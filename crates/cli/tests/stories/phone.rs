@@ -34,7 +34,7 @@ impl Authority {
     }
 }
 
-/// A server with HTTPS beside its plain address.
+/// A server with HTTPS in addition to its plain address.
 fn secure(user: &User, authority: &Authority) -> (Running, String) {
     let port = free_port();
     let (public, listen) = (format!("https://localhost:{port}"), format!("127.0.0.1:{port}"));
@@ -46,7 +46,7 @@ fn secure(user: &User, authority: &Authority) -> (Running, String) {
     (running, public)
 }
 
-/// Somebody whose computer trusts the authority.
+/// A user whose computer trusts the authority.
 fn trusting(authority: &Authority) -> User {
     User::new(None).with_variable("SSL_CERT_FILE", Box::leak(authority.file("ca.pem").into_boxed_str()))
 }
@@ -58,7 +58,7 @@ fn a_phone_is_linked_by_https_that_the_server_serves_itself() {
     let (_up, public) = secure(&owner, &authority);
     assert!(owner.succeed(&["phone", &public, "--check"]).contains("accepts sign-ins"));
 
-    // A certificate that nobody here knows is one that a phone refuses.
+    // A phone refuses a certificate of an unknown authority.
     let refused = owner.command(&["phone", &public, "--check"]).env_remove("SSL_CERT_FILE").output().unwrap();
     let refused = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.contains("an authority that browsers know"), "{refused}");
@@ -86,7 +86,7 @@ fn a_phone_is_linked_by_https_that_the_server_serves_itself() {
 }
 
 #[test]
-fn a_server_that_was_not_told_its_address_takes_no_sign_ins_there() {
+fn a_server_that_does_not_know_its_address_takes_no_sign_ins_there() {
     let authority = Authority::new();
     let owner = trusting(&authority);
     let (_up, printed) = up_at(&owner, &["up", "--listen", "0.0.0.0:0", "--json", "--no-runner"]);

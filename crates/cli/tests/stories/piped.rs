@@ -7,7 +7,7 @@ use crate::ensemble::{Running, User, up};
 use crate::live::turns;
 use crate::scripted;
 
-/// The lines of a command that goes on, until one has this text.
+/// The lines of a command that keeps running, until one has this text.
 #[track_caller]
 fn until_line(mut running: Running, text: &str) -> Vec<String> {
     let mut lines = Vec::new();

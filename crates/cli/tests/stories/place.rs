@@ -116,7 +116,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// A host in the background goes on without its server.
+    /// A host in the background continues without its server.
     fn drop(&mut self) {
         if let Some(host) = host_of(&self.user) {
             kill(host);

@@ -40,7 +40,7 @@ fn user_with(programs: &Path) -> User {
     User::new(None).with_programs(programs)
 }
 
-/// Waits until the runner has told the server what it offers.
+/// Waits until the runner has reported its offers to the server.
 #[test]
 fn one_prompt_is_done_in_this_directory_and_shown_as_it_goes() {
     let programs = stand_in();

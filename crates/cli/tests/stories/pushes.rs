@@ -12,7 +12,7 @@ use crate::place::Place;
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// The payload of each notification, when there are so many.
+/// The payload of each notification, when there are `count`.
 async fn pushed(browser: &Subscriber, count: usize) -> Vec<Value> {
     eventually(SOON, async || browser.calls() >= count).await;
     browser.pushed().into_iter().map(|one| one.payload).collect()

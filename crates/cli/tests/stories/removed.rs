@@ -115,7 +115,7 @@ fn removed(role: &str, is_first: bool) {
     }
     let name = thief.key.public_key();
     owner.succeed(&["devices", "remove", &name, "--yes"]);
-    // Nothing is written to somebody else's session with a key that the removed device has.
+    // Nothing is written to another user's session with a key that the removed device has.
     let said = owner.fail(&["session", "send", &foreign, "word-after"]);
     assert!(said.contains("A device was removed since"), "{said}");
     // The friend's own program sees that a device of a guest is gone, before it writes.

@@ -1,4 +1,4 @@
-//! What a machine has room for: so many agents at once, and sessions that have ended cost it nothing.
+//! What a machine has room for: a bounded number of agents at once, and sessions that have ended cost it nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn rests(user: &User) {
 }
 
 #[test]
-fn a_session_that_has_ended_rests_until_somebody_goes_on_with_it() {
+fn a_session_that_has_ended_rests_until_it_is_resumed() {
     let (user, _programs) = scripted::user();
     std::fs::create_dir_all(user.files()).unwrap();
     std::fs::write(user.files().join("runner.yaml"), "timing: {restAfterMs: 500}\n").unwrap();

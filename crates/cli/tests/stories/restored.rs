@@ -77,7 +77,7 @@ fn says(log: &[Value], kind: &str, text: &str) -> usize {
 
 /// Prompts once more. Every message of the machine is there then, once and in order, and people hear once what has happened.
 #[track_caller]
-fn goes_on(user: &User, session: &str) -> Vec<Value> {
+fn continues(user: &User, session: &str) -> Vec<Value> {
     user.succeed(&["prompt", session, "[[say after it]]"]);
     let (_, log) = seen(user, session, "the turn after the restore", |log| {
         let said = log.iter().rposition(|body| body["type"] == "text" && body["text"] == "after it")?;
@@ -93,7 +93,7 @@ fn goes_on(user: &User, session: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_live_session_goes_on_after_a_restore() {
+fn a_live_session_continues_after_a_restore() {
     let place = Place::new();
     let user = &place.user;
     let server = Server::of(user, &[]);
@@ -105,7 +105,7 @@ fn a_live_session_goes_on_after_a_restore() {
     let (session, _) = set_back(&place, &server, start, |word| format!("[[say {word}]]"));
 
     let _third = start();
-    let log = goes_on(user, &session);
+    let log = continues(user, &session);
     assert_eq!(says(&log, "prompt", "[[say three]]"), 0, "what people have sent is in no backup");
 }
 
@@ -122,7 +122,7 @@ fn a_host_that_is_killed_after_a_restore_leaves_no_gap() {
     until("something that is sent again", || (says(&log(user, &session), "text", "two") == 1).then_some(()));
     kill(host);
     until("the end of the host", || (host_of(user) != Some(host)).then_some(()));
-    goes_on(user, &session);
+    continues(user, &session);
 }
 
 /// Whether messages of the machine are sent with this request.

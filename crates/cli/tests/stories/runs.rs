@@ -56,13 +56,13 @@ fn a_plan_runs_in_order_and_shows_its_result() {
     plan(
         &user,
         "title: Two steps\ndefaults: {provider: claude}\ntasks:\n\
-         - {key: first, prompt: begin}\n- {key: second, dependsOn: [first], prompt: 'go on from ({{tasks.first.output}})'}\n",
+         - {key: first, prompt: begin}\n- {key: second, dependsOn: [first], prompt: 'continue from ({{tasks.first.output}})'}\n",
     );
     let ended = user.run(&["run", "plan.yaml"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("first: completed") && ended.out.contains("second: completed"), "{}", ended.out);
     // The runner has marked what the first one put out as data.
-    let said = ended.out.lines().find(|line| line.contains("go on from (")).unwrap_or_default();
+    let said = ended.out.lines().find(|line| line.contains("continue from (")).unwrap_or_default();
     assert!(said.contains("It is data") && said.contains("> done: begin </output"), "{}", ended.out);
     let shown = user.json(&["show", "last"]);
     assert_eq!((&shown["status"], &shown["title"]), (&"completed".into(), &"Two steps".into()));

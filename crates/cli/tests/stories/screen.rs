@@ -62,12 +62,12 @@ fn a_person_works_in_a_terminal_and_gets_it_back() {
     assert!(has(&lines, "touch allowed"), "{lines:#?}");
     terminal.key("?");
     terminal.until("the keys", |lines| {
-        lines.iter().any(|line| line.contains("ctrl-d") && line.contains("leave; the session goes on"))
+        lines.iter().any(|line| line.contains("ctrl-d") && line.contains("leave; the session continues"))
     });
     terminal.key("Escape");
-    terminal.until("the keys are gone", |lines| !has(lines, "leave; the session goes on"));
+    terminal.until("the keys are gone", |lines| !has(lines, "leave; the session continues"));
     terminal.key("C-d");
-    terminal.sees("goes on.");
+    terminal.sees("continues.");
     terminal.is_given_back();
 
     // A program that is ended in the middle of a card gives the terminal back, too. With KILL nothing can: the kernel ends the

@@ -1,4 +1,4 @@
-//! An agent that is a server: the sessions of a machine share one, and their turns go on while no program hosts them.
+//! An agent that is a server: the sessions of a machine share one, and their turns continue while no program hosts them.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn ends(log: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn turns_of_codex_go_on_while_their_host_starts_again() {
+fn turns_of_codex_continue_while_their_host_starts_again() {
     let place = Place::new();
     let user = &place.user;
     let (_up, _url) = up(user, &["--no-runner"]);
@@ -57,7 +57,7 @@ fn turns_of_codex_go_on_while_their_host_starts_again() {
     assert_eq!(servers(user.home()), [server]);
     std::fs::write(place.file("go"), "").unwrap();
     until("the work of the agent", || place.file("made").exists().then_some(()));
-    assert!(host_of(user).is_none(), "nobody hosts the session");
+    assert!(host_of(user).is_none(), "no program hosts the session");
 
     // The next command starts a host, which says what has happened, and asks again.
     user.succeed(&["prompt", &session, "[[say second]]"]);

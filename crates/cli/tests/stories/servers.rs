@@ -207,7 +207,7 @@ fn a_token_is_printed_for_other_programs() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let host = user.json(&["machine", "list"])["machines"][0]["name"].as_str().unwrap().to_owned();
     assert_eq!(user.json(&["token", "--machine", &host])["machineId"], made["machineId"]);
-    assert!(user.fail(&["token", "--machine", "nobody"]).contains("no machine nobody"));
+    assert!(user.fail(&["token", "--machine", "nowhere"]).contains("no machine nowhere"));
     assert_eq!(user.run(&["token", "--expires", "1h"]).code, 2, "a user's token has its own lifetime");
 }
 

@@ -96,7 +96,7 @@ fn a_session_is_started_on_another_computer() {
     // What the machine does not do.
     let outside = run(&second, &["--dir", "/etc", "x"]);
     assert!(outside.code == 1 && outside.err.contains("WORKING_DIRECTORY_NOT_ALLOWED"), "{}", outside.err);
-    assert!(!outside.err.contains("/etc"), "the server was not told where: {}", outside.err);
+    assert!(!outside.err.contains("/etc"), "the server does not learn where: {}", outside.err);
     let relative = run(&second, &["--dir", "project"]);
     assert!(relative.code == 1 && relative.err.contains("a path on the machine"), "{}", relative.err);
     let bypass = run(&second, &["--dir", project, "--mode", "bypass"]);

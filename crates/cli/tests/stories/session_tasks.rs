@@ -36,7 +36,7 @@ fn a_task_that_is_a_session_asks_its_people_while_others_work() {
         user,
         plan(json!([
             { "key": "ask", "title": "Make it", "session": true, "prompt": "[[run touch made]] [[say canary-4711]]" },
-            { "key": "beside", "prompt": "[[say beside]]", "permission": "plan" },
+            { "key": "other", "prompt": "[[say other]]", "permission": "plan" },
             { "key": "after", "prompt": "[[say after]]", "permission": "plan", "dependsOn": ["ask"] },
         ])),
     );
@@ -56,7 +56,7 @@ fn a_task_that_is_a_session_asks_its_people_while_others_work() {
     drop(watching);
     let mut watching = Running::start(user, &["show", "last", "--watch", "--json"]);
     // The run takes one task at a time, and this one only waits.
-    until("the task beside it", || (task(user, 1)["status"] == "completed").then_some(()));
+    until("the other task", || (task(user, 1)["status"] == "completed").then_some(()));
     assert!(!place.file("made").exists());
     assert_eq!(task(user, 2)["status"], "queued");
 
@@ -102,7 +102,7 @@ fn a_session_of_a_task_is_interrupted_with_it() {
     let log = turns(user, &session, 1);
     assert!(log.iter().any(|body| body["stopReason"] == "cancelled"), "{log:#?}");
 
-    // Who interrupts it in the session ends the task.
+    // An interrupt in the session ends the task.
     submit(user, plan(json!([{ "session": true, "prompt": "[[hang]]" }])));
     let other =
         until("another session", || task(user, 0)["sessionId"].as_str().filter(|id| *id != session).map(str::to_owned));
@@ -113,7 +113,7 @@ fn a_session_of_a_task_is_interrupted_with_it() {
 }
 
 #[test]
-fn a_task_that_is_a_session_goes_on_after_its_machine_died() {
+fn a_task_that_is_a_session_resumes_after_its_machine_died() {
     let place = Place::new();
     let user = &place.user;
     let (_up, _url) = up(user, &["--no-runner"]);

@@ -61,7 +61,7 @@ fn a_session_is_shared_and_the_share_removed() {
         assert!(friend.succeed(arguments).contains("Secret plans"));
     }
     assert!(friend.succeed(&["session", "list", "--own"]).contains("No sessions"));
-    assert!(owner.succeed(&["session", "list", "--shared"]).contains("Nobody shares a session with you"));
+    assert!(owner.succeed(&["session", "list", "--shared"]).contains("No sessions are shared with you"));
     assert!(friend.run(&["session", "send", session, " "]).err.contains("empty"));
     friend.succeed(&["session", "send", session, "Hi!"]);
     assert_eq!(texts(&owner.json_lines(&["session", "read", session, "-n", "1"])), ["Hi!"]);
@@ -72,8 +72,8 @@ fn a_session_is_shared_and_the_share_removed() {
     assert_eq!(friend.run(&["share", "list", session]).code, 1);
     assert!(
         owner
-            .fail(&["share", "change", session, "Nobody", "--level", "admin"])
-            .contains("Nobody with whom something was shared from this computer is called")
+            .fail(&["share", "change", session, "Stranger", "--level", "admin"])
+            .contains("No one with whom this computer has shared anything is called")
     );
     let changed = owner.succeed(&["share", "change", session, "a friend", "--level", "admin"]);
     assert!(changed.starts_with("A friend ("), "{changed}");
@@ -123,9 +123,9 @@ fn a_name_is_that_of_the_person_with_whom_something_was_shared_first() {
     let ids = [&first, &second].map(|user| text(&user.json(&["login", "--name", "Bob"]), "/id").to_owned());
     let [one, other] = ["One", "Other"]
         .map(|title| text(&owner.json(&["session", "create", "--title", title]), "/session/ref").to_owned());
-    assert!(owner.fail(&["share", "add", &one, "Bob"]).contains("Nobody with whom"), "nothing was shared yet");
+    assert!(owner.fail(&["share", "add", &one, "Bob"]).contains("No one with whom"), "nothing was shared yet");
     owner.succeed(&["share", "add", &one, &ids[0]]);
-    // What somebody shares becomes the last one when it was used here.
+    // A session that another user shares becomes the last one when it was used here.
     assert!(first.fail(&["session", "read", "last"]).contains("No session was used on this device yet"));
     first.succeed(&["session", "read", &one]);
     assert_eq!(text(&first.json(&["session", "show", "last"]), "/session/ref"), one);
@@ -157,7 +157,7 @@ fn the_complete_link_is_needed_to_read() {
     let visitor = User::new(None);
     let read = visitor.json_lines(&["share", "open", address]);
     assert_eq!(texts(&read), ["number 0", "number 1", "number 2"]);
-    // Everybody who may write could have given it a title, so it is shown by its id.
+    // Everyone who may write could have given it a title, so it is shown by its id.
     let shown = visitor.succeed(&["share", "open", address]);
     assert!(shown.starts_with(&session) && !shown.contains("Open house"), "{shown}");
     let used_up = visitor.run(&["share", "open", address]);

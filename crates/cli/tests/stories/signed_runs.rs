@@ -94,7 +94,7 @@ fn what_is_applied_is_what_was_shown(row: &Row) {
         ("task", json!(task)),
         ("diff_without_the_last_file", json!(without_last(diff.as_str().unwrap()))),
     ]);
-    let lies = |tries: &dyn Fn()| row.told(&place.server, &cast, tries);
+    let lies = |tries: &dyn Fn()| row.tell(&place.server, &cast, tries);
     let nothing_done = |said: &str| {
         assert!(said.contains("has changed since you looked"), "{said}");
         assert_eq!(fs::read_to_string(project.join("note")).unwrap(), "one\n");

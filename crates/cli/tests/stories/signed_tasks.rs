@@ -102,7 +102,7 @@ fn what_was_signed_is_done_whatever_the_server_says() {
 }
 
 #[test]
-fn what_nobody_has_signed_is_not_done() {
+fn what_is_not_signed_is_not_done() {
     let place = Place::new();
     let runner = place.runner();
     let owner = &place.owner;
@@ -133,14 +133,14 @@ fn what_nobody_has_signed_is_not_done() {
     }
     place.server.tell_the_truth();
 
-    // A linked device is told before, and gets no bypass.
+    // A linked device learns it before, and gets no bypass.
     let second = User::new(Some(&place.server.url));
     add(owner, &second, &["--role", "linked"]);
     let refused = place.work(&second, "touch second");
     assert!(refused.code == 1 && refused.out.contains("This device is a linked one"), "{}", refused.out);
     assert!(refused.out.contains("TASK_NOT_SIGNED") && !place.has("second"), "{}", refused.out);
 
-    // Where the owner has said so, a task that nobody has signed is done.
+    // Where the owner has said so, an unsigned task is done.
     assert_eq!(runner.interrupt(), 0);
     place.configure(&format!("accept: any\n{ALLOWED}"));
     assert!(owner.run(&["runner", "check"]).err.contains("`accept: any`"));

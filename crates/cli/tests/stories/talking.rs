@@ -1,5 +1,5 @@
 //! Voice in the page and in the terminal. With a LiveKit server at LIVEKIT_URL (and VOICE_AGENT_PYTHON, a Python with the libraries of
-//! `deploy/voice-agent`) the page's story goes on in a real room; `make test-livekit` tells it so.
+//! `deploy/voice-agent`) the page's story continues in a real room; `make test-livekit` sets these.
 
 use crate::ensemble::{User, up};
 use crate::page;
@@ -7,7 +7,7 @@ use crate::place::Place;
 
 const KEY: &str = "voice-key-of-the-page-story";
 
-/// The name of a story's voice agent, and of its rooms. Two stories may be told at once.
+/// The name of a story's voice agent, and of its rooms. Two stories may run at once.
 fn own_name(story: &str) -> String {
     format!("{story}{}", std::process::id())
 }
@@ -34,7 +34,7 @@ fn server(story: &str) -> User {
 fn a_person_talks_about_a_session_in_the_page() {
     let server = server("talk");
     let (_up, url) = up(&server, &["--no-runner"]);
-    page::told("talk", &url, &Place::new(), &[("AGENT_NAME", &own_name("talk"))]);
+    page::tell_with("talk", &url, &Place::new(), &[("AGENT_NAME", &own_name("talk"))]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_person_talks_about_a_session_by_voice() {
     }
     let server = server("speak");
     let (_up, url) = up(&server, &["--no-runner"]);
-    page::told("speak", &url, &Place::new(), &[("AGENT_NAME", &own_name("speak"))]);
+    page::tell_with("speak", &url, &Place::new(), &[("AGENT_NAME", &own_name("speak"))]);
 }
 
 #[test]

@@ -138,7 +138,7 @@ impl Stage {
         json!(log(&self.place.user, &self.session)).to_string()
     }
 
-    /// What the voice was told to speak.
+    /// What the voice got to speak.
     fn said(&self, talk: &Talk) -> Vec<String> {
         let received = self.double.received(&talk.name).into_iter().filter(|one| one.name == "voice.say");
         received.map(|one| one.payload["text"].as_str().unwrap_or_default().to_owned()).collect()
@@ -187,7 +187,7 @@ fn a_person_talks_in_a_terminal_and_only_their_keys_allow() {
 
     let read = talk.called(&stage, "session.read", json!({ "last": 5 })).unwrap();
     assert!(read["messages"].to_string().contains("It boils."), "{read}");
-    let other = talk.room.call_by("somebody", "session.read", &json!({ "sessionId": stage.id }));
+    let other = talk.room.call_by("stranger", "session.read", &json!({ "sessionId": stage.id }));
     assert_eq!(talk.room.answer(other), Err(403));
 
     // A message is shown, and is sent unless it is taken back.
@@ -206,7 +206,7 @@ fn a_person_talks_in_a_terminal_and_only_their_keys_allow() {
     user.succeed(&["prompt", &stage.session, "[[run touch injected]]"]);
     terminal.sees("command: touch injected");
     let asks = "The coding agent asks for a permission. It is on your screen.";
-    until("the voice is told", || stage.said(&talk).iter().any(|text| text == asks).then_some(()));
+    until("the news for the voice", || stage.said(&talk).iter().any(|text| text == asks).then_some(()));
     assert_eq!(talk.called(&stage, "permission.allow", json!({})), Err(400));
     let shown = talk.called(&stage, "permission.show", json!({})).unwrap();
     assert_eq!(shown["outcome"], "shown");
@@ -297,7 +297,7 @@ fn a_room_program_that_ends_is_said_and_ends_the_conversation() {
 }
 
 #[test]
-fn a_program_that_is_killed_leaves_nobody_in_the_room() {
+fn a_program_that_is_killed_leaves_an_empty_room() {
     let stage = Stage::new();
     let running = stage.begin(&[]);
     let mut talk = stage.joined();

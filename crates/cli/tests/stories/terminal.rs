@@ -93,7 +93,7 @@ impl Terminal {
         text.split("\u{1b}[").skip(1).any(|rest| codes(rest).split(';').any(is_colour))
     }
 
-    /// What is beside the lines: whether the second screen is shown, and the cursor.
+    /// Whether the alternate screen is shown, and whether the cursor is.
     pub(crate) fn is_taken(&self) -> (bool, bool) {
         let flags = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]);
         (flags.starts_with('1'), flags.trim_end().ends_with('1'))

@@ -1,4 +1,4 @@
-//! What people choose sessions by is what was signed: a server, and a guest who has the key, give no session another title or directory.
+//! What people choose sessions by is what was signed: neither a server nor a guest with the key gives a session another title or directory.
 
 use ensemble_client::{Client, Credential, Window, idempotency_key};
 use ensemble_protocol::seal::{
@@ -106,7 +106,7 @@ fn sends_commands(server: &LyingServer) -> bool {
 }
 
 #[test]
-fn a_session_is_not_gone_on_with_in_another_directory() {
+fn a_session_is_not_resumed_in_another_directory() {
     let server = LyingServer::start();
     let (user, owner, _) = victim(&server);
     let machine = Machine::of(&user, owner, &server.direct);
@@ -129,7 +129,7 @@ fn a_session_is_not_gone_on_with_in_another_directory() {
     let of_another = of_another.of_machine(&machine.key.public_key());
     for (what, metadata) in [
         ("by a stranger", said(&ring, (session, 1), owner, &theirs, &stranger)),
-        ("beside what the machine has signed", with(&ring, (session, 1), (owner, part), &theirs, &stranger)),
+        ("next to what the machine has signed", with(&ring, (session, 1), (owner, part), &theirs, &stranger)),
         ("with what it has signed of another", with(&ring, (session, 1), (owner, of_another), &theirs, &stranger)),
         ("not signed", seal::seal_json(&ring, Purpose::SessionMetadata(session), &theirs).unwrap()),
         ("of another session", elsewhere.as_str().unwrap().to_owned()),

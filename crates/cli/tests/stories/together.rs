@@ -13,11 +13,11 @@ use crate::live::{guest, turns};
 use crate::place::Place;
 use crate::terminal::Terminal;
 
-/// How often somebody gets and loses access while other commands run.
+/// How often a guest gets and loses access while other commands run.
 const ROUNDS: usize = 8;
 
 #[test]
-fn nobody_is_warned_of_a_server_because_another_command_runs() {
+fn another_command_that_runs_causes_no_warning_of_the_server() {
     let owner = User::new(None);
     let (_up, url) = up(&owner, &["--no-runner"]);
     let (_guest, id) = guest(&url);

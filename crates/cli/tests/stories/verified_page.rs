@@ -1,4 +1,4 @@
-//! `ensemble web verify`: the page of a server of the same build is the same, and one byte that somebody between has changed is found.
+//! `ensemble web verify`: the page of a server of the same build is the same, and one byte that was changed on the way is found.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -111,7 +111,7 @@ fn a_server_of_this_build_serves_the_page_of_this_program() {
 }
 
 #[test]
-fn one_byte_that_somebody_between_changes_is_found_in_each_coding() {
+fn one_byte_that_is_changed_on_the_way_is_found_in_each_coding() {
     let (owner, person) = (User::new(None), User::new(None));
     let (_up, server) = up(&owner, &["--no-runner"]);
     let changes: [(&str, &str, Change); 4] =

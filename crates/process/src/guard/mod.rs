@@ -8,7 +8,7 @@
 //! when the program exits. On Linux the guard is a subreaper: processes that daemonise become its children and end too.
 //! On other systems it ends the program's process group, and a process that leaves the group escapes.
 //!
-//! It never has the server's token: the runner starts it with an environment of its own.
+//! It never has the server's token: the runner starts it with a separate environment.
 
 mod door;
 mod orders;

@@ -35,7 +35,7 @@ fn prepare() -> Result<Launch> {
         give_up_privileges()?;
     }
     set_limits(launch.limits)?;
-    // The program must not inherit the signals that the runner, or who has started it, has blocked.
+    // The program must not inherit the signals that the runner, or the runner's parent, has blocked.
     SigSet::empty().thread_set_mask().map_err(|error| format!("cannot reset the signal mask: {error}"))?;
     enter(&launch.directory)?;
     Ok(launch)

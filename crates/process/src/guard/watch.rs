@@ -1,8 +1,8 @@
 //! The guard's main loop: read the order, start the program, wait for the first reason to end it, end all its
 //! processes.
 //!
-//! There is a guard for each agent, and it lives as long. So one thread does everything: each further one would have
-//! memory of its own.
+//! Each agent has a guard, which lives as long as the agent. So one thread does everything: each further thread would
+//! take more memory.
 
 use std::collections::VecDeque;
 use std::io;
@@ -100,7 +100,7 @@ async fn guard() -> io::Result<i32> {
         Events { lines: Some(lines), runner, at, said, writes, ending, children, leader, reaped: VecDeque::new() };
     let ended = events.end(Duration::from_millis(grace_ms), Duration::from_millis(leftover_grace_ms)).await;
     if let Some(scratch) = scratch {
-        // Symbolic links in it are removed, not followed. What cannot be removed is nobody's any more.
+        // Symbolic links in it are removed, not followed. What cannot be removed is left.
         let _ = std::fs::remove_dir_all(scratch);
     }
     report(&mut events.runner, &ended).await;
@@ -126,7 +126,7 @@ fn start(order: &Order) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Writes the launch, the prompt and what follows beside the rest, so that a program that does not read cannot block the
+/// Writes the launch, the prompt and what follows in a separate task, so that a program that does not read cannot block the
 /// guard. The standard input is closed when nothing more can follow.
 fn feed(child: &mut Child, launch: &Launch, prompt: String, mut to_write: Receiver<String>) {
     let Some(input) = child.stdin.take() else { return };
@@ -227,7 +227,7 @@ impl Events {
         }
         if let Some(text) = line.strip_prefix(WRITE) {
             let text = serde_json::from_str::<String>(text).ok()?;
-            // A program that has closed its input may go on; one that does not read it cannot.
+            // A program that has closed its input may continue; one that does not read it may not.
             let written = self.writes.as_ref().map(|writes| writes.try_send(text));
             return matches!(written, Some(Err(TrySendError::Full(_)))).then_some(Event::End(None));
         }
@@ -299,7 +299,7 @@ async fn next_runner(door: &Option<Door>) -> Option<UnixStream> {
     }
 }
 
-/// The next order. Without a runner there is none.
+/// The next order. Never resolves without a runner.
 async fn next_line(lines: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Option<String> {
     match lines {
         Some(lines) => lines.next_line().await.ok().flatten(),

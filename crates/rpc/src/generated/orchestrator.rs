@@ -45,7 +45,7 @@ pub struct RunBrief {
     /// Microseconds since 1970.
     #[prost(int64, tag = "11")]
     pub created_at: i64,
-    /// Microseconds since 1970; 0 while the run goes on.
+    /// Microseconds since 1970; 0 until the run has finished.
     #[prost(int64, tag = "12")]
     pub finished_at: i64,
 }

@@ -82,7 +82,7 @@ pub(super) async fn deliver(
     }
 }
 
-/// Sends what the attempt changed. What the server does not want is left out: the report counts more. Returns whether nothing was left out.
+/// Sends what the attempt changed. What the server refuses is left out: the report matters more. Returns whether all was sent.
 async fn send_diff(context: &Context, record: &Record, held: &HeldLease) -> bool {
     let reader = record.clone();
     let parts = match on_disk(move || reader.diff()).await {

@@ -1,4 +1,4 @@
-//! The begin and the end of an attempt's work in its directory: it waits for its turn there, and says what it changed.
+//! The beginning and the end of an attempt's work in its directory: it waits for its turn there, and says what it changed.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::provider::Outcome;
 use crate::spool::Record;
 use crate::workplace::{Entry, Place, Turn};
 
-/// Attempts that wait beside those that run. With more, a waiting attempt keeps its slot.
+/// Attempts that wait, in addition to those that run. With more, a waiting attempt keeps its slot.
 const MOST_WAITING: usize = 64;
 
-/// Finding out what an attempt changed is given up after this time.
+/// How long the comparison may take that finds what an attempt changed.
 const LONGEST_COMPARISON: Duration = Duration::from_secs(120);
 
 /// Why an attempt does not begin.
@@ -77,7 +77,7 @@ async fn wait(
     Ok(turn)
 }
 
-/// Finds out what the attempt changed, and saves its diff beside its report.
+/// Finds out what the attempt changed, and saves its diff next to its report.
 pub(super) async fn save_changes(context: &Context, place: &Place, record: &Record) -> Option<ReportedChanges> {
     let found = tokio::time::timeout(LONGEST_COMPARISON, context.workplaces.changes(place)).await;
     let mut changed = match found {

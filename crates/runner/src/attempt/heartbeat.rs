@@ -30,7 +30,7 @@ pub(super) enum LeaseState {
     Lost,
 }
 
-/// What the server is told with a heartbeat.
+/// What a heartbeat reports to the server.
 #[derive(Clone, Debug, Default)]
 struct News {
     provider_session: Option<String>,
@@ -53,17 +53,17 @@ impl Heartbeat {
         Self { state, news, task: tokio::spawn(run(context.clone(), lease, holding, known, sender)) }
     }
 
-    /// Tells the server the provider's session, so that the next attempt can resume it even if this machine is lost.
+    /// Reports the provider's session to the server, so that the next attempt can resume it even if this machine is lost.
     pub(super) fn set_session(&self, id: &str) {
         self.news.send_modify(|news| news.provider_session = Some(id.to_owned()));
     }
 
-    /// Tells the server what the attempt waits for.
+    /// Reports to the server what the attempt waits for.
     pub(super) fn set_waiting(&self, waiting_for: Option<LeaseWaitsFor>) {
         self.news.send_if_modified(|news| std::mem::replace(&mut news.waiting_for, waiting_for) != waiting_for);
     }
 
-    /// Tells the server the live session of the task.
+    /// Reports the live session of the task to the server.
     pub(super) fn set_live_session(&self, session: SessionId) {
         self.news.send_modify(|news| news.session = Some(session));
     }
@@ -133,7 +133,7 @@ async fn run(
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = wake::next(&mut woken) => {}
-            // The heartbeat tells the server that the order has arrived.
+            // The heartbeat confirms to the server that the order has arrived.
             () = holding.cancelled(), if !is_cancelled => advance(&state, LeaseState::CancelRequested),
             changed = news.changed() => if changed.is_err() { return },
         }

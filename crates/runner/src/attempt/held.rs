@@ -1,6 +1,6 @@
 //! The leases that this runner holds: their last heartbeats, and the orders about them.
 //!
-//! A machine that has slept comes back with leases that ran out. As long as nobody else has their tasks, a heartbeat renews
+//! A machine that has slept comes back with leases that ran out. As long as no other runner has their tasks, a heartbeat renews
 //! them. So the runner asks for new work only when the server has answered about every lease that it holds; otherwise it could be given
 //! its own tasks a second time.
 

@@ -52,9 +52,9 @@ pub(crate) struct Context {
     pub(crate) held: Held,
     pub(crate) workplaces: Workplaces,
     pub(crate) orders: Orders,
-    /// Who hosts this machine's sessions, once it can. Closed when nobody does.
+    /// The host of this machine's sessions, once it is ready. Closed when there is none.
     pub(crate) host: watch::Receiver<Option<Arc<Host>>>,
-    /// Notified when an agent has said that nobody is signed in to it.
+    /// Notified when an agent has said that it is not signed in.
     pub(crate) signed_out: Arc<Notify>,
     pub(crate) unchecked: Unchecked,
 }

@@ -87,7 +87,7 @@ pub(super) async fn stderr_tail(mut stderr: ChildStderr, mut ended: watch::Recei
     }
 }
 
-/// Writes to the spool on a blocking thread, so that other tasks of this thread can go on.
+/// Writes to the spool on a blocking thread, so that other tasks of this thread can continue.
 pub(super) async fn append(spool: &Arc<OutputSpool>, text: String) {
     if text.is_empty() {
         return;
@@ -129,15 +129,15 @@ mod tests {
     #[tokio::test]
     async fn a_silent_pipe_is_given_up_when_the_program_has_ended() {
         let (mut program, mut pipe) = tokio::io::duplex(64);
-        let (ended, mut told) = watch::channel(false);
+        let (ended, mut has_ended) = watch::channel(false);
         let mut chunk = [0; 64];
         program.write_all(b"first").await.unwrap();
-        assert_eq!(read(&mut pipe, &mut chunk, &mut told).await, 5);
+        assert_eq!(read(&mut pipe, &mut chunk, &mut has_ended).await, 5);
         ended.send_replace(true);
         program.write_all(b"last").await.unwrap();
-        assert_eq!(read(&mut pipe, &mut chunk, &mut told).await, 4, "what is there is read");
+        assert_eq!(read(&mut pipe, &mut chunk, &mut has_ended).await, 4, "what is there is read");
         let begun = Instant::now();
-        assert_eq!(read(&mut pipe, &mut chunk, &mut told).await, 0);
+        assert_eq!(read(&mut pipe, &mut chunk, &mut has_ended).await, 0);
         assert!(begun.elapsed() >= GRACE);
     }
 }

@@ -29,11 +29,11 @@ use crate::spool::{OutputSpool, Record};
 /// How long to read the pipes at most after the guard has ended. An answer of many megabytes needs some time.
 const PIPES_GRACE: Duration = Duration::from_secs(60);
 
-/// The prompt of an attempt that goes on with the session of an earlier one. The session has the task's own prompt.
+/// The prompt of an attempt that resumes the session of an earlier one. The session has the task's own prompt.
 const CONTINUE: &str = "You were interrupted before you had finished this task. Look at what is done already, do not repeat \
                         it, and finish the task.";
 
-/// How often to look whether the program has told its session. A runner that dies before that cannot resume it.
+/// How often to look whether the program has named its session. A runner that dies before that cannot resume it.
 const LOOK_FOR_SESSION: Duration = Duration::from_millis(250);
 
 /// How long the server has to confirm the lease before the program starts.
@@ -68,7 +68,7 @@ pub(super) async fn run_attempt(
     if lease.follow_up && resume.is_none() {
         return Some(session_lost().report(lease.fence, None));
     }
-    // The person may be at another machine, and only the output gets there. A conversation that goes on has said it.
+    // The person may be at another machine, and only the output gets there. A resumed conversation has said it already.
     if resume.is_none() {
         for sentence in place.absent().await {
             pump::append(output, format!("[worktree] {sentence}\n")).await;
@@ -117,7 +117,7 @@ pub(super) async fn run_attempt(
             pump::append(output, format!("\n[standard error]\n{}\n", stderr.trim().replace('\0', "\u{fffd}"))).await;
         }
         let report = outcome.report(lease.fence, Some(&execution.transcript.lock()));
-        // The next attempt goes on with what one that is handed back has left, and the runner is about to end.
+        // The next attempt continues from what a handed-back one has left, and the runner is about to end.
         let changes = if handed_back { None } else { enter::save_changes(context, &place, record).await };
         return Some(LeaseFinish { permission: Some(prepared.permission), changes, ..report });
     }
@@ -131,7 +131,7 @@ fn outcome_of(lease: &Lease, transcript: &Transcript, exit: Exit, stop: Option<S
     judge(lease.provider, transcript, exit, stop, stderr)
 }
 
-/// A text that goes on with a conversation means nothing in a new one.
+/// A follow-up to a conversation means nothing in a new one.
 fn session_lost() -> Outcome {
     let message =
         "The agent's conversation no longer exists on this machine, so nothing can be added to it. Submit a new run.";
@@ -316,16 +316,16 @@ impl Execution {
         let transcript = Shared::new(Transcript::with_costs(costs(lease, is_resumed)));
         let expensive = Arc::new(Notify::new());
         let stderr = Shared::new(Vec::new());
-        let (ended, told) = watch::channel(false);
+        let (ended, has_ended) = watch::channel(false);
         let pumps = vec![
             tokio::spawn(pump::output(
                 lease.provider,
                 stdout,
-                told.clone(),
+                has_ended.clone(),
                 (transcript.clone(), expensive.clone()),
                 output.clone(),
             )),
-            tokio::spawn(pump::stderr_tail(stderr_pipe, told, stderr.clone())),
+            tokio::spawn(pump::stderr_tail(stderr_pipe, has_ended, stderr.clone())),
         ];
         Ok(Self { process, transcript, stderr, pumps, ended, expensive })
     }
@@ -377,7 +377,7 @@ impl Execution {
         Some(id)
     }
 
-    /// The next attempt goes on with no other conversation than one in which this machine has worked on the task.
+    /// The next attempt resumes only a conversation in which this machine has worked on the task.
     async fn remember_session(&self, context: &Context, record: &Record) {
         let session = self.transcript.lock().session_id().map(str::to_owned);
         let host = context.host.borrow().clone();

@@ -1,5 +1,5 @@
-//! The attempt of a sealed task: a live session is begun or goes on, or nothing is done. The server gets a code and a fixed sentence, because a
-//! path or an error's text is none of its business.
+//! The attempt of a sealed task: a live session begins or continues, or nothing is done. The server gets a code and a fixed sentence,
+//! because a path or an error's text is none of its business.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::drain::Phase;
 use crate::host::{Host, NotBegun, Pause, Refused};
 use crate::provider::{Offer, Outcome};
 
-/// A host that has just started asks the server who its owner is.
+/// A host that has just started asks the server for its owner.
 const HOST_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a machine may do, and where.
@@ -55,7 +55,7 @@ pub(super) async fn run_sealed(
         Ok(permitted) if permitted.task.session == TaskSession::Turn => {
             return session_turn::follow(context, lease, permitted, (heartbeat, slot), deadline).await;
         }
-        // Not cut short: a session that exists half would be nobody's.
+        // Not cut short: a half-made session would have no owner.
         Ok(permitted) => begin(context, lease, permitted).await,
         Err(outcome) => Err(outcome),
     };
@@ -88,7 +88,7 @@ async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Resul
     let host = match tokio::time::timeout(HOST_WITHIN, hosts.wait_for(Option::is_some)).await {
         Ok(Ok(host)) => host.clone(),
         Ok(Err(_)) => {
-            let message = "The runner of the machine hosts no live sessions. It needs a key of its own in its owner's list of devices.";
+            let message = "The runner of the machine hosts no live sessions. It needs its own key in its owner's list of devices.";
             return Err(Outcome::refused("SESSIONS_NOT_HOSTED", message));
         }
         Err(_) => None,
@@ -128,7 +128,7 @@ async fn begin(
     lease: &Lease,
     Permitted { host, task, directory }: Permitted,
 ) -> Result<SessionId, Outcome> {
-    // On its own: the session is begun to the end, whatever becomes of the attempt.
+    // In a separate task: the session is begun to the end, even if the attempt ends.
     let begun = tokio::spawn(async move { host.begin_task(task, directory.root.join(directory.below)).await });
     match begun.await {
         Ok(Ok(session)) => Ok(session),

@@ -92,7 +92,7 @@ async fn begin(
     let mut task: SessionTask = task;
     let environment = &context.config.environment;
     task.prompt = task.prompt.map(|prompt| protected(task.provider, &prompt, &directory, environment));
-    // On its own: the session is begun to the end, whatever becomes of the attempt.
+    // In a separate task: the session is begun to the end, even if the attempt ends.
     let begun = tokio::spawn(async move { host.do_task(task, directory, prompt_id).await });
     match begun.await {
         Ok(Ok((session, turn))) => Ok((turn, session)),
@@ -110,7 +110,7 @@ fn usage(end: &TaskEnd) -> Option<Usage> {
     (usage != Usage::default()).then_some(usage)
 }
 
-/// What the server is told. `None` as the end: the session is not hosted any more.
+/// What is reported to the server. `end` is `None` when the session is no longer hosted.
 fn outcome(end: Option<&TaskEnd>, stop: Option<Stop>, is_draining: bool) -> Outcome {
     let failed = |code, sentence| Outcome::not_startable(code, sentence);
     let Some(end) = end else { return Outcome::interrupted() };
@@ -131,11 +131,11 @@ fn outcome(end: Option<&TaskEnd>, stop: Option<Stop>, is_draining: bool) -> Outc
             ..failed("PROVIDER_LIMIT_REACHED", "The provider's usage limit is reached. The session says more.")
         },
         (_, Some(ErrorCode::Login), _) => {
-            failed("PROVIDER_NOT_SIGNED_IN", "Nobody is signed in to the agent on its machine. The session says more.")
+            failed("PROVIDER_NOT_SIGNED_IN", "The agent is not signed in on its machine. The session says more.")
         }
         (Some(StopReason::Cancelled), ..) => failed(
             "INTERRUPTED",
-            "Somebody interrupted the turn in its session. Go on there: the machine does not do the task again.",
+            "A person interrupted the turn in its session. Continue there: the machine does not do the task again.",
         ),
         (None, None, _) => failed("SESSION_ENDED", "The session was stopped before the agent had begun with the task."),
         _ => failed("AGENT_FAILED", "The agent did not end the turn as it should. The session says why."),
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_told_a_code_for_each_end() {
+    fn each_end_has_its_code() {
         let end = |stop: Option<StopReason>, error: Option<ErrorCode>| TaskEnd { stop, error, ..TaskEnd::default() };
         let code = |end: Option<&TaskEnd>, stop, is_draining| {
             let outcome = outcome(end, stop, is_draining);

@@ -1,4 +1,4 @@
-//! What a device of the owner has signed is done, and nothing else, where the runner's configuration says so.
+//! Only what a device of the owner has signed is done, where the runner's configuration says so.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::host::{Host, Pause, Refused};
 use crate::provider::Outcome;
 use crate::workplace::failed;
 
-/// A runner that has just started asks the server who its owner is.
+/// A runner that has just started asks the server for its owner.
 const HOST_WITHIN: Duration = Duration::from_secs(60);
 const AWAY: &str = "The machine could not ask the server for its owner's devices in time.";
 const NO_LIST: &str = "The runner of the machine takes signed tasks only, and cannot read the list of its owner's devices. Its log says why.";
@@ -114,7 +114,7 @@ pub(crate) async fn signed_order(context: &Context, order: &Order) -> Result<Opt
     Err(failed(&format!("{}. {}", why.why, why.sentence)))
 }
 
-/// Who knows the owner's devices.
+/// The host, which knows the owner's devices.
 async fn host(context: &Context) -> Result<std::sync::Arc<Host>, Refused> {
     let mut hosts = context.host.clone();
     match tokio::time::timeout(HOST_WITHIN, hosts.wait_for(Option::is_some)).await {

@@ -20,7 +20,7 @@ impl Slot {
         self.permit = None;
     }
 
-    /// Takes it again if it is free. What runs already goes on without it.
+    /// Takes it again if it is free. What runs already continues without it.
     pub(super) fn take_if_free(&mut self) {
         if self.permit.is_none() {
             self.permit = self.slots.clone().try_acquire_owned().ok();

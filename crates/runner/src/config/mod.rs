@@ -56,7 +56,7 @@ pub struct Config {
     pub accept: Option<Accept>,
     /// `None`: this machine hosts no live sessions.
     pub hosting: Option<Hosting>,
-    /// Agents for sessions beside the providers, by name. They speak the Agent Client Protocol (agentclientprotocol.com).
+    /// Agents for sessions in addition to the providers, by name. They speak the Agent Client Protocol (agentclientprotocol.com).
     pub agents: BTreeMap<String, AgentConfig>,
     /// Agents of sessions that run at once. The default is one for each 600 MiB of memory.
     pub max_agents: Option<u32>,
@@ -70,7 +70,7 @@ pub struct Config {
 pub enum Accept {
     /// What a device of the owner has signed.
     Signed,
-    /// Whatever the server says. A server that lies can make this machine do whatever its configuration allows.
+    /// Anything that the server says. A server that lies can make this machine do whatever its configuration allows.
     Any,
 }
 
@@ -137,7 +137,7 @@ pub struct ProviderConfig {
     pub env: BTreeMap<String, String>,
     /// Variables to inherit from the runner's environment. `NAME*` is a prefix.
     pub pass_env: Vec<String>,
-    /// What tasks may do that do not say it.
+    /// The permission of tasks that name none.
     pub permission: Permission,
     /// The most that a task may ask for. A task that asks for more gets this.
     pub permission_limit: Permission,
@@ -147,7 +147,7 @@ pub struct ProviderConfig {
 
 const NO_OWNER: &str = "it takes only tasks that its owner has signed, and knows no devices of its owner. Let `ensemble runner` or `ensemble runner \
      link` register the machine, which gives it a key; or set `account` (the owner's account key) and `keyFile`. With `accept: any` in \
-     runner.yaml it takes unsigned tasks: then who controls the server controls what this machine does";
+     runner.yaml it takes unsigned tasks: then the server controls what this machine does";
 
 impl ProviderConfig {
     pub fn of(provider: Provider) -> Self {

@@ -26,7 +26,7 @@ struct Known {
     programs: Arc<Programs>,
 }
 
-/// What shows that a file is another one. `None`: it is not there.
+/// What shows that a file was replaced. `None`: the file does not exist.
 type Stamp = Option<(SystemTime, u64)>;
 
 impl Watched {

@@ -33,13 +33,13 @@ pub struct Timing {
     /// How long the turns of sessions may continue after the runner was asked to stop. Then they are interrupted.
     #[serde(rename = "turnGraceMs", with = "millis")]
     pub turn_grace: Duration,
-    /// How long a turn goes on while no program hosts its session, with an agent that can (codex). Then it is ended.
+    /// How long a turn continues while no program hosts its session, with an agent that can (codex). Then it is ended.
     #[serde(rename = "leftAloneMs", with = "millis")]
     pub left_alone: Duration,
-    /// An agent of a session that has had nothing to do for so long is ended, and started again by the next prompt.
+    /// An agent that is idle for this long is ended, and started again by the next prompt.
     #[serde(rename = "parkAfterMs", with = "millis")]
     pub park_after: Duration,
-    /// A session that has ended, and to which nothing was written for so long, is not hosted until something is.
+    /// A session that has ended, and was not written to for this long, is not hosted until it is written to.
     #[serde(rename = "restAfterMs", with = "millis")]
     pub rest_after: Duration,
     /// How long a runner that only hosts sessions stays after the last one.

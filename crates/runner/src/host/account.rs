@@ -28,7 +28,7 @@ const MOST_GUESTS: usize = 256;
 struct Own {
     list: List,
     asked: Option<Asked>,
-    /// When it was asked for last without an answer that counts.
+    /// When the last request for it got no answer that counts.
     failed: Option<Instant>,
     /// A list that one of the owner's devices has seen, and the server does not show here; and that device's key.
     withheld: Option<(KnownList, String)>,
@@ -51,11 +51,11 @@ impl Asked {
     }
 }
 
-/// Anybody who may append can send commands, and each has to be checked.
+/// Anyone who may append can send commands, and each has to be checked.
 const BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
-/// How old the list may be by which something is written.
+/// The greatest age of a list that something is written by.
 const LONGEST_UNASKED: Duration = Duration::from_secs(60);
-/// What is written waits so long for the list, and this long passes before it waits again.
+/// How long a write waits for the list, and how long until a write waits again.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
 
@@ -178,7 +178,7 @@ impl Lists {
         if shown.is_none_or(|shown| shown.version() < known.version()) {
             return Ok(None);
         }
-        // Another list is in the place of the known one. Or the missing ones have just come back.
+        // Another list replaces the known one, or the missing ones have just come back.
         ask().await
     }
 
@@ -195,7 +195,7 @@ impl Lists {
         if is_withheld {
             self.refresh(&mut own).await?;
             is_withheld = lacks(&own.list, said);
-            // Who is only a guest does not hold up the others.
+            // A guest does not hold up the others.
             if is_withheld && signer.user == self.owner {
                 own.withheld = Some((said.clone(), signer.key.clone()));
             }
@@ -233,7 +233,7 @@ impl Lists {
         Ok((key, ContentEpoch::new(list.body().content_epoch).map_err(|_| unusable())?))
     }
 
-    /// Who holds this key, by the newest list of the user. A guest counts only with a grant of the owner, and only with the account
+    /// The holder of this key, by the newest list of the user. A guest counts only with a grant of the owner, and only with the account
     /// that the grant names.
     ///
     /// # Errors
@@ -263,7 +263,7 @@ impl Lists {
     async fn guest(&self, user: UserId, grant: Option<&AccessGrant>) -> Result<Option<List>, Error> {
         // Without a grant nothing is done, whatever the key is.
         let Some(grant) = grant else { return Ok(None) };
-        // What a device has given that was removed since is worth nothing, until one that is listed gives it again.
+        // A grant of a device that was removed since is void until a listed device gives it again.
         let own = self.list().await;
         let is_listed = |key: &String| own.device(key).is_some_and(|device| device.role.shares_sessions());
         if !grant.key.as_ref().is_none_or(is_listed) {
@@ -290,10 +290,10 @@ impl Lists {
     }
 }
 
-/// Who has signed a command.
+/// The signer of a command.
 pub(crate) struct Found {
     pub(crate) signer: Signer,
-    /// There is a newer list of the owner than the server shows here, so nobody knows who is in it.
+    /// There is a newer list of the owner than the server shows here, so its devices are unknown.
     pub(crate) list_is_withheld: bool,
 }
 

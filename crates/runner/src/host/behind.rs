@@ -1,7 +1,7 @@
 //! A server that was restored from a backup is behind: it lacks messages of this machine that it had confirmed.
 //!
 //! They are sent again, in their order and before anything newer. So the messages up to [`Behind::upto`] that the server has are always
-//! the first ones, and the newest of them says where to go on, also after this process was killed.
+//! the first ones, and the newest of them says where to continue, also after this process was killed.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(15);
 const MOST_DOUBLED: u32 = 8;
 /// 64 minutes. A clock that was ahead must not make it longer.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(15 << MOST_DOUBLED);
-/// A server that was not behind for so long begins with the first pause.
+/// After this time without being behind, a server begins with the first pause.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2 * 3_600);
-/// People are told of it at most once within this time.
+/// People are notified at most once within this time.
 const SAID_EVERY: Duration = Duration::from_secs(600);
 
 /// What is known of a server that was, or is, behind.
@@ -24,11 +24,11 @@ const SAID_EVERY: Duration = Duration::from_secs(600);
 pub(crate) struct Behind {
     /// Messages up to this count are sent again where the server lacks them. `None`: that is done.
     pub(crate) upto: Option<u64>,
-    /// Not before this time. It is another one each time that they are sent.
+    /// Not before this time. It differs each time that they are sent.
     pub(crate) from: Timestamp,
     /// How often they were sent, for the next pause.
     times: u32,
-    /// When people were told.
+    /// When people were notified.
     said: Timestamp,
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_once_in_ten_minutes() {
+    fn people_are_notified_once_in_ten_minutes() {
         let first = Behind::again(None, 40, NOW);
         let soon = Behind::again(Some(&first.is_over()), 40, NOW.plus(SAID_EVERY / 2));
         assert!(first.is_to_be_said(None) && !soon.is_to_be_said(Some(&first)));

@@ -8,7 +8,7 @@ use super::session::Session;
 
 /// An agent that does not become ready is ended.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(90);
-/// An agent that goes on after an interrupt is ended.
+/// An agent that continues after an interrupt is ended.
 pub(super) const INTERRUPTED_WITHIN: Duration = Duration::from_secs(15);
 /// A guard reads what it is given.
 pub(super) const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
@@ -20,8 +20,8 @@ pub(super) struct Deadlines {
     pub(super) interrupted: Option<Instant>,
     pub(super) parked: Option<Instant>,
     pub(super) killed: Option<Instant>,
-    /// The guard was told to end the agent.
-    pub(super) is_told: bool,
+    /// The guard was ordered to end the agent.
+    pub(super) is_ordered: bool,
 }
 
 impl Deadlines {
@@ -88,8 +88,8 @@ impl Session {
             // TERM, and KILL after the grace. A guard that does not carry it out is ended itself.
             self.deadlines.killed = Some(now + grace * 4);
             if let Some(agent) = &mut self.agent {
-                let is_told = tokio::time::timeout(WRITTEN_WITHIN, agent.stop(grace)).await.is_ok();
-                if !is_told || std::mem::replace(&mut self.deadlines.is_told, true) {
+                let is_ordered = tokio::time::timeout(WRITTEN_WITHIN, agent.stop(grace)).await.is_ok();
+                if !is_ordered || std::mem::replace(&mut self.deadlines.is_ordered, true) {
                     agent.kill();
                 }
             }

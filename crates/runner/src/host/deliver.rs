@@ -36,7 +36,7 @@ const NOT_RESTORED_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Default)]
 pub(crate) struct Outbox(Arc<(Mutex<VecDeque<Outgoing>>, Notify)>);
 
-/// What became of the deliveries.
+/// The results of the deliveries.
 #[derive(Debug)]
 pub(crate) enum Delivered {
     /// The server has all messages up to this count.
@@ -88,7 +88,7 @@ impl Outbox {
     }
 }
 
-/// The session is gone, or nothing waits for what becomes of its messages.
+/// The session is gone, or nothing waits for the results.
 struct Over;
 
 /// Sends what one session says.
@@ -96,11 +96,11 @@ struct Sender {
     host: Arc<Host>,
     keys: Keys,
     session: SessionId,
-    told: mpsc::Sender<Delivered>,
+    deliveries: mpsc::Sender<Delivered>,
     pause: Pause,
     /// What the session has written down about a server that was restored.
     behind: watch::Receiver<Option<Behind>>,
-    /// The time of that when this step began. Who reads may notice the same restore meanwhile.
+    /// The time of that when this step began. The reader may notice the same restore meanwhile.
     known: Option<Timestamp>,
     returns: watch::Receiver<()>,
     /// The server may have been restored since it was asked last.
@@ -122,14 +122,14 @@ pub(crate) async fn run(
     outbox: Outbox,
     (confirmed, newest): (u64, Newest),
     behind: watch::Receiver<Option<Behind>>,
-    told: mpsc::Sender<Delivered>,
+    deliveries: mpsc::Sender<Delivered>,
 ) {
     let (pause, returns) = (Pause::new(&host), host.wakers.returns());
     let mut sender = Sender {
         host,
         keys,
         session,
-        told,
+        deliveries,
         pause,
         behind,
         known: None,
@@ -327,12 +327,12 @@ impl Sender {
     }
 
     async fn is_gone<T>(&self) -> Result<T, Over> {
-        let _ = self.told.send(Delivered::Gone).await;
+        let _ = self.deliveries.send(Delivered::Gone).await;
         Err(Over)
     }
 
     async fn tell(&self, what: Delivered) -> Result<(), Over> {
-        self.told.send(what).await.map_err(|_| Over)
+        self.deliveries.send(what).await.map_err(|_| Over)
     }
 }
 

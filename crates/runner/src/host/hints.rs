@@ -63,7 +63,7 @@ pub(crate) async fn run(host: Arc<Host>) {
     let (mut pause, mut refused) = (Pause::new(&host), None::<Instant>);
     // What it has was read when the sessions were opened.
     let mut may_be_restored = false;
-    // A runner notices it too, and says to who has started it that it was refused.
+    // A runner notices it too, and reports it to the person who started it.
     let runners = if host.is_for_sessions_only() { 1 } else { 2 };
     let grace = host.config.timing.refused_grace * runners;
     loop {

@@ -67,10 +67,10 @@ pub(crate) struct Kept {
     /// Marks the processes of the agent that was started last.
     pub(crate) process: Option<Uuid>,
     pub(crate) ended: bool,
-    /// The agent was ended in the middle of a turn, and has not been told.
+    /// The agent was ended in the middle of a turn, and does not know it yet.
     #[serde(default)]
     pub(crate) cut_off: bool,
-    /// People were told that a key is missing.
+    /// People were notified that a key is missing.
     #[serde(default)]
     pub(crate) has_said_no_key: bool,
     /// What the session may cost.
@@ -79,7 +79,7 @@ pub(crate) struct Kept {
     /// The newest prompt of the task that this session is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<TaskTurn>,
-    /// The turn that runs goes on while no program hosts the session.
+    /// The turn that continues while no program hosts the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<Left>,
     /// What an editor has for the agent.
@@ -160,7 +160,7 @@ pub(crate) fn local_id(n: u64, mark: Option<&str>) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Queued {
-    /// Who has signed it.
+    /// Its signer.
     pub(crate) user: UserId,
     pub(crate) key: String,
     /// As in `ensemble_protocol::transcript::rules::Signer`.

@@ -44,7 +44,7 @@ struct Held {
     content_epoch: u32,
 }
 
-/// What came of earlier tries to make a new key.
+/// The results of earlier attempts to make a new key.
 #[derive(Default)]
 struct Renewing {
     failed: Option<Instant>,
@@ -290,7 +290,7 @@ impl Keys {
             ..UpdateSession::default()
         };
         match self.client.update_session(self.session, &update).await {
-            // Who was faster is looked at with the next beat.
+            // Another writer was faster. The next beat looks at the result.
             Err(error) if error.is(Code::VersionMismatch) => return Ok(()),
             changed => drop(changed?),
         }

@@ -1,6 +1,6 @@
 //! The commands of an agent that outlive a turn: process groups below its guard that were not there before its first turn.
 //!
-//! Agents give each command a group of its own, and keep their helpers (servers of tools and languages) in the one that they lead.
+//! Agents give each command its own group, and keep their helpers (servers of tools and languages) in the one that they lead.
 //! Only Linux says which processes are below a guard; elsewhere none is found.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use super::session::Session;
 
 /// A command that ends together with its turn is not shown.
 const AFTER_A_TURN: Duration = Duration::from_millis(500);
-/// The system does not tell when the process of another one ends.
+/// The system does not notify a process of the end of another one's child.
 const AGAIN: Duration = Duration::from_secs(3);
 const WHILE_ENDING: Duration = Duration::from_millis(100);
 /// The commands that are listed, and the bytes of each.
@@ -33,7 +33,7 @@ pub(super) struct Leftovers {
     /// A turn has begun since the last look.
     had_turn: bool,
     look_at: Option<Instant>,
-    /// The commands were told to end, and are killed at this time.
+    /// The commands were ordered to end, and are killed at this time.
     kill_at: Option<Instant>,
 }
 
@@ -101,7 +101,7 @@ impl Session {
 
 fn signal(found: &BTreeMap<Pid, String>, signal: Signal) {
     for group in found.keys() {
-        // One that has ended meanwhile is what is wanted.
+        // A group that has ended meanwhile needs no signal.
         let _ = killpg(*group, signal);
     }
 }

@@ -50,10 +50,10 @@ pub struct Start {
     pub model: Option<String>,
     #[serde(default)]
     pub title: Option<String>,
-    /// The agent's own id of a conversation to go on with.
+    /// The agent's own id of a conversation to resume.
     #[serde(default)]
     pub resume: Option<String>,
-    /// People are asked before a turn begins when the session has cost so much, in US dollars.
+    /// When the session has cost this much, in US dollars, people are asked before the next turn begins.
     #[serde(default)]
     pub max_cost_usd: Option<f64>,
     /// The variables of the terminal in which a person begins it. The agent inherits of them what the host's configuration lets it.

@@ -111,8 +111,8 @@ pub(crate) struct Host {
     starting: Mutex<()>,
 }
 
-/// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none. `hosts` gets who hosts
-/// them.
+/// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none. `hosts` receives the
+/// host.
 pub(crate) async fn run(config: Arc<Config>, drain: Drain, hosts: watch::Sender<Option<Arc<Host>>>) {
     let (Some(hosting), Credential::Device(key)) = (config.hosting.clone(), config.credential.clone()) else { return };
     if let Err(error) = host(config, hosting, key, (drain, hosts)).await {
@@ -134,7 +134,7 @@ async fn host(
     let (folder, lock) = prepared.await.map_err(|error| format!("{}: {error}", hosting.folder.display()))?;
     let _lock = match lock {
         Some(lock) => lock,
-        // The program that has it hosts sessions for everybody.
+        // The program that has it hosts sessions for everyone.
         None if hosting.sessions_only => {
             socket::is_open(&folder).await?;
             hosting.ready.notify_one();
@@ -222,13 +222,13 @@ async fn host(
     let _ = fs::remove_file(local::socket(&sockets));
     host.servers.part(config.timing.left_alone).await;
     if sockets != folder {
-        // The servers that go on alone have theirs in it.
+        // The servers that continue alone have theirs in it.
         let _ = fs::remove_dir(sockets);
     }
     Ok(())
 }
 
-/// The sessions of an earlier process connect to their agents' servers within the time for which these go on alone.
+/// The sessions of an earlier process connect to their agents' servers within the time for which these continue alone.
 async fn let_go(host: Arc<Host>) {
     tokio::time::sleep(host.config.timing.left_alone).await;
     host.servers.let_go().await;
@@ -236,7 +236,7 @@ async fn let_go(host: Arc<Host>) {
 
 /// After a session was lost.
 const OPENED_AGAIN_AFTER: Duration = Duration::from_secs(30);
-/// People and tasks wait at most so long for the sessions of earlier processes. Those that are later are opened beside the others.
+/// People and tasks wait at most this long for the sessions of earlier processes. Later ones are opened in the background.
 const OPENED_WITHIN: Duration = Duration::from_secs(10);
 
 async fn after_a_while(id: SessionId) -> SessionId {
@@ -244,7 +244,7 @@ async fn after_a_while(id: SessionId) -> SessionId {
     id
 }
 
-/// Signs in and reads the owner's device list, for as long as the server is away.
+/// Signs in and reads the owner's device list. Repeats it while the server cannot be reached.
 async fn open(
     config: &Arc<Config>,
     hosting: &Hosting,

@@ -14,7 +14,7 @@ use crate::server::ServerError;
 /// How long a person waits at most until a call that fails is given up.
 const REPEATED_FOR: Duration = Duration::from_secs(10);
 
-/// Repeats a harmless call while the server is away or busy, for ten seconds at most.
+/// Repeats a harmless call while the server is unreachable or busy, for ten seconds at most.
 ///
 /// # Errors
 /// The last one.
@@ -36,7 +36,7 @@ where
     }
 }
 
-/// The server is away, for as long as it says.
+/// The server is unavailable, for as long as it says.
 fn away(error: &Error) -> ServerError {
     let retry_after = match error {
         Error::Problem(problem) => problem.retry_after.map(|seconds| Duration::from_secs(u64::from(seconds))),

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::socket;
 
-/// Nobody else may lock it, whatever the umask is.
+/// No other user can lock it, whatever the umask is.
 fn open_lock(folder: &Path) -> io::Result<File> {
     File::options().create(true).truncate(false).write(true).mode(0o600).open(folder.join("lock"))
 }
@@ -97,7 +97,7 @@ impl Name {
         Ok(Self { path, place, id: unique(), previous, earlier, has_ended, is_kept: AtomicBool::new(false) })
     }
 
-    /// The server has taken a beat with this id, so the next process goes on after it.
+    /// The server has taken a beat with this id, so the next process follows it.
     pub(super) async fn keep(&self) {
         if self.is_kept.swap(true, Ordering::Relaxed) {
             return;
@@ -152,7 +152,7 @@ mod tests {
             (Some(next.id), &[first.id][..]),
             "for a server that was restored"
         );
-        // The server has no beat of it, so the one after it goes on after the same.
+        // The server has no beat of it, so the process after it follows the same one.
         assert_eq!(Name::new(folder.path()).unwrap().previous, Some(next.id));
         let copy = tempfile::tempdir().unwrap();
         fs::copy(folder.path().join("id.json"), copy.path().join("id.json")).unwrap();

@@ -1,4 +1,4 @@
-//! Reads what people send to a session, and finds out who has signed it.
+//! Reads what people send to a session, and finds the signers.
 
 mod marks;
 
@@ -22,7 +22,7 @@ use super::core::Command;
 use super::keys::{Keys, NoKey};
 use super::{Host, Pause};
 
-/// So many of the newest messages are read again after a restore. What was done is known by its id and not done twice.
+/// How many of the newest messages are read again after a restore. What was done is known by its id and not done twice.
 pub(super) const READ_AGAIN: i64 = 1_000;
 
 /// What has come. The next one is looked at when this one was dealt with, because it may change what people may do.
@@ -34,7 +34,7 @@ pub(crate) struct Received {
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// The message with this `seq`: a command, or something that is none. All messages up to `upto` are dealt with then.
+    /// The message with this `seq`: a command, or something else. All messages up to `upto` are dealt with then.
     Message { seq: i64, upto: i64, command: Option<Box<Command>> },
     /// A message waits for a key that this machine does not have.
     NoKey,
@@ -126,9 +126,9 @@ const DELETED: &str = "session_deleted";
 enum End {
     /// The stream is not needed any more, or all messages were read.
     Over,
-    /// A key has come for which messages waited.
+    /// A key that messages waited for has come.
     Again,
-    /// The session is gone, or nobody wants its messages.
+    /// The session is gone, or its messages are no longer wanted.
     Gone,
     Failed(Error),
 }
@@ -157,7 +157,7 @@ struct Tries {
 /// What is inside a message.
 enum Opened {
     Command(Box<Command>),
-    /// No command, or nobody can read it.
+    /// No command, or an unreadable one.
     Nothing,
     /// It waits for the key of this epoch.
     Waits(u32),
@@ -214,7 +214,7 @@ impl Reader {
         End::Gone
     }
 
-    /// Deals with a message, or has it wait for its key. `false`: nobody wants it.
+    /// Deals with a message, or has it wait for its key. `false`: the receiver is gone.
     async fn look_at(&mut self, stored: &Stored) -> bool {
         let seq = stored.seq;
         let opened = if self.marks.is_judged(seq) { Opened::Nothing } else { self.open(stored).await };
@@ -262,13 +262,13 @@ impl Reader {
         false
     }
 
-    /// Whether it was dealt with. `false`: nobody wants it.
+    /// Whether it was dealt with. `false`: the receiver is gone.
     async fn pass_on(&self, what: What) -> bool {
         let (done, is_done) = oneshot::channel();
         self.received.send(Received { what, done }).await.is_ok() && is_done.await.is_ok()
     }
 
-    /// The command in a message. Whatever is none, or is not signed, is shown by clients as what it is and not answered.
+    /// The command in a message. What is no command, or is not signed, is shown by clients as what it is and not answered.
     async fn open(&self, stored: &Stored) -> Opened {
         if stored.sender_machine_id.as_ref() == Some(&self.host.config.machine) {
             return Opened::Nothing;
@@ -309,8 +309,8 @@ impl Reader {
     /// Whether the key of this epoch is here. `None`: it may come later.
     async fn has_key(&self, epoch: u32) -> Option<bool> {
         match self.keys.refresh().await {
-            // Where the server says that there is no such key, nobody can read the message. It is not waited for: the server takes messages
-            // of newer keys than it has, as after a restore, so a guest could stop the session with one.
+            // A message whose key the server does not know cannot be read by anyone. It is not waited for: the server takes messages of
+            // newer keys than it has, as after a restore, so a guest could stop the session with one.
             Ok(_) => Some(self.keys.ring().epoch() >= epoch),
             Err(NoKey::Client(error)) if error.is_not_found() => Some(false),
             // The owner's program gives it when it has made it. Its maker may be in a list that the server does not show yet.
@@ -322,7 +322,7 @@ impl Reader {
     }
 }
 
-/// Finds who has signed a command, as soon as the server can be asked. `said` is the newest list that the signer knows.
+/// Finds the signer of a command, as soon as the server can be asked. `said` is the newest list that the signer knows.
 pub(crate) async fn find_signer(
     host: &Host,
     session: SessionId,

@@ -1,4 +1,4 @@
-//! Goes on with the sessions of earlier processes, also when the log of one is lost, damaged or older than what the server has.
+//! Resumes the sessions of earlier processes, also when the log of one is lost, damaged or older than what the server has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::core::{Core, Setting};
 use super::kept::{Change, Kept};
 use super::keys::Keys;
 use super::session::Session;
-use super::shown::{self, GoesOn, Shown};
+use super::shown::{self, Recovered, Shown};
 use super::spool::{Card, Opened, Spool};
 use super::{Host, Pause, place, rest, status, titles};
 use crate::drain::Phase;
 
-/// What became of a session of an earlier process.
+/// The result of opening a session of an earlier process.
 pub(super) enum Reopened {
     Session(Box<Session>),
     /// It is to be tried again.
@@ -136,7 +136,7 @@ impl Host {
                 (card, why)
             }
         };
-        self.go_on(id, card, &why).await
+        self.recover_lost(id, card, &why).await
     }
 
     /// Says that this process hosts the session, when the server can be reached.
@@ -170,25 +170,25 @@ impl Host {
         }
     }
 
-    /// Begins the log of a session anew with what never changes and what the server shows.
-    async fn go_on(self: &Arc<Self>, id: SessionId, card: Card, why: &str) -> Result<Session, Why> {
+    /// Begins a new log for a session, with what never changes and what the server shows.
+    async fn recover_lost(self: &Arc<Self>, id: SessionId, card: Card, why: &str) -> Result<Session, Why> {
         let keys = self.keys(id, &card.host_key, titles::Card::new(&card.agent, &card.directory)).await?;
         let shown = self.shown(&keys, id, None).await?;
         let (epoch, host_key) = keys.changes().borrow().clone();
         let at_server = shown.newest_own(shown.n());
-        let GoesOn { kept, unanswered } = shown.go_on(Card { host_key, ..card });
+        let Recovered { kept, unanswered } = shown.recovered(Card { host_key, ..card });
         let kept = Kept { lost: Some(self.now()), mark: Some(mark()), ..kept };
         let mut core = self.core(kept, epoch).await;
-        core.go_on_after_loss(why, unanswered);
+        core.continue_after_loss(why, unanswered);
         // The new log begins with all of it, and keeps what is said in it.
         let says: Vec<Change> =
             core.take_changes().into_iter().filter(|change| matches!(change, Change::Say(_))).collect();
         let (folder, kept) = (self.sessions.clone(), core.kept.clone());
         let replaced = on_disk(move || Spool::replace_lost(&folder, &kept, &says)).await;
-        let (spool, aside) = replaced.map_err(|error| Why::Now(format!("its log cannot be begun anew: {error}")))?;
+        let (spool, aside) = replaced.map_err(|error| Why::Now(format!("its log cannot be replaced: {error}")))?;
         tracing::error!(
             session.id = %id, aside = %aside.display(), n = core.kept.n,
-            "The log of a session could not be used and was set aside: {why}. The session goes on with what the server has"
+            "The log of a session could not be used and was set aside: {why}. The session continues with what the server has"
         );
         let mut session = self.session(core, spool, keys).await?;
         session.at_server = at_server;

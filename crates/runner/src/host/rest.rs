@@ -1,5 +1,5 @@
 //! Sessions that have ended rest: nothing of this process hosts them, and a start asks the server nothing about each. One is hosted
-//! again when somebody has written to it, which hints say, and after a loss of these the server's list of what has changed.
+//! again when a person has written to it, which hints say, and after a loss of these the server's list of what has changed.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use super::Host;
 
 /// In the folder of a session that rests: the `seq` of the last message that was dealt with.
 const MARK: &str = "rests";
-/// Beside the folder of the sessions: until when the server's list was looked through, by the server's clock.
+/// Next to the folder of the sessions: until when the server's list was looked through, by the server's clock.
 const LOOKED: &str = "looked.json";
 /// Lists are ordered by the minute.
 const ORDERED_BY: Duration = Duration::from_secs(120);
@@ -48,7 +48,7 @@ pub(super) fn unmark(sessions: &Path, session: SessionId) -> bool {
 }
 
 impl Host {
-    /// Somebody may have written to the session.
+    /// A person may have written to the session.
     pub(super) async fn wake(&self, session: SessionId) {
         if !self.wakers.wake(session) && marked(&self.sessions, session).is_some() {
             // Without a receiver the host is ending, and the next one looks.

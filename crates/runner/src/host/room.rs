@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const MEMORY_EACH: u64 = 600 << 20;
 /// How long an idle agent may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
-/// The sessions that are named to somebody who finds no room.
+/// The most sessions that are named to a person who finds no room.
 const MOST_NAMED: usize = 8;
 
 /// The agents that may run at once.
@@ -124,7 +124,7 @@ impl Room {
         Permit { session, agents: self.agents.clone(), _one: one }
     }
 
-    /// Whether another agent could run beside those that work or ask.
+    /// Whether another agent could run in addition to those that work or ask.
     pub(crate) fn has_room(&self) -> bool {
         let makes_room = |does: &Does| matches!(does, Does::Nothing { .. } | Does::Ends { taken: false });
         self.free.available_permits() > 0 || lock(&self.agents).values().any(makes_room)
@@ -133,7 +133,7 @@ impl Room {
     /// Whether the agent of this session runs, or could be started.
     ///
     /// # Errors
-    /// There is no room for it. The text says who is in the way.
+    /// There is no room for it. The text names the sessions that are in the way.
     pub(crate) fn admits(&self, session: SessionId) -> Result<(), String> {
         let runs = lock(&self.agents).contains_key(&session);
         if runs || self.has_room() { Ok(()) } else { Err(self.in_the_way()) }
@@ -170,7 +170,7 @@ fn memory() -> Option<u64> {
 /// Why a session was not begun.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotBegun {
-    /// As many agents run as may, and none of them is idle. The text names sessions by their ids and says nothing else of them.
+    /// The limit of agents is reached, and none of them is idle. The text names sessions by their ids and says nothing else of them.
     #[error("HOST_BUSY: {0}.")]
     Busy(String),
     #[error("{0}")]

@@ -29,7 +29,7 @@ pub(crate) enum Running {
     Served(Box<Connection>),
 }
 
-/// A process of the session's own.
+/// The session's own process.
 pub(crate) struct Piped {
     process: Process,
     stdout: ChildStdout,
@@ -85,7 +85,7 @@ impl Running {
         }
     }
 
-    /// The guard of a process of the session's own.
+    /// The guard of the session's own process.
     pub(super) fn guard(&self) -> Option<Pid> {
         match self {
             Self::Piped(piped) => piped.process.guard_pid(),

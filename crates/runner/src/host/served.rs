@@ -1,5 +1,5 @@
 //! Agents that are servers: one process for the sessions of this machine, to which each of them connects. Its guard outlives an
-//! orderly end of this program for a while, so that turns go on until the next one connects.
+//! orderly end of this program for a while, so that turns continue until the next one connects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ use super::agents::Agent;
 use super::running::{Happened, exit_of};
 use crate::config::{Config, Environment};
 
-/// A server listens so soon after its start.
+/// A server listens within this time after its start.
 const LISTENS_WITHIN: Duration = Duration::from_secs(60);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
-/// A guard that has been told to stay says so.
+/// A guard confirms the order to stay.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The beginnings of variables that differ from terminal to terminal and mean nothing to a server.
@@ -47,7 +47,7 @@ pub(crate) struct Servers {
     left: Mutex<Vec<Arc<Server>>>,
 }
 
-/// A server that runs. It ends when nobody has it any more.
+/// A server that runs. It ends when the last reference is dropped.
 pub(crate) struct Server {
     id: Uuid,
     folder: PathBuf,
@@ -58,7 +58,7 @@ pub(crate) struct Server {
 enum Order {
     Stop,
     Kill,
-    /// It goes on without this program for so long.
+    /// It continues without this program for this long.
     Stay(Duration),
 }
 
@@ -110,7 +110,7 @@ fn note(folder: &Path, id: Uuid) -> PathBuf {
 }
 
 impl Servers {
-    /// Takes over the servers that have gone on without a program, and ends what is left of the others. `folder` is this program's
+    /// Takes over the servers that continued without a program, and ends what is left of the others. `folder` is this program's
     /// alone.
     pub(crate) async fn open(config: &Config, folder: PathBuf) -> Self {
         let mut adopted = Vec::new();
@@ -125,7 +125,7 @@ impl Servers {
             }
         }
         if !adopted.is_empty() {
-            tracing::info!(servers = adopted.len(), "Agents have gone on without this program");
+            tracing::info!(servers = adopted.len(), "Agents have continued without this program");
         }
         Self { folder, current: Mutex::default(), adopted: Mutex::new(adopted), left: Mutex::default() }
     }
@@ -148,7 +148,7 @@ impl Servers {
         }
         let started = self.start(config, agent, environment).await.map_err(|why| {
             if let Some(why) = why {
-                tracing::warn!("{name} does not start as a server, so each session gets a process of its own: {why}");
+                tracing::warn!("{name} does not start as a server, so each session gets its own process: {why}");
             }
             NotServed::Unknown
         });
@@ -197,7 +197,7 @@ impl Servers {
         }
     }
 
-    /// The server that has gone on with a turn.
+    /// The server that has continued a turn.
     pub(crate) async fn adopted(&self, id: Uuid) -> Option<Arc<Server>> {
         self.adopted.lock().await.iter().find(|server| server.id == id && server.exit.borrow().is_none()).cloned()
     }
@@ -216,7 +216,7 @@ impl Servers {
         }
     }
 
-    /// Lets the servers to which turns were left go on for so long.
+    /// Lets the servers to which turns were left continue for this time.
     pub(crate) async fn part(&self, time: Duration) {
         self.let_go().await;
         for server in std::mem::take(&mut *self.left.lock().await) {
@@ -253,10 +253,10 @@ async fn forget(folder: PathBuf, id: Uuid) {
 }
 
 impl Server {
-    /// Watches the process until it ends, or until nobody has the server any more.
+    /// Watches the process until it ends, or until the last reference to the server is dropped.
     fn run(config: &Config, folder: PathBuf, mut process: Process) -> Arc<Self> {
         let (orders, mut ordered) = mpsc::channel(4);
-        let (told, exit) = watch::channel(None);
+        let (exited, exit) = watch::channel(None);
         let id = process.id();
         let grace = config.timing.term_grace;
         let server = Arc::new(Self { id, folder: folder.clone(), orders, exit });
@@ -282,7 +282,7 @@ impl Server {
                     }
                 }
             };
-            told.send_replace(Some(exit));
+            exited.send_replace(Some(exit));
         });
         server
     }
@@ -349,7 +349,7 @@ impl Connection {
                     Some(Ok(Message::Text(line))) => return Happened::Lines(vec![Line::Text(line.to_string())]),
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => {
-                        // What the server still does for this session nobody could see or stop.
+                        // What the server still does for this session could not be seen or stopped.
                         self.stop().await;
                         return Happened::Ended(self.server.ended().await);
                     }

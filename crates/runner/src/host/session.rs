@@ -42,7 +42,7 @@ pub(crate) struct Session {
     pub(super) keys: Keys,
     pub(super) outbox: Outbox,
     pub(super) agent: Option<Running>,
-    /// The server that has gone on with the turn.
+    /// The server that has continued the turn.
     pub(super) follows: Option<Arc<Server>>,
     /// Of the agent that runs.
     pub(super) permit: Option<Permit>,
@@ -52,7 +52,7 @@ pub(crate) struct Session {
     pub(super) leftovers: Leftovers,
     pub(super) status: watch::Sender<Status>,
     pub(super) grants: watch::Sender<Vec<AccessGrant>>,
-    /// The newest of its own messages that the server was seen to have.
+    /// The newest of the session's messages that the server was seen to have.
     pub(super) at_server: Newest,
     /// Of a server that was restored, as it is on disk.
     pub(super) behind: watch::Sender<Option<Behind>>,
@@ -60,13 +60,13 @@ pub(crate) struct Session {
     pub(super) runs: watch::Sender<bool>,
     /// For the task that the session is.
     pub(super) task: Ends,
-    /// The agent was told to end at once, because the host is to.
+    /// The agent was ordered to end at once, because the host is to.
     is_hurried: bool,
     /// When the session rests, because it has ended and nothing was written to it.
     rests_at: Option<Instant>,
     /// Held while the session has not ended.
     unended: Option<Arc<()>>,
-    /// Is told when a frame may be sent again.
+    /// Frames that are being sent. When one is done, the next may be sent.
     pub(super) frames: JoinSet<()>,
     /// Looks for the signer of a prompt whose turn has come.
     pub(super) judges: JoinSet<(Asked, Found)>,
@@ -75,13 +75,13 @@ pub(crate) struct Session {
 
 /// Why a session ends here.
 enum End {
-    /// The host stops, and another one goes on.
+    /// The host stops, and another one continues.
     Drained,
-    /// The same, and the turn that runs goes on meanwhile.
+    /// The same, and the turn that runs continues meanwhile.
     Left,
     /// It was deleted.
     Gone,
-    /// It has ended, and nobody goes on with it.
+    /// It has ended, and no one resumes it.
     Rests,
     /// Another host has it.
     Lost,
@@ -124,9 +124,9 @@ impl Session {
 
     /// Hosts the session until it is gone or the host stops. Returns its id if it is to be opened again.
     pub(crate) async fn run(mut self) -> Option<SessionId> {
-        let (told, mut delivered) = mpsc::channel(16);
+        let (deliveries, mut delivered) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
-        tasks.spawn(self.deliver(told));
+        tasks.spawn(self.deliver(deliveries));
         let beat = Arc::new(Notify::new());
         let (mut reading, mut received) = self.read(&mut tasks, &beat);
         let mut beats = tokio::spawn(self.beat(beat.clone()));
@@ -242,9 +242,9 @@ impl Session {
         let (id, host, keys, has_turn) = (self.id, self.host.clone(), self.keys.clone(), self.core.has_turn());
         let problem = if let End::Unwritten(error) = &end { Some(error.to_string()) } else { None };
         let comes_again = (problem.is_some() || matches!(end, End::Lost)).then_some(id);
-        let told = problem.as_deref().map(|problem| status::unwritten(&host, &keys, id, (problem, has_turn)));
+        let notice = problem.as_deref().map(|problem| status::unwritten(&host, &keys, id, (problem, has_turn)));
         // The agent does not wait for the server.
-        tokio::join!(self.finish(end, tasks, delivered), OptionFuture::from(told));
+        tokio::join!(self.finish(end, tasks, delivered), OptionFuture::from(notice));
         comes_again
     }
 
@@ -318,11 +318,11 @@ impl Session {
         }
     }
 
-    /// Tells who waits for it how far the session's task is.
+    /// Reports the progress of the session's task.
     fn tell_task(&self) {
         let Some(prompt_id) = self.core.kept.task.as_ref().map(|task| task.prompt_id.clone()) else { return };
-        let told = self.core.task_state(&prompt_id).map(|state| (prompt_id, state));
-        self.task.told.send_if_modified(|known| std::mem::replace(known, told.clone()) != told);
+        let progress = self.core.task_state(&prompt_id).map(|state| (prompt_id, state));
+        self.task.progress.send_if_modified(|known| std::mem::replace(known, progress.clone()) != progress);
     }
 
     /// A step is on disk before anything else.

@@ -1,4 +1,4 @@
-//! What the server shows of a session: the host's own newest messages, from which it goes on when its log is lost or old.
+//! What the server shows of a session: the host's own newest messages, from which it continues when its log is lost or old.
 //!
 //! A server can keep messages back and show old ones. So only what this machine's key has signed counts, and nothing that gives
 //! people or the agent a right is read from it.
@@ -50,8 +50,8 @@ enum Fact {
     Other,
 }
 
-/// Where a session goes on after its log was lost.
-pub(crate) struct GoesOn {
+/// Where a session continues after its log was lost.
+pub(crate) struct Recovered {
     pub(crate) kept: Kept,
     /// The key and `localId` of commands without a receipt, oldest first.
     pub(crate) unanswered: Vec<(String, String)>,
@@ -122,8 +122,8 @@ impl Shown {
         self.own.values().any(|(_, fact)| matches!(fact, Fact::State { phase: Phase::Idle, .. }))
     }
 
-    /// How the session goes on with what was found.
-    pub(crate) fn go_on(self, card: Card) -> GoesOn {
+    /// How the session continues with what was found.
+    pub(crate) fn recovered(self, card: Card) -> Recovered {
         let n = self.n();
         let Card { session, agent, directory, host_key, process } = card;
         let mut kept = Kept { n, seen: self.newest, process, ..Kept::new(session, agent, directory, host_key) };
@@ -154,11 +154,11 @@ impl Shown {
         let unanswered = self.commands.into_iter().filter(|command| !answered.contains(command));
         let mut unanswered: Vec<_> = unanswered.take(MOST_UNANSWERED).collect();
         unanswered.reverse();
-        GoesOn { kept, unanswered }
+        Recovered { kept, unanswered }
     }
 }
 
-/// A task of which the log is lost: how it ended is not known, and the agent had begun with it.
+/// A task whose log is lost: how it ended is not known, and the agent had begun with it.
 fn begun(prompt_id: String) -> TaskTurn {
     let ended = TaskEnd { stop: Some(StopReason::Error), error: Some(ErrorCode::Crashed), ..TaskEnd::default() };
     TaskTurn { prompt_id, has_begun: true, ended: Some(ended) }
@@ -204,7 +204,7 @@ pub(crate) async fn read(
     Ok(Err(format!("the server shows none of its messages among the newest {}", MOST_PAGES * PAGE as usize)))
 }
 
-/// The newest of the host's own messages at the server, with a count up to a bound. All are 0 when there is none.
+/// The newest of the host's own messages at the server, with a count up to a bound. All are 0 when it has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Newest {
     pub(crate) n: u64,
@@ -213,7 +213,7 @@ pub(crate) struct Newest {
     pub(crate) last: i64,
 }
 
-/// Looks for the newest own message with a count up to `upto`. `None`: it is not among as many as are read.
+/// Looks for the newest own message with a count up to `upto`. `None`: it is not among those that are read.
 ///
 /// # Errors
 /// The server cannot be asked now.
@@ -245,7 +245,7 @@ pub(crate) async fn newest_own(
     Ok(None)
 }
 
-/// Whether the server still has this message. With a count of 0 there is none to ask for.
+/// Whether the server still has this message. A count of 0 stands for no message, and is not asked for.
 ///
 /// # Errors
 /// The server cannot be asked now.

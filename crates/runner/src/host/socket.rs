@@ -19,7 +19,7 @@ const ASKS_WITHIN: Duration = Duration::from_secs(10);
 const OPENS_WITHIN: Duration = Duration::from_secs(20);
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
-/// The next program that connects. Without a listener there is none.
+/// The next program that connects. Never resolves without a listener.
 pub(super) async fn accept(listener: Option<&UnixListener>) -> io::Result<(UnixStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
@@ -71,7 +71,7 @@ async fn read(stream: &mut UnixStream) -> io::Result<Request> {
     serde_json::from_str(&line).map_err(io::Error::other)
 }
 
-/// Waits until the program that has the lock listens. Nothing tells when it does, and it takes a moment.
+/// Waits until the program that has the lock listens. There is no event for it, and it takes a moment.
 pub(super) async fn is_open(folder: &Path) -> Result<(), String> {
     let opened = async {
         while local::connect(folder).await.is_err() {

@@ -1,8 +1,8 @@
 //! The host's log of a session on disk: a snapshot, and the changes since.
 //!
 //! A step of the session is one line of the log, and it is on disk before anything of it is shown, sent or passed to the agent. A last
-//! line that was not written to its end did not happen. A log that cannot be read otherwise is lost, and the session's [`Card`] is what
-//! it goes on from.
+//! line that was not written to its end did not happen. A log that cannot be read otherwise is lost, and the session continues from
+//! its [`Card`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ pub(crate) use history::{History, watch};
 
 const SNAPSHOT: &str = "snapshot.json";
 const CARD: &str = "session.json";
-/// Beside the folder of the sessions: logs that could not be used any more, for people who want to know why.
+/// Next to the folder of the sessions: logs that could not be used any more, for people who want to know why.
 const ASIDE: &str = "lost";
 /// Of each session.
 const MOST_ASIDE: usize = 3;
@@ -35,7 +35,7 @@ const LONGEST_LOG: u64 = 4 << 20;
 pub(crate) struct Spool {
     folder: PathBuf,
     card: Card,
-    /// Of the snapshot: the log that goes on from it has it in its name, so that no log is applied twice.
+    /// Of the snapshot: the log that follows it has it in its name, so that no log is applied twice.
     generation: u64,
     log: File,
     written: u64,
@@ -57,7 +57,7 @@ struct Snapshot {
 
 const VERSION: u32 = 1;
 
-/// What a session cannot go on without. It is in a file of its own, which is replaced as a whole and seldom.
+/// What a session cannot continue without. It is in a separate file, which is replaced as a whole and seldom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Card {
@@ -84,7 +84,7 @@ impl Card {
         Self { session, agent, directory, host_key, process }
     }
 
-    /// Whether the change is one of what it says.
+    /// Applies a change. False: it is not about what the card says.
     fn apply(&mut self, change: &Change) -> bool {
         match change {
             Change::HostKey(sealed) => self.host_key.clone_from(sealed),
@@ -144,9 +144,9 @@ impl Spool {
         }
     }
 
-    /// Begins the log of this session anew with this step, after a copy of the old one was put aside. Returns the folder of the copy.
+    /// Begins a new log for this session with this step, after a copy of the old one was put aside. Returns the folder of the copy.
     ///
-    /// When the process ends in the middle of it, the log is lost as before, and nothing of it stands beside a new one.
+    /// When the process ends in the middle of it, the log is lost as before, and nothing of it is left with a new one.
     pub(crate) fn replace_lost(sessions: &Path, kept: &Kept, step: &[Change]) -> io::Result<(Self, PathBuf)> {
         let name = kept.session.to_string();
         let folder = sessions.join(&name);
@@ -350,7 +350,7 @@ fn read(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), Not
     }
     let written = u64::try_from(good).unwrap_or(u64::MAX);
     log.set_len(written)?;
-    // A process may have ended before it had put its log away. A session goes on without what is kept.
+    // A process may have ended before it had put its log away. A session continues without what is kept.
     if let Err(error) = history::keep(folder, generation) {
         tracing::warn!(session.id = %session, "What it has said is not kept for a server that is restored: {error}");
     }

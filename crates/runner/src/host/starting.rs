@@ -1,4 +1,4 @@
-//! How the agent of a session starts: as a process of its own, or as a connection to a server of many sessions.
+//! How the agent of a session starts: as a separate process, or as a connection to a server of many sessions.
 
 use std::time::Duration;
 

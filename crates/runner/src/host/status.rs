@@ -25,19 +25,19 @@ const BEAT: Duration = Duration::from_secs(20);
 /// A beat does not wait longer for what its answer shows to be looked at.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Longer than a host runs. A session that has ended is told once.
+/// Longer than a host runs. A session that has ended is reported once.
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
 
 /// Commands that are named, and the bytes of each.
 const MOST_NAMED: usize = 16;
 const LONGEST_NAME: usize = 200;
 
-/// What is told.
+/// What is reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) wants: Wants,
     pub(crate) works: bool,
-    /// Nobody expects anything of the session any more.
+    /// Nothing is expected of the session any more.
     pub(crate) has_ended: bool,
     /// The commands that have outlived their turn.
     pub(crate) still_running: Arc<[String]>,
@@ -45,7 +45,7 @@ pub(crate) struct Status {
     pub(crate) has_written: bool,
 }
 
-/// Tells it until another process hosts the session, which ends the future. `early` asks for a beat before its time.
+/// Reports it until another process hosts the session, which ends the future. `early` asks for a beat before its time.
 pub(crate) async fn run(
     host: Arc<Host>,
     keys: Keys,
@@ -63,14 +63,13 @@ pub(crate) async fn run(
     let mut shown = matches!(&known, Ok(known) if known.agent_state.is_none()).then(Arc::default);
     // The version that is replaced, which is signed with the state. A person with a right to it may have written one.
     let mut version = known.as_ref().ok().map(|known| known.agent_state_version);
-    let mut told = match &known {
+    let mut reported = match &known {
         Ok(known) if asks(known.attention.kind) => Wants { kind: known.attention.kind, open: 0, count: 0 },
         _ => Wants::default(),
     };
     loop {
         let now = status.borrow_and_update().clone();
-        let heartbeat = beat(&host, Some(now.works));
-        let attention = (!now.wants.is_as(&told)).then(|| attention(now.wants)).flatten();
+        let attention = (!now.wants.is_as(&reported)).then(|| attention(now.wants)).flatten();
         // What the host has said of a log that it cannot write stays until it can.
         let is_shown = !now.has_written || shown.as_ref() == Some(&now.still_running);
         let agent_state = match (is_shown, version) {
@@ -92,7 +91,7 @@ pub(crate) async fn run(
                 let was_unknown = version.replace(changed.agent_state_version).is_none();
                 look_at(&keys, &changed).await;
                 host.name.keep().await;
-                told = now.wants;
+                reported = now.wants;
                 if now.has_written && is_said {
                     shown = Some(now.still_running);
                 }
@@ -107,9 +106,9 @@ pub(crate) async fn run(
                 tracing::error!(session.id = %session, "Another process hosts this session, so its agent is ended here. Was this machine copied?");
                 return;
             }
-            // It was deleted, and who reads its messages ends it.
+            // It was deleted, and the reader of its messages ends it.
             Err(error) if error.is_not_found() => NEVER,
-            // Somebody else has written a state. The next beat says which version it has.
+            // A person has written a state. The next beat says which version it has.
             Err(error) if error.is(Code::VersionMismatch) => {
                 version = None;
                 pause.next()
@@ -164,8 +163,8 @@ fn beat(host: &Host, thinking: Option<bool>) -> SessionHeartbeat {
     SessionHeartbeat { thinking, host_id: Some(host.name.id), previous_host_id: host.name.previous }
 }
 
-/// Tells the people of a session that its log cannot be written, without which no agent works in it. `fails`: a turn ends by that. The next
-/// process or session that can write it takes it back.
+/// Shows the people of a session that its log cannot be written. Without it no agent works. `fails`: a turn ends by that. The next process
+/// or session that can write it takes it back.
 pub(crate) async fn unwritten(host: &Host, keys: &Keys, session: SessionId, (problem, fails): (&str, bool)) {
     tracing::error!(session.id = %session, "The log of a session cannot be written, so no agent works in it: {problem}");
     let state = json!({"stillRunning": [], "problem": format!("its disk cannot be written: {problem}")});
@@ -194,7 +193,7 @@ fn still_running(status: &Status) -> Value {
     json!({"stillRunning": named.collect::<Vec<_>>()})
 }
 
-/// What the owner's programs show of the session without reading its messages. `None`: there is no key now under which to say it.
+/// What the owner's programs show of the session without reading its messages. `None`: it has no key to say it under.
 async fn agent_state(
     host: &Host,
     keys: &Keys,

@@ -32,7 +32,7 @@ const SHORT: usize = 200;
 const MOST_AHEAD: i64 = 1_000;
 /// The same where none is known.
 const MOST_AT_FIRST: i64 = 10_000;
-/// The machine says again what others have left out at most so often.
+/// The machine says again what others have left out, at most once within this time.
 const BETWEEN_SIGNATURES: Duration = Duration::from_secs(60);
 /// What only the machine says.
 const OF_MACHINE: [&str; 3] = ["path", "host", "agent"];
@@ -109,7 +109,7 @@ impl Given {
         Self::new(self.at(), body).is_some_and(|other| other.title == self.title)
     }
 
-    /// Whether it is newer than what is known, and not so far ahead that no honest one might come above it.
+    /// Whether it is newer than what is known, and not so far ahead that an honest one could not come above it.
     fn follows(&self, known: Option<&Self>) -> bool {
         match known {
             Some(known) => self.at() > known.at() && self.version.saturating_sub(known.version) <= MOST_AHEAD,
@@ -217,10 +217,10 @@ pub(crate) struct Shown<'a> {
     pub(crate) sealed: &'a str,
 }
 
-/// What people have given the session: as it was signed by who may give a title, or as it has counted here before.
+/// The title that people have given the session: as a person with that right has signed it, or as it has counted here before.
 ///
 /// # Errors
-/// Who has signed it cannot be found out now.
+/// Its signer cannot be found now.
 pub(crate) async fn given(
     (client, lists): (&Client, &Lists),
     shown: &Shown<'_>,

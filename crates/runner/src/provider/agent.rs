@@ -11,11 +11,11 @@ use super::transcript::Transcript;
 
 /// One kind of coding agent.
 pub(super) trait Agent: Sync {
-    /// The variables that the program may inherit, beside those that all programs may. A name that ends in `*` is a
+    /// The variables that the program may inherit, in addition to those of all programs. A name that ends in `*` is a
     /// prefix.
     fn inherits(&self) -> &'static [&'static str];
 
-    /// How to find out whether somebody is signed in.
+    /// How to find out whether the program is signed in.
     fn sign_in(&self, environment: &BTreeMap<String, String>, args: &[String]) -> Check;
 
     /// How to start the program.

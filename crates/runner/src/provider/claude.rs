@@ -116,7 +116,7 @@ fn result(event: &Value, transcript: &mut Transcript) {
     }
     let answer = text(event, "/result");
     if asked_no_model(event) {
-        let message = format!("The program took the prompt for a command of its own and asked no model. {answer}");
+        let message = format!("The program took the prompt for one of its commands and asked no model. {answer}");
         return transcript.end(Ending::Failure { message: message.trim(), refusal: Refusal::No });
     }
     if event.get("is_error").and_then(Value::as_bool) == Some(false) && text(event, "/subtype") == "success" {
@@ -143,7 +143,7 @@ fn result(event: &Value, transcript: &mut Transcript) {
     transcript.end(Ending::Failure { message: &message, refusal });
 }
 
-/// A prompt that the program takes for a command of its own ends at once: no turn, no tokens of any model.
+/// A prompt that the program takes for one of its commands ends at once: no turn, no tokens of any model.
 fn asked_no_model(event: &Value) -> bool {
     let is_unused = event.get("modelUsage").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
     let is_good = event.get("is_error").and_then(Value::as_bool) == Some(false) && text(event, "/subtype") == "success";

@@ -10,19 +10,19 @@ pub(crate) struct CostBounds {
 
 impl CostBounds {
     /// The bound for a program whose own counter begins with what its session has cost, or with nothing.
-    pub(super) fn on_the_counter(self, goes_on: bool) -> Option<f64> {
-        self.max.map(|max| if goes_on { max + self.before } else { max })
+    pub(super) fn on_the_counter(self, is_resumed: bool) -> Option<f64> {
+        self.max.map(|max| if is_resumed { max + self.before } else { max })
     }
 }
 
-/// The first version of Claude Code whose costs go on from those of the session that it resumes.
-const COSTS_GO_ON: [u32; 3] = [2, 1, 277];
+/// The first version of Claude Code whose costs continue from those of the session that it resumes.
+const COSTS_CONTINUE: [u32; 3] = [2, 1, 277];
 
 /// Whether this version of Claude Code reports the costs of the session's earlier processes again.
 pub(super) fn repeats_costs(version: &str) -> bool {
     let mut numbers = version.split('.').map(|number| number.parse().ok());
     let known = [numbers.next(), numbers.next(), numbers.next()].map(|number| number.flatten().unwrap_or(0_u32));
-    known >= COSTS_GO_ON
+    known >= COSTS_CONTINUE
 }
 
 #[cfg(test)]

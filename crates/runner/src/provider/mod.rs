@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_goes_on_may_cost_as_much_as_one_that_begins() {
+    fn a_resumed_session_may_cost_as_much_as_a_new_one() {
         let costs = CostBounds { max: Some(2.0), before: 0.5 };
         let args = |version| invocation(Provider::Claude, &Call { costs, version, ..call() }).args.join(" ");
         // The counter of newer versions begins with what the session has cost.

@@ -8,7 +8,7 @@ use ensemble_types::runs::Provider;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub provider: Provider,
-    /// The program that tasks may use, or the reason why there is none.
+    /// The program that tasks may use, or why it is not offered.
     pub program: Result<PathBuf, NotOffered>,
     pub version: Option<String>,
     /// `None` when the program does not say it.
@@ -30,6 +30,6 @@ impl NotOffered {
     }
 
     pub(crate) fn not_signed_in(advice: &str) -> Self {
-        Self { code: "PROVIDER_NOT_SIGNED_IN", reason: format!("nobody is signed in: {advice}") }
+        Self { code: "PROVIDER_NOT_SIGNED_IN", reason: format!("not signed in: {advice}") }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a provider's program can work: its version, and whether somebody is signed in. Each program is asked in its own
+//! Whether a provider's program can work: its version, and whether it is signed in. Each program is asked in its own
 //! way, without a request to its maker.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Version {
     }
 }
 
-/// Whether somebody is signed in.
+/// Whether the program is signed in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SignIn {
     Yes,
@@ -65,7 +65,7 @@ pub(crate) enum SignIn {
     Unknown,
 }
 
-/// How to find out whether somebody is signed in.
+/// How to find out whether the program is signed in.
 pub(super) enum Check {
     /// Run the program with these arguments and read the answer: its exit code, and what it printed.
     Ask(&'static [&'static str], fn(Option<i32>, &str) -> SignIn),
@@ -216,7 +216,7 @@ pub(super) fn of_claude(_: Option<i32>, printed: &str) -> SignIn {
     }
 }
 
-/// Codex: `codex login status` has exit code 0 when somebody is signed in.
+/// Codex: `codex login status` has exit code 0 when it is signed in.
 pub(super) fn of_codex(code: Option<i32>, printed: &str) -> SignIn {
     if printed.contains("Not logged in") {
         SignIn::No("run `codex login`, or set CODEX_API_KEY")
@@ -234,7 +234,7 @@ pub(super) fn codex_configuration(environment: &BTreeMap<String, String>) -> Opt
     folder.and_then(|folder| std::fs::read_to_string(folder.join("config.toml")).ok())
 }
 
-/// Whether Codex has another model provider than its maker's, which has a sign-in of its own.
+/// Whether Codex has another model provider than its maker's. Such a provider has its own sign-in.
 pub(super) fn has_other_model(environment: &BTreeMap<String, String>, args: &[String]) -> bool {
     let names_provider = |text: &str| text.lines().any(|line| line.trim_start().starts_with("model_provider"));
     args.iter().any(|arg| names_provider(arg))
@@ -267,7 +267,7 @@ const GEMINI_KEY: &str = "its settings choose an API key: set GEMINI_API_KEY, wh
 const GEMINI_VERTEX: &str =
     "its settings choose Vertex AI: set GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION";
 
-/// `lacks`: what to do when somebody is not signed in.
+/// `lacks`: what to do when it is not signed in.
 fn read_gemini(code: Option<i32>, lacks: &'static str) -> SignIn {
     match code {
         Some(0) => SignIn::Yes,
@@ -376,7 +376,7 @@ mod tests {
         let program = script(folder.path(), &format!("{text} {}\necho 1.2.3\n", noted.display()));
         assert_eq!(version(&program).await, Version::Is("1.2.3".to_owned()));
         let pid = Pid::from_raw(std::fs::read_to_string(&noted).unwrap().trim().parse().unwrap());
-        // Killed, it may wait for the system's first process to take notice of its end.
+        // After KILL it may stay a zombie until the system's first process reaps it.
         let ended = async || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             stat.map_or(true, |stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))

@@ -40,7 +40,7 @@ pub(crate) enum Refusal {
     Model,
     /// The session to resume does not exist.
     Session,
-    /// Nobody is signed in.
+    /// The program is not signed in.
     SignIn,
     /// The provider's usage limit is reached, and the program gave up.
     Limit,
@@ -231,7 +231,7 @@ impl Transcript {
         }
     }
 
-    /// The program was refused something, because nobody was there to allow it.
+    /// The program was refused something, because no person was there to allow it.
     pub(super) fn deny(&mut self, tool: &str, detail: &str) {
         self.denials.count = self.denials.count.saturating_add(1);
         let tool = Text::new(excerpt(&one_line(tool), 64)).or_else(|_| Text::new("unknown"));

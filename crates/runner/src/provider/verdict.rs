@@ -51,7 +51,7 @@ impl Outcome {
         Self { status: FinishStatus::Cancelled, error: None, exit_code: None, resume_at: None }
     }
 
-    /// An attempt that is handed back because the runner ends. The next attempt goes on with the agent's session.
+    /// An attempt that is handed back because the runner ends. The next attempt resumes the agent's session.
     pub(crate) fn handed_back() -> Self {
         let message = "The runner on this machine ended before the attempt.";
         Self { status: FinishStatus::Cancelled, error: error("HANDED_BACK", message), exit_code: None, resume_at: None }

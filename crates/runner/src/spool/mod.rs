@@ -78,7 +78,7 @@ impl Spool {
     }
 }
 
-/// The runner that holds the state directory, as far as it has told its process id.
+/// The runner that holds the state directory, with its process id if it has written it down.
 fn holder(root: &Path) -> String {
     let pid = fs::read_to_string(root.join("pid")).unwrap_or_default();
     if pid.is_empty() { "another runner".to_owned() } else { format!("another runner (process {pid})") }

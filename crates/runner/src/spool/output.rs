@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_successor_goes_on_where_the_files_end() {
+    async fn a_successor_continues_where_the_files_end() {
         let folder = tempfile::tempdir().unwrap();
         let spool = OutputSpool::open(folder.path(), BOUNDS).unwrap();
         spool.append("one ").unwrap();

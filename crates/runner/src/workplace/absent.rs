@@ -1,4 +1,4 @@
-//! What a worktree does not have although a checkout of a person would: the contents behind filters, and submodules.
+//! What a person's checkout has and a worktree lacks: the contents behind filters, and submodules.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! A three-way merge of a worktree's branch into the working tree that it was made from. Nothing is staged. A file with
 //! uncommitted changes is never changed: then, or with a conflict, nothing is changed at all. What an earlier merge of the same
-//! worktree wrote, and nobody has changed since, is no change of the person: a later merge replaces it.
+//! worktree wrote, and was not changed since, is no change of the person: a later merge replaces it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -44,7 +44,7 @@ struct Written {
     id: String,
 }
 
-/// What came of a merge.
+/// The result of a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     Applied(Applied),
@@ -162,9 +162,9 @@ async fn since(
     {
         return Ok((Vec::new(), Some(branch)));
     }
-    let goes_on = repository.call(&["merge-base", "--is-ancestor", &onto, ours]).run().await?.0 == Some(0);
+    let continues = repository.call(&["merge-base", "--is-ancestor", &onto, ours]).run().await?.0 == Some(0);
     let same = written.into_iter().filter(|old| !moved.contains_key(&old.path)).collect();
-    Ok((same, contained.filter(|_| goes_on)))
+    Ok((same, contained.filter(|_| continues)))
 }
 
 /// The commit to merge into. When the person has committed what an earlier merge wrote, git has to know that it came from the
@@ -260,7 +260,7 @@ fn remove(top: &Path, files: &[&Entry]) -> Result<(), GitError> {
     Ok(())
 }
 
-/// Writes files of a tree into the working tree, by an index of the runner's own.
+/// Writes files of a tree into the working tree, with the runner's own index.
 async fn check_out(
     repository: &Repository,
     scratch: &Scratch,

@@ -119,7 +119,7 @@ pub(super) async fn compare(
     let mut report = report(&entries);
     let (diff, has_whole_diff) = diff(repository, into, trees, &entries).await?;
     let has_whole_list = report.files.len() == entries.len();
-    // A person who is shown the diff has to know that it is not all.
+    // A person who sees the diff has to know that it is not all.
     report.partial = !has_whole_diff;
     Ok(Changed { report, diff, has_whole_diff, has_whole_list, commit: None })
 }

@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// Of standard error.
 const MOST_ERROR_BYTES: u64 = 4 << 10;
 
-/// Switches off what git would run or ask beside itself.
+/// Switches off what else git would run or ask.
 const SETTINGS: [&str; 18] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -234,7 +234,7 @@ impl Call<'_> {
         let read = async {
             let mut output = Vec::new();
             if let Some(stdout) = stdout {
-                // What is beyond the bound is not read: git ends, because nobody reads it.
+                // What is beyond the bound is not read: git ends, because its pipe is closed.
                 let _ = stdout.take(bound).read_to_end(&mut output).await;
             }
             output

@@ -1,7 +1,7 @@
 //! Where attempts work, and what they changed there.
 //!
 //! Attempts in one git working tree, or in one directory outside of git, take turns. An attempt with the isolation
-//! `worktree` gets a git worktree and a branch of its own in the runner's state directory. After an attempt the runner finds
+//! `worktree` gets its own git worktree and branch in the runner's state directory. After an attempt the runner finds
 //! out what it changed, without touching the person's index or files. On an order of the owner it merges a branch into the
 //! working tree, or removes a worktree.
 
@@ -52,7 +52,7 @@ struct Shared {
     worktrees: Worktrees,
     /// Attempts that wait for their turn.
     waiting: Arc<()>,
-    /// Files of comparisons that go on. Emptied when a runner starts.
+    /// Files of comparisons that are under way. Emptied when a runner starts.
     scratch: PathBuf,
 }
 
@@ -81,7 +81,7 @@ impl Workplaces {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Says at the start what cannot be done with the git of this machine, not only when somebody wants it.
+    /// Says at the start what cannot be done with the git of this machine, and not only when it is needed.
     pub(crate) async fn look_at_git(self) {
         let git = self.0.git.version().await;
         let (major, minor) = OLDEST_GIT;
@@ -119,7 +119,7 @@ impl Workplaces {
     }
 }
 
-/// The version of git on this machine, major and minor. `None`: there is none, or it does not say its version. With one before
+/// The version of git on this machine, major and minor. `None`: it is missing, or does not say its version. With a version before
 /// [`OLDEST_GIT`] no task works in a worktree.
 pub async fn git_version(environment: &Environment) -> Option<(u32, u32)> {
     Git::new(environment, None).version().await

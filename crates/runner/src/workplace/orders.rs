@@ -1,4 +1,4 @@
-//! Carries out the owner's orders about worktrees, and reports what came of them.
+//! Carries out the owner's orders about worktrees, and reports the results.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,13 +97,13 @@ async fn report(context: &Context, order: &str, result: &OrderResult) {
     }
 }
 
-/// Why an order about a worktree is not carried out: it is for another task, or for something else than what its owner was shown.
+/// Why an order about a worktree is not carried out: it is for another task, or for something that its owner has not seen.
 fn refused(worktree: &Worktree, wanted: &TaskOrder) -> Option<OrderResult> {
     if worktree.task_digest.as_deref() != Some(wanted.task_digest.as_str()) {
         return Some(failed(OTHER_TASK));
     }
     if wanted.unseen {
-        // Its owner wants it with what was not shown: of an attempt that did not end, for example, or of one whose report was lost.
+        // Its owner wants it with what was not shown: by an attempt that did not end, for example, or by one whose report was lost.
         return None;
     }
     let seen = wanted.seen.as_deref();
@@ -122,7 +122,7 @@ pub(crate) fn failed(why: &str) -> OrderResult {
     OrderResult { outcome: OrderOutcome::Failed, files: Vec::new(), reason }
 }
 
-/// What an order to another worktree than the one that there is says.
+/// The message about an order for another worktree than the present one.
 const OTHER_TASK: &str = "It was signed for another task than the one that has this worktree. Nothing was changed.";
 const CHANGED: &str = "It has changed since you looked. Nothing was changed: look at it again, or do it with what you have not seen \
                        (--unseen).";

@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     repository: Option<Repository>,
     /// git refuses to work there.
     is_distrusted: bool,
-    /// What nobody else may work in meanwhile.
+    /// Where no other attempt may work meanwhile.
     turn: Option<PathBuf>,
 }
 
@@ -234,8 +234,8 @@ impl Workplaces {
         }
     }
 
-    /// What is said of the worktree of a task whose attempt was killed with its runner. `None`: there is no worktree. Without it the server
-    /// would not know of one, and take no order about it.
+    /// The report about the worktree of a task whose attempt was killed with its runner. `None`: there is no worktree. Without the report the
+    /// server would not know of it, and take no order about it.
     ///
     /// # Errors
     /// The record of the worktree cannot be read.

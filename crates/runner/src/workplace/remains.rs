@@ -1,7 +1,7 @@
 //! What is in a worktree and would be lost with it although no commit of its branch has it: other repositories, and commits that
 //! no branch has.
 //!
-//! git lists neither as a change, and what is ignored it does not list at all. So the folder itself is looked through.
+//! git lists neither as a change, and does not list ignored files at all. So the folder itself is searched.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ const OUTPUT_ENDS: [&str; 6] = [".o", ".pyc", ".class", ".log", ".tmp", ".covera
 /// One sentence for each thing that would be lost.
 ///
 /// # Errors
-/// It is not known whether something would be.
+/// It cannot be found out.
 pub(super) async fn find(own: &Repository) -> Result<Vec<String>, GitError> {
     let top = own.top.clone();
     let inner = on_disk(move || repositories(&top)).await?;
@@ -55,11 +55,8 @@ pub(super) async fn find(own: &Repository) -> Result<Vec<String>, GitError> {
         let names: Vec<String> =
             inner.iter().take(MOST_NAMED).map(|path| own.top.join(path).display().to_string()).collect();
         let more = if inner.len() > MOST_NAMED { ", and others" } else { "" };
-        let (is, it) = if inner.len() == 1 {
-            ("is a repository of its own", "it")
-        } else {
-            ("are repositories of their own", "them")
-        };
+        let (is, it) =
+            if inner.len() == 1 { ("is a separate repository", "it") } else { ("are separate repositories", "them") };
         found.push(format!(
             "{}{more} {is}: no commit of the worktree has {it}, and `apply` leaves {it} out.",
             names.join(", ")

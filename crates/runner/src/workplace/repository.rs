@@ -54,7 +54,7 @@ impl Repository {
         call
     }
 
-    /// The commit that a revision names. `None` when there is none.
+    /// The commit that a revision names. `None` if it names none.
     pub(super) async fn commit(&self, revision: &str) -> Result<Option<String>, GitError> {
         let call = self.call(&["rev-parse", "--verify", "--quiet", "--end-of-options"]);
         let (code, output, error) = call.arg(format!("{revision}^{{commit}}")).run().await?;

@@ -40,7 +40,7 @@ impl Shown {
         seen.is_some_and(|seen| seen == self.diff || seen == self.files)
     }
 
-    /// Whether a person who names this digest was shown all that was changed. A whole diff has all files.
+    /// Whether a person who names this digest has seen all that was changed. A whole diff has all files.
     pub(super) fn is_all(&self, seen: Option<&str>) -> bool {
         self.has_whole_diff && seen.is_some_and(|seen| seen == self.diff || (self.has_whole_list && seen == self.files))
     }

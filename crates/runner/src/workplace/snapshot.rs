@@ -1,7 +1,7 @@
 //! The state of a working tree as a git tree: what is committed, what is changed, and untracked files that are not ignored.
 //!
-//! It is written with an index and an object directory of the runner's own, so neither the person's index nor the repository
-//! changes. In a worktree of the runner it is written with the worktree's own.
+//! It is written with the runner's own index and object directory, so neither the person's index nor the repository changes.
+//! In a worktree of the runner it is written with the worktree's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -43,7 +43,7 @@ pub(super) struct Snapshot {
 /// Where git writes.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
-    /// Into the runner's own folder, beside the repository.
+    /// Into the runner's own folder, outside of the repository.
     Scratch(&'a Scratch),
     /// Into the index and the repository of the working tree.
     Own,
@@ -102,7 +102,7 @@ pub(super) async fn take(repository: &Repository, into: Target<'_>) -> Result<Sn
     Ok(Snapshot { tree, large })
 }
 
-/// With the time of the original, by which git knows of which files it must compare the contents.
+/// With the time of the original, by which git knows whose contents it must compare.
 fn copy_index(index: &Path, copy: &Path) -> std::io::Result<()> {
     fs::copy(index, copy)?;
     let modified = fs::metadata(index)?.modified()?;

@@ -1,4 +1,4 @@
-//! Who works in a directory. Attempts that want the same one wait in the order in which they came.
+//! Locks of the directories that attempts work in. Attempts that want the same one wait in the order in which they came.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
-/// One lock for each directory that somebody works in.
+/// One lock for each directory in use.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<PathBuf, Turn>>);
 
@@ -16,7 +16,7 @@ pub(super) struct Turns(Mutex<HashMap<PathBuf, Turn>>);
 pub(crate) type Held = OwnedMutexGuard<()>;
 
 impl Turns {
-    /// The lock of a directory, if nobody has it.
+    /// The lock of a directory, if it is free.
     pub(super) fn try_take(&self, directory: &Path) -> Option<Held> {
         self.of(directory).try_lock_owned().ok()
     }
@@ -27,7 +27,7 @@ impl Turns {
 
     fn of(&self, directory: &Path) -> Turn {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that nobody has or waits for.
+        // Those that are not held or waited for.
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         turns.entry(directory.to_owned()).or_default().clone()
     }
@@ -50,6 +50,6 @@ mod tests {
         assert!(turns.try_take(a).is_none(), "the lock is the same for those who waited");
         drop(next);
         assert!(turns.try_take(a).is_some());
-        assert!(turns.0.lock().unwrap().len() <= 1, "locks that nobody has are forgotten");
+        assert!(turns.0.lock().unwrap().len() <= 1, "free locks are forgotten");
     }
 }

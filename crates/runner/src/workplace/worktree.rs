@@ -1,4 +1,4 @@
-//! The worktrees that the runner keeps: one for a task, with a branch of its own, in the state directory.
+//! The worktrees that the runner keeps: one for a task, with its own branch, in the state directory.
 //!
 //! There are at most [`MOST`]. The oldest one that was applied, or that nothing changed in, makes room for a new one. One
 //! with changes is removed by the order of its owner and never by itself. Before one is removed without an order, it is looked
@@ -24,7 +24,7 @@ use crate::wake::wall_clock;
 
 /// Worktrees that are kept.
 const MOST: usize = 32;
-/// Those that were applied, or that nothing changed in, are kept for so long.
+/// How long those that were applied, or that nothing changed in, are kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const RECORD: &str = "worktree.json";
 
@@ -119,7 +119,7 @@ impl Worktrees {
         Self { folder, making: tokio::sync::Mutex::new(()) }
     }
 
-    /// The folder of a task's worktree. Who works on the worktree has its turn.
+    /// The folder of a task's worktree. The attempt that works there holds its turn.
     pub(super) fn folder_of(&self, task: TaskId) -> PathBuf {
         self.folder.join(task.to_string())
     }
@@ -167,7 +167,7 @@ impl Worktrees {
         }
         let add = source.call(&["worktree", "add", "--quiet", "--force", "--no-track", "-B", &branch, "--"]);
         if let Err(error) = add.arg(&tree).arg(&base).output().await {
-            // What is half made has nothing of anybody in it.
+            // A half-made worktree has no work in it.
             let _ = fs::remove_dir_all(self.folder_of(task));
             let is_partial =
                 matches!(&error, GitError::Failed(_, said) if PARTIAL.iter().any(|word| said.contains(word)));
@@ -217,7 +217,7 @@ impl Worktrees {
         let mut surplus = (all.len() + 1).saturating_sub(MOST);
         for worktree in all {
             let is_old = now().saturating_sub(worktree.used_at) > KEPT.as_secs();
-            // Nobody may work in it.
+            // A worktree in use is not removed.
             let Some(_turn) = turns.try_take(&self.folder_of(worktree.task)) else { continue };
             if (surplus > 0 || is_old) && self.may_go(git, &worktree).await {
                 self.remove(git, &worktree).await?;
@@ -264,12 +264,13 @@ impl Worktrees {
     }
 }
 
-/// Deletes the branch of a worktree, unless somebody has it checked out elsewhere.
+/// Deletes the branch of a worktree, unless it is checked out elsewhere.
 async fn delete_branch(source: &Repository, worktree: &Worktree) -> Result<(), GitError> {
     let name = format!("refs/heads/{}", worktree.branch);
     let used_in = source.call(&["for-each-ref", "--format=%(worktreepath)", &name]).line().await?;
     if !used_in.is_empty() {
-        tracing::warn!(task.id = %worktree.task, branch = worktree.branch, used_in, "Somebody has checked out the branch of a worktree, so it stays");
+        let (task, branch) = (worktree.task, &worktree.branch);
+        tracing::warn!(task.id = %task, branch, used_in, "The branch of a worktree is checked out elsewhere, so it stays");
         return Ok(());
     }
     source.call(&["update-ref", "-d", &name]).output().await.map(drop)

@@ -35,7 +35,7 @@ each_agent!(with_relaunch: crashes, is_cancelled, times_out);
 each_agent!(
     new:
     succeeds_and_resumes,
-    goes_on_with_what_is_said,
+    continues_with_a_message,
     reports_a_model_error,
     reports_a_refusal,
     tells_that_its_limit_is_reached,
@@ -44,7 +44,7 @@ each_agent!(
     takes_every_permission_mode,
     says_what_it_was_refused,
     shows_text_while_it_comes,
-    is_offered_when_somebody_is_signed_in,
+    is_offered_when_signed_in,
 );
 
 async fn succeeds_and_resumes(fixture: Fixture) {
@@ -72,7 +72,7 @@ async fn succeeds_and_resumes(fixture: Fixture) {
     completed(&fixture.server.finished(fixture.server.enqueue(third), SOON).await);
 }
 
-async fn goes_on_with_what_is_said(fixture: Fixture) {
+async fn continues_with_a_message(fixture: Fixture) {
     let first = fixture.task("Remember the word plum.");
     let run = first.run_id;
     let finish = fixture.server.finished(fixture.server.enqueue(first), SOON).await;
@@ -131,7 +131,7 @@ async fn tells_that_its_limit_is_reached(fixture: Fixture) {
     assert_eq!(finish.resume_at, None);
     let session = finish.provider_session_id.unwrap().into_string();
 
-    // The next attempt goes on with the same conversation.
+    // The next attempt resumes the same conversation.
     let second =
         Lease { run_id: run, resume: Some(session.clone()), ..fixture.task("Count the plums. [[limit 7200]]") };
     let finish = fixture.server.finished(fixture.server.enqueue(second), SOON).await;
@@ -232,7 +232,7 @@ async fn takes_every_permission_mode(fixture: Fixture) {
     }
 }
 
-/// A command that needs somebody's permission, which nobody can give.
+/// A command that needs a person's permission, when no person is there to give it.
 async fn says_what_it_was_refused(fixture: Fixture) {
     let fixture = Fixture::with(fixture.provider, Permission::Edit);
     let id = fixture.server.enqueue(fixture.task("[[run python3 -c 'print(1)' > made]]"));
@@ -284,14 +284,14 @@ async fn uses_tools(fixture: Fixture) {
     eventually(SOON, async || processes::of(id).is_empty()).await;
 }
 
-async fn is_offered_when_somebody_is_signed_in(fixture: Fixture) {
+async fn is_offered_when_signed_in(fixture: Fixture) {
     let offer = async |config: &Config| {
         let offers = ensemble_runner::offers(config).await;
         offers.into_iter().find(|offer| offer.provider == fixture.provider).unwrap()
     };
     let offered = offer(&fixture.config).await;
     assert!(offered.program.is_ok() && offered.version.is_some(), "{offered:?}");
-    // Codex has another model here, which has a sign-in of its own.
+    // Codex has another model here, which has its own sign-in.
     let expected = Some(true).filter(|_| fixture.provider != Provider::Codex);
     assert_eq!(offered.signed_in, expected);
 
@@ -304,7 +304,7 @@ async fn is_offered_when_somebody_is_signed_in(fixture: Fixture) {
     let missing = offer(&config).await;
     let why = missing.program.unwrap_err();
     assert_eq!((why.code, missing.signed_in), ("PROVIDER_NOT_SIGNED_IN", Some(false)));
-    assert!(why.reason.contains("nobody is signed in: run `"), "{why:?}");
+    assert!(why.reason.contains("not signed in: run `"), "{why:?}");
     assert!(missing.version.is_some());
 
     let key = match fixture.provider {

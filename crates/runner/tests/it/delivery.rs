@@ -92,7 +92,7 @@ async fn orphans_of_a_killed_guard_end_with_the_next_start() {
     runner.stop();
     processes::kill(processes::guard(lease).unwrap());
     runner.kill();
-    assert!(!processes::of(lease).is_empty(), "the one in a session of its own is an orphan now");
+    assert!(!processes::of(lease).is_empty(), "the one in a separate session is an orphan now");
     runner.restart();
     server.finished(lease, SOON).await;
     assert!(processes::of(lease).is_empty());

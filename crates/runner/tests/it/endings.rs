@@ -98,7 +98,7 @@ async fn what_a_program_leaves_behind_is_ended_with_it() {
 async fn a_program_that_costs_too_much_is_ended() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
-    // A turn has ended, and something goes on in the background.
+    // A turn has ended, and something continues in the background.
     let turn = |version: &str, cost: &str| {
         format!(
             r#"echo '{{"type":"system","subtype":"init","session_id":"s-1","claude_code_version":"{version}"}}'

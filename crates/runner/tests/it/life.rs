@@ -195,7 +195,7 @@ async fn a_missing_session_is_replaced_by_a_new_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_goes_on_without_the_task_being_told_again() {
+async fn a_resumed_session_does_not_get_the_task_again() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
     let tells = format!("cat; echo; {DONE}");

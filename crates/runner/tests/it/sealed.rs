@@ -13,7 +13,7 @@ async fn what_is_sealed_is_never_run_as_a_task_in_the_clear() {
     config.roots.push(state.path().to_owned());
     let _runner = Runner::start(config);
     let made = state.path().join("made");
-    // A server that sends a prompt beside the seal, or a session without one, does not have it run.
+    // A server that sends a prompt with the seal, or a session without one, does not have it run.
     let prompt = format!("touch {}\n{DONE}", made.display());
     let sealed = Some(SealedTask::new("AQ").unwrap());
     for (sealed, session, expected) in [

@@ -32,7 +32,7 @@ fn in_folder(folder: &Path, isolation: Isolation, script: &str) -> Lease {
     Lease { working_directory, isolation, ..task(format!("{script}\n{DONE}")) }
 }
 
-/// A script that goes on when the file is there.
+/// A script that continues when the file is there.
 fn until(file: &Path) -> String {
     format!("while [ ! -e '{}' ]; do sleep 0.05; done", file.display())
 }
@@ -56,8 +56,8 @@ async fn tasks_in_one_working_tree_take_turns_and_the_one_that_waits_takes_no_sl
     let second = server.enqueue(second);
     eventually(SOON, async || server.recorded(second).waits == Some(LeaseWaitsFor::Directory)).await;
     // There are two slots, and both are in use when this one runs.
-    let beside = server.enqueue(in_folder(&project, Isolation::Shared, "echo beside"));
-    completed(&server.finished(beside, SOON).await);
+    let shared = server.enqueue(in_folder(&project, Isolation::Shared, "echo shared"));
+    completed(&server.finished(shared, SOON).await);
     let before = server.recorded(second).heartbeats.len();
     // Six beats of 200 ms: longer than its timeout.
     eventually(SOON, async || server.recorded(second).heartbeats.len() > before + 6).await;
@@ -105,7 +105,7 @@ async fn a_worktree_is_applied_and_discarded_by_orders() {
     let project = state.path().join("project");
     repository(&project);
     let _runner = Runner::start(config(&server, &agent, state.path()));
-    // Both run at once, each in a tree of its own.
+    // Both run at once, each in its own tree.
     let meet = state.path().join("meet");
     let [a, b] = ["a", "b"].map(|name| {
         let other = if name == "a" { "b" } else { "a" };

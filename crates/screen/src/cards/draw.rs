@@ -46,7 +46,7 @@ impl Laid {
 }
 
 impl Cards {
-    /// Lays out the card that is shown, in at most so many rows.
+    /// Lays out the card that is shown, in at most `most` rows.
     pub(crate) fn lay(&mut self, view: &View, setting: &Setting<'_>, typing: Typing, most: u16) -> Laid {
         let card = self.current(view);
         self.appears(card, typing, setting.about.now);

@@ -69,7 +69,7 @@ struct ShownCard {
     is_typed_before: bool,
 }
 
-/// What became of a key.
+/// The effect of a key.
 pub(crate) enum Pressed {
     /// The card has no use for it.
     Not,

@@ -32,7 +32,7 @@ impl Listed {
         Self { reaches_further: true, ..Self::default() }
     }
 
-    /// A key for the list. Nothing is chosen before the card is ready, and by nobody but the owner what only the owner may choose.
+    /// A key for the list. Nothing can be chosen before the card is ready. Some choices are for the owner alone.
     pub(super) fn key(&mut self, key: KeyCode, keys: &Keys<'_>, is_ready: bool, is_owner: bool) -> Step {
         let rows = keys.rows();
         let count = if self.reaches_further { keys.further.len() } else { rows.len() }.max(1);

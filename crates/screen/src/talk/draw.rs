@@ -17,7 +17,7 @@ use crate::wrap::{Break, fit, plain, wrap};
 /// Below this nothing can be read.
 const LEAST: (u16, u16) = (20, 6);
 const MOST_NOTICE_ROWS: usize = 3;
-/// A message that is shown takes at most so many rows; the session has it in full.
+/// The most rows of a message that is about to be sent. The session has it in full.
 const MOST_HELD_ROWS: usize = 8;
 const MOST_CALLS: usize = 3;
 

@@ -1,5 +1,5 @@
-//! The screen of a conversation by voice: small and quiet, because the person speaks and looks at it now and then. It shows who is there,
-//! the last words, a message that is about to be sent, and the open request with its keys.
+//! The screen of a conversation by voice: small and quiet, because the person speaks and only glances at it. It shows who is there, the
+//! last words, a message that is about to be sent, and the open request with its keys.
 
 mod draw;
 
@@ -51,7 +51,7 @@ pub struct Held<'a> {
     pub seconds: Option<u64>,
 }
 
-/// A wish of the person who talks.
+/// What the person asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TalkAction {
     Mute,

@@ -1,4 +1,4 @@
-//! What the terminal says to a person who looks elsewhere.
+//! What the terminal says to a person who is looking elsewhere.
 
 use ensemble_protocol::transcript::words::Phase;
 

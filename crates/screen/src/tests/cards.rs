@@ -105,7 +105,7 @@ fn what_reaches_further_is_asked_about_once_more() {
     session.key(KeyCode::Down);
     assert_eq!(session.key(KeyCode::Enter), None, "once is not enough");
     assert!(card(&mut session).join(" ").contains("Enter again"));
-    // Another one is asked about anew.
+    // Another one needs its own confirmation.
     session.key(KeyCode::Up);
     assert_eq!(session.key(KeyCode::Enter), None);
     assert_eq!(session.key(KeyCode::Esc), None, "it closes the list and interrupts nothing");
@@ -177,7 +177,7 @@ fn the_next_card_waits_as_well() {
 }
 
 #[test]
-fn a_card_closes_when_somebody_else_answers() {
+fn a_card_closes_when_another_person_answers() {
     let mut session = Session::new(60, 20);
     session.host(asks("r", "ls"));
     session.settle();
@@ -191,7 +191,7 @@ fn a_card_closes_when_somebody_else_answers() {
 }
 
 #[test]
-fn what_somebody_answers_is_shown_at_once() {
+fn an_answer_is_shown_at_once() {
     let mut session = Session::new(60, 20);
     let answer = |answers, message: Option<&str>| {
         let (request_id, digest, message) = ("r".to_owned(), "d".to_owned(), message.map(str::to_owned));

@@ -144,7 +144,7 @@ fn escape_and_ctrl_c_interrupt_and_twice_leaves() {
     session.wait(1_001);
     assert_eq!(session.key(KeyCode::Esc), None, "no turn runs");
     assert_eq!(session.ctrl('c'), None);
-    assert!(session.text().contains("Ctrl-c again leaves. The session goes on."));
+    assert!(session.text().contains("Ctrl-c again leaves. The session continues."));
     session.wait(1_001);
     assert_eq!(session.ctrl('c'), None, "too late for the second");
     session.types("x");
@@ -253,7 +253,7 @@ fn on_a_narrow_screen_the_help_is_whole_and_a_long_list_says_so() {
 }
 
 #[test]
-fn an_agent_that_has_lost_the_conversation_is_told_the_last_messages() {
+fn an_agent_that_has_lost_the_conversation_gets_the_last_messages() {
     let mut session = Session::new(60, 20);
     session.host(is_in(Phase::Idle));
     session.types("/insert");

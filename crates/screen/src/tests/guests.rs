@@ -1,4 +1,4 @@
-//! What a person is offered who may not do everything, and who is named for what they may not do.
+//! What a person with limited access is offered, and whom the screen names for what they may not do.
 
 use crossterm::event::KeyCode;
 use ensemble_protocol::transcript::body::*;

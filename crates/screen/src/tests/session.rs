@@ -141,7 +141,7 @@ impl Session {
         self.event(Event::Key(KeyEvent::new(code, modifiers)))
     }
 
-    /// Presses a key, and then none for so long that a digit counts.
+    /// Presses a key, and waits until a digit counts.
     pub(super) fn key(&mut self, code: KeyCode) -> Option<Action> {
         let action = self.press(code, KeyModifiers::NONE);
         if self.screen.due_at().is_none() {
@@ -172,7 +172,7 @@ impl Session {
         self.about(|screen, view, _, about| screen.call(view, about))
     }
 
-    /// Draws a card, and lets the time pass in which it takes no key.
+    /// Draws a card, and waits until it takes keys.
     pub(super) fn settle(&mut self) {
         self.draw();
         self.wait(1_501);

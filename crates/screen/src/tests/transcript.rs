@@ -136,7 +136,7 @@ fn prompts_have_names_and_what_became_of_them() {
 }
 
 #[test]
-fn what_happens_beside_texts_is_a_line() {
+fn what_is_not_a_text_is_a_line() {
     let mut session = Session::new(60, 20);
     session.bens("c1", Content::Control(Control::Interrupt));
     session.receipt("c1", "bens", ReceiptOutcome::Done, None);
@@ -227,7 +227,7 @@ fn the_top_asks_for_older_messages_once() {
 #[test]
 fn notes_say_who_did_not_sign() {
     let mut session = Session::new(60, 20);
-    let author = Author::Nobody("not signed by a device of Ann".to_owned());
+    let author = Author::Unknown("not signed by a device of Ann".to_owned());
     let message = Err(BadBody::Malformed(String::new()));
     session.view.message(Incoming { seq: 1, author, digest: String::new(), message });
     assert_eq!(session.lines()[1], " ! not signed by a device of Ann");

@@ -31,7 +31,7 @@ pub(crate) struct Block {
     pub(crate) joins: bool,
 }
 
-/// What the lines of an item depend on beside the item.
+/// What the lines of an item depend on, apart from the item.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting<'a> {
     pub(crate) paint: Paint,
@@ -47,7 +47,7 @@ impl Setting<'_> {
             return YOU.to_owned();
         }
         let name = line(&(self.about.name)(user), 32);
-        if name.is_empty() { "somebody".to_owned() } else { name }
+        if name.is_empty() { "someone".to_owned() } else { name }
     }
 
     pub(crate) fn author(&self, item: &Item) -> (String, Style) {
@@ -62,7 +62,7 @@ impl Setting<'_> {
                     None => (self.name(*user), style),
                 }
             }
-            Author::Nobody(_) => ("somebody".to_owned(), self.paint.warning()),
+            Author::Unknown(_) => ("someone".to_owned(), self.paint.warning()),
         }
     }
 
@@ -96,7 +96,7 @@ pub(crate) fn block(item: &Item, view: &View, setting: &Setting<'_>) -> Block {
         }
         Shown::Turn(turn) if turn.state == TurnState::Started => tight(match turn.cause {
             Cause::Background => {
-                setting.event(paint.pick("·", "-"), paint.dim(), "goes on by itself: work in the background is done")
+                setting.event(paint.pick("·", "-"), paint.dim(), "continues by itself: work in the background is done")
             }
             _ => Vec::new(),
         }),
@@ -207,7 +207,7 @@ fn prompt_lines(prompt: &Prompt, taken: &Taken, item: &Item, setting: &Setting<'
     lines
 }
 
-/// What an answer says beside the option that its request shows, and what became of it.
+/// What an answer says in addition to the option that its request shows, and its result.
 fn answer_lines(answer: &Answer, taken: &Taken, item: &Item, setting: &Setting<'_>) -> Vec<Line<'static>> {
     let paint = setting.paint;
     let (name, _) = setting.author(item);

@@ -8,7 +8,7 @@ use ensemble_protocol::transcript::view::{Author, Item, Shown, Taken, View};
 
 use super::block::{Block, Setting, block};
 
-/// The blocks that are kept beside those of the last frame.
+/// The number of blocks that are kept in addition to those of the last frame.
 const MOST: usize = 512;
 
 /// The lines of items, by their ids.
@@ -36,7 +36,7 @@ impl Cache {
         self.frame += 1;
     }
 
-    /// The lines of an item, wrapped anew only when it has changed.
+    /// The lines of an item, wrapped again only when it has changed.
     pub(crate) fn block(&mut self, item: &Item, view: &View, setting: &Setting<'_>) -> Block {
         let print = fingerprint(item, setting);
         if let Some(kept) = self.blocks.get_mut(&item.id).filter(|kept| kept.print == print) {

@@ -216,7 +216,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The lines from this one upwards, at most so many, and whether the first of all is among them.
+    /// At most `most` lines from this one upwards, and whether they include the first line of all.
     fn up(&mut self, from: Spot, most: usize) -> (Vec<Line<'static>>, bool) {
         let mut lines = Vec::with_capacity(most);
         let (mut place, mut block) = (from.place, self.block(from.place));

@@ -1,5 +1,5 @@
-//! What several items say together, so that it stands once: a question and its answer, a call and who has allowed it, a turn and who has
-//! interrupted it.
+//! What several items say together, so that it is shown once: a question and its answer, a call and its permission, a turn and its
+//! interrupt.
 
 use ensemble_protocol::transcript::body::{Answer, Control, PermissionOption, Resolved, ToolCall};
 use ensemble_protocol::transcript::view::{Asks, Author, Card, Item, Shown, Taken, View};

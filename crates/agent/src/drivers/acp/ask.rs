@@ -24,14 +24,14 @@ impl Acp {
             self.wants(id, params);
             return;
         }
-        // Some agents wait for seconds when nobody answers.
+        // Some agents wait for seconds when they get no answer.
         let error = json!({"code": NO_METHOD, "message": "this client does not offer the method"});
         self.core.write(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
     }
 
     fn wants(&mut self, id: &Value, params: &Value) {
         if self.core.turn.is_none() {
-            // Nobody has asked for anything, so nobody can be asked about it.
+            // No turn runs, so there is no one to ask.
             self.cancelled(id);
             return;
         }
@@ -39,7 +39,7 @@ impl Acp {
         let tool_call_id = some(call, "/toolCallId").map(str::to_owned);
         let is_known = tool_call_id.as_deref().is_none_or(|id| self.core.tools.get(id).is_some());
         if !is_known || list(call, "/content").next().is_some() {
-            // gemini tells of a call for the first time here, and opencode of what it will change.
+            // gemini names a call for the first time here, and opencode what it will change.
             self.core.tool(tool_call(call));
         }
         // The request may leave out what the agent has said of the call before.
@@ -61,7 +61,7 @@ impl Acp {
         let title = some(call, "/title").map(str::to_owned).or(known).unwrap_or_default();
         let mut detail = whole(&title, call);
         if call.get("rawInput").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) && detail == title {
-            // opencode tells what it calls a tool of an MCP server with after it was allowed.
+            // opencode names the input of an MCP tool only after the call was allowed.
             detail.push_str("\n(The agent does not say what it calls it with.)");
         }
         let wish = Wish { tool_call_id, detail, title, content, options, input: call.clone() };

@@ -117,7 +117,7 @@ impl Acp {
 
     fn answer(&mut self, id: &Value, message: &Value) {
         let Some(call) = self.calls.end(id) else {
-            self.core.note("The agent answered a request that nobody made.");
+            self.core.note("The agent answered a request that it was not sent.");
             return;
         };
         let result = message.get("result").unwrap_or(&Value::Null);
@@ -228,7 +228,7 @@ impl Acp {
         self.core.state(StateChange { mode: Some(mode), ..StateChange::default() });
     }
 
-    /// Better no session than one in which nobody knows what the agent may do.
+    /// Better no session than one in which it is unknown what the agent may do.
     fn has_no_mode(&mut self) {
         self.session = None;
         self.core.fail(ErrorCode::Unknown, "The agent has no mode for what was wanted. Choose another mode.", None);

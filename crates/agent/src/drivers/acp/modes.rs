@@ -126,7 +126,7 @@ pub(super) fn current<'a>(result: &'a Value, category: &str) -> Option<&'a str> 
     some(option, "/currentValue")
 }
 
-/// opencode has no modes that ask; what it may do is said at its start.
+/// opencode has no modes that ask; what it may do is set at its start.
 pub(super) fn opencode_permission(mode: &Mode) -> &'static str {
     match mode {
         Mode::Bypass => r#"{"*":"allow"}"#,

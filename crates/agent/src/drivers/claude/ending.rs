@@ -22,7 +22,7 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// From 2.1.277 on a resumed conversation goes on counting from its old sum; before it begins with zero.
+    /// Since 2.1.277, a resumed conversation continues to count from its old sum. Before, it began at zero.
     pub(super) fn version(&mut self, version: &str, start: &Start) {
         let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
         if !self.is_known && !version.is_empty() {
@@ -101,7 +101,7 @@ impl Claude {
         self.order(Order::Context, json!({}));
     }
 
-    /// The process ended before it was ready: the conversation to go on with may be gone.
+    /// The process ended before it was ready: the conversation to resume may be gone.
     pub(super) fn lost(&mut self, exit: &Exit) {
         if let Some(line) = exit.stderr.lines().find(|line| line.contains("No conversation found")) {
             self.core.resume_failed(line.trim());

@@ -1,4 +1,4 @@
-//! What a prompt is for the program: its text, and what is beside it.
+//! A prompt as the program reads it: its text and its attachments.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub(super) fn content(prompt: &Prompt, commands: &BTreeSet<String>) -> Result<Va
     Ok(json!(content))
 }
 
-/// The program takes a prompt that begins with a slash for a command of its own, also when it has none of this name, and asks no model
+/// The program takes a prompt that begins with a slash for one of its commands, even if it has none of this name, and asks no model
 /// then. A line feed before it makes it a text.
 fn protected<'p>(prompt: &'p str, commands: &BTreeSet<String>) -> Cow<'p, str> {
     match slash_word(prompt) {

@@ -1,4 +1,4 @@
-//! What claude offers to be allowed from now on. Each offer is an option of its own, because they reach differently far.
+//! What claude suggests to allow from now on. Each suggestion is a separate option, because their scopes differ.
 
 use serde_json::Value;
 

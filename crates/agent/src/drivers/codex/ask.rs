@@ -132,7 +132,7 @@ impl Codex {
     }
 
     /// Asks again about an item that has changed.
-    pub(super) fn ask_anew(&mut self, item: &str) {
+    pub(super) fn ask_again(&mut self, item: &str) {
         let found = self.core.asked.values().find(|asked| asked.about.item == item && asked.about.method == CHANGE);
         if let Some((id, params)) = found.map(|asked| (asked.agent_id.clone(), asked.about.params.clone())) {
             self.wants_change(&id, &params);

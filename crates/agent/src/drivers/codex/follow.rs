@@ -1,4 +1,4 @@
-//! Goes on with a turn that has run while nobody was connected. What was not said of it is listed before anything that is new.
+//! Follows a turn that has run while no client was connected. What was missed of it is listed before anything new.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::json::{list, some, text};
 use crate::texts::Texts;
 use crate::tools::Tools;
 
-/// The turns that are looked through for the one that went on.
+/// The number of turns that are searched for the one that ran on.
 const TURNS: u32 = 8;
 /// The messages that wait until the list is read. With more, what is missing of the list stays unsaid.
 const MOST_HELD: usize = 4_096;
@@ -49,7 +49,7 @@ pub(super) struct Following {
 }
 
 impl Codex {
-    /// What another driver needs to go on with the turn.
+    /// What another driver needs to continue the turn.
     pub(super) fn said_so_far(&self) -> Option<Checkpoint> {
         let turn = self.turn.clone().filter(|_| self.core.turn.is_some())?;
         let is_settled = self.calls.is_empty() && self.following.as_ref().is_none_or(|following| following.is_listed);
@@ -74,7 +74,7 @@ impl Codex {
         self.following = Some(Following::default());
     }
 
-    /// Asks what has become of the turn.
+    /// Asks for the state of the turn.
     pub(super) fn catch_up(&mut self, thread: &str) {
         if self.following.is_some() {
             let params = json!({"threadId": thread, "limit": TURNS, "itemsView": "notLoaded"});

@@ -94,7 +94,7 @@ impl Codex {
         }
     }
 
-    /// A change is another one than it was: who was asked about it is asked anew.
+    /// A change differs from what it was: an open request for it is made again.
     pub(super) fn patched(&mut self, params: &Value) {
         let id = text(params, "/itemId");
         let changes = params.get("changes").cloned().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Codex {
             self.changes.insert(id.to_owned(), changes.clone());
             let content = Some(diffs(&changes));
             self.core.tool(ToolCall { tool_call_id: id.to_owned(), content, ..ToolCall::default() });
-            self.ask_anew(id);
+            self.ask_again(id);
         }
     }
 

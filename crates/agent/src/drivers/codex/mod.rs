@@ -49,7 +49,7 @@ pub(crate) struct Codex {
     retry_at: Option<Timestamp>,
     /// The items of the turn that are complete.
     done: BTreeSet<String>,
-    /// The turn has run while nobody was connected.
+    /// The turn has run while no client was connected.
     following: Option<Following>,
     /// The commands that have outlived their turn.
     still_running: Vec<String>,
@@ -91,7 +91,7 @@ fn policy(mode: &Mode) -> (&'static str, &'static str, Value) {
     match mode {
         Mode::Bypass => ("never", "danger-full-access", json!({"type": "dangerFullAccess"})),
         Mode::Edit => ("on-request", "workspace-write", json!({"type": "workspaceWrite"})),
-        // It changes nothing, and nobody is asked to let it.
+        // It changes nothing, so it needs no permission.
         Mode::Plan => ("never", "read-only", json!({"type": "readOnly"})),
         _ => ("untrusted", "workspace-write", json!({"type": "workspaceWrite"})),
     }
@@ -148,7 +148,7 @@ impl Codex {
 
     fn answer(&mut self, id: &Value, message: &Value) {
         let Some(call) = self.calls.end(id) else {
-            self.core.note("The agent answered a request that nobody made.");
+            self.core.note("The agent answered a request that it was not sent.");
             return;
         };
         let result = message.get("result").unwrap_or(&Value::Null);

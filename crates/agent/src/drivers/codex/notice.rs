@@ -20,7 +20,7 @@ impl Codex {
         }
         let thread = text(params, "/threadId");
         if self.thread.as_deref() != Some(thread) {
-            // The items of a sub-agent are of a thread of its own. Its requests are asked, its texts are not shown.
+            // A sub-agent has its own thread. Its requests are shown, its texts are not.
             if method == "serverRequest/resolved" && self.children.contains(thread) {
                 self.resolved(params);
             }

@@ -27,7 +27,7 @@ pub(super) fn prompt(blocks: &Value) -> Result<Prompt, Error> {
     for block in blocks {
         match text(block, "/type") {
             "text" => words.push_str(text(block, "/text")),
-            // The agent may be on another machine: it is told the name, not the content.
+            // The agent may be on another machine: it gets the name, not the content.
             "resource_link" => words.push_str(&format!("[@{}]({})", text(block, "/name"), text(block, "/uri"))),
             "image" => attachments.push(image(text(block, "/mimeType"), text(block, "/data"))?),
             "resource" => attachments.push(resource(block.get("resource").unwrap_or(&Value::Null))?),
@@ -65,7 +65,7 @@ fn resource(resource: &Value) -> Result<Attachment, Error> {
     }
 }
 
-/// A prompt as content blocks, for editors that did not send it. What another person writes cannot look like somebody else's.
+/// A prompt as content blocks, for editors that did not send it. What one person writes cannot look like another person's.
 pub(super) fn prompt_blocks(prompt: &Prompt, by: Option<&str>) -> Vec<Value> {
     let words = match by {
         Some(by) => format!("**{}:**\n{}", escaped(by), quoted(&prompt.text)),

@@ -1,5 +1,5 @@
-//! What this agent says to the editor, decided from what comes in. There is no I/O here: the process carries out orders, and tells what
-//! became of them.
+//! What this agent says to the editor, decided from what comes in. There is no I/O here: the process carries out orders, and reports
+//! their results.
 
 mod blocks;
 mod markdown;
@@ -337,7 +337,7 @@ impl Core {
         }
     }
 
-    /// What became of another order with a ticket.
+    /// The result of another order with a ticket.
     pub(super) fn answered(&mut self, ticket: u64, result: Result<Value, Error>) {
         if let Some(ticket) = self.tickets.remove(&ticket) {
             self.out.answer(&ticket.request, result);

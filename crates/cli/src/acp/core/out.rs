@@ -32,7 +32,7 @@ pub(in crate::acp) enum Order {
         directory: Option<String>,
         cursor: Option<String>,
     },
-    /// Say whether somebody is signed in, by `Core::answered`.
+    /// Say whether the account is signed in, by `Core::answered`.
     SignedIn {
         ticket: u64,
     },
@@ -74,7 +74,7 @@ pub(super) struct Called {
     /// What the agent asks.
     pub(super) request_id: String,
     pub(super) digest: String,
-    /// It is no longer asked: why.
+    /// Why it is no longer asked.
     pub(super) closed: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl Out {
         self.next_call
     }
 
-    /// The editor need not answer any more. An answer that is on its way is told why it does not count.
+    /// The editor need not answer any more. An answer that is on its way gets `why` in return.
     pub(super) fn withdraw(&mut self, call: u64, why: &str) {
         if let Some(called) = self.calls.get_mut(&call) {
             called.closed = Some(why.to_owned());

@@ -17,7 +17,7 @@ pub(super) struct Texts(BTreeMap<u32, String>);
 /// What is missing when the whole text is there.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// The text goes on with this. It may be empty.
+    /// The text continues with this. It may be empty.
     More(String),
     /// What came in frames was not what the agent wrote. They are not signed, so only this is.
     Other(String),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_said_is_said_anew() {
+    fn what_differs_is_said_again() {
         let mut texts = Texts::default();
         texts.frame(&frame(0, 0, "I deleted it"));
         assert_eq!(texts.complete(&whole(0, "Hello")), Rest::Other("Hello".into()));

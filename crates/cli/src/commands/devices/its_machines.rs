@@ -16,7 +16,8 @@ pub(super) async fn await_machines(me: &Account, machines: &Machines, device: &s
     for machine in &open {
         let (name, is_away) = (machines.called(&machine.id), if machine.was_there { "" } else { "is away and " });
         print::note(format!(
-            "{name} {is_away}has not confirmed the removal. Until it does, somebody who has {device} and the server can still command it."
+            "{name} {is_away}has not confirmed the removal. Until it does, anyone who has {device} and controls the server can still \
+             command it."
         ));
     }
     open.into_iter().map(|machine| machine.id).collect()

@@ -43,7 +43,7 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
                 found.push(program.display().to_string());
                 found.push(offer.version.clone().unwrap_or_else(|| "does not say its version".to_owned()));
                 if offer.signed_in.is_none() {
-                    found.push("does not say whether somebody is signed in".to_owned());
+                    found.push("does not say whether it is signed in".to_owned());
                 }
             }
             Err(not) => {

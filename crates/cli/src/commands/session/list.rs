@@ -56,7 +56,7 @@ impl List {
         }
         if sessions.is_empty() {
             return print::line(if self.shared {
-                "Nobody shares a session with you."
+                "No sessions are shared with you."
             } else {
                 "No sessions. Create one with `ensemble session create`."
             });
@@ -153,7 +153,7 @@ pub(super) async fn print_opened(me: &Account, session: &Session) -> Result<()> 
     print::json(&opened, false)
 }
 
-/// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted, or that nobody has signed who may, is
+/// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted, or has no valid signature, is
 /// `null`.
 async fn opened(titles: &Titles<'_>, session: &Session) -> serde_json::Value {
     let titled = titles.opened(session).await.ok();

@@ -97,7 +97,7 @@ impl Send {
         if session.access_level == AccessLevel::Owner {
             return print::line(format!("{what} as message {}.", message.seq));
         }
-        // Whose session it is, so that nobody writes to another one than they think.
+        // The owner, so that people notice when they write to another session than they think.
         let owner = me.described(session.owner_id).await;
         print::line(format!("{what} as message {} in a session of {owner}.", message.seq))
     }
@@ -147,7 +147,7 @@ impl Follow {
         context.home.use_session(me, &session);
         if session.hosted && !context.json {
             return Err(Failure::message(format!(
-                "An agent works in session {0}. `ensemble log --follow {0}` prints its transcript and goes on with it.",
+                "An agent works in session {0}. `ensemble log --follow {0}` prints its transcript and follows it.",
                 session.reference
             )));
         }
@@ -187,7 +187,7 @@ impl Reader {
         Ok(Self { json: context.json, me: me.id, messages, names: HashMap::new() })
     }
 
-    /// A sender's name with the id beside it, because people choose their names themselves.
+    /// A sender's name with the id, because people choose their names themselves.
     async fn who(&mut self, me: &Account, sender: UserId) -> String {
         if sender == self.me {
             return "you".to_owned();

@@ -27,9 +27,9 @@ use crate::print;
 
 /// The title of the run that starts a session.
 pub(crate) const START_TITLE: &str = "Start of a session";
-/// A machine that is away for longer does not begin it any more.
+/// A machine that is offline for longer does not begin it any more.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
-/// A program may be closed while it waits, and nobody wants its session then. Clocks may differ by some minutes.
+/// A program may be closed while it waits, and its session is not wanted then. Clocks may differ by some minutes.
 const GOOD_FOR_A_PROGRAM: Duration = Duration::from_secs(600);
 /// What the machine may take to begin it.
 const TIMEOUT_MS: u64 = 120_000;
@@ -85,7 +85,7 @@ impl Start {
     pub(super) async fn run(self, context: &Context, me: &Account) -> Result {
         let text = first_prompt(&self.prompt)?;
         let live = self.start(context, me, title(&text), None).await?;
-        // Nobody watches it where there is no terminal.
+        // Without a terminal no one watches it.
         let is_watched = std::io::IsTerminal::is_terminal(&std::io::stdout());
         sent(context, live, (text, None), self.detach || !is_watched).await
     }

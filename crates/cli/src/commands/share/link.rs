@@ -50,7 +50,8 @@ impl Link {
             print::note("The previous link no longer works.");
         }
         print::note(
-            "Everyone who has this link can read the session. Store it now: it cannot be shown again, because the server does not know its key.",
+            "Anyone who has this link can read the session. Store it now: it cannot be shown again, because the server does not know its \
+             key.",
         );
         Ok(())
     }

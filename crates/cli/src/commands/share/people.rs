@@ -14,7 +14,7 @@ use crate::confirm;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
-/// A user: an id, or the name or the fingerprint of somebody with whom something was shared from this computer.
+/// A user: an id, or the name or the fingerprint of a user with whom this computer has shared something.
 #[derive(Clone, Debug)]
 pub(crate) enum Who {
     Id(UserId),
@@ -30,8 +30,8 @@ impl std::str::FromStr for Who {
 }
 
 impl Who {
-    /// The user who is to get a session. A name that is not remembered here is only what the server says somebody is called, so a person
-    /// has to look at the fingerprint.
+    /// The user who is to get a session. A name that is not remembered here is only what the server says, so a person has to look at the
+    /// fingerprint.
     ///
     /// The fingerprint that was given or looked at comes with the user, because the key that is used in the end must have it.
     pub(super) async fn chosen(&self, context: &Context, me: &Account) -> Result<(UserId, Option<String>)> {
@@ -39,7 +39,7 @@ impl Who {
             Self::Id(id) => return Ok((*id, None)),
             Self::Called(called) => called,
         };
-        // The name that was remembered with the key is not one that the server can give to somebody else.
+        // The name that was remembered with the key is not one that the server can give to another user.
         if let Some(known) = remembered(context, me, called)? {
             return Ok((known, None));
         }
@@ -56,7 +56,7 @@ impl Who {
         )))
     }
 
-    /// Those are known whose keys this machine has stored, because something was shared with them, and those with whom this
+    /// Finds the user among those whose keys this machine has stored, because something was shared with them, and those with whom this
     /// session is shared.
     pub(super) async fn find(&self, context: &Context, me: &Account, session: SessionId) -> Result<UserId> {
         let called = match self {
@@ -66,7 +66,7 @@ impl Who {
         if let Some(known) = remembered(context, me, called)? {
             return Ok(known);
         }
-        // Not everybody who may see a session may see who else may.
+        // Not everyone who may see a session may see who else may.
         let shares: Vec<Share> = me.client.shares(session).try_collect().await.unwrap_or_default();
         let members = shares.iter().map(|share| share.user_id).collect();
         only(known_here(context, me, members, called).await?, called).map(|user| user.id)
@@ -94,7 +94,7 @@ pub(super) async fn remember(context: &Context, me: &Account, user: UserId) -> R
     Ok(())
 }
 
-/// Who is called so: of those whose keys this computer has seen, and of these others.
+/// The users with this name, among those whose keys this computer has seen and these others.
 async fn known_here(
     context: &Context,
     me: &Account,
@@ -114,8 +114,8 @@ fn only(mut found: Vec<PublicUser>, called: &str) -> Result<PublicUser> {
     match (found.pop(), found.is_empty()) {
         (Some(one), true) => Ok(one),
         (None, _) => Err(Failure::message(format!(
-            "Nobody with whom something was shared from this computer is called {called:?}. Give the id that `ensemble whoami` shows \
-             them; after that their name and their fingerprint work too."
+            "No one with whom this computer has shared anything is called {called:?}. Give the id that `ensemble whoami` shows them; \
+             after that their name and their fingerprint work too."
         ))),
         (Some(one), false) => {
             found.push(one);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use ensemble_account::Account;
-use ensemble_account::live::access::{self, Told};
+use ensemble_account::live::access::{self, GrantOutcome};
 use ensemble_account::sessions::host_of;
 use ensemble_account::sharing::Members;
 use ensemble_protocol::transcript::words::May;
@@ -91,11 +91,12 @@ impl FromStr for With {
 impl With {
     /// Shares a session that has just begun.
     pub(crate) async fn share(&self, context: &Context, me: &Account, id: SessionId) -> Result<()> {
-        let (session, share, fingerprint, told) = share_with(context, me, id, (&self.user, self.level, false)).await?;
+        let (session, share, fingerprint, outcome) =
+            share_with(context, me, id, (&self.user, self.level, false)).await?;
         let called = me.described(share.user_id).await;
         print::note(format!("{called} may now {} session {}.", verb(share.access_level), session.reference));
         compare(&fingerprint);
-        if let Err(failure) = ended(told) {
+        if let Err(failure) = ended(outcome) {
             print::note(failure.to_string());
         }
         Ok(())
@@ -105,7 +106,7 @@ impl With {
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
         let id = self.session.find(context, me).await?;
-        let (session, share, fingerprint, told) =
+        let (session, share, fingerprint, outcome) =
             share_with(context, me, id, (&self.user, self.level, self.approve)).await?;
         if context.json {
             print::json(&share, false)?;
@@ -114,7 +115,7 @@ impl Add {
             print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
             compare(&fingerprint);
         }
-        ended(told)
+        ended(outcome)
     }
 }
 
@@ -130,7 +131,7 @@ async fn share_with(
     me: &Account,
     id: SessionId,
     (user, level, approve): (&Who, Level, bool),
-) -> Result<(Session, Share, String, Told)> {
+) -> Result<(Session, Share, String, GrantOutcome)> {
     let (user_id, looked_at) = user.chosen(context, me).await?;
     let fingerprint = me.fingerprint_of(user_id).await?;
     if looked_at.is_some_and(|looked_at| looked_at != fingerprint) {
@@ -140,9 +141,9 @@ async fn share_with(
     }
     let level = level.into();
     let (session, share) = me.share_session(id, (user_id, level)).await?;
-    let told = grant(context, me, &session, user_id, may(level, approve), true).await?;
+    let outcome = grant(context, me, &session, user_id, may(level, approve), true).await?;
     remember(context, me, user_id).await?;
-    Ok((session, share, fingerprint, told))
+    Ok((session, share, fingerprint, outcome))
 }
 
 impl Change {
@@ -155,14 +156,14 @@ impl Change {
             access::begin_taking(me, &session, user, false)?;
         }
         let (session, share) = me.change_share(session, (user, level)).await?;
-        let told = grant(context, me, &session, user, may(level, self.approve), false).await?;
+        let outcome = grant(context, me, &session, user, may(level, self.approve), false).await?;
         if context.json {
             print::json(&share, false)?;
         } else {
             let called = me.described(user).await;
             print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
         }
-        ended(told)
+        ended(outcome)
     }
 }
 
@@ -172,14 +173,14 @@ impl Remove {
         let user = self.user.find(context, me, id).await?;
         let called = me.described(user).await;
         let session = me.session(id).await?;
-        let mut told = Told::Done;
+        let mut outcome = GrantOutcome::Done;
         // A user who has left cannot read the session any more, and need not change its key.
         if user != me.id && session.access_level == AccessLevel::Owner {
             access::begin_taking(me, &session, user, true)?;
             context.home.begin_share_removal(me.client.origin(), id, user)?;
             me.client.delete_share(id, user).await?;
             // The machine first: what they may do ends with its receipt.
-            told = grant(context, me, &session, user, May::Nothing, false).await?;
+            outcome = grant(context, me, &session, user, May::Nothing, false).await?;
             let session = me.session(id).await?;
             me.rekey(session, &Members::without(user)).await?;
         } else {
@@ -190,14 +191,14 @@ impl Remove {
         } else {
             print::line(format!("{called} no longer has access to the session."))?;
         }
-        ended(told)
+        ended(outcome)
     }
 }
 
 /// The exit code of a command that has taken a right away which the machine may still grant.
 const UNCONFIRMED: u8 = 5;
 
-/// Tells the session's machine what this person may do, and says at once where it may still grant what is taken away.
+/// Sends the session's machine what this person may do, and says at once where it may still grant what is taken away.
 async fn grant(
     context: &Context,
     me: &Account,
@@ -205,12 +206,12 @@ async fn grant(
     user: UserId,
     may: May,
     is_first: bool,
-) -> Result<Told> {
+) -> Result<GrantOutcome> {
     if session.hosted && session.access_level == AccessLevel::Owner {
         live::wake(context, me, session).await;
     }
-    let told = access::grant(me, session, user, may, is_first).await?;
-    if matches!(told, Told::Unconfirmed) {
+    let outcome = access::grant(me, session, user, may, is_first).await?;
+    if matches!(outcome, GrantOutcome::Unconfirmed) {
         let machine = match host_of(session) {
             Some(id) => Machines::load(me).await.map_or_else(|_| id.to_string(), |machines| machines.called(id)),
             None => "The machine".to_owned(),
@@ -220,15 +221,15 @@ async fn grant(
             "{machine} has not confirmed that {name} may no longer prompt. The next command tells it again."
         ));
     }
-    Ok(told)
+    Ok(outcome)
 }
 
-/// What a command ends with, by what the machine does with what it was told.
-fn ended(told: Told) -> Result {
-    match told {
-        Told::Done => Ok(ExitCode::SUCCESS),
-        Told::Unconfirmed => Ok(UNCONFIRMED.into()),
-        Told::Rejected { code, text, again } => {
+/// What a command ends with, by what the machine does with the new right.
+fn ended(outcome: GrantOutcome) -> Result {
+    match outcome {
+        GrantOutcome::Done => Ok(ExitCode::SUCCESS),
+        GrantOutcome::Unconfirmed => Ok(UNCONFIRMED.into()),
+        GrantOutcome::Rejected { code, text, again } => {
             let why = live::text::rejection(code.as_ref(), text.as_deref());
             let next = if again { " The next command tells it again." } else { "" };
             Err(Failure::message(format!("The machine did not take it: {why}{next}")))

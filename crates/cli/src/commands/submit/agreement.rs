@@ -20,7 +20,7 @@ pub(super) fn written(draft: &Draft) -> BTreeSet<MachineId> {
 
 impl Options {
     /// Asks about each machine and directory of the plan. An id that is `written` in it says which machine is meant. It does not say that
-    /// an agent may do everything: the plan may be from somebody else.
+    /// an agent may do everything: the plan may be another person's.
     pub(super) fn agree(
         &self,
         (context, me): (&Context, &Account),

@@ -7,7 +7,7 @@ use super::names;
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
 
-/// Why tasks wait that name a provider which their machine, or all machines, do not offer: what is missing, and where it is offered.
+/// Why tasks wait whose provider their machine, or all machines, do not offer: what is missing, and where it is offered.
 pub(super) fn unoffered(wanted: &[(Provider, Option<MachineId>)], machines: &Machines) -> Vec<String> {
     let mut looked_at: Vec<&(Provider, Option<MachineId>)> = Vec::new();
     let mut lines = Vec::new();
@@ -77,7 +77,7 @@ mod tests {
                 .iter()
                 .map(|provider| {
                     let is_offered = offered.contains(&provider.as_str());
-                    let reason = (!is_offered).then_some("nobody is signed in: run `codex login`");
+                    let reason = (!is_offered).then_some("not signed in: run `codex login`");
                     serde_json::json!({"provider": provider.as_str(), "offered": is_offered, "reason": reason})
                 })
                 .collect();
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(
             said(Provider::Codex, this()),
             [
-                "codex is not offered on desk (ths00000) (nobody is signed in: run `codex login`); it is offered on laptop (--machine), \
+                "codex is not offered on desk (ths00000) (not signed in: run `codex login`); it is offered on laptop (--machine), \
                  and desk (ths00000) offers claude (--provider). The run waits for it."
             ]
         );

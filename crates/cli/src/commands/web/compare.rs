@@ -23,7 +23,7 @@ pub(super) struct Expected {
 pub(super) struct Found {
     /// Each as the end of a sentence that begins with the path.
     pub(super) differences: Vec<String>,
-    /// Where the page may connect to beside its server.
+    /// Where the page may connect to apart from its server.
     pub(super) connects: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ fn decoded(coding: &str, body: &[u8], most: usize) -> Option<Vec<u8>> {
     read.ok().map(|_| out)
 }
 
-/// Where the policy lets the page connect to beside its server, if it says otherwise what it should.
+/// Where the policy lets the page connect to apart from its server, if the rest of it is as it should be.
 fn policy(sent: &Sent, wanted: &str) -> Result<Vec<String>, String> {
     let lines = values(sent, ensemble_web::POLICY);
     let [line] = lines.as_slice() else {

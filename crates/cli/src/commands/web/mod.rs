@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Web {
-    /// The port on 127.0.0.1 (0: any free port). A browser has keys of its own for each, so stay with one
+    /// The port on 127.0.0.1 (0: any free port). A browser has separate keys for each, so stay with one
     #[arg(long, value_name = "PORT", default_value_t = 8090)]
     port: u16,
     /// Also open the page in the browser

@@ -1,7 +1,7 @@
-//! Serves the page to browsers on this computer, and tells it where its server is.
+//! Serves the page to browsers on this computer, with the address of its server.
 //!
-//! Only loopback is listened on, and only the address that was printed is answered: a name of somebody else's that leads here (DNS
-//! rebinding) gets nothing.
+//! Only loopback is listened on, and only the address that was printed is answered: a foreign name that leads here (DNS rebinding) gets
+//! nothing.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const SERVER: &str = "/server.json";
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// Connections at one time. A browser opens six.
 const CONNECTIONS: usize = 256;
-/// Fields of every answer, beside those of a file.
+/// Fields of every answer, in addition to those of a file.
 const ALWAYS: [(&str, &str); 2] =
     [("x-content-type-options", "nosniff"), ("cross-origin-resource-policy", "same-origin")];
 
@@ -81,7 +81,7 @@ pub(super) async fn run(context: &Context, port: u16, wants_browser: bool) -> Re
 fn taken(port: u16, error: &std::io::Error) -> Failure {
     Failure::message(format!(
         "Port {port} of 127.0.0.1 cannot be used: {error}. Perhaps `ensemble web` runs already. Another one is chosen with --port; a \
-         browser has keys of its own for each port."
+         browser has separate keys for each port."
     ))
 }
 

@@ -49,7 +49,7 @@ struct Report {
     /// How many files were compared, each in every coding.
     files: usize,
     differences: Vec<Difference>,
-    /// Where the page may connect to beside its server, as for voice.
+    /// Where the page may connect to apart from its server, as for voice.
     connects: BTreeSet<String>,
 }
 

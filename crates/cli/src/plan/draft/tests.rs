@@ -117,7 +117,7 @@ fn a_missing_provider_is_filled_in() {
 }
 
 #[test]
-fn directories_of_this_machine_are_told_apart() {
+fn directories_of_this_machine_are_distinguished() {
     let text = "tasks: [{prompt: x, workingDirectory: /a}, {prompt: y}, {prompt: z, workingDirectory: b}]";
     let draft = draft(text, Overrides::default(), &[]).unwrap();
     assert_eq!(draft.steps.iter().map(|step| step.is_local).collect::<Vec<_>>(), [false, true, true]);
@@ -163,7 +163,7 @@ fn mistakes_are_named() {
         ),
         ("{provider: claude, tasks: [{prompt: x}]}", "`provider` belongs into a task, or into `defaults`"),
         ("{prompt: x, key: a}", "`key` belongs into a task, below `tasks`"),
-        ("tasks: [{prompt: x, provider: codex, permission: ask}]", "nobody could answer"),
+        ("tasks: [{prompt: x, provider: codex, permission: ask}]", "no one could answer"),
         ("tasks: [{prompt: x, provider: codex, dependsOn: [y]}]", "\"y\" is neither the key nor the position"),
     ] {
         let failure = plan(text).unwrap_err().to_string();

@@ -58,7 +58,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// What has become of something that was sent.
+    /// Something that was sent has its result.
     pub(super) async fn sent(&mut self, sent: Sent) -> Result<()> {
         match sent {
             Sent::Message { call, done } => {
@@ -81,10 +81,10 @@ impl Conversation<'_> {
                     self.notice(&failure.to_string())
                 }
             },
-            Sent::Told(Err(failure)) => {
-                self.notice(&format!("The voice could not be told what the coding agent does: {failure}"))
+            Sent::News(Err(failure)) => {
+                self.notice(&format!("The voice could not be sent what the coding agent does: {failure}"))
             }
-            Sent::Told(Ok(())) => Ok(()),
+            Sent::News(Ok(())) => Ok(()),
         }
     }
 

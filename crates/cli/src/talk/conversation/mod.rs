@@ -28,15 +28,15 @@ use crate::failure::{Failure, Result};
 use crate::live;
 use crate::live::show::{SILENT, level};
 
-/// So long a message is shown before it is sent.
+/// How long a message is shown before it is sent.
 const HELD: Duration = Duration::from_secs(3);
-/// So long a command may take: the voice waits 20 s for all of it.
+/// How long a command may take: the voice waits 20 s for all of it.
 const WITHIN: Duration = Duration::from_secs(12);
 /// An agent that has not come after this is said to be missing. The server tries three times.
 const AGENT_WITHIN: Duration = Duration::from_secs(45);
 /// A room that is not joined by then cannot be reached.
 const JOIN_WITHIN: Duration = Duration::from_secs(40);
-/// A server that stays away so long ends the conversation: nothing can be sent or read.
+/// When the server cannot be reached for this long, the conversation ends: nothing can be sent or read.
 const AWAY: Duration = Duration::from_secs(30);
 /// The room is left after this at the latest, whether the server has ended the conversation or not.
 const STOPPED_WITHIN: Duration = Duration::from_secs(3);
@@ -46,7 +46,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(3);
 pub(super) struct Wishes {
     /// A file in place of the microphone.
     pub(super) plays_file: bool,
-    /// How long to go on after the file in place of the microphone is over.
+    /// How long to continue after the file in place of the microphone is over.
     pub(super) listen: Duration,
     pub(super) tells_news: bool,
 }
@@ -60,14 +60,14 @@ pub(super) struct Signals {
 
 type Events = BoxStream<'static, ensemble_client::Result<VoiceEvent>>;
 
-/// Something on its way, and what becomes of it.
+/// Something on its way, with its result.
 type Sending<'a> = Pin<Box<dyn Future<Output = Sent> + 'a>>;
 
 enum Sent {
     Message { call: u64, done: Result<()> },
     Denied { call: u64, request_id: String, title: String, done: Result<()> },
     Answered { request_id: Option<String>, done: Result<()> },
-    Told(Result<()>),
+    News(Result<()>),
 }
 
 pub(super) struct Conversation<'a> {
@@ -88,7 +88,7 @@ pub(super) struct Conversation<'a> {
     out: Out,
     wishes: Wishes,
     begun: Instant,
-    /// When the server went away.
+    /// When the connection to the server was lost.
     away: Option<Instant>,
     /// When the machine was last seen.
     seen: Instant,
@@ -107,9 +107,9 @@ fn about<'a>(
     About { title, connection, level, me, owner, name, home: "", now: Instant::now() }
 }
 
-/// Whether it goes on.
+/// Whether it continues.
 enum Then {
-    GoesOn,
+    Continues,
     Ends,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Goes on until the person ends it.
+    /// Runs until the person ends it.
     ///
     /// # Errors
     /// The room, the server or the program that joined the room ended it.
@@ -163,15 +163,15 @@ impl<'a> Conversation<'a> {
                 event = self.room.next() => self.in_room(event?).await?,
                 watched = self.watch.next() => {
                     self.in_session(watched?).await?;
-                    Then::GoesOn
+                    Then::Continues
                 }
                 event = next(&mut self.events) => {
                     self.on_server(event)?;
-                    Then::GoesOn
+                    Then::Continues
                 }
                 Some(sent) = self.sending.next() => {
                     self.sent(sent).await?;
-                    Then::GoesOn
+                    Then::Continues
                 }
                 () = sleep_until(due.into()) => self.on_time().await?,
                 _ = signals.interrupt.recv() => Then::Ends,
@@ -190,7 +190,7 @@ impl<'a> Conversation<'a> {
         self.rules.end();
         self.held = None;
         drop(self.out);
-        // The microphone must not stay open while the server is away.
+        // The microphone must not stay open while the server cannot be reached.
         let _server_is_away = tokio::time::timeout(STOPPED_WITHIN, stopped(&self.voice, self.id)).await;
         self.room.leave().await;
         self.state
@@ -242,7 +242,7 @@ impl<'a> Conversation<'a> {
             self.notice("No voice agent has come yet. Wait a little, or end and begin again.")?;
         }
         if self.away.is_none() && self.live.session.online && self.seen + SILENT <= now {
-            // The server says that a machine is away when it has been silent for a minute, and tells nobody.
+            // A machine that was silent for a minute is offline for the server, which sends no event for it.
             let _unknown = self.live.refresh().await;
             self.seen = now;
         }
@@ -257,7 +257,7 @@ impl<'a> Conversation<'a> {
                 Sent::Message { call, done }
             }));
         }
-        Ok(Then::GoesOn)
+        Ok(Then::Continues)
     }
 
     fn notice(&mut self, text: &str) -> Result<()> {
@@ -285,7 +285,7 @@ impl<'a> Conversation<'a> {
             Event::Left { why } => return Err(Failure::message(left(why))),
             Event::Failed { what, why } => return Err(super::failed(&what, &why)),
         }
-        Ok(Then::GoesOn)
+        Ok(Then::Continues)
     }
 
     fn agent(&mut self, state: Option<String>) -> Result<()> {
@@ -331,7 +331,7 @@ fn left(why: Left) -> &'static str {
         Left::Closed => {
             "The server has ended the conversation: its time is over, or no voice agent came. You can begin another one."
         }
-        Left::Elsewhere => "This conversation goes on in another place.",
+        Left::Elsewhere => "This conversation continues in another place.",
         Left::Lost => {
             "The connection to the voice service broke and did not come back. Check your network, then begin again."
         }

@@ -1,4 +1,4 @@
-//! What happens beside the room: in the session, on the server, and at the keys.
+//! What happens outside of the room: in the session, on the server, and at the keys.
 
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ impl Conversation<'_> {
                     SessionEvent::Changed(_) => (None, false),
                 };
                 match self.live.event(event).await {
-                    // Who has signed it could not be found out. It comes again.
+                    // Its signer could not be found. It comes again.
                     Err(ensemble_account::Error::Client(error)) if error.is_passing() => {
                         self.away.get_or_insert_with(Instant::now);
                         self.watch.lost();
@@ -65,7 +65,7 @@ impl Conversation<'_> {
         let say = SayVoiceText { gateway_session_id: id, text, interrupt: None, message_id: Some(message_id) };
         let voice = self.voice.clone();
         self.sending
-            .push(Box::pin(async move { Sent::Told(voice.say_voice(&say).await.map(drop).map_err(Into::into)) }));
+            .push(Box::pin(async move { Sent::News(voice.say_voice(&say).await.map(drop).map_err(Into::into)) }));
     }
 
     /// What the agent reads on the server, and what fails in it.
@@ -118,7 +118,7 @@ impl Conversation<'_> {
             Some(TalkAction::Answer(action)) => self.answer_card(action),
             Some(TalkAction::Mute) | None => {}
         }
-        Ok(Then::GoesOn)
+        Ok(Then::Continues)
     }
 
     /// The person has answered a request by a key.

@@ -71,7 +71,7 @@ fn spread(value: &Value) -> Value {
     }
 }
 
-fn told(act: Act) -> Value {
+fn described(act: Act) -> Value {
     match act {
         Act::Send(text) => json!({ "send": text }),
         Act::Read { last } => json!({ "read": last }),
@@ -98,7 +98,7 @@ fn take(talked: &mut Talked, step: &Step, place: &str) {
     let answer = talked.call_by(Caller { identity, is_agent: step.is_agent }, method, &payload);
     assert_eq!(code(&answer), step.code, "{place}");
     if let Some(expected) = &step.act {
-        assert_eq!(told(answer.unwrap()), *expected, "{place}");
+        assert_eq!(described(answer.unwrap()), *expected, "{place}");
     }
 }
 

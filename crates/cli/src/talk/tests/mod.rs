@@ -1,7 +1,7 @@
-//! What the voice may do, without a room: every refusal of docs/VOICE.md, what is carried out, and what is told.
+//! What the voice may do, without a room: every refusal of docs/VOICE.md, what is carried out, and what the voice gets.
 
 mod calls;
-mod told;
+mod news;
 
 use std::time::{Duration, Instant};
 

@@ -133,7 +133,7 @@ async fn a_machine_obeys_the_list_that_it_knows_while_the_server_is_behind() {
     let Account { primary, phone, first, second } = &account;
     for shown in [&[first][..], &[]] {
         server.show(shown);
-        assert_eq!(found(&lists, phone, first).await, (None, false), "who was removed does not come back");
+        assert_eq!(found(&lists, phone, first).await, (None, false), "a removed device does not come back");
         assert_eq!(found(&lists, primary, second).await, (Some(Role::Primary), false));
         assert_eq!(lists.recent_content_epoch().await, 2, "nothing is written under a key of before");
     }
@@ -168,7 +168,7 @@ async fn a_right_that_a_removed_device_has_given_is_worth_nothing() {
 }
 
 #[tokio::test]
-async fn another_list_in_the_place_of_the_known_one_gives_nobody_a_right() {
+async fn a_list_that_replaces_the_known_one_gives_no_rights() {
     let (account, folder) = (Account::new(), tempfile::tempdir().unwrap());
     let (server, lists) = machine(&account, folder.path()).await;
     let Account { primary, phone, first, second } = &account;
@@ -178,7 +178,7 @@ async fn another_list_in_the_place_of_the_known_one_gives_nobody_a_right() {
     for shown in [&[first, &fork][..], &[first, &fork, &longer]] {
         server.show(shown);
         assert_eq!(found(&lists, phone, &fork).await.0, None);
-        assert_eq!(found(&lists, primary, second).await.0, None, "not even who is in both");
+        assert_eq!(found(&lists, primary, second).await.0, None, "not even a device that is in both");
         assert!(lists.refreshed().await.is_err());
         assert_eq!(lists.known().await.digest, second.digest_text());
     }

@@ -34,7 +34,7 @@ impl Core {
                     self.change(Change::Conversation(session_id));
                 }
             }
-            Event::ResumeFailed(why) => self.begin_anew(&why),
+            Event::ResumeFailed(why) => self.begin_again(&why),
             // The turn that begins with it names it.
             Event::Taken(_) => {}
             Event::TurnStarted(cause) => {
@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// The agent has lost the conversation, so it begins another one.
-    fn begin_anew(&mut self, why: &str) {
+    fn begin_again(&mut self, why: &str) {
         let text = format!(
             "The agent does not have this conversation any more ({why}). It begins a new one and does not know what was said above."
         );
@@ -189,7 +189,7 @@ impl Core {
         self.open.insert(request_id, Open { asked, about });
     }
 
-    /// Nobody can be asked about something that nobody can see.
+    /// People cannot decide about something that they cannot see.
     fn cannot_show(&mut self, request: String, refusal: Reply) {
         let text = "The agent asked about something that is too long to be shown, so it was refused.";
         self.fail(ensemble_protocol::transcript::words::ErrorCode::Unknown, text);

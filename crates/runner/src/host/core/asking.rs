@@ -73,10 +73,10 @@ impl Core {
         self.receipt(local_id, key, done);
     }
 
-    /// A guest's prompt that nobody has decided about is not done.
+    /// A guest's prompt without a decision is not done.
     pub(super) fn guest_is_refused(&mut self, open: Open, reason: &str) {
         if let About::Guest { prompt } = open.about {
-            let why = format!("Nobody has decided about it: {reason}.");
+            let why = format!("No one has decided about it: {reason}.");
             self.refuse(prompt, ReceiptCode::Superseded, why);
         }
     }
@@ -95,7 +95,7 @@ impl Core {
             detail: "Your prompt waits until you say whether the session may cost more.".to_owned(),
             cut: None,
             content: Vec::new(),
-            options: vec![option(ALLOW, &format!("Go on until {}", dollars(next))), option(DENY, "Do not go on")],
+            options: vec![option(ALLOW, &format!("Continue up to {}", dollars(next))), option(DENY, "Do not continue")],
         };
         self.ask_people(permission, About::Cost);
         false
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// The turn that runs has cost so much.
+    /// The turn that runs has cost `usd` so far.
     pub(super) fn turn_has_cost(&mut self, usd: f64) {
         let is_over = |limit: CostLimit| self.cost() + usd >= limit.until;
         if self.kept.limit.is_some_and(is_over) && self.has_turn() && !self.is_interrupting() {

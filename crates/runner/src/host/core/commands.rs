@@ -102,7 +102,7 @@ impl Core {
             }
             (Decision::Reject(ReceiptCode::Superseded), Content::Prompt(_)) => {
                 let text =
-                    "The session has ended. Its owner goes on with it by /resume in `ensemble attach`.".to_owned();
+                    "The session has ended. Its owner can resume it with /resume in `ensemble attach`.".to_owned();
                 Done::Rejected(ReceiptCode::Superseded, Some(text))
             }
             (Decision::Reject(ReceiptCode::Stale), content) => {
@@ -152,7 +152,7 @@ impl Core {
                 format!("{MOST_OF_GUEST} prompts of yours wait already. Send it again when some of them are done.");
             return Done::Rejected(ReceiptCode::Busy, Some(text));
         }
-        // What an agent makes of it may be a turn of its own, which nobody has asked whether it may cost more.
+        // An agent may make a separate turn of it, which would cost more without a person's consent.
         let is_bounded = self.kept.limit.is_some() && self.abilities.is_some_and(|abilities| abilities.says_cost);
         let steers = self.abilities.is_some_and(|abilities| abilities.steers) && !is_bounded;
         if *when == When::Now && self.kept.turn.is_some() && steers {
@@ -259,7 +259,7 @@ impl Core {
         self.refused = Some((prompt.key.clone(), prompt.local_id.clone()));
         self.change(Change::Unqueue(prompt.key.clone(), prompt.local_id.clone()));
         if prompt.is_task {
-            // Nobody waits for its receipt.
+            // No one waits for its receipt.
             return self.fail(ErrorCode::Crashed, &why);
         }
         self.receipt(prompt.local_id, prompt.key, Done::Rejected(code, Some(why)));
@@ -321,7 +321,7 @@ impl Core {
     }
 
     fn set_mode(&mut self, set: SetMode, right: Right) -> Done {
-        // Bypass asks nobody, so only a primary device chooses it. The rules say so too.
+        // In bypass the agent asks no one, so only a primary device can choose it. The rules say so too.
         if set.mode == ensemble_protocol::transcript::words::Mode::Bypass && right != Right::Primary {
             return Done::Rejected(ReceiptCode::NotAllowed, None);
         }
@@ -359,7 +359,7 @@ fn rejected(refused: &Refused) -> Done {
 fn advice(code: &ReceiptCode) -> Option<&'static str> {
     Some(match code {
         ReceiptCode::NotAllowed => "The owner has not allowed this to you.",
-        ReceiptCode::UnknownKey => "This device belongs to nobody who may command the agent.",
+        ReceiptCode::UnknownKey => "This device is not registered to anyone who may command the agent.",
         ReceiptCode::Stale => {
             "It came too late. Send it again. If it is sent again and still late, look at the clocks."
         }

@@ -32,7 +32,7 @@ impl Proposed {
         }
         let named = input.get("file_path")?.as_str()?;
         let path = directory.join(named);
-        // What lies elsewhere is not read before somebody has allowed it: the diff goes to everybody who may read the session.
+        // What lies elsewhere is not read before it is allowed: the diff goes to everyone who may read the session.
         let parent = path.parent()?.canonicalize().ok()?;
         if !parent.starts_with(directory.canonicalize().ok()?) {
             return None;
@@ -67,7 +67,7 @@ impl Proposed {
         Some(Self { path: directory.to_owned(), input: input.clone(), diff })
     }
 
-    /// The same change as it would be now, when the file has become another one.
+    /// The same change as it would be now, if the file has changed.
     pub(super) fn changed(&self) -> Option<Self> {
         let now = Self::of(&self.input, &self.path)?;
         (now.diff != self.diff).then_some(now)

@@ -1,4 +1,4 @@
-//! Who has signed a prompt that has waited is found out again when its turn comes: the device may have been removed since.
+//! The signer of a prompt that has waited is checked again when its turn comes: the device may have been removed since.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ensemble_protocol::transcript::rules::Signer;
 
 use super::*;
 
-/// What was found out about a signer is good for so long. So a prompt that need not wait is not held up.
+/// How long the result about a signer is good. So a prompt that need not wait is not held up.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
 /// A prompt whose signer is to be looked for in the newest device lists.
@@ -38,7 +38,7 @@ impl Core {
         self.judged = Some(Judged { asked, at: self.now, signer, list_is_withheld });
     }
 
-    /// Whether it is known who has signed this prompt. If not, that is asked for.
+    /// Whether the signer of this prompt is known. If not, it is asked for.
     pub(super) fn is_judged(&mut self, prompt: &Queued) -> bool {
         let asked = Asked { user: prompt.user, key: prompt.key.clone(), local_id: prompt.local_id.clone() };
         let is_new = |judged: &Judged| judged.asked == asked && self.now.since(judged.at) <= GOOD_FOR;

@@ -8,12 +8,12 @@ use super::commands::{Done, WITHHELD};
 use super::*;
 use crate::host::served::Left;
 
-/// What the agent is told with the first prompt after an end in the middle of a turn.
+/// What precedes the first prompt after an end in the middle of a turn.
 const CUT_OFF: &str =
-    "(Your process was ended in the middle of your last turn and started again: look what is done before you go on.)";
+    "(Your process was ended in the middle of your last turn and started again: look at what is done and continue.)";
 
 /// Why a request is closed that is asked again.
-const STARTED_AGAIN: &str = "the program on the machine starts again, and the agent asks anew";
+const STARTED_AGAIN: &str = "the program on the machine starts again, and the agent asks again";
 
 impl Core {
     /// A host process before this one has ended while something was under way. Its agent does not run any more.
@@ -23,7 +23,7 @@ impl Core {
             self.change(Change::Left(None));
         }
         if let Some(turn) = self.kept.turn.clone() {
-            let text = "The program that runs the agent on its machine has ended in the middle of a turn. Send a prompt to go on.";
+            let text = "The program that runs the agent on its machine has ended in the middle of a turn. Send a prompt to continue.";
             self.fail(ErrorCode::Crashed, text);
             self.end_turn(turn, StopReason::Error);
             self.change(Change::CutOff(true));
@@ -31,14 +31,14 @@ impl Core {
         self.refuse_given();
     }
 
-    /// The turn has gone on since the last host process ended. Its agent is connected to again.
+    /// The turn has continued since the last host process ended. Its agent is connected to again.
     pub(crate) fn follow(&mut self, checkpoint: Checkpoint) {
         self.close_open(STARTED_AGAIN);
         self.change(Change::Left(None));
         self.start_with(Some(checkpoint));
     }
 
-    /// Leaves the turn that runs to the agent's server, so that the next host process goes on with it. False: that cannot be done now.
+    /// Leaves the turn that runs to the agent's server, so that the next host process continues it. False: that cannot be done now.
     pub(crate) fn leave(&mut self, server: Uuid) -> bool {
         if self.kept.turn.is_none() || self.in_flight.is_some() || self.is_interrupting || self.kept.task.is_some() {
             return false;
@@ -51,12 +51,12 @@ impl Core {
 
     /// The log was lost, and what is kept is what the server has shown. The agent does not run. `unanswered` are the key and `localId`
     /// of commands without a receipt.
-    pub(crate) fn go_on_after_loss(&mut self, why: &str, unanswered: Vec<(String, String)>) {
+    pub(crate) fn continue_after_loss(&mut self, why: &str, unanswered: Vec<(String, String)>) {
         self.close_open("the machine has lost its log of the session");
         let text = format!(
-            "The machine could not use its log of this session any more ({why}), so it goes on with what the server has. What the agent \
-             did last may be missing above, and what had waited to be sent is lost. Prompts that waited are not done: send them \
-             again. The mode is ask. Guests can only read until the owner shares the session with them anew."
+            "The machine could not use its log of this session any more ({why}), so it continues with what the server has. What the \
+             agent did last may be missing above, and what had waited to be sent is lost. Prompts that waited are not done: send them \
+             again. The mode is ask. Guests can only read until the owner shares the session with them again."
         );
         self.fail(ErrorCode::Unknown, &text);
         match self.kept.turn.clone() {
@@ -70,7 +70,7 @@ impl Core {
         }
     }
 
-    /// Nobody knows whether an agent that has ended has begun with what it had been given. It must not be done twice.
+    /// An agent that has ended may have begun with what it had been given. It must not be done twice.
     fn refuse_given(&mut self) {
         for prompt in self.kept.queue.clone().into_iter().filter(|prompt| prompt.is_given) {
             let why = "The agent ended when it was about to begin with it. Look what it has done, and send it again.";
@@ -125,22 +125,22 @@ impl Core {
         }
     }
 
-    /// Ends the agent until somebody sends a prompt. Nothing is done while a turn runs.
+    /// Ends the agent until the next prompt. Nothing is done while a turn runs.
     pub(crate) fn park(&mut self) {
         if self.is_idle() && self.can_park() {
             self.stop_agent();
         }
     }
 
-    /// The agent can go on with the conversation after an end.
+    /// The agent can resume the conversation after an end.
     pub(crate) fn can_park(&self) -> bool {
         self.abilities.is_some_and(|abilities| abilities.resumes)
     }
 
-    /// No turn begins any more. The agent is ended as soon as it is idle. `goes_on`: a turn that runs is left to it.
-    pub(crate) fn drain(&mut self, goes_on: bool) {
+    /// No turn begins any more. The agent is ended as soon as it is idle. `leaves_turn`: a turn that runs is left to it.
+    pub(crate) fn drain(&mut self, leaves_turn: bool) {
         self.is_draining = true;
-        if goes_on && self.kept.task.is_none() {
+        if leaves_turn && self.kept.task.is_none() {
             return;
         }
         // A turn that waits for an answer would wait for ever.
@@ -164,12 +164,12 @@ impl Core {
         }
     }
 
-    /// An interrupt was ordered, and the turn goes on.
+    /// An interrupt was ordered, and the turn still runs.
     pub(crate) fn is_interrupting(&self) -> bool {
         self.is_interrupting && self.has_turn()
     }
 
-    /// The agent goes on after an interrupt, so it is about to be ended.
+    /// The agent continues after an interrupt, so it is about to be ended.
     pub(crate) fn fail_to_interrupt(&mut self) {
         self.is_stopping = true;
         self.fail(

@@ -48,7 +48,7 @@ pub(crate) use tasks::TaskState;
 const MOST_QUEUED: usize = 100;
 /// Those of one guest.
 const MOST_OF_GUEST: usize = 20;
-/// An agent that ends by itself so often, and begins no turn, is not started again until somebody asks for it.
+/// An agent that ends by itself this often, and begins no turn, is not started again until a person asks for it.
 const MOST_CRASHES: u32 = 3;
 
 /// One session.
@@ -126,14 +126,14 @@ pub(crate) struct Effects {
 pub(crate) struct Wants {
     pub(crate) kind: AttentionKind,
     pub(crate) open: u8,
-    /// Another one for each thing that it wants.
+    /// Differs for each thing that it wants.
     pub(crate) count: u64,
 }
 
 impl Wants {
-    /// Whether people have been told of it. Nothing is nothing, however often.
-    pub(crate) fn is_as(&self, told: &Self) -> bool {
-        self == told || (self.kind == AttentionKind::None && told.kind == AttentionKind::None)
+    /// Whether people already know of it. The count does not matter when nothing is wanted.
+    pub(crate) fn is_as(&self, known: &Self) -> bool {
+        self == known || (self.kind == AttentionKind::None && known.kind == AttentionKind::None)
     }
 }
 
@@ -336,8 +336,8 @@ impl Core {
     }
 }
 
-/// The bytes of a signed message with this body: the body is JSON inside of JSON, and ids, key and signature are beside it.
+/// The bytes of a signed message with this body: the body is JSON inside JSON, with ids, key and signature.
 fn signed_size(body: &str) -> usize {
-    const BESIDE: usize = 400;
-    serde_json::to_string(body).map_or(usize::MAX, |text| text.len() + BESIDE)
+    const REST: usize = 400;
+    serde_json::to_string(body).map_or(usize::MAX, |text| text.len() + REST)
 }

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_texts_grow_at_once() {
+    fn growing_texts_are_bounded() {
         let mut parts = Parts::default();
         (0..40).for_each(|part| parts.grow(part, "x", false));
         assert_eq!(parts.frames("t").len(), MOST_PARTS);

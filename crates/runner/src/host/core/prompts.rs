@@ -1,4 +1,4 @@
-//! What a prompt is made of: who has signed it, its text, and what is beside it.
+//! What a prompt is made of: its signer, its text and its attachments.
 
 use ensemble_protocol::transcript::body::{Attachment, Prompt};
 use ensemble_protocol::transcript::bounds::MOST_ATTACHMENTS;
@@ -9,7 +9,7 @@ use ensemble_protocol::transcript::words::{ReceiptCode, When};
 use super::commands::Done;
 use crate::host::kept::Queued;
 
-/// A prompt with who has signed it. One with something that this version does not know, or with too much, is not taken.
+/// A prompt with its signer. A prompt that is too large, or has something that this version does not know, is not taken.
 pub(super) fn queued(prompt: Prompt, local_id: String, signer: &Signer) -> Result<(Queued, When), Done> {
     let Prompt { text, attachments, when, directory: _ } = prompt;
     let is_new = attachments.iter().any(|attachment| matches!(attachment, Attachment::Newer));
@@ -25,7 +25,7 @@ pub(super) fn queued(prompt: Prompt, local_id: String, signer: &Signer) -> Resul
     Ok((prompt, when))
 }
 
-/// All of a prompt, with what is beside it.
+/// All of a prompt, with its attachments.
 pub(super) fn whole(prompt: &Queued) -> String {
     let mut whole = prompt.text.clone();
     for attachment in &prompt.attachments {

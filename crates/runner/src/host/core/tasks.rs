@@ -1,12 +1,12 @@
-//! A session that is a task of a run: its prompt, and what becomes of it.
+//! A session that is a task of a run: its prompt and its result.
 
 use super::*;
 use crate::host::kept::{TaskEnd, TaskTurn};
 
-/// What the agent is told when it had begun with the task before.
-const GO_ON: &str = "You were interrupted before you had finished the task. Look at what is done already, do not repeat it, and finish it.";
+/// The prompt for an agent that had begun with the task before.
+const RESUME: &str = "You were interrupted before you had finished the task. Look at what is done already, do not repeat it, and finish it.";
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TaskState {
     /// Its prompt waits, or the agent works on it.
@@ -23,7 +23,7 @@ impl Core {
         if self.kept.task.is_some() && before.is_none() {
             return;
         }
-        // What an earlier attempt has left behind is not done beside it.
+        // What an earlier attempt has left in the queue is not done as well.
         for earlier in self.kept.queue.clone().into_iter().filter(|prompt| prompt.is_task && !prompt.is_given) {
             self.change(Change::Unqueue(earlier.key, earlier.local_id));
         }
@@ -38,7 +38,7 @@ impl Core {
         if is_done || self.kept.ended {
             return;
         }
-        let text = if has_begun { GO_ON.to_owned() } else { text };
+        let text = if has_begun { RESUME.to_owned() } else { text };
         self.crashes = 0;
         self.last_failure = None;
         self.change(Change::Queue(Queued {
@@ -103,7 +103,7 @@ impl Core {
         self.change(Change::Task(TaskTurn { ended: Some(end), ..task }));
     }
 
-    /// A task whose prompt nobody will do any more has ended.
+    /// A task whose prompt will not be done any more has ended.
     pub(super) fn settle_task(&mut self) {
         let Some(task) = self.kept.task.clone().filter(|task| task.ended.is_none()) else { return };
         let waiting =

@@ -124,12 +124,12 @@ fn list(primary: &AccountKey) -> List {
 }
 
 impl Server {
-    /// The data of a backup with so many messages are put back.
+    /// A backup with this many messages is restored.
     pub(in crate::host) fn restore(&self, messages: usize) {
         self.messages.lock().unwrap().truncate(messages);
     }
 
-    /// People write until there are so many messages.
+    /// People write until there are `upto` messages.
     pub(in crate::host) fn fill(&self, upto: usize) {
         let mut messages = self.messages.lock().unwrap();
         while messages.len() < upto {

@@ -16,12 +16,13 @@ const LONGEST: Duration = Duration::from_secs(60);
 struct Sends {
     double: Double,
     outbox: Outbox,
-    told: mpsc::Receiver<Delivered>,
+    delivered: mpsc::Receiver<Delivered>,
+    keys: Keys,
     _behind: watch::Sender<Option<Behind>>,
 }
 
 impl Sends {
-    /// The server has so many messages of the host, and nothing else.
+    /// The server has `count` messages of the host, and nothing else.
     async fn new(count: u64) -> Self {
         let double = Double::new().await;
         let mut first = Self::of(double, 0).await;
@@ -33,12 +34,12 @@ impl Sends {
     /// The host of `double` begins to send. The server has confirmed this many messages.
     async fn of(double: Double, confirmed: u64) -> Self {
         let (outbox, behind) = (Outbox::default(), watch::Sender::default());
-        let (tell, told) = mpsc::channel(16);
+        let (deliveries, delivered) = mpsc::channel(16);
         let newest = Newest { n: confirmed, seq: i64::try_from(confirmed).unwrap(), last: 0 };
         let of = (double.host.clone(), double.keys(&double.ring).await, double.server.session);
         double.server.requests.send_replace(Vec::new());
-        tokio::spawn(run(of, outbox.clone(), (confirmed, newest), behind.subscribe(), tell));
-        Self { double, outbox, told, _behind: behind }
+        tokio::spawn(run(of, outbox.clone(), (confirmed, newest), behind.subscribe(), deliveries));
+        Self { double, outbox, delivered, keys, _behind: behind }
     }
 
     fn say(&self, counts: impl IntoIterator<Item = u64>) {
@@ -52,7 +53,7 @@ impl Sends {
     }
 
     async fn next(&mut self) -> Delivered {
-        tokio::time::timeout(LONGEST, self.told.recv()).await.unwrap().unwrap()
+        tokio::time::timeout(LONGEST, self.delivered.recv()).await.unwrap().unwrap()
     }
 
     async fn upto(&mut self) -> u64 {
@@ -69,8 +70,8 @@ async fn a_gap_is_found_though_people_have_refilled_its_numbers() {
     sends.double.server.restore(1);
     sends.double.server.fill(5);
     sends.say([4]);
-    let told = sends.next().await;
-    let Delivered::Behind(lacks) = told else { panic!("{told:?}") };
+    let delivered = sends.next().await;
+    let Delivered::Behind(lacks) = delivered else { panic!("{delivered:?}") };
     assert_eq!((lacks.upto, lacks.last), (3, 5));
     assert!(sends.double.server.requests.borrow().iter().all(|(line, _)| !line.starts_with("post")));
 }
@@ -86,8 +87,8 @@ async fn a_server_that_is_back_is_looked_at_before_something_new_is_sent() {
         sends.double.server.fill(6);
         sends.say([5]);
         sends.double.host.wakers.is_back();
-        let told = sends.next().await;
-        assert!(matches!(told, Delivered::Behind(Lacks { upto: 4, .. })), "round {round}: {told:?}");
+        let delivered = sends.next().await;
+        assert!(matches!(delivered, Delivered::Behind(Lacks { upto: 4, .. })), "round {round}: {delivered:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::READ_AGAIN;
 
-/// So many commands are judged at most while an earlier message waits. Then nothing more is read.
+/// The most commands that are judged while an earlier message waits. Then nothing more is read.
 const MOST_AHEAD: usize = 4_000;
 
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Marks {
     after: i64,
     /// The last message that was looked at.
     looked: i64,
-    /// The epoch of the key for which the first message after `after` waits.
+    /// The epoch of the key that the first message after `after` waits for.
     missing: Option<u32>,
     /// The commands after `after` that were judged meanwhile.
     judged: BTreeSet<i64>,

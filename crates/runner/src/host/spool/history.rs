@@ -172,7 +172,7 @@ impl History {
         Ok(some)
     }
 
-    /// Reads one line. False: there is none.
+    /// Reads one line. False at the end.
     fn read_step(&mut self) -> io::Result<bool> {
         let file = match &mut self.open {
             Some(file) => file,
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// A session that has said so many messages of 100 kB, and all were confirmed.
+    /// A session that has said `most` messages of 100 kB, all of them confirmed.
     fn said(sessions: &Path, most: u64) -> Kept {
         let mut kept = kept();
         let mut spool = Spool::create(sessions, &kept).unwrap();
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(all(&folder, 0, 100), (1..=100).collect::<Vec<_>>());
         assert_eq!(all(&folder, 37, 99), (38..=99).collect::<Vec<_>>());
         assert_eq!(all(&folder, 100, 100), Vec::<u64>::new());
-        // What is long goes alone, and never not at all.
+        // A long message goes alone, but it does go.
         let mut history = History::open(&folder, 0, 100).unwrap();
         assert_eq!(history.next(10, 250_000).unwrap().len(), 2);
         assert_eq!(history.next(10, 1).unwrap().len(), 1);
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(numbered(&folder, log_number).unwrap().len(), 3, "two of them cannot be renamed");
         drop(spool);
         let Opened::Whole(mut spool, _) = Spool::open(sessions.path(), kept.session).unwrap() else {
-            panic!("a session goes on without it")
+            panic!("a session continues without it")
         };
         in_the_way.iter().for_each(|path| fs::remove_dir_all(path).unwrap());
         say_all(&mut spool, 9..=12);

@@ -123,8 +123,8 @@ fn a_damaged_log_is_replaced_and_kept() {
         // Another attempt does not make it worse.
         assert_eq!(lost(&sessions, &kept).0, card);
 
-        let anew = Kept { n: 40, ..Kept::new(kept.session, card.agent, card.directory, card.host_key) };
-        let (spool, aside) = Spool::replace_lost(&sessions, &anew, &[]).unwrap();
+        let fresh = Kept { n: 40, ..Kept::new(kept.session, card.agent, card.directory, card.host_key) };
+        let (spool, aside) = Spool::replace_lost(&sessions, &fresh, &[]).unwrap();
         drop(spool);
         assert!(aside.join(CARD).exists(), "what was there is kept in {}", aside.display());
         let Opened::Whole(mut spool, mut read) = Spool::open(&sessions, kept.session).unwrap() else {
@@ -211,22 +211,22 @@ fn a_new_log_has_what_is_said_in_it_before_it_counts() {
     drop(spool);
     let session = sessions.join(kept.session.to_string());
     fs::write(session.join(SNAPSHOT), "").unwrap();
-    let anew =
+    let fresh =
         Kept { n: 41, mark: Some("m".into()), ..Kept::new(kept.session, "claude".into(), "/w".into(), "k".into()) };
-    let says = [Change::Say(Outgoing { n: 41, local_id: Some("h41-m".into()), body: "anew".into() })];
+    let says = [Change::Say(Outgoing { n: 41, local_id: Some("h41-m".into()), body: "fresh".into() })];
 
     // The process ends before there is a snapshot.
     let in_the_way = session.join("snapshot.new");
     fs::create_dir(&in_the_way).unwrap();
-    Spool::replace_lost(&sessions, &anew, &says).unwrap_err();
+    Spool::replace_lost(&sessions, &fresh, &says).unwrap_err();
     assert!(fs::read_to_string(session.join("log-1.jsonl")).unwrap().contains("h41-m"));
     lost(&sessions, &kept);
 
     fs::remove_dir(&in_the_way).unwrap();
-    drop(Spool::replace_lost(&sessions, &anew, &says).unwrap());
+    drop(Spool::replace_lost(&sessions, &fresh, &says).unwrap());
     let Opened::Whole(..) = Spool::open(&sessions, kept.session).unwrap() else { panic!("it is whole") };
     let mut history = Spool::history(&sessions, kept.session, 40, 41).unwrap();
     let found = history.next(10, 1 << 20).unwrap();
-    assert_eq!(found.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["anew"]);
+    assert_eq!(found.iter().map(|message| message.body.as_str()).collect::<Vec<_>>(), ["fresh"]);
     assert!(history.next(10, 1 << 20).unwrap().is_empty());
 }

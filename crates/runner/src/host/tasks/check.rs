@@ -10,7 +10,7 @@ use ensemble_types::leases::Lease;
 use ensemble_types::runs::{Permission, TaskSession};
 use ensemble_types::time::Timestamp;
 
-/// The longest time for which a task may be good.
+/// The longest time that a task may be valid.
 const LONGEST_LIFE: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// How much the clocks of the signer and of this machine may differ.
 pub(super) const CLOCKS: Duration = Duration::from_secs(300);
@@ -33,11 +33,11 @@ impl Refused {
         Self { code: "TASK_NOT_SIGNED", sentence: sentence.into(), why: why.into() }
     }
 
-    /// A task or an order in the clear that nobody has signed as it is.
+    /// A task or an order in the clear that is not signed as it is.
     pub(crate) fn clear(why: impl Into<String>) -> Self {
         let sentence = "The machine does only what a primary or linked device of its owner has signed for it, once, and without permission \
                         checks only what a primary device has signed. It has done nothing. Submit it with `ensemble`, which signs. `accept: any` \
-                        in runner.yaml on the machine takes unsigned tasks too: then who controls the server controls what the machine does.";
+                        in runner.yaml on the machine takes unsigned tasks too: then the server controls what the machine does.";
         Self { code: "TASK_NOT_SIGNED", sentence: sentence.into(), why: why.into() }
     }
 
@@ -49,11 +49,11 @@ impl Refused {
     /// `why` says what the time of the task is by the clock of the machine.
     pub(super) fn expired(why: impl Into<String>) -> Self {
         let why = why.into();
-        let sentence = format!("By the clock of the machine {why}. Submit it anew.");
+        let sentence = format!("By the clock of the machine {why}. Submit it again.");
         Self { code: "EXPIRED", sentence: sentence.into(), why }
     }
 
-    /// Names the clock that is wrong. This machine's is so many seconds ahead of the server's.
+    /// Names the clock that is wrong. `ahead`: how many seconds this machine's clock is ahead of the server's.
     pub(super) fn with_clock(self, ahead: i64) -> Self {
         if self.code != "EXPIRED" || self.why == TOO_LONG {
             return self;
@@ -64,7 +64,7 @@ impl Refused {
         } else {
             "The clock of the machine agrees with the server's: if the task is new, set the clock of the device that signed it".to_owned()
         };
-        let sentence = format!("By the clock of the machine {}. {which}, and submit it anew.", self.why);
+        let sentence = format!("By the clock of the machine {}. {which}, and submit it again.", self.why);
         Self { sentence: sentence.into(), ..self }
     }
 
@@ -137,7 +137,7 @@ fn minutes(seconds: u64) -> String {
     format!("{} min", (seconds + 30) / 60)
 }
 
-/// What a person reads whose command is from the future, by the clock of this machine.
+/// The text for a person whose command is from the future, by the clock of this machine.
 pub(in crate::host) fn early(at: Timestamp, now: Timestamp) -> Option<String> {
     let by = at.since(now);
     (by > Duration::ZERO).then(|| {

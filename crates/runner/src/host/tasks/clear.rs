@@ -18,7 +18,7 @@ use super::nonces::Once;
 use crate::config::Config;
 use crate::host::Host;
 
-/// What the agent is told when an attempt was lost after it had been told what its owner said.
+/// The prompt after an attempt was lost that had given the agent its owner's message.
 const INTERRUPTED: &str = "You were interrupted before you had finished what you were asked last. Look at what is done already, do not \
                            repeat it, and finish it.";
 
@@ -80,12 +80,12 @@ impl Host {
     /// A task has been worked on in this conversation of its provider.
     pub(crate) async fn worked_in(&self, task: TaskId, conversation: &str) {
         if let Err(error) = self.nonces.worked_in(task, conversation).await {
-            tracing::warn!(task.id = %task, "The conversation of a task cannot be remembered, so it will not be gone on with: {error}");
+            tracing::warn!(task.id = %task, "The conversation of a task cannot be remembered, so it will not be resumed: {error}");
         }
     }
 
-    /// Checks an order about the changes of a task. Whether it is for the task that has the worktree, and for what is in there, is for the
-    /// worktree to say. `None`: it needs no signature.
+    /// Checks an order about the changes of a task. The worktree checks whether it is for its task and its contents. `None`: it needs no
+    /// signature.
     ///
     /// # Errors
     /// The outer error: as above.
@@ -149,7 +149,7 @@ pub(super) fn check_task(lease: &Lease, list: &List, config: &Config, now: Times
             }
             Some(message)
         }
-        (false, Some(_)) => return Err(Refused::clear("it has a message beside it, and is none")),
+        (false, Some(_)) => return Err(Refused::clear("it comes with a message, and is not a message")),
     };
     if message.is_none() {
         check_time(task.at, task.expires, now)?;
@@ -203,9 +203,9 @@ pub(super) fn check_order(
 /// Puts what was signed in the place of what the server says.
 pub(super) fn signed_lease(lease: &Lease, task: ClearTask, message: Option<TaskOrder>) -> Result<Lease, Refused> {
     let prompt = match message.and_then(|message| message.text) {
-        // The server says that the agent was told before, in words that are not taken from it.
+        // The server says that the agent has the message already. Its words are not taken for that.
         Some(text) if lease.prompt != text => {
-            tracing::info!(lease.id = %lease.id, "The agent was told what its owner said before");
+            tracing::info!(lease.id = %lease.id, "The agent has the message of its owner already");
             INTERRUPTED.to_owned()
         }
         Some(text) => text,

@@ -204,7 +204,7 @@ fn only_a_primary_device_has_an_agent_work_without_checks() {
 fn a_message_says_its_text_to_its_task() {
     let account = Account::new();
     let (task, here) = (task(&account), Some(&account.machine));
-    // What was signed long ago still goes on with a new message.
+    // What was signed long ago still continues with a new message.
     let old = ClearTask { expires: now(), ..task.clone() };
     let signed = sign(&old, here, &account.primary);
     let own = digest(&*signed.signed_body);

@@ -82,7 +82,7 @@ impl Host {
         Ok(Ok(list))
     }
 
-    /// Whether another agent could run beside those that work or ask.
+    /// Whether another agent could run in addition to those that work or ask.
     pub(crate) fn has_room(&self) -> bool {
         self.room.has_room()
     }

@@ -171,7 +171,7 @@ impl Nonces {
         written.map_err(|error| Refused::busy(format!("{}: {error}", self.path.display())))
     }
 
-    /// Adds a line to the log. The next start writes the whole anew.
+    /// Adds a line to the log. The next start rewrites the file.
     async fn write(&self, known: &mut Known, nonce: String, taken: Taken) -> io::Result<()> {
         let line = Line { nonce, taken };
         let mut text = serde_json::to_vec(&line).map_err(io::Error::other)?;
@@ -198,7 +198,7 @@ fn append(path: &Path, text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether no host has left anything in this folder: then none has taken a task.
+/// Whether no host has left anything in this folder, so that none has taken a task.
 fn is_unused(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();

@@ -1,4 +1,4 @@
-//! The turn of a task in its session: who reports on the task gives the session orders, and sees how far it is.
+//! The turn of a task in its session: the reporter of the task gives the session orders, and follows its progress.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    /// Gives it to the session. Returns who is to learn when it is on disk.
+    /// Gives it to the session. Returns the channel to notify when it is on disk.
     pub(crate) fn give(self, core: &mut Core) -> Option<oneshot::Sender<()>> {
         match self {
             Self::Do { prompt_id, text, taken } => {
@@ -44,8 +44,8 @@ impl Order {
     }
 }
 
-/// How far the task of a session is, with the id of its prompt.
-pub(crate) type Told = Option<(String, TaskState)>;
+/// The state of a session's task, with the id of its prompt.
+pub(crate) type Progress = Option<(String, TaskState)>;
 
 /// The sessions that are hosted now.
 #[derive(Default)]
@@ -54,13 +54,13 @@ pub(crate) struct Sessions(Mutex<HashMap<SessionId, Orders>>);
 #[derive(Clone)]
 struct Orders {
     orders: mpsc::Sender<Order>,
-    told: watch::Receiver<Told>,
+    progress: watch::Receiver<Progress>,
 }
 
 /// The session's own ends.
 pub(crate) struct Ends {
     pub(crate) orders: mpsc::Receiver<Order>,
-    pub(crate) told: watch::Sender<Told>,
+    pub(crate) progress: watch::Sender<Progress>,
 }
 
 /// A task that its session does.
@@ -73,14 +73,14 @@ impl Sessions {
     /// A session is hosted from now on.
     pub(crate) fn add(&self, session: SessionId) -> Ends {
         let (order, orders) = mpsc::channel(4);
-        let (told, seen) = watch::channel(None);
-        self.lock().insert(session, Orders { orders: order, told: seen });
-        Ends { orders, told }
+        let (progress, seen) = watch::channel(None);
+        self.lock().insert(session, Orders { orders: order, progress: seen });
+        Ends { orders, progress }
     }
 
     /// It is not hosted any more, unless another one was added after it.
     pub(crate) fn remove(&self, session: SessionId, ends: &Ends) {
-        let is_it = |known: &mut Orders| known.told.same_channel(&ends.told.subscribe());
+        let is_it = |known: &mut Orders| known.progress.same_channel(&ends.progress.subscribe());
         let mut sessions = self.lock();
         if sessions.get_mut(&session).is_some_and(is_it) {
             sessions.remove(&session);
@@ -127,20 +127,20 @@ impl Sessions {
 }
 
 impl TaskTurn {
-    /// How far it is now. `None`: the session is not hosted any more, or has another prompt of its task.
+    /// Its state now. `None`: the session is not hosted any more, or has another prompt of its task.
     pub(crate) fn state(&self) -> Option<TaskState> {
-        let is_hosted = self.session.told.has_changed().is_ok();
-        let told = self.session.told.borrow();
-        told.as_ref().filter(|(id, _)| is_hosted && *id == self.prompt_id).map(|(_, state)| state.clone())
+        let is_hosted = self.session.progress.has_changed().is_ok();
+        let progress = self.session.progress.borrow();
+        progress.as_ref().filter(|(id, _)| is_hosted && *id == self.prompt_id).map(|(_, state)| state.clone())
     }
 
     /// Waits until it may be further.
     pub(crate) async fn changed(&mut self) {
         // An error says that the session is not hosted any more, which the state says too.
-        let _ = self.session.told.changed().await;
+        let _ = self.session.progress.changed().await;
     }
 
-    /// Interrupts it. Its end is told.
+    /// Interrupts it. Its end is reported.
     pub(crate) async fn cancel(&self) {
         let order = Order::Cancel(self.prompt_id.clone());
         let _ = tokio::time::timeout(TAKEN_WITHIN, self.session.orders.send(order)).await;

@@ -8,7 +8,7 @@ use crate::workplace::apply::apply;
 use crate::workplace::repository::Repository;
 
 #[tokio::test]
-async fn changes_are_merged_into_a_dirty_tree_that_has_gone_on_and_nothing_is_staged() {
+async fn changes_are_merged_into_a_dirty_tree_that_has_moved_on_and_nothing_is_staged() {
     let fixture = Fixture::new();
     let (task, changed) = fixture
         .worktree(|tree| {
@@ -170,7 +170,7 @@ async fn the_commits_of_submodules_are_left_to_the_person() {
     git_in(&library, &["commit", "--quiet", "-m", "1"]);
     fixture.git(&["submodule", "--quiet", "add", &library.display().to_string(), "sub"]);
     fixture.commit("sub");
-    // A change of another file, with a submodule beside it that is not there in the worktree.
+    // A change of another file, next to a submodule that is not there in the worktree.
     let (task, changed) = fixture.worktree(|tree| write(&tree.join("b"), "its\n")).await;
     assert_eq!(files(&changed), ["Modified b +1 -1"]);
     write(&fixture.top().join("sub/file"), "mine, in the submodule\n");
@@ -231,7 +231,7 @@ async fn a_second_merge_of_a_worktree_replaces_what_the_first_one_wrote() {
     })
     .await;
     assert_eq!(fixture.apply(lease.task_id).await.0, OrderOutcome::Applied);
-    // The agent goes on. It takes back what it did to b and gone.
+    // The agent continues. It takes back what it did to b and gone.
     work(&|tree| {
         write(&tree.join("a"), "one\ntwo\nsecond\n");
         write(&tree.join("b"), "b\n");
@@ -301,7 +301,7 @@ async fn later_merges_know_what_was_committed_and_what_is_the_persons_own() {
         let place = fixture.enter(&lease).await.unwrap();
         work(&path(&place));
         fixture.workplaces.changes(&place).await.unwrap();
-        // An order waits until nobody works there.
+        // An order waits until no attempt works there.
         drop(place);
         fixture.apply(lease.task_id).await
     };

@@ -26,7 +26,7 @@ async fn a_worktree_is_made_without_uncommitted_changes_and_kept_for_the_next_at
     drop(place);
     let place = fixture.enter_below(&lease, "folder").await.unwrap();
     assert_eq!(fs::read_to_string(path(&place).join("c")).unwrap(), "1\n");
-    // The second attempt commits, on a branch of its own, and leaves a change.
+    // The second attempt commits, on its own branch, and leaves a change.
     git_in(&tree, &["checkout", "--quiet", "-b", "agents-own"]);
     write(&tree.join("d"), "2\n");
     git_in(&tree, &["add", "--all"]);
@@ -98,7 +98,7 @@ async fn the_oldest_without_changes_makes_room_and_one_with_changes_never() {
     let folder = |task: &TaskId| fixture.folder.path().join("state/worktrees").join(task.to_string());
     assert!(tasks.iter().all(|task| folder(task).join("project/b").exists()));
     assert_eq!(fixture.apply(tasks[20]).await.0, OrderOutcome::Applied);
-    // Somebody works in the one that could go.
+    // An attempt works in the one that could go.
     let held = fixture.workplaces.0.turns.take(&fixture.workplaces.0.worktrees.folder_of(tasks[20])).await;
     assert_eq!(code(fixture.enter(&fixture.task(Isolation::Worktree)).await), "HOST_BUSY");
     drop(held);
@@ -134,7 +134,7 @@ async fn an_attempt_that_was_interrupted_keeps_its_worktree_when_it_changed_some
 
 /// What an agent leaves in its worktree does not lead git, or the removal, elsewhere.
 #[tokio::test]
-async fn a_worktree_that_points_elsewhere_harms_nobody() {
+async fn a_worktree_that_points_elsewhere_does_no_harm() {
     let fixture = Fixture::new();
     let other = Fixture::new();
     let lease = fixture.task(Isolation::Worktree);

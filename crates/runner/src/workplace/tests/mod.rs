@@ -24,7 +24,7 @@ use super::{Place, Workplaces};
 use crate::config::{Config, Environment};
 use crate::provider::Outcome;
 
-/// A repository with a commit of `a`, `b` and `folder/c`, and a runner's folder beside it.
+/// A repository with a commit of `a`, `b` and `folder/c`, and a runner's folder next to it.
 struct Fixture {
     folder: TempDir,
     workplaces: Workplaces,
@@ -172,7 +172,7 @@ impl Fixture {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let of = fs::symlink_metadata(&path).unwrap();
-                // Of the repository only what is the person's: unreferenced objects are nobody's.
+                // Of the repository only what is the person's: unreferenced objects do not count.
                 if path.ends_with(".git/objects")
                     || path.ends_with(".git/worktrees")
                     || path.ends_with(".git/logs")

@@ -6,7 +6,7 @@ use super::*;
 use crate::workplace::worktree::State;
 
 impl Fixture {
-    /// What an attempt in a worktree of its own that does this is said to have changed, and where it worked.
+    /// What an attempt that does this in its own worktree is said to have changed, and where it worked.
     async fn says(&self, work: impl FnOnce(&Path)) -> (TaskId, PathBuf, Changed) {
         let lease = self.task(Isolation::Worktree);
         let place = self.enter(&lease).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_repository_in_a_worktree_is_kept_and_named() {
         let (task, tree, changed) = fixture.says(|tree| in_folder(tree, folder, commits)).await;
         let said = notes(&changed);
         let inner = tree.join(folder).display().to_string();
-        assert!(said.contains(&inner) && said.contains("a repository of its own"), "{folder}: {said}");
+        assert!(said.contains(&inner) && said.contains("a separate repository"), "{folder}: {said}");
         assert_eq!(fixture.state(task), Some(State::Kept), "{folder}");
         fixture.makes_room(task).await;
         assert_eq!(fs::read_to_string(tree.join(folder).join("work.txt")).unwrap(), "precious\n", "{folder}");

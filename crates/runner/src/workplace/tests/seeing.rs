@@ -90,7 +90,7 @@ async fn what_a_later_attempt_changed_was_not_seen() {
     assert_eq!(outcome(&digest(diff(&first))).await, OrderOutcome::Conflicted, "an order from before");
     assert_eq!(outcome(&digest(diff(&second))).await, OrderOutcome::Applied);
 
-    // One that did not end has told nothing.
+    // One that did not end has shown nothing.
     let place = fixture.enter(&lease).await.unwrap();
     fixture.workplaces.forget_shown(&place).unwrap();
     write(&path(&place).join("b"), "B\n");
@@ -166,7 +166,7 @@ async fn a_whole_diff_of_many_files_needs_nothing_unseen() {
 }
 
 #[tokio::test]
-async fn what_somebody_has_put_on_the_branch_since_was_not_seen() {
+async fn what_was_put_on_the_branch_since_was_not_seen() {
     let fixture = Fixture::new();
     let (lease, changed) = signed_task(&fixture).await;
     let place = fixture.enter(&lease).await.unwrap();

@@ -52,7 +52,7 @@ impl Fixture {
         change: impl FnOnce(&mut ProviderConfig),
     ) -> Self {
         let (server, model) = (Orchestrator::start(), StandIn::start().unwrap());
-        // The sandbox of codex has a `/dev` of its own, where the folder for temporary files of the tests can be, and codex makes no
+        // The sandbox of codex has its own `/dev`, where the folder for temporary files of the tests can be, and codex makes no
         // programs for it in such a folder.
         let home = match provider {
             Provider::Codex => tempfile::tempdir_in("/var/tmp").unwrap(),

@@ -31,9 +31,9 @@ pub(crate) struct Recorded {
     pub(crate) finishes: Vec<LeaseFinish>,
     /// The `traceparent` of each call about it.
     pub(crate) traces: Vec<Option<String>>,
-    /// The provider's session, as a heartbeat told it.
+    /// The provider's session, as a heartbeat reported it.
     pub(crate) session: Option<String>,
-    /// A heartbeat was told to cancel.
+    /// A heartbeat was answered with a cancellation.
     cancel_received: bool,
     /// What the last heartbeat said that the attempt waits for, and whether any said so.
     pub(crate) waits: Option<LeaseWaitsFor>,
@@ -217,7 +217,7 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
     }
 }
 
-/// The error code of a report, empty when there is none.
+/// The error code of a report, or an empty text.
 pub(crate) fn code(finish: &LeaseFinish) -> &str {
     finish.error.as_ref().map_or("", |error| &error.code)
 }

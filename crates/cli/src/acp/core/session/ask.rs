@@ -40,12 +40,12 @@ impl Session {
         });
         match resolved {
             Some(resolved) if resolved.outcome != Outcome::Withdrawn => {
-                let who = resolved.by.map_or_else(|| "somebody".to_owned(), |by| self.name(by));
+                let who = resolved.by.map_or_else(|| "someone".to_owned(), |by| self.name(by));
                 let what = resolved.option_id.map(|option| format!(": {option}")).unwrap_or_default();
                 format!("{who} answered before{what}")
             }
             Some(resolved) => {
-                format!("it was withdrawn: {}", resolved.reason.as_deref().unwrap_or("nobody is asked any more"))
+                format!("it was withdrawn: {}", resolved.reason.as_deref().unwrap_or("no one is asked any more"))
             }
             None => "it is closed".to_owned(),
         }
@@ -92,7 +92,7 @@ impl Session {
             }
             return;
         };
-        // Not asked again until the machine has said what became of it.
+        // Not asked again until the machine has confirmed or refused it.
         self.asked.insert(called.request_id.clone(), None);
         let Called { request_id, digest, .. } = called;
         let empty = Answer { request_id: request_id.clone(), digest, option_id: None, answers: None, message: None };

@@ -1,4 +1,4 @@
-//! Commands other than prompts, until the machine has said what became of them: modes, models, and answers.
+//! Commands other than prompts, until the machine has confirmed or refused them: modes, models, and answers.
 
 use std::time::{Duration, Instant};
 
@@ -145,7 +145,7 @@ impl Session {
         self.waiting.insert(local_id, Waiting { until: out.now + RECEIPT_WITHIN, what });
     }
 
-    /// What became of a command of this process.
+    /// The machine's receipt for a command of this process.
     pub(super) fn receipt(&mut self, local_id: &str, taken: &Taken, out: &mut Out) {
         if self.prompt.as_ref().is_some_and(|prompt| prompt.local_id == local_id) {
             return self.prompt_receipt(taken, out);

@@ -22,7 +22,7 @@ use super::texts::Texts;
 use crate::acp::rpc::{Error, INTERNAL};
 pub(super) use control::Chosen;
 use control::{Choice, Waiting};
-use state::Told;
+use state::EditorState;
 use turn::Running;
 
 /// An agent needs seconds to start. Its editor may know the session before what can be chosen is known.
@@ -47,7 +47,7 @@ pub(in crate::acp) struct Opening {
     pub(in crate::acp) online: bool,
     /// It was begun just now.
     pub(in crate::acp) is_new: bool,
-    /// The editor has MCP servers for the agent that its machine does not get: why.
+    /// Why the agent's machine does not get the MCP servers of the editor.
     pub(in crate::acp) left_out: Option<String>,
     /// There are messages before the first that is read.
     pub(in crate::acp) is_cut: bool,
@@ -106,7 +106,7 @@ pub(super) struct Session {
     texts: Texts,
     /// Frames that came before the message that begins their turn.
     early: Vec<Frame>,
-    told: Told,
+    shown: EditorState,
     /// What the agent asks, and the request to the editor while it may answer.
     asked: BTreeMap<String, Option<u64>>,
     prompt: Option<Running>,
@@ -133,7 +133,7 @@ impl Session {
     pub(super) fn new(opening: Opening, how: How, request: Value) -> Self {
         Self {
             id: opening.id,
-            told: Told::of(!opening.online),
+            shown: EditorState::of(!opening.online),
             opening,
             how,
             request: Some(request),
@@ -230,8 +230,8 @@ impl Session {
         let Some(request) = self.request.take() else { return };
         let state = self.view.state();
         let mut fields = blocks::offers(state);
-        self.told.mode = state.map(|state| state.mode.clone());
-        self.told.options = fields.get("configOptions").cloned().unwrap_or_default();
+        self.shown.mode = state.map(|state| state.mode.clone());
+        self.shown.options = fields.get("configOptions").cloned().unwrap_or_default();
         if self.how == How::New {
             fields.insert("sessionId".to_owned(), json!(self.id));
         }
@@ -244,7 +244,7 @@ impl Session {
             self.titled(&title, out);
         }
         self.state(out);
-        if self.told.is_away {
+        if self.shown.is_away {
             self.note(out, "The machine of this session is away. What you send waits until it is back.");
         }
         if let Some(why) = self.opening.left_out.take() {
@@ -284,16 +284,16 @@ impl Session {
         self.fail_controls(&error(), out);
     }
 
-    /// The editor has opened it anew, so this is its end. Its turn goes on.
+    /// The editor has opened it again, so this is its end. Its turn continues.
     pub(super) fn replaced(&mut self, out: &mut Out) {
         if let Some(request) = self.request.take() {
-            out.answer(&request, Err(Error::new(INTERNAL, "The session was opened anew.")));
+            out.answer(&request, Err(Error::new(INTERNAL, "The session was opened again.")));
         }
-        self.finish(out, Err(Error::new(INTERNAL, "The session was opened anew. The prompt is being done.")));
+        self.finish(out, Err(Error::new(INTERNAL, "The session was opened again. The prompt is being done.")));
         self.close(None, out);
     }
 
-    /// The editor closes it: its turn is cancelled, and the session goes on elsewhere. True: the interrupt is not stored yet, or a prompt
+    /// The editor closes it: its turn is cancelled, and the session continues elsewhere. True: the interrupt is not stored yet, or a prompt
     /// that is cancelled has not begun, so the session is to be followed.
     pub(super) fn close(&mut self, request: Option<Value>, out: &mut Out) -> bool {
         let interrupt = self.cancel_prompt(out);
@@ -302,7 +302,7 @@ impl Session {
         for call in std::mem::take(&mut self.asked).into_values().flatten() {
             out.withdraw(call, "The session was closed.");
         }
-        // An editor that quits closes its sessions: what it is told is done has to be done.
+        // An editor that quits closes its sessions: what it is said to have done has to be done.
         if let Some(interrupt) = interrupt {
             let prompt = self.prompt.take().map(|prompt| prompt.request);
             self.closing = Some(Closing { interrupt, prompt, close: request });
@@ -320,7 +320,7 @@ impl Session {
     /// Answers for a session that was closed.
     fn close_now(&mut self, result: Result<(), &str>, out: &mut Out) {
         let Some(Closing { prompt, close, .. }) = self.closing.take() else { return };
-        let error = |why: &str| Error::new(INTERNAL, format!("The turn was not interrupted, and may go on: {why}"));
+        let error = |why: &str| Error::new(INTERNAL, format!("The turn was not interrupted, and may continue: {why}"));
         if let Some(prompt) = prompt {
             out.answer(&prompt, result.map(|()| json!({"stopReason": "cancelled"})).map_err(error));
         }
@@ -329,7 +329,7 @@ impl Session {
         }
     }
 
-    /// Goes on with what was cancelled in the one that was open before.
+    /// Takes over what was cancelled in the one that was open before.
     pub(super) fn cancels(&mut self, before: Self) {
         self.cancelled = before.cancelled;
         self.closing = before.closing;

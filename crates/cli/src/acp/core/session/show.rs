@@ -14,7 +14,7 @@ use crate::acp::core::out::Out;
 use crate::acp::core::texts::Rest;
 use crate::live::text;
 
-/// The parts of a turn that has not begun yet of which frames are kept.
+/// How many frames of a turn that has not begun yet are kept.
 const MOST_EARLY: usize = 16;
 
 impl Session {
@@ -92,11 +92,12 @@ impl Session {
         }
     }
 
-    /// The name, when it is not the person at the editor.
-    fn other(&self, author: &Author) -> Option<String> {
-        match author {
-            Author::Person { user, .. } if *user == self.opening.user => None,
-            author => Some(self.who(author)),
+    /// The name, unless it is known to be the person at the editor.
+    fn other(&self, item: &Item) -> Option<String> {
+        match (&item.author, item.unconfirmed) {
+            (author, Some(list)) => Some(format!("{} ({})", self.who(author), text::unconfirmed(list))),
+            (Author::Person { user, .. }, None) if *user == self.opening.user => None,
+            (author, None) => Some(self.who(author)),
         }
     }
 
@@ -109,11 +110,12 @@ impl Session {
             Control::SetModel(set) => format!("chose the model {}", set.model),
             Control::Access(_) | Control::Newer(_) => return,
         };
-        let who = match self.who(author).as_str() {
+        let who = match self.who(&item.author).as_str() {
             "you" => "You, elsewhere,".to_owned(),
             who => who.to_owned(),
         };
-        self.note(out, &format!("{who} {what}."));
+        let doubt = item.unconfirmed.map(|list| format!(" ({})", text::unconfirmed(list))).unwrap_or_default();
+        self.note(out, &format!("{who} {what}{doubt}."));
     }
 
     fn chunk(&self, out: &mut Out, kind: &str, content: Value, message: &str) {

@@ -1,4 +1,4 @@
-//! What the session is doing and what can be chosen, told to the editor when it changes.
+//! What the session is doing and what can be chosen, sent to the editor when it changes.
 
 use ensemble_protocol::transcript::body::{Plan, State};
 use ensemble_protocol::transcript::words::{Mode, Phase};
@@ -10,7 +10,7 @@ use crate::acp::core::out::Out;
 
 /// What the editor knows of the state.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct EditorState {
     pub(super) mode: Option<Mode>,
     pub(super) options: Value,
     commands: Value,
@@ -20,7 +20,7 @@ pub(super) struct Told {
     has_ended: bool,
 }
 
-impl Told {
+impl EditorState {
     pub(super) fn of(is_away: bool) -> Self {
         Self { is_away, ..Self::default() }
     }
@@ -37,50 +37,50 @@ impl Session {
         }
     }
 
-    /// Tells what is new in the state.
+    /// Sends what is new in the state.
     pub(super) fn state(&mut self, out: &mut Out) {
         let Some(state) = self.view.state().cloned() else { return };
-        if self.told.mode.as_ref().is_some_and(|told| *told != state.mode) {
+        if self.shown.mode.as_ref().is_some_and(|shown| *shown != state.mode) {
             out.update(self.id, &json!({"sessionUpdate": "current_mode_update", "currentModeId": state.mode}));
         }
-        self.told.mode = Some(state.mode.clone());
+        self.shown.mode = Some(state.mode.clone());
         self.confirm(out);
         self.options(&state, out);
-        self.tell(out, blocks::commands(&state), |told| &mut told.commands, !state.commands.is_empty());
+        self.update(out, blocks::commands(&state), |shown| &mut shown.commands, !state.commands.is_empty());
         if let Some(context) = state.context {
             let cost = state.cost_usd.map(|usd| json!({"amount": usd, "currency": "USD"}));
             let usage =
                 json!({"sessionUpdate": "usage_update", "used": context.used, "size": context.size, "cost": cost});
             if out.editor.is_later {
-                self.tell(out, usage, |told| &mut told.usage, true);
+                self.update(out, usage, |shown| &mut shown.usage, true);
             }
         }
         let has_ended = state.phase == Phase::Ended;
-        if has_ended && !self.told.has_ended {
-            self.note(out, "The session has ended. Its owner goes on with it by /resume in `ensemble attach`.");
+        if has_ended && !self.shown.has_ended {
+            self.note(out, "The session has ended. Its owner can resume it with /resume in `ensemble attach`.");
             self.ended(out);
         }
-        self.told.has_ended = has_ended;
+        self.shown.has_ended = has_ended;
     }
 
     fn options(&mut self, state: &State, out: &mut Out) {
         let options = blocks::options(state, None, None);
-        if options != self.told.options && options != json!([]) {
+        if options != self.shown.options && options != json!([]) {
             out.later_update(self.id, &json!({"sessionUpdate": "config_option_update", "configOptions": options}));
-            self.told.options = options;
+            self.shown.options = options;
         }
     }
 
-    fn tell(&mut self, out: &mut Out, new: Value, told: fn(&mut Told) -> &mut Value, is_worth_it: bool) {
-        let told = told(&mut self.told);
-        if *told != new && (is_worth_it || !told.is_null()) {
+    fn update(&mut self, out: &mut Out, new: Value, field: fn(&mut EditorState) -> &mut Value, is_worth_it: bool) {
+        let shown = field(&mut self.shown);
+        if *shown != new && (is_worth_it || !shown.is_null()) {
             out.update(self.id, &new);
-            *told = new;
+            *shown = new;
         }
     }
 
     pub(super) fn online(&mut self, is_online: bool, out: &mut Out) {
-        if self.is_open() && self.told.is_away == is_online {
+        if self.is_open() && self.shown.is_away == is_online {
             self.note(
                 out,
                 if is_online {
@@ -90,11 +90,11 @@ impl Session {
                 },
             );
         }
-        self.told.is_away = !is_online;
+        self.shown.is_away = !is_online;
     }
 
     pub(super) fn connected(&mut self, is_there: bool, out: &mut Out) {
-        if self.is_open() && self.told.is_lost == is_there {
+        if self.is_open() && self.shown.is_lost == is_there {
             self.note(
                 out,
                 if is_there {
@@ -104,6 +104,6 @@ impl Session {
                 },
             );
         }
-        self.told.is_lost = !is_there;
+        self.shown.is_lost = !is_there;
     }
 }

@@ -17,7 +17,7 @@ use crate::live::text;
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
 /// A machine takes no prompt that is older.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
-/// An agent that goes on 15 s after an interrupt is ended by its machine.
+/// An agent that still works 15 s after an interrupt is ended by its machine.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(30);
 /// Prompts that are to be interrupted when they begin. A machine keeps fewer.
 const MOST_CANCELLED: usize = 1_000;
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// The editor closes the session, so nobody waits for its prompt any more. One that has not begun is interrupted when it does.
+    /// The editor closes the session, so no one waits for its prompt any more. One that has not begun is interrupted when it does.
     /// Returns the `localId` of the interrupt of a turn, whose prompt is still to be answered.
     pub(super) fn cancel_prompt(&mut self, out: &mut Out) -> Option<String> {
         match self.prompt.as_ref().map(|prompt| (&prompt.step, &prompt.cancelled)) {
@@ -220,14 +220,14 @@ impl Session {
                 }
                 None => Error::new(
                     INTERNAL,
-                    "The agent ended before the turn did. A new prompt goes on with the conversation.",
+                    "The agent ended before the turn did. A new prompt continues the conversation.",
                 ),
             }),
         };
         self.finish(out, result);
     }
 
-    /// Answers the prompt. One that was cancelled is answered as cancelled, whatever became of it: so wants it the protocol.
+    /// Answers the prompt. A cancelled one is always answered as cancelled, as the protocol requires.
     pub(super) fn finish(&mut self, out: &mut Out, result: Result<&str, Error>) {
         let Some(prompt) = self.prompt.take() else { return };
         let result = if prompt.cancelled.is_some() { Ok("cancelled") } else { result };
@@ -256,7 +256,7 @@ impl Session {
             if !matches!(prompt.step, Step::Turn(_)) {
                 return self.cancel_later(out);
             }
-            self.note(out, "The machine has not confirmed that the turn is cancelled. The agent may go on.");
+            self.note(out, "The machine has not confirmed that the turn is cancelled. The agent may continue.");
             return self.finish(out, Ok("cancelled"));
         }
         if !matches!(prompt.step, Step::Turn(_)) && now >= prompt.until {

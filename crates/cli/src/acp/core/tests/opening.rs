@@ -154,7 +154,7 @@ fn a_session_that_was_taken_away_ends_what_waits() {
 }
 
 #[test]
-fn only_so_many_sessions_are_open() {
+fn open_sessions_are_bounded() {
     let mut editor = Editor::new(&json!({}));
     let requests: Vec<u64> =
         (0..40).map(|_| editor.request("session/new", &json!({"cwd": "/", "mcpServers": []}))).collect();
@@ -267,7 +267,7 @@ fn an_old_editor_gets_nothing_that_it_does_not_know() {
     editor.event(Event::Titled("Another title".to_owned()));
     editor.host(state(Phase::Idle, Mode::Ask));
     let new = kinds(&mut editor);
-    assert!(later.iter().all(|kind| new.iter().any(|told| told == kind)), "{new:?}");
+    assert!(later.iter().all(|kind| new.iter().any(|other| other == kind)), "{new:?}");
     editor.host(permission("r2"));
     editor.host(resolved("r2", BEN));
     assert!(editor.calls().iter().any(|call| call["method"] == "$/cancel_request"));

@@ -1,4 +1,4 @@
-//! What the agent asks and who answers; modes and models.
+//! Requests of the agent and their answers; modes and models.
 
 use super::*;
 use crate::acp::rpc::{INTERNAL, PARAMS};

@@ -248,7 +248,7 @@ fn what_others_do_is_shown_with_their_names() {
     let mut editor = Editor::open(&json!({}));
     editor.said(ben(), "b1", None, Content::Control(Control::Interrupt));
     editor.said(ann(ELSEWHERE), "a1", None, prompt("from my terminal"));
-    editor.said(Author::Nobody("not signed by a device of Ann".into()), "x", None, prompt("rm -rf"));
+    editor.said(Author::Unknown("not signed by a device of Ann".into()), "x", None, prompt("rm -rf"));
     let texts = editor.texts();
     assert!(texts[0].contains("Ben \\*B\\* interrupted the turn"), "{texts:#?}");
     assert_eq!(texts[1], "from my terminal");
@@ -262,7 +262,7 @@ fn what_others_do_is_shown_with_their_names() {
 }
 
 #[test]
-fn a_session_that_is_closed_in_its_turn_is_interrupted_before_the_editor_is_told() {
+fn a_session_that_is_closed_in_its_turn_is_interrupted_before_the_editor_gets_its_answer() {
     for is_sent in [true, false] {
         let mut editor = Editor::open(&json!({}));
         let (request, _) = editor.begins("hang");
@@ -277,7 +277,7 @@ fn a_session_that_is_closed_in_its_turn_is_interrupted_before_the_editor_is_told
         } else {
             editor.core.failed(session(), "c2", "The server cannot be reached.", editor.now);
             editor.collect();
-            assert!(editor.answer(request).unwrap()["error"]["message"].as_str().unwrap().contains("may go on"));
+            assert!(editor.answer(request).unwrap()["error"]["message"].as_str().unwrap().contains("may continue"));
             assert_eq!(code(editor.answer(close)), INTERNAL);
         }
         assert!(editor.done.contains(&Order::Leave(session())));
@@ -286,7 +286,7 @@ fn a_session_that_is_closed_in_its_turn_is_interrupted_before_the_editor_is_told
 }
 
 #[test]
-fn a_session_that_is_closed_and_opened_again_is_told_what_became_of_its_interrupt() {
+fn a_session_that_is_closed_and_opened_again_gets_the_result_of_its_interrupt() {
     let mut editor = Editor::open(&json!({}));
     let (request, _) = editor.begins("hang");
     let close = editor.request("session/close", &json!({"sessionId": SESSION}));

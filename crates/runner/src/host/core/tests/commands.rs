@@ -99,7 +99,7 @@ fn what_people_may_not_do_is_not_done() {
     rejected(&room.send_as(machine, prompt("x")).unwrap(), ReceiptCode::UnknownKey);
     assert_eq!(room.grant(guest, May::Prompt, 1).outcome, ReceiptOutcome::Done);
     let [known] = &*room.state().access else { panic!("every client sees that the machine has it") };
-    assert_eq!(known.key, Some(room.signer(room.owner, Role::Primary).key), "and who has given it");
+    assert_eq!(known.key, Some(room.signer(room.owner, Role::Primary).key), "and its giver");
     assert_eq!(room.send_as(stranger.clone(), prompt("y")).unwrap().outcome, ReceiptOutcome::Done);
     let other_account = Signer { account: "another account".into(), ..stranger.clone() };
     rejected(&room.send_as(other_account, prompt("x")).unwrap(), ReceiptCode::NotAllowed);
@@ -209,7 +209,7 @@ fn strangers_leave_little_behind() {
     }
     let receipts = room.said.iter().filter(|said| matches!(said.content, Content::Receipt(_))).count();
     assert_eq!((receipts, room.core.kept.taken.len()), (10, 10), "what got no receipt is not kept");
-    assert!(room.core.kept.taken.iter().all(|command| command.user.is_none()), "and it is nobody's");
+    assert!(room.core.kept.taken.iter().all(|command| command.user.is_none()), "and it has no user");
     assert_eq!(room.prompt("mine").outcome, ReceiptOutcome::Done);
 }
 
@@ -363,7 +363,7 @@ fn a_guest_does_not_take_all_the_places_of_prompts() {
 }
 
 #[test]
-fn a_command_of_an_early_clock_is_told_by_how_much() {
+fn the_refusal_of_a_fast_clock_says_how_much_it_is_ahead() {
     let mut room = room();
     room.begin();
     let at = room.now.plus(Duration::from_secs(600));

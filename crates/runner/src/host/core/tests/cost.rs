@@ -32,8 +32,8 @@ fn people_are_asked_at_the_limit_and_each_time_it_is_reached_again() {
     let asked = room.said.iter().filter(|said| matches!(said.content, Content::Permission(_))).count();
     assert_eq!(asked, 1);
     assert_eq!(room.prompt("four").outcome, ReceiptOutcome::Queued);
-    let go_on = room.answer("allow");
-    assert_eq!(room.send(go_on).outcome, ReceiptOutcome::Done);
+    let yes = room.answer("allow");
+    assert_eq!(room.send(yes).outcome, ReceiptOutcome::Done);
     turn(&mut room);
     turn(&mut room);
     assert_eq!(given(&room), ["one", "two", "three", "four"]);
@@ -59,9 +59,9 @@ fn guests_who_may_not_approve_do_not_raise_the_limit() {
     room.prompt("one");
     turn(&mut room);
     room.prompt("two");
-    let go_on = room.answer("allow");
+    let yes = room.answer("allow");
     let signer = room.signer(guest, Role::Linked);
-    rejected(&room.send_as(signer, go_on).unwrap(), ReceiptCode::NotAllowed);
+    rejected(&room.send_as(signer, yes).unwrap(), ReceiptCode::NotAllowed);
     assert_eq!(given(&room), ["one"]);
 }
 
@@ -75,8 +75,8 @@ fn a_new_process_of_the_agent_asks_again() {
     room.line("ready");
     let asked = room.said.iter().filter(|said| matches!(said.content, Content::Permission(_))).count();
     assert_eq!((asked, given(&room)), (2, vec!["one"]));
-    let go_on = room.answer("allow");
-    room.send(go_on);
+    let yes = room.answer("allow");
+    room.send(yes);
     assert_eq!(given(&room), ["one", "two"]);
 }
 
@@ -100,7 +100,7 @@ fn nothing_is_put_into_a_turn_past_the_limit() {
     room.grant(guest, May::Prompt, 1);
     room.prompt("one");
     room.line("turn");
-    // An agent may make a turn of its own of it.
+    // An agent may make a separate turn of it.
     let steer =
         Content::Prompt(Wanted { text: "more".into(), attachments: Vec::new(), when: When::Now, directory: None });
     let signer = room.signer(guest, Role::Linked);

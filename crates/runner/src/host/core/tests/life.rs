@@ -30,11 +30,11 @@ fn an_agent_that_dies_is_started_again_by_the_next_prompt_with_its_conversation(
     assert_eq!(room.state().phase, Phase::Parked);
     assert_eq!((room.wants.kind, room.core.kept.open.len()), (AttentionKind::Failed, 0));
     rejected(&room.send(answer), ReceiptCode::Superseded);
-    room.prompt("go on");
+    room.prompt("continue");
     assert_eq!(room.starts.len(), 2);
     assert_eq!(room.starts[1].resume.as_deref(), Some("conversation"));
     room.line("ready");
-    assert!(room.lines.last().unwrap().ends_with("\n\ngo on"));
+    assert!(room.lines.last().unwrap().ends_with("\n\ncontinue"));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_host_that_was_killed_closes_what_was_under_way() {
     next.core.recover();
     next.settle();
     assert_eq!(next.types(), "resolved error turn");
-    assert_eq!(next.said.first().unwrap().n, Some(room.core.kept.n + 1), "its count goes on");
+    assert_eq!(next.said.first().unwrap().n, Some(room.core.kept.n + 1), "its count continues");
     assert_eq!(next.starts.len(), 1, "a prompt waits");
     assert_eq!(next.starts[0].resume.as_deref(), Some("conversation"));
     next.line("ready");
@@ -128,7 +128,7 @@ fn a_host_that_ends_waits_for_the_turn_and_begins_no_other() {
     room.prompt("two");
     room.core.drain(false);
     room.settle();
-    assert!(!room.closed, "the turn goes on");
+    assert!(!room.closed, "the turn continues");
     room.line("end");
     assert!(room.closed, "and the next one does not begin");
     room.exit();
@@ -136,13 +136,13 @@ fn a_host_that_ends_waits_for_the_turn_and_begins_no_other() {
 }
 
 #[test]
-fn a_turn_is_left_to_its_agent_and_gone_on_with() {
+fn a_turn_is_left_to_its_agent_and_followed_later() {
     let mut room = room();
     room.begin();
     room.prompt("one");
     let server = unique();
     room.core.drain(true);
-    assert!(!room.core.leave(server), "nobody knows whether the agent has begun");
+    assert!(!room.core.leave(server), "it is unknown whether the agent has begun");
     room.line("turn");
     room.line("ask hi");
     let (request, turn) = (room.core.kept.open.clone(), room.core.kept.turn.clone());
@@ -165,7 +165,7 @@ fn a_turn_is_left_to_its_agent_and_gone_on_with() {
     next.line("ready");
     assert!(next.lines.iter().all(|line| line == "begin"), "the turn still runs: {:?}", next.lines);
     next.line("ask hi");
-    assert_eq!(next.core.kept.open.len(), 1, "it asks anew");
+    assert_eq!(next.core.kept.open.len(), 1, "it asks again");
     next.line("end");
     assert_eq!(next.lines.last().unwrap(), "prompt two");
     let ended = |said: &[Message]| {
@@ -182,7 +182,7 @@ fn a_turn_is_left_to_its_agent_and_gone_on_with() {
 }
 
 #[test]
-fn a_turn_that_cannot_be_gone_on_with_ends() {
+fn a_turn_that_cannot_be_followed_ends() {
     let mut room = room();
     room.begin();
     room.prompt("one");
@@ -199,7 +199,7 @@ fn a_turn_that_cannot_be_gone_on_with_ends() {
     next.settle();
     assert!(next.core.kept.turn.is_none() && !next.core.runs());
     next.prompt("two");
-    assert_eq!(next.starts.len(), 2, "the next prompt begins anew");
+    assert_eq!(next.starts.len(), 2, "the next prompt starts the agent again");
     assert!(next.starts[1].checkpoint.is_none());
 }
 
@@ -313,7 +313,7 @@ fn a_prompt_that_the_agent_cannot_do_holds_nothing_up() {
 }
 
 #[test]
-fn an_agent_that_was_ended_in_a_turn_is_told_so_once() {
+fn an_agent_that_was_ended_in_a_turn_gets_one_note_of_it() {
     let mut room = room();
     room.begin();
     room.prompt("one");
@@ -325,8 +325,8 @@ fn an_agent_that_was_ended_in_a_turn_is_told_so_once() {
     room.line("turn");
     room.line("end");
     room.prompt("two");
-    let told = room.lines.last().unwrap().clone();
-    assert!(told.starts_with("prompt (Your process was ended in the middle") && told.ends_with("\n\ntwo"), "{told}");
+    let line = room.lines.last().unwrap().clone();
+    assert!(line.starts_with("prompt (Your process was ended in the middle") && line.ends_with("\n\ntwo"), "{line}");
     room.line("turn");
     room.line("end");
     room.prompt("three");

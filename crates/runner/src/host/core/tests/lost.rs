@@ -1,4 +1,4 @@
-//! A session whose log was lost goes on with what the server shows of it.
+//! A session whose log was lost continues with what the server shows of it.
 
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::transcript::Envelope;
@@ -6,7 +6,7 @@ use ensemble_types::ids::MessageId;
 use ensemble_types::messages::Message as Stored;
 
 use super::*;
-use crate::host::shown::{GoesOn, Shown};
+use crate::host::shown::{Recovered, Shown};
 use crate::host::spool::Card;
 
 const LOST: &str = "snapshot.json is missing";
@@ -57,7 +57,7 @@ impl Server {
     }
 
     /// The host after the loss.
-    fn goes_on(&self, owner: UserId) -> Room {
+    fn continues(&self, owner: UserId) -> Room {
         let card = Card {
             session: self.session,
             agent: "claude".into(),
@@ -65,12 +65,12 @@ impl Server {
             host_key: "k".into(),
             process: None,
         };
-        let GoesOn { kept, unanswered } = self.shown().go_on(card);
+        let Recovered { kept, unanswered } = self.shown().recovered(card);
         let now = Timestamp::from_unix_seconds(1_800_000_060);
         let mut room = room_by(owner, Kept { lost: Some(now), mark: Some("abcd".into()), ..kept });
         room.now = now;
         room.core.set_time(now);
-        room.core.go_on_after_loss(LOST, unanswered);
+        room.core.continue_after_loss(LOST, unanswered);
         room.settle();
         room
     }
@@ -87,7 +87,7 @@ fn command_body(room: &Room, local_id: &str, content: Content) -> String {
 }
 
 #[test]
-fn what_was_under_way_is_closed_and_the_next_prompt_goes_on() {
+fn what_was_under_way_is_closed_and_the_next_prompt_resumes() {
     let mut room = room();
     room.begin();
     let edit = Content::Control(Control::SetMode(SetMode { mode: Mode::Edit, seen: Mode::Ask }));
@@ -102,7 +102,7 @@ fn what_was_under_way_is_closed_and_the_next_prompt_goes_on() {
     let n = room.core.kept.n;
 
     let server = Server::of(&room);
-    let mut next = server.goes_on(room.owner);
+    let mut next = server.continues(room.owner);
     assert_eq!(next.types(), "resolved error turn");
     let counts: Vec<u64> = next.said.iter().map(|said| said.n.unwrap()).collect();
     assert_eq!(counts, (n + 1..n + 1 + counts.len() as u64).collect::<Vec<_>>());
@@ -132,10 +132,10 @@ fn what_was_under_way_is_closed_and_the_next_prompt_goes_on() {
     next.now = Timestamp::from_unix_seconds(1_800_000_061);
     let theirs = next.signer(guest, Role::Primary);
     rejected(&next.send_as(theirs.clone(), prompt("theirs")).unwrap(), ReceiptCode::NotAllowed);
-    next.prompt("go on");
+    next.prompt("continue");
     assert_eq!(next.starts[0].resume.as_deref(), Some("conversation"));
     next.line("ready");
-    assert_eq!(next.lines.last().unwrap(), "prompt go on");
+    assert_eq!(next.lines.last().unwrap(), "prompt continue");
     next.grant(guest, May::Approve, 2);
     next.send_as(theirs, prompt("theirs")).unwrap();
 }
@@ -163,7 +163,7 @@ fn only_what_the_machine_has_signed_counts() {
     server.push(owner, &machine, "h1", host_body(&room, n + 7, asked()));
     let shown = server.shown();
     assert_eq!(shown.n(), n);
-    let next = server.goes_on(owner);
+    let next = server.continues(owner);
     assert_eq!(next.types(), "error", "nothing is open");
     assert_eq!(next.said[0].n, Some(n + 1));
 }
@@ -184,7 +184,7 @@ fn a_command_without_a_receipt_gets_one() {
         server.push(owner, &device, id, command_body(&room, id, prompt(id)));
     }
     server.push(owner, &machine, &format!("h{}", n + 1), host_body(&room, n + 1, receipt("b")));
-    let next = server.goes_on(owner);
+    let next = server.continues(owner);
     let said: Vec<&str> = next
         .said
         .iter()
@@ -201,12 +201,12 @@ fn a_command_without_a_receipt_gets_one() {
 }
 
 #[test]
-fn a_session_that_has_ended_stays_so_and_a_task_is_not_begun_anew() {
+fn a_session_that_has_ended_stays_so_and_a_task_is_not_begun_again() {
     let mut room = room();
     room.begin();
     room.send(Content::Control(Control::Stop));
     room.exit();
-    let next = Server::of(&room).goes_on(room.owner);
+    let next = Server::of(&room).continues(room.owner);
     assert_eq!((next.state().phase.clone(), next.wants.kind), (Phase::Ended, AttentionKind::None));
 
     let mut room = super::room();
@@ -214,7 +214,7 @@ fn a_session_that_has_ended_stays_so_and_a_task_is_not_begun_anew() {
     room.core.task("attempt".into(), "do it".into());
     room.settle();
     room.line("turn");
-    let mut next = Server::of(&room).goes_on(room.owner);
+    let mut next = Server::of(&room).continues(room.owner);
     assert!(matches!(next.core.task_state("attempt"), Some(TaskState::Ended(end)) if !end.is_good()));
     next.core.task("another".into(), "do it".into());
     next.settle();

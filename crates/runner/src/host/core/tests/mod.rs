@@ -137,7 +137,7 @@ impl Driver for Scripted {
                 }
             }
             Order::Interrupt => "interrupt".into(),
-            // It refuses to plan, and nobody is told.
+            // It refuses to plan without saying so.
             Order::SetMode(Mode::Plan) => return Ok(Output::default()),
             Order::SetMode(mode) => {
                 let change = StateChange { mode: Some(mode), ..StateChange::default() };
@@ -196,7 +196,7 @@ fn room_by(owner: UserId, kept: Kept) -> Room {
     let list = KnownList { version: 1, digest: "d".into() };
     let setting =
         Setting { kind: Kind::Claude, driver_of: scripted, owner, list, key_epoch: 1, branch: None, as_root: false };
-    // The ids of commands go on after those that were taken.
+    // The ids of commands continue after those that were taken.
     let sent = kept.taken.len() as u64;
     let core = Core::new(kept, setting, now);
     let (said, digests, lines, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -287,7 +287,7 @@ impl Room {
         receipt
     }
 
-    /// Gives the session what somebody has sent under this `seq`.
+    /// Gives the session a message that was sent under this `seq`.
     fn give(&mut self, seq: i64, message: Message, signer: Signer) {
         let list_is_withheld = std::mem::take(&mut self.list_is_withheld);
         let key_is_missing = std::mem::take(&mut self.key_is_missing);

@@ -37,7 +37,7 @@ fn what_the_server_had_confirmed_is_to_be_sent_again_before_what_is_new() {
     assert!(kept.unsent.iter().all(|message| message.n > n), "what says so is new");
     assert_eq!(errors(&room), 1);
 
-    // Both who send and who read notice it. It is one restore.
+    // The sender and the reader both notice it. It is one restore.
     assert!(!room.core.lacks(&Lacks { known: None, ..lacks(&room, n) }));
     room.core.restored(0, 60);
     room.settle();

@@ -42,7 +42,7 @@ fn a_task_ends_with_the_turn_that_its_prompt_began() {
     room.line("end");
     let end = room.end_of("t1");
     assert_eq!((end.stop, end.cost_usd, end.denials), (Some(StopReason::EndTurn), Some(0.5), 1));
-    assert!(!room.types().contains("receipt receipt"), "nobody has sent the prompt, so it has no receipt");
+    assert!(!room.types().contains("receipt receipt"), "no person has sent the prompt, so it has no receipt");
     // What people send afterwards is no part of it, and no prompt of another attempt is.
     room.prompt("more");
     room.line("turn");
@@ -67,7 +67,7 @@ fn the_same_prompt_of_a_task_is_done_once() {
 }
 
 #[test]
-fn an_attempt_goes_on_where_the_last_one_was_interrupted() {
+fn an_attempt_continues_where_the_last_one_was_interrupted() {
     let mut room = room();
     room.begin();
     room.task("t1");
@@ -96,7 +96,7 @@ fn a_task_that_is_cancelled_is_interrupted_or_never_begun() {
     room.core.cancel_task("t1");
     room.settle();
     assert_eq!(room.end_of("t1"), TaskEnd::default());
-    assert!(!room.lines.contains(&"interrupt".to_owned()), "the turn of somebody else goes on");
+    assert!(!room.lines.contains(&"interrupt".to_owned()), "another person's turn continues");
     room.line("end");
     room.task("t2");
     assert_eq!(room.lines.last().unwrap(), "prompt do it", "the first one had not begun");
@@ -133,7 +133,7 @@ fn a_task_whose_agent_does_not_run_ends() {
 }
 
 #[test]
-fn what_an_attempt_left_in_the_queue_is_not_done_beside_the_next() {
+fn what_an_attempt_left_in_the_queue_is_not_done_with_the_next() {
     let mut room = room();
     room.begin();
     room.prompt("first");

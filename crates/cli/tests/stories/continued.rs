@@ -1,4 +1,4 @@
-//! A person begins a session that is shared, goes on with the last one in a directory, and looks up what was allowed.
+//! A person begins a session that is shared, continues the last one in a directory, and looks up what was allowed.
 
 use crate::ensemble::up;
 use crate::live::{guest, request, turns};
@@ -6,17 +6,17 @@ use crate::place::Place;
 use crate::scripted;
 
 #[test]
-fn the_last_session_of_a_directory_goes_on() {
+fn the_last_session_of_a_directory_continues() {
     let place = Place::new();
     let user = &place.user;
     let (_up, _url) = up(user, &[]);
-    let go_on = |words: &[&str]| {
+    let continued = |words: &[&str]| {
         let mut all = vec!["claude", "--continue", "--dir", "work", "--detach"];
         all.extend(words);
         all.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let run = |words: &[&str]| {
-        let all = go_on(words);
+        let all = continued(words);
         user.run(&all.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let missing = run(&["x"]);
@@ -64,7 +64,7 @@ fn a_session_is_shared_from_its_beginning() {
     turns(&user, &session, 1);
     let full = user.json(&["sessions"])["sessions"][0]["session"]["id"].as_str().unwrap().to_owned();
     assert!(reader.succeed(&["log", &full]).contains("said hello"));
-    for wrong in ["nobody", "x:owner"] {
+    for wrong in ["stranger", "x:owner"] {
         let refused = user.run(&["claude", "--share", wrong, "--detach"]);
         assert!(refused.code == 2 && refused.err.contains("--share"), "{}", refused.err);
     }

@@ -1,4 +1,4 @@
-//! What a session has done beside its steps while it goes on, and how it is left when it has ended.
+//! What a session does in the background of its steps, and how it rests when it has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +23,21 @@ const FRAME_WITHIN: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Sends what the session says.
-    pub(super) fn deliver(&self, told: mpsc::Sender<Delivered>) -> impl Future<Output = ()> + use<> {
+    pub(super) fn deliver(&self, deliveries: mpsc::Sender<Delivered>) -> impl Future<Output = ()> + use<> {
         let of = (self.host.clone(), self.keys.clone(), self.id);
         let at_server = (self.core.kept.confirmed(), self.at_server);
-        deliver::run(of, self.outbox.clone(), at_server, self.behind.subscribe(), told)
+        deliver::run(of, self.outbox.clone(), at_server, self.behind.subscribe(), deliveries)
     }
 
     /// Reads what people send, after what was dealt with.
     pub(super) fn read(&self, tasks: &mut JoinSet<()>, beat: &Arc<Notify>) -> (AbortHandle, mpsc::Receiver<Received>) {
         let (send, received) = mpsc::channel(1);
-        let told = (self.grants.subscribe(), self.runs.subscribe(), self.host.wakers.of(self.id), beat.clone());
+        let wakers = (self.grants.subscribe(), self.runs.subscribe(), self.host.wakers.of(self.id), beat.clone());
         let after = self.core.kept.seen;
-        (tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, told, send)), received)
+        (tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, wakers, send)), received)
     }
 
-    /// Tells the server how the session is, until another process hosts it.
+    /// Reports the session's state to the server, until another process hosts it.
     pub(super) fn beat(&self, beat: Arc<Notify>) -> impl Future<Output = ()> + use<> {
         status::run(self.host.clone(), self.keys.clone(), self.id, self.status.subscribe(), beat)
     }
@@ -52,7 +52,7 @@ impl Session {
         }
     }
 
-    /// Nothing is to be done or said, until somebody goes on with the session.
+    /// Whether nothing is left to be done or said until a person continues the session.
     pub(super) fn may_rest(&self) -> bool {
         let has_ended = self.core.kept.ended && !self.core.runs();
         let is_behind = self.core.kept.behind.as_ref().is_some_and(|behind| behind.upto.is_some());
@@ -65,7 +65,7 @@ impl Session {
         Instant::now() + self.host.config.timing.rest_after
     }
 
-    /// Leaves the session to rest. Returns its id if it is to be hosted again at once: somebody has just written to it.
+    /// Leaves the session to rest. Returns its id if it is to be hosted again at once, because a person has just written to it.
     pub(super) async fn rest(self) -> Option<SessionId> {
         let (folder, id, seen) = (self.host.sessions.clone(), self.id, self.core.kept.seen);
         let marked = on_disk(move || rest::mark(&folder, id, seen)).await;
@@ -76,12 +76,12 @@ impl Session {
             return Some(id);
         }
         tracing::info!(session.id = %id, "A session that has ended is not hosted any more");
-        // A hint may have come a moment before. Without an answer of the server the next connection tells.
+        // A hint may have come a moment before. Without an answer of the server the next connection shows it.
         let newest = self.host.client.session(id).await.map(|session| session.last_seq);
         newest.is_ok_and(|newest| newest > seen).then_some(id)
     }
 
-    /// Finds who has signed a prompt, in the newest lists.
+    /// Finds the signer of a prompt in the newest lists.
     pub(super) fn judge(&mut self, asked: Asked) {
         let (host, id, list) = (self.host.clone(), self.id, self.core.list().clone());
         let grant = self.core.kept.access.iter().find(|grant| grant.user == asked.user).cloned();

@@ -1,4 +1,4 @@
-//! What the voice is told of a session, and what it says by itself.
+//! What the voice gets of a session, and what it says by itself.
 
 use ensemble_protocol::transcript::body::{Content, State};
 use ensemble_protocol::transcript::words::{OptionKind, Phase};
