@@ -51,7 +51,7 @@ impl Account {
     /// [`Self::finish`] does. The token of an earlier program is used while it is good.
     ///
     /// # Errors
-    /// [`Error::NotSignedIn`]: nobody is signed in there. [`Error::KeyLost`], [`Error::OtherKeyHere`]: the account's key is not on this
+    /// [`Error::NotSignedIn`]: no user is signed in there. [`Error::KeyLost`], [`Error::OtherKeyHere`]: the account's key is not on this
     /// computer.
     pub async fn open(home: &Home, client: Client) -> Result<Self> {
         let (known, key) = (home.settings()?.accounts.remove(client.origin()), home.key()?);
@@ -111,7 +111,7 @@ impl Account {
             self.say(Notice::KeysUnfinished(error));
         }
         let unfinished = self.home.settings()?.unfinished_removals.remove(self.client.origin());
-        // A list that the server has not taken removes nobody.
+        // A list that the server has not taken removes no device.
         let is_due = unfinished.is_some_and(|version| version <= self.own().list.version());
         // Another program may be at it.
         let lock = if is_due { self.home.store().try_lock(devices::REMOVAL_LOCK)? } else { None };

@@ -102,10 +102,10 @@ pub enum Error {
     #[error("{}", of_name(.0))]
     Name(#[from] NameError),
 
-    #[error("Nobody used the code within ten minutes.")]
+    #[error("The code was not used within ten minutes.")]
     CodeNotUsed,
     #[error(
-        "Somebody answered who had not seen the code, or changed what the new device sent. Nothing was added. If it happens again, do not \
+        "A device that had not seen the code answered, or changed what the new device sent. Nothing was added. If it happens again, do not \
          trust the server."
     )]
     CodeNotSeen,
@@ -159,17 +159,17 @@ pub enum Error {
 
     #[error("The devices of {0} cannot be read now. Try again.")]
     DevicesUnreadable(UserId),
-    #[error("{0} has no devices yet: nobody has signed in with a client that makes them.")]
+    #[error("{0} has no devices yet: they have not signed in with a client that creates them.")]
     NoDevices(UserId),
     #[error("There is no user {0}.")]
     NoUser(UserId),
     #[error("The account key of user {0} is not the one that was seen before. Nothing was shared.")]
     OtherKey(UserId),
-    #[error("The account key of {0} cannot be read. The machine was not told.")]
+    #[error("The account key of {0} cannot be read. The machine was not notified.")]
     KeyUnreadable(UserId),
 
     #[error(
-        "The server says that session {0} belongs to somebody else than before. Nothing was done. Do not trust this server."
+        "The server says that session {0} now belongs to another user. Nothing was done. Do not trust this server."
     )]
     OtherOwner(Ref),
     #[error(
@@ -192,7 +192,7 @@ pub enum Error {
     )]
     StaleKey { reference: Ref, session: SessionId },
     #[error(
-        "The machine of session {0} is not one of its owner's any more, so nobody there reads what you write. Nothing was written."
+        "The machine of session {0} no longer belongs to its owner, so what you write would not be read. Nothing was written."
     )]
     MachineGone(Ref),
     #[error(

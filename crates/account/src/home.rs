@@ -46,7 +46,8 @@ impl Home {
         Self { path, store, computer: Arc::new(computer), notices }
     }
 
-    /// Records in another store. It has no directory, so that a runner finds no file of a machine's key.
+    /// Records in another store. It has no directory, so that a runner finds no file of a machine's key or token. Errors name its records
+    /// as if they were in this one.
     pub fn on(store: Arc<dyn Store>, computer: Computer, notices: Notices) -> Self {
         Self { path: PathBuf::from("store:"), store, computer: Arc::new(computer), notices }
     }

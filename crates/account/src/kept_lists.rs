@@ -33,7 +33,7 @@ pub struct Kept {
     lists: VecDeque<KeptList>,
     /// The content ring of the last one, sealed to this device.
     ring: Option<SealedContentRing>,
-    /// Lists that this device has sent, and of which it does not know yet that the server has them: a command may be killed meanwhile.
+    /// Lists that this device has sent, and that the server has not confirmed yet: a command may be killed meanwhile.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     sent: VecDeque<KeptList>,
 }

@@ -20,7 +20,7 @@ use crate::sharing::Recipients;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Unfinished {
     pub recipients: Recipients,
-    /// The newest epoch of the ring and the digest of its key: nobody gets another one for it.
+    /// The newest epoch of the ring and the digest of its key: the recipients get no other one for it.
     epoch: u32,
     ring: String,
     /// The one that this one takes the place of as soon as the server has the new key.
@@ -42,10 +42,10 @@ pub struct KnownSession {
     /// From this epoch on its machine has no key of it, because it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostless: Option<u32>,
-    /// When a key was made here last that nothing but the server's word asked for. In seconds since 1970, by the clock of this computer.
+    /// When the last key was made here that only the server had asked for. In seconds since 1970, by the clock of this computer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<u64>,
-    /// The `asked` of which it was said when the next one can follow.
+    /// The `asked` for which the person was informed when the next key can follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<u64>,
     /// What `asked` is, for the guests who had removed a device.
@@ -82,7 +82,7 @@ impl KnownSession {
     }
 }
 
-/// Whether the time has passed within which no other key is made. A clock that was set back must not make it longer.
+/// Whether the time is over in which no other key is made. A clock that was set back must not make it longer.
 fn is_over(at: u64, now: u64) -> bool {
     now.abs_diff(at) >= ONE_KEY.as_secs()
 }
@@ -109,7 +109,7 @@ impl Unfinished {
         if self.is_for(ring) { Some(self) } else { self.before?.of(ring) }
     }
 
-    /// Whether people still wait for this ring: it is the one that was made, or one of a machine that goes on from it.
+    /// Whether people still wait for this ring: it is the one that was made, or a machine's that continues it.
     fn is_for(&self, ring: &KeyRing) -> bool {
         ring.floor() == self.epoch && ring.digest_of(self.epoch).is_some_and(|digest| digest == self.ring)
     }
@@ -173,8 +173,8 @@ impl Home {
         self.forget_title(origin, session)
     }
 
-    /// Notes that a key was made of which the machine that hosts the session knows nothing (`true`), or which it was given. The session
-    /// is remembered already.
+    /// Notes whether the machine that hosts the session lacks the key that was made (`true`), or was given it. The session is remembered
+    /// already.
     pub(crate) fn note_host(&self, origin: &str, session: SessionId, epoch: u32, is_hostless: bool) -> Result<()> {
         self.change_session(origin, session, |known| {
             let Some(known) = known else { return };
@@ -259,7 +259,7 @@ impl Home {
         })
     }
 
-    /// Notes what the machine is to hear, before anything is sent.
+    /// Notes what the machine is to get, before anything is sent.
     pub(crate) fn begin_revocation(
         &self,
         origin: &str,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_makes_one_key_an_hour_and_takes_nobody_elses() {
+    fn a_guest_makes_one_key_an_hour_and_takes_none_from_others() {
         let home = Home::of_test_in_memory();
         let (session, ann, bob) = (session(), UserId::generate(), UserId::generate());
         home.remember_session(ORIGIN, &session, Some(&KeyRing::generate())).unwrap();
@@ -341,13 +341,13 @@ mod tests {
         let known = note(true, &[bob], 12_000);
         assert!(!known.may_renew(ann, 2, 12_000) && !known.may_renew(bob, 2, 12_000) && !known.may_ask(2, 12_000));
         let known = note(false, &[bob], 20_000);
-        assert!(known.may_ask(2, 20_000) && known.asked == Some(12_000), "it is not asked anew");
+        assert!(known.may_ask(2, 20_000) && known.asked == Some(12_000), "it is not asked again");
         assert_eq!(known.renewed.into_keys().collect::<Vec<_>>(), [bob], "what is over is forgotten");
     }
 
     /// A program was killed before it had given a new key to all people, and a machine has made the next one since: they still wait.
     #[test]
-    fn people_wait_for_a_ring_that_goes_on_from_the_one_that_was_made() {
+    fn people_wait_for_a_ring_that_continues_the_one_that_was_made() {
         let home = Home::of_test_in_memory();
         let session = session();
         let made = KeyRing::generate().next().unwrap();

@@ -102,7 +102,7 @@ impl Visit {
         Ok(Some(next))
     }
 
-    /// The title, as the machine that the link names has signed it. Everybody who may write has the key and could have given another one.
+    /// The title, as the machine that the link names has signed it. Every writer has the key and could have given another one.
     pub fn title(&self, session: &PublicSession) -> Option<String> {
         let signed = open_metadata(&self.ring, (session.id, session.metadata_version), &session.metadata).ok()?;
         serde_json::from_str::<Card>(signed.body_of(self.machine.as_deref()?)?).ok()?.title

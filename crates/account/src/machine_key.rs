@@ -59,7 +59,7 @@ async fn list_it(
             me.say(Notice::ListFull { most: MOST_DEVICES });
             return Ok(None);
         }
-        // It is on disk before it is listed: a command that is killed goes on with it.
+        // It is on disk before it is listed: a command that was killed continues with it.
         let used = match key.take() {
             Some(key) => key,
             None => {

@@ -68,10 +68,10 @@ pub enum Notice {
     AgentAsksLittle,
     /// The machine does this for a person from now on.
     MachineObeys(May),
-    /// The machine is away and does what it last knew.
+    /// The machine is offline and does what it last knew.
     MachineAway,
-    /// A machine is told again to refuse a person.
-    ToldAgain {
+    /// A machine is asked again to refuse a person.
+    RefusalRepeated {
         user: UserId,
         session: Ref,
     },
@@ -80,22 +80,22 @@ pub enum Notice {
         session: Ref,
         why: Error,
     },
-    /// A right that a removed device had given is taken back, or kept. The machine is asked to.
+    /// The machine is asked to take back or keep a right that a removed device had given.
     RightSettled {
         person: String,
         may: May,
         session: Ref,
         is_kept: bool,
     },
-    /// It was not looked for in so many sessions.
+    /// It was not looked for in this many sessions.
     RightsNotSearched(usize),
 
-    /// A removal, of this device or another program, goes on.
+    /// A removal, of this device or another program, continues.
     FinishingRemoval,
     RemovalUnfinished(Error),
-    /// For so long services may still accept what a removed device signs.
+    /// How long services may still accept what a removed device signs.
     WaitingForServices(Duration),
-    /// What the devices of the account share cannot be read, so it begins anew.
+    /// What the devices of the account share cannot be read, so it starts empty.
     SharedStateLost(Error),
     SharedStateNotKept(Error),
     RevocationUnfinished(Error),
@@ -112,7 +112,7 @@ pub enum Notice {
         session: Ref,
         why: Error,
     },
-    /// Shares in so many sessions end with the next key.
+    /// Shares in this many sessions end with the next key.
     SharesEnd(usize),
     MachineWithoutNewKey {
         machine: Ref,

@@ -16,7 +16,7 @@ use crate::notice::Notice;
 use crate::seen_titles::MOST_KEPT;
 use crate::sharing::Members;
 
-/// Sessions that were written to in so many days get a new key at once, all others before their next message.
+/// Sessions that were written to within this many days get a new key at once, all others before their next message.
 const RECENT_DAYS: u64 = 7;
 /// Sessions that get a new key at once, the newest first. All others get theirs before their next message.
 const MOST_AT_ONCE: usize = 200;
@@ -68,7 +68,8 @@ impl Account {
     /// settings say so. Then forgets that the removal is unfinished.
     ///
     /// # Errors
-    /// The sessions cannot be listed, or what is known of one cannot be read.
+    /// The sessions cannot be listed. Where what is known of one cannot be read, everything else is done, the result says so, and the next
+    /// call looks at these sessions only.
     pub async fn finish_removal(&self) -> Result<Finished> {
         let wished = self.home.settings()?.keep_rights.remove(self.client.origin()).unwrap_or_default();
         let taken = self.home.kept_digests(self.client.origin(), self.id);
@@ -80,8 +81,8 @@ impl Account {
         let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
         let now = self.client.now();
         let is_recent = |session: &Session| session.online || now.since(session.updated_at) < limit;
-        // Those that have a new key already need no other one: a program that was killed goes on where it was.
-        let (mut wanted, mut later, mut unread) = (Vec::new(), Vec::new(), None);
+        // Those that have a new key already need no other one: a program that was killed resumes where it was.
+        let (mut wanted, mut later, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
         for session in &sessions {
             match self.home.known_session(self.client.origin(), session.id) {
                 Ok(known) if !self.is_due(session, Some(&known)) => {}

@@ -12,7 +12,7 @@ use ensemble_types::runs::{Run, Signed, Task};
 use crate::account::Account;
 use crate::error::{Error, Result};
 
-/// A key that no list had is not looked for again within this time: a run may have many that somebody made up.
+/// A key that no list had is not looked for again within this time: a run may have many made-up ones.
 const LISTS_AGE: Duration = Duration::from_secs(60);
 
 /// Why a good signature does not prove the title of a task.

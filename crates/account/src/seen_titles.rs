@@ -23,7 +23,7 @@ const MOST_AT_FIRST: i64 = 10_000;
 const LONGEST_KEPT: usize = 4 << 10;
 /// Characters of a title that stands for metadata that is too long.
 pub const SHORT_TITLE: usize = 200;
-/// Sessions of which it is kept what their metadata said: the newest ones.
+/// The number of sessions whose metadata is remembered: the newest ones.
 pub const MOST_KEPT: usize = 1_000;
 
 /// The newest metadata of a session that has counted here.

@@ -100,7 +100,7 @@ impl Account {
         opened.map_err(|error| Error::Seal(format!("The key of session {}", session.id), error))
     }
 
-    /// The session as the server has it, if it belongs to whom it belonged before.
+    /// The session as the server has it, if its owner is the same as before.
     pub async fn session(&self, id: SessionId) -> Result<Session> {
         self.as_before(self.client.session(id).await?)
     }
@@ -141,7 +141,7 @@ impl Account {
         if ring.epoch() < known.epoch {
             return Err(Error::OlderKey(session.reference));
         }
-        // Who was removed since could have made a ring of any epoch and floor.
+        // A device that was removed since could have made a ring of any epoch and floor.
         self.home.remember_session(origin, &session, is_fresh.then_some(&ring))?;
         Ok((session, ring))
     }
@@ -231,7 +231,7 @@ impl Account {
         self.next_key(session, members, replaced).await
     }
 
-    /// Makes the key after this epoch, unless somebody else has.
+    /// Makes the key after this epoch, unless another program has.
     async fn next_key(&self, mut session: Session, members: &Members, mut replaced: u32) -> Result<(Session, KeyRing)> {
         const TRIES: usize = 3;
         let origin = self.client.origin();
@@ -239,10 +239,10 @@ impl Account {
             let removed = self.home.removed_shares(origin, session.id)?;
             let ring;
             (session, ring) = self.readable(session).await?;
-            // The program that was faster may not have known who is gone.
-            let is_nobody_gone = members.is_empty() && removed.is_empty();
+            // The faster program may not have known of the removals.
+            let has_no_removal = members.is_empty() && removed.is_empty();
             let due = self.due(&session)?;
-            if ring.epoch() > replaced && is_nobody_gone && due.is_none() {
+            if ring.epoch() > replaced && has_no_removal && due.is_none() {
                 return Ok((session, ring));
             }
             let recipients = self.recipients(&session, &ring, members).await?;
@@ -252,7 +252,7 @@ impl Account {
             let (metadata, seen) = self.title_for_new_key(&session, (&old, &ring)).await?.unzip();
             self.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
             // A removal of one's own is known without the server.
-            let is_asked = due == Some(Due::Asked) && is_nobody_gone && members.renewed.is_empty();
+            let is_asked = due == Some(Due::Asked) && has_no_removal && members.renewed.is_empty();
             self.home.note_cause(origin, session.id, ring.epoch(), (is_asked, &members.renewed), seconds())?;
             let update = UpdateSession {
                 expected_metadata_version: metadata.as_ref().map(|_| session.metadata_version),

@@ -64,14 +64,14 @@ impl Members {
         Self { renewed: users, ..Self::default() }
     }
 
-    /// Whether nobody loses access, and no level changes.
+    /// Whether no user loses access, and no level changes.
     pub fn is_empty(&self) -> bool {
         self.without.is_empty() && self.levels.is_empty()
     }
 }
 
 impl Account {
-    /// Checks who gave this user the key of somebody else's session. Returns whether no device that was removed since can have it.
+    /// Checks who gave this user the key of another user's session. Returns whether no device that was removed since can have it.
     pub(crate) async fn check_grant(&self, session: &Session, why: Use) -> Result<bool> {
         let closed = |error| Error::Seal(format!("The key of session {}", session.id), error);
         let sealed = session.encrypted_key.as_deref().ok_or_else(|| closed(SealError::Format))?;
@@ -125,7 +125,7 @@ impl Account {
         let removed = self.home.removed_shares(self.client.origin(), session.id)?;
         let known = self.home.known_session(self.client.origin(), session.id)?;
         let counts = ring.floor().max(known.floor)..=ring.epoch();
-        // Who was to get this key, and has not got it yet, has the grant of an earlier one.
+        // A user who was to get this key, and has not got it yet, has the grant of an earlier one.
         let unfinished = self.home.unfinished(self.client.origin(), session.id)?;
         let unfinished = unfinished.and_then(|unfinished| unfinished.of(ring));
         let waiting = unfinished.map(|unfinished| unfinished.recipients).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Account {
             match self.granted(share, &counts, members).await {
                 Ok((level, None)) => drop(recipients.insert(share.user_id, level)),
                 Ok((level, Some(admin))) => by_admins.push((share, level, admin)),
-                // Nobody loses access because of a connection.
+                // No user loses access because of a connection.
                 Err(failure @ Error::Client(_)) => return Err(failure),
                 Err(failure) => match waiting.get(&share.user_id) {
                     Some(level) => drop(recipients.insert(share.user_id, *level)),
@@ -166,7 +166,7 @@ impl Account {
     }
 
     /// Who has removed a device since their share was sealed. That device may have the session's key. Only shares count that a device of
-    /// the owner has granted, so nobody else makes the session get new keys, and each person makes one an hour.
+    /// the owner has granted, so no other user makes the session get new keys, and each makes one an hour.
     pub(crate) async fn who_renewed(&self, session: &Session, ring: &KeyRing) -> Result<BTreeSet<UserId>> {
         let known = self.home.known_session(self.client.origin(), session.id)?;
         let shares: Vec<Share> = self.client.shares(session.id).try_collect().await?;
@@ -265,7 +265,7 @@ impl Account {
         self.sealed_at(session, (recipient, level), (ring, of_owner)).await
     }
 
-    /// The same with the content epoch of the owner of which the grant speaks.
+    /// The same with the content epoch of the owner that the grant names.
     pub(super) async fn sealed_at(
         &self,
         session: &Session,
@@ -290,7 +290,7 @@ impl Account {
         Ok((Blob::new(sealed.to_text()).map_err(|_| closed(SealError::TooManyKeys))?, epoch))
     }
 
-    /// Gives the users their keys whom a killed command has left without, and sessions a new key from which it has removed somebody.
+    /// Finishes what a killed command has left: gives users their keys, and sessions from which it has removed a user a new key.
     pub(crate) async fn finish_rekeys(&self) -> Result<()> {
         let (origin, settings) = (self.client.origin(), self.home.settings()?);
         let mut failed = None;

@@ -16,12 +16,12 @@ use crate::machines::Machines;
 use crate::notice::Notice;
 use crate::runs::must_be_signed;
 
-/// An order waits so long for its machine.
+/// How long an order waits for its machine.
 const ORDER_GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
 
 /// What the owner wants of a task.
 pub enum Wanted {
-    /// Its agent is told this.
+    /// A message to its agent.
     Message(String),
     /// What it has changed is applied, or discarded, as it was shown.
     Changes { action: TaskAction, seen: String, unseen: bool },

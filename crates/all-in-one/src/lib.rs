@@ -37,7 +37,7 @@ pub struct Config {
     /// Variables that override those of the process. A variable applies to all services, or to one service when its
     /// name is the prefix (`SESSION_STORE_DATABASE_URL`).
     pub vars: Vec<(String, String)>,
-    /// HTTPS at an address of its own, beside `listen`.
+    /// HTTPS at a separate address, in addition to `listen`.
     pub tls: Option<TlsSettings>,
 }
 
@@ -106,7 +106,7 @@ impl Stack {
         self.running.iter().find(|(known, _)| *known == name).map(|(_, running)| running)
     }
 
-    /// Drains the services one after another. True when no request had to be cut off.
+    /// Drains the edge, and then the services behind it all at once. True when no request had to be cut off.
     pub async fn stop(self) -> bool {
         let mut clean = true;
         for (name, running) in self.running {

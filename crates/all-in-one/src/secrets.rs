@@ -1,4 +1,4 @@
-//! The secrets that an operator provides in production. The first start creates them here and stores them beside the
+//! The secrets that an operator provides in production. The first start creates them here and stores them next to the
 //! data.
 
 use std::fs::{self, OpenOptions, Permissions};
@@ -66,15 +66,15 @@ fn once(file: &Path) -> io::Result<()> {
     }
     let mut bytes = [0; 32];
     rand::rngs::OsRng.fill_bytes(&mut bytes);
-    let beside = file.with_extension("new");
-    match fs::remove_file(&beside) {
+    let unfinished = file.with_extension("new");
+    match fs::remove_file(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o400).open(&beside)?;
+    let mut new = OpenOptions::new().write(true).create_new(true).mode(0o400).open(&unfinished)?;
     writeln!(new, "{}", STANDARD.encode(bytes))?;
     new.sync_all()?;
-    fs::rename(&beside, file)
+    fs::rename(&unfinished, file)
 }
 
 #[cfg(test)]

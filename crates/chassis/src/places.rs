@@ -25,7 +25,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// So many of each address; 0: no limit. `policy` names the limit, and `counted` says what is counted, in the plural.
+    /// At most `most` for each address; 0: no limit. `policy` names the limit, and `counted` says what is counted, in the plural.
     pub fn per_hour(most: u32, policy: &'static str, counted: &'static str) -> Self {
         let none = RateLimit { policy, most, window: Some(HOUR), left: 0, counted, refused_for: None };
         Self { none, refill: HOUR.checked_div(most).unwrap_or_default(), full_at: Mutex::default() }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn each_address_has_so_many_and_no_more() {
+    fn each_address_has_the_limit_and_no_more() {
         let places = places(2);
         assert!(takes(&places, 1) && takes(&places, 1) && !takes(&places, 1));
         assert!(takes(&places, 2));

@@ -229,8 +229,8 @@ impl RowBuilder {
         self
     }
 
-    /// The answer to GET holds a secret, so it is never compressed: the length would tell who can put a text beside the secret how well
-    /// it guessed (BREACH). Answers to other methods are not compressed in any case.
+    /// The answer to GET holds a secret, so it is never compressed: its length would show an attacker who adds
+    /// guesses to the answer how good they are (BREACH). Answers to other methods are not compressed in any case.
     #[must_use]
     pub fn secret(mut self) -> Self {
         self.secret = true;

@@ -104,7 +104,7 @@ impl<'c> Call<'c> {
         self.header(HeaderName::from_static("idempotency-key"), Some(key))
     }
 
-    /// Adds the application's voice key, beside the user's own credential.
+    /// Adds the application's voice key to the user's own credential.
     pub(crate) fn voice(mut self) -> Self {
         match self.client.0.voice_key.as_ref().map(|key| HeaderValue::from_str(key.expose_secret())) {
             Some(Ok(mut value)) => {

@@ -41,7 +41,7 @@ impl Clock {
         self.ahead_micros.load(Ordering::Relaxed) / 1_000_000
     }
 
-    /// The time by the server's clock, as the newest answer told it. What is signed carries this time, so that a wrong clock here does
+    /// The time by the server's clock, from the newest answer. What is signed carries this time, so that a wrong clock here does
     /// not matter. Before the first answer, and where the server names another day: by the clock of this computer.
     pub fn now(&self) -> Timestamp {
         let (here, ahead) = ((self.local)(), self.ahead_micros.load(Ordering::Relaxed));

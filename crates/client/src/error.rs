@@ -85,7 +85,7 @@ pub(crate) fn asked_for<T: PartialEq>(asked: &T, answered: &T) -> Result<()> {
 }
 
 impl Error {
-    /// Whether the same call may succeed later: the server is away, or has too much to do.
+    /// Whether the same call may succeed later: the server is down, or has too much to do.
     pub fn is_passing(&self) -> bool {
         crate::retry::again(self, crate::retry::Repeat::Harmless).is_some()
     }

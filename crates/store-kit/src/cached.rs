@@ -1,6 +1,6 @@
 //! Updates whose prepared statement the connection keeps.
 //!
-//! diesel prepares every UPDATE anew, because the columns that it sets may differ from call to call and each set would be
+//! diesel prepares every UPDATE again, because the columns that it sets may differ from call to call and each set would be
 //! another statement to keep. For a hot update with one text (a heartbeat, a counter) this costs the database more than
 //! the write: it parses and plans each time. Use [`cached`] for those and for nothing else: it overrides diesel's judgement
 //! of what is safe to keep, and a connection keeps its statements until it is closed.

@@ -27,7 +27,7 @@ pub enum Migrate {
 #[derive(Clone, Debug)]
 pub struct DatabaseConfig {
     pub url: DatabaseUrl,
-    /// Connections at most; on SQLite: connections that read, beside the one that writes.
+    /// Connections at most; on SQLite: connections that read, in addition to the one that writes.
     pub pool_size: usize,
     pub migrate: Migrate,
     /// How long a call waits for a connection before it is [`crate::StoreError::Unavailable`].
@@ -89,7 +89,7 @@ macro_rules! database_config {
             "how long a call waits for the database in all; SQLite 4500 at least",
             1_750,
         );
-        // Longer, so that a caller is told before the statement ends.
+        // Longer, so that a caller gets its answer before the statement ends.
         config.statement_timeout = config.timeout + ::std::time::Duration::from_millis(250);
         config.start_timeout = $vars.millis(
             "DATABASE_START_TIMEOUT_MS",

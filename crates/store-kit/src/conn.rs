@@ -187,7 +187,7 @@ impl Conn {
         if self.failed {
             // PostgreSQL answers the COMMIT of a failed transaction with a rollback and no error.
             self.rollback();
-            let why = "a statement failed, and the job went on as if it had not";
+            let why = "a statement failed, and the job continued as if it had not";
             return Err(StoreError::bad_row(self.operation, why));
         }
         on!(self, |c| AnsiTransactionManager::commit_transaction(c))

@@ -17,7 +17,7 @@ pub(crate) struct Deadline {
 struct Limit {
     /// Milliseconds after the start.
     ms: AtomicU64,
-    /// The caller was told, and nothing changes that any more.
+    /// The caller has its answer, and nothing can change it.
     is_over: AtomicBool,
     changed: Notify,
 }

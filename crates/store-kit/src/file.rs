@@ -11,7 +11,7 @@ use diesel::sqlite::SqliteConnection;
 use rustix::fs::statvfs;
 use tokio::time::Instant;
 
-/// SQLite writes these files beside a database (sqlite.org/tempfiles.html), and plays them back when it opens one.
+/// SQLite writes these files next to a database (sqlite.org/tempfiles.html), and plays them back when it opens one.
 const LEFTOVERS: &[&str] = &["-wal", "-shm", "-journal"];
 /// The messages of SQLITE_NOTADB and SQLITE_CORRUPT.
 const DAMAGE: &[&str] = &["file is not a database", "database disk image is malformed"];
@@ -57,7 +57,7 @@ async fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let file = File::options().create(true).truncate(false).write(true).mode(PRIVATE).open(beside(path, ".lock"))?;
+    let file = File::options().create(true).truncate(false).write(true).mode(PRIVATE).open(append(path, ".lock"))?;
     let deadline = Instant::now() + LAST_OWNER;
     loop {
         match file.try_lock() {
@@ -74,15 +74,15 @@ async fn lock(path: &Path) -> io::Result<File> {
 /// Writes a database without tables to another file and moves it into place. A crash then leaves no empty file, so that an
 /// empty one is always one that has lost its data.
 fn create(path: &Path) -> Result<(), Unusable> {
-    let new = beside(path, ".new");
+    let new = append(path, ".new");
     // What an older database left must not be played back into the new one. SQLite removes it too when it creates a file.
-    for stale in LEFTOVERS.iter().flat_map(|end| [beside(path, end), beside(&new, end)]).chain([new.clone()]) {
+    for stale in LEFTOVERS.iter().flat_map(|end| [append(path, end), append(&new, end)]).chain([new.clone()]) {
         match fs::remove_file(stale) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
     }
-    // SQLite gives the database's mode to the files that it writes beside it.
+    // SQLite gives the database's mode to the files that it writes next to it.
     File::options().create_new(true).write(true).mode(PRIVATE).open(&new)?;
     let written = SqliteConnection::establish(&new.to_string_lossy())
         .map_err(|error| error.to_string())
@@ -92,7 +92,7 @@ fn create(path: &Path) -> Result<(), Unusable> {
     fs::rename(&new, path).map_err(Unusable::from)
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+fn append(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()

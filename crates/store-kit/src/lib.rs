@@ -1,7 +1,7 @@
 //! diesel over SQLite or PostgreSQL: one connection type, one pool, one error, notifications after the commit.
 //!
 //! A service keeps all its SQL in `store/`, on top of this crate. Only this crate and the few statements that differ know
-//! which database it is. Nothing here knows actix or what the rows mean; only `problem` knows what a client is told.
+//! which database it is. Nothing here knows actix or what the rows mean; only `problem` knows what a client sees of an error.
 //!
 //! # A whole example
 //!
@@ -14,7 +14,7 @@
 //!                                                            body text NOT NULL, created_at timestamptz NOT NULL);
 //!   migrations/sqlite/2026-01-02-000000_notes/up.sql      CREATE TABLE notes (id BLOB PRIMARY KEY, owner_id BLOB NOT NULL,
 //!                                                            body TEXT NOT NULL, created_at INTEGER NOT NULL) STRICT;
-//!   (and a down.sql beside each)
+//!   (and a down.sql next to each)
 //!   src/store/notes.rs       what follows
 //! ```
 //!

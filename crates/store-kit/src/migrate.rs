@@ -40,8 +40,8 @@ pub enum OpenError {
     Unreachable { database: String, reason: String },
     /// A file of SQLite.
     #[error(
-        "{database} has lost data: {reason}. Restore a backup, or move the file away, together with those beside it that \
-         end in -wal and -shm, to begin without its data"
+        "{database} has lost data: {reason}. Restore a backup, or move the file away, together with the files next to it that \
+         end in -wal and -shm, to start without its data"
     )]
     Damaged { database: String, reason: String },
     #[error("the schema of {database} could not be brought up to date: {reason}")]

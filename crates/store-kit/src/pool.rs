@@ -74,7 +74,7 @@ pub(crate) struct Usage {
 
 impl Pool {
     /// Connects to nothing yet. `wait` is how long a caller waits for a permit. One caller has half of the connections at
-    /// most: `turns` makes the turns, from how many a caller may have at once. `reach` is told of every connection.
+    /// most: `turns` makes the turns, from how many a caller may have at once. `reach` is notified of every connection.
     pub(crate) fn new(
         target: Target,
         size: usize,
@@ -116,7 +116,7 @@ impl Pool {
         }
     }
 
-    /// The current caller's turn. A caller that has no turn left waits here, where it is in nobody's way.
+    /// The current caller's turn. A caller that has no turn left waits here, where it delays no other caller.
     pub(crate) async fn turn(&self) -> Option<Turn> {
         (self.take_turn)().await
     }
@@ -195,7 +195,7 @@ impl Room {
     }
 
     /// What to say when all replicas together, with this one, may open more than the server allows. All have pools of one size, unless
-    /// somebody gives them different ones.
+    /// they are configured differently.
     fn warning(self, pool: usize) -> Option<String> {
         let Self { allowed, replicas } = self;
         let (replicas, each) = (replicas.saturating_add(1), i64::try_from(pool).unwrap_or(i64::MAX).saturating_add(1));

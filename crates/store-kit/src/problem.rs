@@ -1,4 +1,4 @@
-//! What a caller of the public interface is told about an error of the database. The only file here that knows problems
+//! What a caller of the public interface sees of an error of the database. The only file here that knows problems
 //! (RFC 9457); it exists so that all services say the same.
 
 use ensemble_types::problem::{Code, Problem};

@@ -1,8 +1,8 @@
 //! Whether the database answers, from what its users saw last.
 //!
-//! A request that waits for a database that is away holds up those of its caller that wait for their turn. Once it is known
-//! that the database is away, callers therefore wait for a moment only. Connecting goes on in the background, and the first
-//! connection that is made ends this.
+//! A request that waits for a database that is down holds up those of its caller that wait for their turn. Once it is known
+//! that the database is down, callers therefore wait for a moment only. Connecting continues in the background, and the first
+//! connection ends this state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What a service tells Prometheus of what it keeps, and of what it removes because it is over or was deleted.
+//! Metrics of what a service keeps, and of what it removes because it is over or was deleted.
 //!
-//! How much accounts store is told as a histogram over the accounts and the largest of them. A label for each account would have no
-//! bound, and who stores much is nobody's business who reads metrics: an operator asks the database for the names.
+//! How much accounts store is exported as a histogram over the accounts and the largest of them. A label for each account would have no
+//! bound, and readers of metrics do not need to know who stores much: an operator asks the database for the names.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ const REST: Duration = Duration::from_millis(5);
 /// The longest, where the database is slow.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// The pause after a batch that was removed. A purge works a fifth of the time, so that nobody has to wait for it.
+/// The pause after a batch that was removed. A purge works a fifth of the time, so that no caller has to wait for it.
 #[must_use]
 pub fn rest_after(batch: Duration) -> Duration {
     batch.saturating_mul(4).clamp(REST, LONGEST_REST)

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::net::TcpSocket;
 
 /// Sockets that are bound and do not listen. Until this process ends, the system gives their ports to no other socket that
-/// asks for any port, neither to one that listens nor to one that connects. A server that is told to listen there can, because
+/// asks for any port, neither to one that listens nor to one that connects. A server can be started to listen there, because
 /// servers set `SO_REUSEADDR`.
 static HELD: Mutex<Vec<TcpSocket>> = Mutex::new(Vec::new());
 

@@ -1,4 +1,4 @@
-//! A push service of the tests' own (RFC 8030): it keeps what it gets, opens it as a browser would, and answers as it is told.
+//! A push service for tests (RFC 8030): it keeps what it gets, opens it as a browser would, and gives the answers that a test chooses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -133,7 +133,7 @@ impl Issuer {
             ("no kid", raw(r#"{"alg":"EdDSA","typ":"at+jwt"}"#)),
             ("crit", raw(r#"{"alg":"EdDSA","typ":"at+jwt","kid":"test-1","crit":["b64"]}"#)),
             ("brings its key", raw(r#"{"alg":"EdDSA","typ":"at+jwt","kid":"test-1","jku":"http://127.0.0.1/"}"#)),
-            ("wrong issuer", self.sign(&Claims { iss: "somebody".into(), ..good.clone() })),
+            ("wrong issuer", self.sign(&Claims { iss: "another".into(), ..good.clone() })),
             ("wrong audience", self.sign(&Claims { aud: AUDIENCE_MACHINE.into(), ..good.clone() })),
             ("wrong scope", self.sign(&Claims { scope: "root".into(), ..good.clone() })),
             ("issued in the future", self.sign(&Claims { iat: now() + HOUR, exp: now() + 2 * HOUR, ..good.clone() })),

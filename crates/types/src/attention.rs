@@ -17,7 +17,7 @@ pub enum AttentionKind {
     Permission,
     /// The agent waits for an answer.
     Question,
-    /// A turn has ended, and nobody has looked since.
+    /// A turn has ended, and no person has looked since.
     Finished,
     Failed,
 }
@@ -40,7 +40,7 @@ pub struct Attention {
     pub open: u8,
     /// When it began to want this. `null` while it wants nothing.
     pub since: Option<Timestamp>,
-    /// Another one for each thing that it wants; notifications are told apart by it. `null` while it wants nothing.
+    /// Another one for each thing that it wants; it distinguishes notifications. `null` while it wants nothing.
     pub id: Option<String>,
 }
 

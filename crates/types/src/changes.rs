@@ -16,7 +16,7 @@ pub enum Isolation {
     None,
     /// In a git worktree and on a branch of its own. Uncommitted changes of the directory are not in it.
     Worktree,
-    /// In the directory as it is, beside others: for tasks that only read.
+    /// In the directory as it is, together with other tasks: for tasks that only read.
     Shared,
 }
 

@@ -1,4 +1,4 @@
-//! The signed list of an account's devices, linking a device, and what the service keeps beside the list.
+//! The signed list of an account's devices, linking a device, and what the service keeps in addition to the list.
 //!
 //! Keys, boxes, digests and signatures are base64url without padding. docs/ENCRYPTION.md has the rules of the list; the crate
 //! `ensemble-protocol` checks them.
@@ -58,7 +58,7 @@ impl Role {
     }
 }
 
-/// A device list as it is signed. Nobody writes `body` anew: signature and digest are over its bytes.
+/// A device list as it is signed. `body` is never encoded again: signature and digest are over its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SignedList {
     /// A [`DeviceList`] as JSON.
@@ -176,7 +176,7 @@ impl DeviceKind {
     }
 }
 
-/// A device of the caller's account, with what the service keeps beside the list.
+/// A device of the caller's account, with what the service keeps in addition to the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!(examples::device())))]
@@ -252,7 +252,7 @@ pub struct ChangeDevices {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<PublicKeyText, DeviceName>)]
     pub names: BTreeMap<String, DeviceName>,
-    /// By public key: that somebody holds a key that the list adds. Ed25519 by that key over
+    /// By public key: the proof of possession of a key that the list adds. Ed25519 by that key over
     /// `ensemble-device-v1\n<account>\n<key>\n<boxKey>\n<role>`. Not for the account key, which signs the first list, and not for
     /// the device of `link`, which has signed its request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -53,7 +53,7 @@ impl PartialSchema for ContentEpoch {
             .schema_type(SchemaType::Type(Type::Integer))
             .minimum(Some(1))
             .maximum(Some(u32::MAX))
-            .description(Some("The content epoch of the reader in which the key beside it was sealed."))
+            .description(Some("The content epoch of the reader in which the key of this object was sealed."))
             .into()
     }
 }

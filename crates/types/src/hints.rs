@@ -62,7 +62,7 @@ pub struct Hint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountHint {
     pub user: UserId,
-    /// The machine that also gets it, beside the user's devices. Its name has no slash.
+    /// The machine that gets it in addition to the user's devices. Its name has no slash.
     pub machine: Option<String>,
     pub kind: HintKind,
     pub id: String,

@@ -96,7 +96,7 @@ pub struct Lease {
     pub model: Option<String>,
     /// Empty when the task is sealed.
     pub prompt: String,
-    /// What the machine does, sealed for it. Only what its owner has signed counts, and nothing beside it.
+    /// What the machine does, sealed for it. Only what its owner has signed counts, and nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed: Option<SealedTask>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +133,7 @@ pub struct Lease {
     pub base_task: Option<TaskId>,
     /// The provider's session of the last attempt on this machine.
     pub resume: Option<String>,
-    /// The prompt goes on with that session and makes no sense without it. Otherwise a task that is resumed is told that it
+    /// The prompt continues that session and makes no sense without it. Otherwise the agent of a resumed task is informed that it
     /// was interrupted.
     #[serde(default)]
     pub follow_up: bool,

@@ -57,7 +57,7 @@ pub struct UpdateMachine {
     /// A new key, sealed to the owner. Not with a machine's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<Blob<1, 8_192>>,
-    /// The content epoch in which `encryptionKey` was sealed. Only beside it; a new key without it has none.
+    /// The content epoch in which `encryptionKey` was sealed. Only together with it; a new key without it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_epoch: Option<ContentEpoch>,
     /// The heartbeat sets `lastActiveAt` and changes no version.
@@ -66,7 +66,7 @@ pub struct UpdateMachine {
     /// Sent when the list that the machine obeys has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<SeenList>,
-    /// `false` beside `activity`: the runner ends, and the machine is offline until the next heartbeat.
+    /// `false` with `activity`: the runner ends, and the machine is offline until the next heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
     /// Only for an update of exactly one versioned field.

@@ -48,7 +48,7 @@ impl std::str::FromStr for Permission {
     }
 }
 
-/// What an agent was refused because nobody was there to allow it.
+/// What an agent was refused because no person was there to allow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionDenials {

@@ -164,7 +164,7 @@ impl Problem {
         self
     }
 
-    /// Adds a member beside the standard ones.
+    /// Adds a member to the standard ones.
     pub fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
         self.extra.insert(name.to_owned(), value.into());
         self
@@ -208,7 +208,7 @@ impl Problem {
     pub fn device_removed() -> Self {
         Self::new(
             Code::DeviceRemoved,
-            "The account's list of devices does not have this one any more. Link it anew from another device of the account.",
+            "The account's list of devices does not have this one any more. Link it again from another device of the account.",
         )
     }
 }

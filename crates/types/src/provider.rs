@@ -1,4 +1,4 @@
-//! The coding agents that do tasks.
+//! The coding agents that do tasks: three that every service knows by name, and any other that a machine offers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

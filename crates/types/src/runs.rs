@@ -95,7 +95,7 @@ pub struct CreateTask {
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
-    /// What the agent may do without asking. `ask` is refused, because nobody could answer. When absent, the runner's
+    /// What the agent may do without asking. `ask` is refused, because no person could answer. When absent, the runner's
     /// configuration decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<Permission>,
@@ -350,7 +350,7 @@ pub struct Task {
     pub finished_at: Option<Timestamp>,
 }
 
-/// Something more to say to the agent of a task that has ended. It goes on with its conversation.
+/// Another message to the agent of a task that has ended. The agent continues its conversation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!({"messageId": "3", "text": "Also update the documentation."})))]

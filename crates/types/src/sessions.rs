@@ -95,11 +95,11 @@ pub struct UpdateSession {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub expected_key_epoch: Option<i64>,
-    /// The content epoch in which `encryptionKey` was sealed. Only beside it; a new key without it has none.
+    /// The content epoch in which `encryptionKey` was sealed. Only together with it; a new key without it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_epoch: Option<ContentEpoch>,
-    /// The new key, sealed to the session's machine. Only beside `encryptionKey`, and only for a hosted session; a new key without
-    /// it leaves the machine none.
+    /// The new key, sealed to the session's machine. Only together with `encryptionKey`, and only for a hosted session; a new key
+    /// without it leaves the machine none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_key: Option<SealedKey>,
     /// Set by the machine that hosts the session. Its owner can only set `finished` and `failed` to `none`, with `expectedVersion`.
@@ -130,7 +130,7 @@ pub struct SessionHeartbeat {
     /// while a beat of the first is fresh, unless it names the first in `previousHostId`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_id: Option<Uuid>,
-    /// The process after which this one goes on. It has ended, so the new one does not have to wait.
+    /// The process that this one continues. It has ended, so the new one does not have to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_host_id: Option<Uuid>,
 }

@@ -59,7 +59,7 @@ pub struct UpdateShare {
     pub access_level: Option<ShareLevel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encrypted_key: Option<SealedKey>,
-    /// The recipient's content epoch in which `encryptedKey` was sealed. Only beside it; a new key without it has none.
+    /// The recipient's content epoch in which `encryptedKey` was sealed. Only together with it; a new key without it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_epoch: Option<ContentEpoch>,
 }

@@ -42,7 +42,7 @@ enum SignedBodySchema {
 pub struct ClearTask {
     pub run_id: RunId,
     pub task_id: TaskId,
-    /// What people read about its run and about it: what a server shows beside it is not signed.
+    /// What people read about its run and about it: anything else that a server shows is not signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub struct TaskOrder {
     pub task_id: TaskId,
     /// The [`digest`] of the task's `signedBody`, or of its sealed text: a server that gives another task the same id changes nothing.
     pub task_digest: String,
-    /// What the agent is told. Only of a message.
+    /// What the agent receives. Only of a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// What its owner was shown of the changes that are applied or discarded, and of no other order: the [`digest`] of the diff, or that of

@@ -62,7 +62,7 @@ pub struct VoiceStart {
     /// The `wss` address of the room service.
     pub room_url: Option<String>,
     pub participant_identity: Option<String>,
-    /// Under which the agent joins: the person's client answers the tools of nobody else.
+    /// The identity under which the agent joins: the person's client answers only its tools.
     pub agent_identity: Option<String>,
     /// A JWT for this room only, valid until `expiresAt`. A secret.
     pub participant_token: Option<String>,
@@ -82,7 +82,7 @@ impl fmt::Debug for VoiceStart {
     }
 }
 
-/// What an application sends as `X-Voice-Key`. It proves nothing about a person, whose token goes beside it.
+/// What an application sends as `X-Voice-Key`. It proves nothing about a person, whose token is sent with it.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!({"voiceKey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"})))]
@@ -345,7 +345,7 @@ pub enum VoiceAgentEvent {
 /// The agent spoke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(examples(json!({"success": true})))]
-pub struct VoiceAgentHeard {
+pub struct VoiceAgentReceipt {
     pub success: bool,
 }
 

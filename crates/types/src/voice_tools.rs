@@ -30,7 +30,7 @@ pub struct VoiceToolRun {
     pub status: String,
     pub summary: RunSummary,
     pub created_at: Timestamp,
-    /// Absent while it goes on.
+    /// Absent until it has finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
 }

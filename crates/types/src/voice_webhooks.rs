@@ -1,4 +1,4 @@
-//! Webhooks to endpoints of the operator's: what they are told of voice sessions. Nothing of what was said is in them.
+//! Webhooks to endpoints of the operator's: the events of voice sessions. They contain nothing of what was said.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -64,7 +64,7 @@ impl Joining {
         self.home.pending(self.kind)?.1
     }
 
-    /// Goes on with that linking. `None`: it has ended.
+    /// Resumes that linking. `None`: it has ended.
     pub async fn resume(&self, client: Client) -> Result<Option<Asked<'_>>> {
         let Some((key, Some(code))) = self.home.pending(self.kind) else { return Ok(None) };
         match client.device_link(&code.id, Duration::ZERO).await {

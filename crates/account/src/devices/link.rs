@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::notice::Notice;
 use crate::text::inline;
 
-/// One call waits so long. A linking lasts ten minutes.
+/// How long one call waits. A linking lasts ten minutes.
 pub(super) const ONE_WAIT: Duration = Duration::from_secs(25);
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 60);
 
@@ -81,7 +81,7 @@ impl Linking<'_> {
         Ok(NewDevice { me, code, digits: text.digits(code.secret()), request })
     }
 
-    /// Ends it: nobody can use the code any more. Without an answer it ends by itself after ten minutes.
+    /// Ends it: the code can no longer be used. Without an answer it ends by itself after ten minutes.
     pub async fn end(&self) {
         let _ended_already = self.me.client.refuse_device_link(&self.code.id).await;
     }

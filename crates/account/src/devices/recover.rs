@@ -112,7 +112,7 @@ impl Found {
         fingerprint(&self.list.body().account)
     }
 
-    /// Goes on: it is the person's account.
+    /// Continues: it is the person's account.
     pub async fn agreed(self) -> Result<Recovering> {
         let home = &self.recovery.home;
         let key = home.pending(DeviceKind::Recovery).map_or_else(AccountKey::generate, |(key, _)| key);

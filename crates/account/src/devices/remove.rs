@@ -40,7 +40,7 @@ impl Account {
             _ => begin_epoch(&mut next, &own.contents)?,
         };
         let next = self.sign_next(&own.list, (next, self.names().await?), contents, None)?;
-        // What it has written last is read before it is removed: nobody relies on its signature afterwards.
+        // What it has written last is read before it is removed: its signature is not trusted afterwards.
         let shared = self.shared_state().await.unwrap_or_else(|why| {
             // A device that is to be removed could make it unreadable.
             self.say(Notice::SharedStateLost(why));

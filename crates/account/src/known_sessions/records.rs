@@ -180,7 +180,7 @@ mod tests {
             (known.epoch, known.floor, known.hostless)
         };
         assert_eq!(keep(5, 4, Some(5)), (5, 4, Some(5)));
-        assert_eq!(keep(3, 2, None), (5, 4, Some(5)), "it began anew");
+        assert_eq!(keep(3, 2, None), (5, 4, Some(5)), "it started again");
         assert_eq!(keep(6, 2, None), (6, 4, None));
     }
 

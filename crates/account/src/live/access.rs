@@ -18,23 +18,23 @@ use crate::error::{Error, Result};
 use crate::known_sessions::Revocation;
 use crate::notice::Notice;
 
-/// Whether the session's machine does what it was told of a person.
+/// Whether the session's machine has taken a change of a person's right.
 #[must_use]
 #[derive(Debug)]
-pub enum Told {
+pub enum GrantOutcome {
     /// It does, or there was nothing to say.
     Done,
-    /// It is to take their right away, and has not confirmed that. The next command tells it again.
+    /// It has not confirmed that it takes their right away. The next command sends it again.
     Unconfirmed,
-    /// It did not take it. `again`: the next command tells it again.
+    /// It did not take it. `again`: the next command sends it again.
     Rejected { code: Option<ReceiptCode>, text: Option<String>, again: bool },
 }
 
-/// Tells the session's machine what this person may do. Sessions of people, and those of others, need nothing. `is_first`: they have
+/// Sends the session's machine what this person may do. Sessions of people, and those of others, need nothing. `is_first`: they have
 /// had no share of it.
-pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_first: bool) -> Result<Told> {
+pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_first: bool) -> Result<GrantOutcome> {
     if !session.hosted || session.access_level != AccessLevel::Owner {
-        return Ok(Told::Done);
+        return Ok(GrantOutcome::Done);
     }
     let mut live = me.live(session.id).await?;
     live.load().await?;
@@ -47,7 +47,7 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
     let (is_taking, removed) = (taking.is_some(), may == May::Nothing && taking.is_some_and(|taking| taking.removed));
     let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && !is_taking;
     if has_it || (is_new && may == May::Nothing) {
-        return Ok(Told::Done);
+        return Ok(GrantOutcome::Done);
     }
     let (version, has_had_none) = (version_after(me, known), is_first && known.is_none());
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
@@ -69,16 +69,16 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
     }
     match taken {
         Taken::Done => me.say(Notice::MachineObeys(may)),
-        Taken::Rejected { code, text } => return Ok(Told::Rejected { code, text, again: may == May::Nothing }),
-        // They have had no right that is known. The machine hears of it all the same.
+        Taken::Rejected { code, text } => return Ok(GrantOutcome::Rejected { code, text, again: may == May::Nothing }),
+        // They have had no right that is known. The machine still gets it.
         Taken::NotYet | Taken::Queued if may == May::Nothing && has_had_none => {}
-        Taken::NotYet | Taken::Queued if may == May::Nothing => return Ok(Told::Unconfirmed),
+        Taken::NotYet | Taken::Queued if may == May::Nothing => return Ok(GrantOutcome::Unconfirmed),
         Taken::NotYet | Taken::Queued => me.say(Notice::MachineAway),
     }
-    Ok(Told::Done)
+    Ok(GrantOutcome::Done)
 }
 
-/// Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine hears of it.
+/// Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine gets it.
 /// `removed`: their share goes too.
 pub fn begin_taking(me: &Account, session: &Session, user: UserId, removed: bool) -> Result<()> {
     if !session.hosted || session.access_level != AccessLevel::Owner {
@@ -183,6 +183,6 @@ async fn tell_of_one_again(
     me.home.begin_revocation(me.client.origin(), id, user, revocation)?;
     let grant = named(me, user, May::Nothing, (version, removed, known)).await?;
     live.sender().send_as(local_id, grant).await?;
-    me.say(Notice::ToldAgain { user, session: live.session.reference });
+    me.say(Notice::RefusalRepeated { user, session: live.session.reference });
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 const NEWEST: u32 = 300;
 /// Pages that are read to find a request that is open.
 const MOST_PAGES: u32 = 20;
-/// What is lacked is looked for at the latest after this time: of a list of another account no hint tells.
+/// The longest time until missing lists and keys are looked for: there are no hints about lists of other accounts.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// After the stream of hints has failed.
 const FOLLOWS_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -124,12 +124,12 @@ impl Live {
         if let Some(opened) = self.arrived(message).await? {
             self.show(opened);
         }
-        Ok(std::mem::take(&mut self.untold))
+        Ok(std::mem::take(&mut self.unreported))
     }
 
     fn show(&mut self, opened: Opened) {
         let changed = self.view.message(opened.incoming());
-        self.untold.add(changed);
+        self.unreported.add(changed);
     }
 
     /// Takes an event of the stream.
@@ -150,14 +150,7 @@ impl Live {
         if self.view.withheld().is_some() {
             self.owner.ask_again().await?;
         }
-        self.judge().await?;
-        loop {
-            let opened = self.waited().await?;
-            if opened.is_empty() {
-                return Ok(Changed { state: true, ..std::mem::take(&mut self.untold) });
-            }
-            opened.into_iter().for_each(|one| self.show(one));
-        }
+        self.judge().await
     }
 
     /// What the owner's devices have written is shown by the newest list that is known.
@@ -173,7 +166,7 @@ impl Live {
             }
         }
         let changed = self.view.checked(owner, version, &removed);
-        self.untold.add(changed);
+        self.unreported.add(changed);
         Ok(())
     }
 
@@ -336,9 +329,9 @@ mod tests {
         (session.hosted, session.machine_id) = (true, Some("laptop".parse().unwrap()));
         let owner = Arc::new(Owner::new(me.client.clone(), me.id, me.own().list.clone()));
         let (view, ring, titled) = (View::new(Keep::default()), KeyRing::generate(), (Titled::default(), (1, 1)));
-        let (signers, names, untold) = (HashMap::new(), HashMap::new(), Changed::default());
+        let (signers, names, unreported) = (HashMap::new(), HashMap::new(), Changed::default());
         let (owner_keys, first, asked, waiting) = (None, None, 0, None);
-        Live { me, session, view, ring, titled, owner, signers, names, owner_keys, first, asked, waiting, untold }
+        Live { me, session, view, ring, titled, owner, signers, names, owner_keys, first, asked, waiting, unreported }
     }
 
     /// What this key has signed. The machine's messages have a count.

@@ -48,7 +48,7 @@ const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
 const OWNER_KEYS_GOOD_FOR: Duration = Duration::from_millis(500);
 
 fn stranger(user: UserId) -> Author {
-    Author::Nobody(format!("not signed by a device of {user}"))
+    Author::Unknown(format!("not signed by a device of {user}"))
 }
 
 /// A session that a machine hosts.
@@ -57,7 +57,7 @@ pub struct Live {
     pub session: Session,
     pub view: View,
     ring: KeyRing,
-    /// What counts of the session's metadata, and of which version and key.
+    /// The session's metadata that counts, with its version and the epoch of its key.
     titled: (Titled, (i64, u32)),
     owner: Arc<Owner>,
     /// The authors that were found, by the version of the owner's list, the user and the key.
@@ -70,8 +70,8 @@ pub struct Live {
     /// The newest key that the server was asked for. It is asked once: a hint tells when the key comes later.
     asked: u32,
     waiting: Option<Waiting>,
-    /// What has changed in the view, and the program was not told yet.
-    untold: Changed,
+    /// What has changed in the view and was not reported to the program yet.
+    unreported: Changed,
 }
 
 /// A message that was opened and checked.
@@ -110,7 +110,7 @@ impl Live {
             first,
             asked,
             waiting,
-            untold: Changed::default(),
+            unreported: Changed::default(),
         })
     }
 
@@ -234,7 +234,7 @@ impl Live {
         }
         let author = self.find_author(user, key).await?;
         // A device of the owner may still be linked.
-        if !matches!(author, Author::Nobody(_)) || !self.owner.is(user) {
+        if !matches!(author, Author::Unknown(_)) || !self.owner.is(user) {
             self.signers.insert(signer, author.clone());
         }
         Ok(author)
@@ -280,7 +280,7 @@ impl Live {
         Ok(stranger(user))
     }
 
-    /// Whether the owner's account has or had this key. A session may have many messages of keys that somebody made up, so they do not each
+    /// Whether the owner's account has or had this key. A session may have many messages of made-up keys, so they do not each
     /// cost a request.
     async fn is_owner_key(&mut self, owner: UserId, account: &str, key: &str) -> Result<bool> {
         let known = self.owner_keys.as_ref();
@@ -351,7 +351,7 @@ impl Live {
 impl Opened {
     pub(crate) fn unsigned(seq: i64, why: String) -> Self {
         let (seq, nothing) = (u64::try_from(seq).unwrap_or_default(), "it is not signed".to_owned());
-        Self { seq, author: Author::Nobody(why), body: None, message: Err(BadBody::Malformed(nothing)) }
+        Self { seq, author: Author::Unknown(why), body: None, message: Err(BadBody::Malformed(nothing)) }
     }
 
     pub fn incoming(self) -> Incoming {

@@ -27,7 +27,7 @@ pub(super) async fn give_title(me: &Account, session: &Session, ring: &KeyRing, 
 }
 
 impl Live {
-    /// How a user is called. Names are only what the server says somebody is called.
+    /// How a user is called. Names are only the server's word.
     pub async fn name(&mut self, user: UserId) -> String {
         if user == self.me.id {
             return "you".to_owned();
@@ -66,7 +66,7 @@ impl Live {
 fn people_of(item: &Item) -> impl Iterator<Item = UserId> {
     let author = match &item.author {
         Author::Person { user, .. } => Some(*user),
-        Author::Host | Author::Nobody(_) => None,
+        Author::Host | Author::Unknown(_) => None,
     };
     let named = match &item.shown {
         Shown::Control(Control::Access(grant), _) => Some(grant.user),

@@ -1,4 +1,4 @@
-//! Follows a session for as long as somebody looks at it, and says when the server is away.
+//! Follows a session for as long as a person looks at it, and says when the server is away.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Watch {
 pub enum Watched {
     /// The server is there, for the first time or again. The session may have changed meanwhile.
     Connected,
-    /// The connection is lost. It is made again by itself.
+    /// The connection is lost. It is made again automatically.
     Away,
     Event(SessionEvent),
 }

@@ -1,5 +1,5 @@
 //! When a session gets a new key. What the account's own list proves makes one always. What the server says may make one, at most once an
-//! hour and session, because a ring holds only so many keys, and prevents none.
+//! hour and session, because a ring has a bounded number of keys, and prevents none.
 
 use ensemble_protocol::seal::{self, KeyRing, SignedRing};
 use ensemble_types::devices::Role;

@@ -10,7 +10,7 @@ use super::{OLDEST, host_of};
 use crate::account::Account;
 use crate::error::{Error, Result};
 
-/// Within this time a key that no list had is not looked for again: a list of sessions may have many that somebody made up.
+/// Within this time a key that no list had is not looked for again: a list of sessions may have many made-up ones.
 const ONE_LISTING: Duration = Duration::from_secs(5);
 
 impl Account {

@@ -1,4 +1,4 @@
-//! Which keys of sessions are old, because somebody who was removed knows them.
+//! Which keys of sessions are old, because a removed device or user knows them.
 
 use ensemble_client::Client;
 use ensemble_types::devices::{ListedDevice, Role};
@@ -122,7 +122,7 @@ fn the_servers_word_makes_one_key_an_hour_and_a_removal_one_at_any_time() {
 }
 
 #[test]
-fn an_epoch_that_no_ring_has_stops_nobody() {
+fn an_epoch_that_no_ring_has_stops_no_writer() {
     let (me, id) = (user(&AccountKey::generate()), SessionId::generate());
     let mut session = session(&me, id, "AAAA");
     let ring = KeyRing::generate();

@@ -30,7 +30,7 @@ const JUST_READ: Duration = Duration::from_secs(1);
 /// What counts of a session's metadata.
 #[derive(Clone, Debug, Default)]
 pub struct Titled {
-    /// What somebody has signed who may, in the newest version that this device has seen.
+    /// What an authorized signer has signed, in the newest version that this device has seen.
     pub card: Option<Card>,
     /// What has counted here last, where the server shows nothing that counts now.
     kept: Option<Card>,
@@ -138,7 +138,7 @@ impl<'a> Titles<'a> {
         (Titled { card, kept, of_machine, signed: part }, failed)
     }
 
-    /// What the session's machine says of it. Nothing where it is away, or where it has not signed it.
+    /// What the session's machine says of it. Nothing where it is offline, or where it has not signed it.
     pub async fn agent_state(&self, session: &Session) -> AgentState {
         let Some(list) = self.owners(session, |list| is_enough(list, session, None)).await.0 else {
             return AgentState::default();
@@ -267,7 +267,7 @@ fn machine_of<'l>(list: &'l List, host: Option<&MachineId>) -> Option<&'l Listed
     devices.find(|device| device.role == Role::Machine && device.machine_id.as_ref() == Some(host))
 }
 
-/// What the machine of a session says of it without a message. That of a machine that is away may be out of date.
+/// What the machine of a session says of it without a message. That of an offline machine may be out of date.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentState {
@@ -277,7 +277,7 @@ pub struct AgentState {
     pub problem: Option<String>,
 }
 
-/// Nothing where its machine is away, or where it has not signed it. `list` is the owner's.
+/// Nothing where its machine is offline, or where it has not signed it. `list` is the owner's.
 pub fn agent_state(ring: &KeyRing, session: &Session, list: &List) -> AgentState {
     let is_there = session.online && session.status == SessionStatus::Active;
     let body = opened_state(ring, session, list).filter(|_| is_there);

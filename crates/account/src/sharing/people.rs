@@ -12,10 +12,10 @@ use crate::devices::{self, List};
 use crate::error::{Error, Result};
 use crate::text::inline;
 
-/// How old the list of somebody else may be. A program may be open for days.
+/// How old the list of another user may be. A program may be open for days.
 const OLDEST: Duration = Duration::from_secs(60);
 
-/// How long the list of somebody else counts as the newest one where the server says that it is.
+/// How long the list of another user counts as the newest one where the server says that it is.
 const A_DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// The newest lists of other users, as this program has read and checked them, and when.

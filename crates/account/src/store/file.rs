@@ -1,7 +1,7 @@
 //! Records as files in a directory of its user alone.
 //!
 //! A file is replaced by a new one that is moved into place, so that a full disk or a power failure leaves either the old or the new one.
-//! Who changes a record holds a lock file in the directory: `X.lock` for `X.json` and for all files in the folder `X`.
+//! A program that changes a record holds a lock file in the directory: `X.lock` for `X.json` and for all files in the folder `X`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};

@@ -29,7 +29,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// folder, or two that have neither a folder nor this ending.
     ///
     /// # Errors
-    /// `change` failed, or the record cannot be read or written. Then it is as it was before.
+    /// `change` failed, or the record cannot be written. Then it is as it was before.
     fn update(&self, name: &str, change: Change<'_>) -> Result<()>;
 
     /// The same for a change that does not depend on what the record holds. It need not be readable.

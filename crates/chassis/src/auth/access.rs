@@ -17,7 +17,7 @@ pub enum Access {
     Machine,
     /// The voice gateway's application key.
     VoiceKey,
-    /// The same beside the token of a user, which the handler checks.
+    /// The same, and the token of a user, which the handler checks.
     VoicePerson,
     /// The token of the agent in one voice session's room. The handler checks it.
     VoiceAgent,

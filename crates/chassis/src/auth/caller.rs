@@ -20,7 +20,7 @@ use crate::http::ApiError;
 const LEEWAY_SECONDS: i64 = 30;
 /// How many verified tokens are cached, so that a signature is checked once and not with every request.
 const CACHED_TOKENS: u64 = 20_000;
-/// A token that was not used for so long is verified again.
+/// A token that was not used for this long is verified again.
 const CACHED_FOR: Duration = Duration::from_secs(900);
 
 /// The account that a verified token stands for, and its machine if it is a machine token.

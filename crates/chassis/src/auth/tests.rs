@@ -208,7 +208,7 @@ fn only_coherent_claims_are_accepted() {
     let service = Service::new(None);
     assert!(service.accepts(&service.with_claim("exp", json!(NOW))), "a life of no second is a life");
     for (claim, value) in [
-        ("iss", json!("somebody")),
+        ("iss", json!("another")),
         ("aud", json!(AUDIENCE_MACHINE)),
         ("aud", json!("other")),
         ("scope", json!(SCOPE_MACHINE)),
@@ -216,7 +216,7 @@ fn only_coherent_claims_are_accepted() {
         ("machineId", json!(MachineId::generate())),
         ("exp", json!(NOW - 1)),
         ("exp", Value::Null),
-        ("sub", json!("nobody")),
+        ("sub", json!("no-id")),
         ("device", json!("AAAA")),
         ("device", json!(7)),
         ("nbf", Value::Null),
@@ -287,7 +287,7 @@ fn routes_ask_for_kinds_of_callers() {
     let service = Service::new(None);
     let user = with_bearer(&sign(&user_claims(), KID, &service.key).unwrap());
     let machine = with_bearer(&sign(&machine_claims(), KID, &service.key).unwrap());
-    let nobody = TestRequest::get().to_http_request();
+    let anonymous = TestRequest::get().to_http_request();
     let wrong = with_bearer("x");
     let code = |access, request: &HttpRequest| match service.context.admit(access, request) {
         Ok(caller) => Ok(caller.is_some()),
@@ -301,11 +301,11 @@ fn routes_ask_for_kinds_of_callers() {
         (Access::AnyToken, Ok(true), Ok(true)),
     ] {
         assert_eq!((code(access, &user), code(access, &machine)), (of_user, of_machine), "{access:?}");
-        assert_eq!(code(access, &nobody), Err(Code::Unauthenticated), "{access:?}");
+        assert_eq!(code(access, &anonymous), Err(Code::Unauthenticated), "{access:?}");
         assert_eq!(code(access, &wrong), Err(Code::Unauthenticated), "{access:?}");
     }
     for access in [Access::Public, Access::VoiceAgent, Access::Webhook] {
-        for request in [&user, &machine, &nobody, &wrong] {
+        for request in [&user, &machine, &anonymous, &wrong] {
             assert_eq!(code(access, request), Ok(false), "{access:?}");
         }
     }
@@ -318,7 +318,7 @@ fn a_route_with_a_voice_key_asks_the_gate() {
         let admit = |gate| Service::new(gate).context.admit(access, &request).map_err(|problem| problem.code);
         assert_eq!(admit(Some(Arc::new(Open) as Arc<dyn Gate>)), Ok(None));
         assert_eq!(admit(Some(Arc::new(Closed))), Err(Code::RateLimited));
-        assert_eq!(admit(None), Err(Code::Unauthenticated), "no gate opens for nobody");
+        assert_eq!(admit(None), Err(Code::Unauthenticated), "without a gate every call is refused");
     }
 }
 

@@ -1,5 +1,5 @@
 //! The token with which the agent of one voice session reads for its user: a JWT (RFC 7519) signed with EdDSA as access tokens are,
-//! of another `typ` and audience, so that neither is taken for the other. Who verifies it also asks whether the session goes on.
+//! of another `typ` and audience, so that neither is taken for the other. Its verifier also checks that the session is open.
 
 use ed25519_dalek::SigningKey;
 use ensemble_types::ids::{GatewaySessionId, TokenId, UserId};

@@ -22,7 +22,7 @@ use super::{ApiError, strict_json};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A sender that is silent for so long in the middle of a body loses its place.
+/// A sender that is silent for this long in the middle of a body loses its place.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
 /// The largest size and the lowest speed of a body. Every service has these limits in its application data.
@@ -148,7 +148,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest for IdempotentJson<T> {
     }
 }
 
-/// Each chunk of a body costs some work, however short it is. So many may be short, beside one for each [`SHORT_PIECE`] bytes.
+/// Each chunk of a body costs some work, however short it is. This many may be short, plus one for each [`SHORT_PIECE`] bytes.
 const MOST_PIECES: usize = 1_024;
 const SHORT_PIECE: usize = 64;
 

@@ -59,8 +59,8 @@ fn current() -> Option<Sender> {
     CALLER.try_with(Clone::clone).ok()
 }
 
-/// Turns of which each caller has so many at once, however many there are of all. Those of one caller are given in the order
-/// in which they were asked for. The service's own work does not wait.
+/// Turns: each caller has at most `each` at once, whatever the number of callers. Those of one caller are given in the order
+/// in which they were requested. The service's own work does not wait.
 pub fn turns_of_callers(each: usize) -> TakeTurn {
     let turns = Turns::new(each.max(1), Semaphore::MAX_PERMITS);
     Arc::new(move || {

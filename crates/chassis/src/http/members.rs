@@ -20,7 +20,7 @@ use crate::routes::RowDoc;
 /// and a comma, is percent-encoded.
 pub const IGNORED_MEMBERS: HeaderName = HeaderName::from_static("ignored-members");
 
-/// So many unknown members are named, and no more.
+/// The most unknown members that are named.
 const MOST_NAMED: usize = 10;
 /// A longer name is cut.
 const LONGEST_NAME: usize = 64;

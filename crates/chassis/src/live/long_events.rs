@@ -17,7 +17,7 @@ use super::Event;
 pub const PIECE: usize = 16 << 10;
 /// The most bytes of long events that are kept.
 const KEPT_BYTES: u64 = 16 << 20;
-/// An event that no stream has sent for so long is forgotten: it may be of a session that was deleted.
+/// An event that no stream has sent for this long is forgotten: it may be of a session that was deleted.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 /// A longer event would displace all others, or would not be kept at all. Its stream holds it.
 const LONGEST_KEPT: usize = 4 << 20;
@@ -74,7 +74,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> LongEvents<K> {
         let end = (sending.sent + PIECE).min(sending.length);
         let piece = bytes.slice(sending.sent..end);
         sending.sent = end;
-        Some(Event { bytes: piece, goes_on: end < sending.length })
+        Some(Event { bytes: piece, continues: end < sending.length })
     }
 
     /// Keeps an event, or takes the one that is kept already.
@@ -119,7 +119,7 @@ mod tests {
         while !sending.is_sent() {
             let piece = events.piece(&mut sending).unwrap();
             sent.extend_from_slice(&piece.bytes);
-            assert_eq!(piece.goes_on, !sending.is_sent());
+            assert_eq!(piece.continues, !sending.is_sent());
         }
         assert_eq!(sent, event(3 * PIECE + 7).bytes);
         let larger_than_all = usize::try_from(KEPT_BYTES).unwrap() + 1;

@@ -26,7 +26,7 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub struct Event {
     bytes: Bytes,
     /// The rest of the event follows, so that nothing may come between.
-    goes_on: bool,
+    continues: bool,
 }
 
 impl Event {
@@ -66,7 +66,7 @@ impl Event {
 
     /// Several events that are encoded already.
     pub fn from_bytes(frames: Bytes) -> Self {
-        Self { bytes: frames, goes_on: false }
+        Self { bytes: frames, continues: false }
     }
 }
 
@@ -126,7 +126,7 @@ impl<S: Stream<Item = Event>, C: Future<Output = ()>> Sse<S, C> {
             }
         };
         self.tick.reset();
-        self.is_inside_event = frame.goes_on;
+        self.is_inside_event = frame.continues;
         Some((Ok(frame.bytes), self))
     }
 }

@@ -35,7 +35,7 @@ const FIELDS: [(&str, &str, &str, &str); 10] = [
         "How many requests this limit allows, in how many seconds.",
         "\"account\";q=600;w=60",
     ),
-    (RETRY_AFTER, "integer", "Try again after so many seconds. Absent where waiting does not help.", "5"),
+    (RETRY_AFTER, "integer", "Try again after this many seconds. Absent where waiting does not help.", "5"),
     (
         WWW_AUTHENTICATE,
         "string",

@@ -62,7 +62,7 @@ fn types(document: &Value) -> HashMap<String, Value> {
     typed.map(|(name, of)| (format!("#/components/schemas/{name}"), of.clone())).collect()
 }
 
-/// `nullable` counts only where a type stands beside it (OpenAPI 3.0.3, schema object).
+/// `nullable` counts only next to a `type` (OpenAPI 3.0.3, schema object).
 fn name_types(value: &mut Value, types: &HashMap<String, Value>) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| name_types(item, types)),
@@ -145,7 +145,7 @@ fn older_object(object: &mut Map<String, Value>) {
             }
         }
     }
-    // In 3.0 nothing counts beside a reference.
+    // In 3.0 the siblings of a reference are ignored.
     if object.len() > 1
         && let Some(reference) = object.remove("$ref")
     {

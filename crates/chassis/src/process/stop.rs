@@ -127,7 +127,7 @@ fn ignore_new_connections(_listener: &SockRef<'_>) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Completes when nothing has been in flight for so long.
+/// Completes when nothing has been in flight for `linger`.
 async fn quiet(in_flight: &InFlight, linger: Duration) {
     let mut since = Instant::now();
     while since.elapsed() < linger {

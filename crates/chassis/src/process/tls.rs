@@ -1,5 +1,6 @@
 //! HTTPS for a service that stands at the network itself, without a proxy before it. It decrypts and passes the bytes on to the service's own
-//! listener on loopback, which reads HTTP as it does from a proxy, with all of its limits.
+//! listener on loopback, which reads HTTP as it does from a proxy, with all of its limits. The binding of actix would be less code, but it
+//! sees a client only after the handshake: it cannot bound what one address holds before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as Bound};
@@ -72,11 +73,11 @@ impl TlsSettings {
 /// What clients may hold of the listener, and for how long.
 #[derive(Clone)]
 pub struct TlsLimits {
-    /// At one time. Each holds two buffers of 8 KiB and the state of TLS.
+    /// Connections at one time. Each holds two buffers of 8 KiB and the state of TLS.
     pub connections: usize,
-    /// Of them, of one holder, those included whose handshake is not finished.
+    /// Connections of one holder, including those whose handshake is not finished.
     pub per_holder: usize,
-    /// For whom a connection from this address counts. `None`: for nobody, as those of a proxy.
+    /// The holder for which a connection from this address counts. `None`: it counts for no holder, like those of a proxy.
     pub holder: Arc<dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync>,
     /// A client that has not finished its handshake by then is no client.
     pub handshake: Duration,
@@ -84,12 +85,12 @@ pub struct TlsLimits {
     pub stall: Duration,
     /// How long a client may take for the last bytes after the service has ended.
     pub last_bytes: Duration,
-    /// A new certificate is looked for so often at most, when somebody connects.
+    /// The least time between two looks for a new certificate. A connection causes the look.
     pub look_again: Duration,
 }
 
 impl TlsLimits {
-    /// The usual ones, with so many connections of one holder and this time for a client that takes nothing.
+    /// The defaults, with this many connections of one holder and this time for a client that takes nothing.
     pub fn by(
         per_holder: usize,
         stall: Duration,

@@ -157,7 +157,7 @@ fn unfinished(to: &Running, from: &str, length: usize) -> TcpStream {
     connection
 }
 
-/// Waits until what the service holds is so.
+/// Waits until what the service holds is as expected.
 async fn holds(at: &Running, expected: impl Fn(f64) -> bool) {
     let holds = async {
         while !expected(held(at).await) {
@@ -257,7 +257,7 @@ async fn unfinished_bodies_leave_room_for_other_callers() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_leave_room_for_other_callers() {
+async fn unread_answers_leave_room_for_other_callers() {
     let stores = stores("64000000").await;
     let ask = |from| unread(&stores, "/v1/page", from);
     let first = ask("10.0.0.1");

@@ -117,15 +117,15 @@ impl Raw {
     }
 }
 
-/// Polls until so many requests are at work.
+/// Polls until this many requests are at work.
 async fn at_work(waits: &Running, count: usize) {
     let mut ticks = tokio::time::interval(Duration::from_millis(5));
-    let so_many = async {
+    let reached = async {
         while waits.in_flight() != count {
             ticks.tick().await;
         }
     };
-    let in_time = tokio::time::timeout(SOON, so_many).await;
+    let in_time = tokio::time::timeout(SOON, reached).await;
     assert!(in_time.is_ok(), "{} are at work, not {count}", waits.in_flight());
 }
 

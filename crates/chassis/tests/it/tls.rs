@@ -132,7 +132,7 @@ async fn one_address_has_a_share_before_its_handshake() {
 }
 
 #[tokio::test]
-async fn an_address_that_counts_for_nobody_is_bounded_by_all() {
+async fn an_address_without_a_holder_is_bounded_by_the_limit_of_all() {
     let holder = Arc::new(|ip| (ip != HOME).then_some(ip));
     let place = Place::new(TlsLimits { connections: 3, per_holder: 1, holder, ..TlsLimits::default() }).await;
     let held = [place.pair(HOME).await, place.pair(HOME).await, place.pair(HOME).await];
@@ -168,7 +168,7 @@ async fn a_reset_of_the_service_is_seen_while_the_client_reads_nothing() {
 }
 
 #[tokio::test]
-async fn a_stream_that_lives_goes_on_and_loses_no_byte() {
+async fn a_live_stream_continues_and_loses_no_byte() {
     let limits = TlsLimits { last_bytes: Duration::from_secs(8), ..TlsLimits::default() };
     let place = Place::new(limits).await;
     let (mut client, mut service) = place.pair(HOME).await;
@@ -222,7 +222,7 @@ async fn a_renewed_certificate_is_served_without_a_restart() {
     let first = on_disk();
     assert_eq!(shown(&before), first);
 
-    // A renewal that is half done, or went wrong: the one before is served on.
+    // A renewal that is half done, or went wrong: the previous certificate is still served.
     let key = place.files.path().join("key.pem");
     let good = std::fs::read(&key).unwrap();
     for broken in ["", "no key"] {
@@ -239,7 +239,7 @@ async fn a_renewed_certificate_is_served_without_a_restart() {
     assert_ne!(first, second);
     assert_eq!(shown(&place.pair(HOME).await.0), second);
 
-    // A connection from before goes on.
+    // A connection from before still works.
     before.write_all(b"go on").await.unwrap();
     let mut read = [0; 5];
     timeout(SOON, behind.read_exact(&mut read)).await.unwrap().unwrap();

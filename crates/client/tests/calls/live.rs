@@ -45,7 +45,7 @@ async fn a_follower_resumes_after_the_last_event() {
 }
 
 #[tokio::test]
-async fn hints_begin_anew_with_each_connection() {
+async fn each_connection_starts_its_hints_afresh() {
     const HINT: &str = "event: hint\ndata: {\"kind\":\"session\",\"id\":\"a\",\"revision\":3}\n\n";
     let server = Server::start(|_, before| match before {
         0 => Reply::Broken(EVENTS, format!("retry: 5\n\n{HINT}")),

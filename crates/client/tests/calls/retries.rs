@@ -109,7 +109,7 @@ async fn an_unreachable_server_is_reported_within_the_deadline() {
 }
 
 #[tokio::test]
-async fn the_reason_for_no_connection_is_told() {
+async fn a_failed_connection_names_its_reason() {
     let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let plain_url = format!("https://{}", plain.local_addr().unwrap());
     tokio::spawn(async move {

@@ -96,7 +96,7 @@ async fn serve<F: Fn(&Request, usize) -> Reply>(stream: TcpStream, answer: Arc<F
             seen.push(request.clone());
             seen.len() - 1
         };
-        let (text, goes_on) = match answer(&request, before) {
+        let (text, continues) = match answer(&request, before) {
             Reply::Json(status, kind, body) => (whole(status, kind, "x-nothing: more", &body), true),
             Reply::With(status, kind, (name, value), body) => {
                 (whole(status, kind, &format!("{name}: {value}"), &body), true)
@@ -105,7 +105,7 @@ async fn serve<F: Fn(&Request, usize) -> Reply>(stream: TcpStream, answer: Arc<F
             Reply::Broken(kind, body) => (chunked(kind, &body), false),
             Reply::Nothing => return,
         };
-        if stream.write_all(text.as_bytes()).await.is_err() || !goes_on {
+        if stream.write_all(text.as_bytes()).await.is_err() || !continues {
             return;
         }
     }

@@ -39,7 +39,7 @@ pub struct Removal {
     pub is_of_words: bool,
 }
 
-/// Digests that are kept. A machine that has named none of the newest so many has to confirm it again.
+/// The number of digests that are kept. A machine that has named none of them has to confirm the removal again.
 const MOST_DIGESTS: usize = 256;
 
 /// Why a list is refused. The text says what happened.
@@ -57,7 +57,7 @@ pub enum ListError {
     Signer,
     #[error("the device list has version {found}; the next one is {expected}")]
     Version { expected: u32, found: u32 },
-    #[error("the device list does not follow the one before it: somebody made another one in between")]
+    #[error("the device list does not follow the previous one: another one was made in between")]
     Forked,
     #[error("the device list has content epoch {found}, and must have {expected}: {why}")]
     Epoch { expected: u32, found: u32, why: &'static str },

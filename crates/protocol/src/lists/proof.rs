@@ -1,4 +1,4 @@
-//! What a key signs before a list may have it, so that nobody lists a key that somebody else holds.
+//! What a key signs before a list may have it, so that no account lists a key that it does not hold.
 
 use ensemble_types::devices::ListedDevice;
 

@@ -154,7 +154,7 @@ fn an_epoch_begins_when_a_device_that_could_open_contents_is_gone() {
     }
     // A machine opens nothing.
     assert_eq!(epoch(&without(&list, 4)), Ok(1));
-    // Somebody may begin one unasked, with another key, and only the next one.
+    // A list may begin a new epoch without need, with another key, and only the next one.
     assert_eq!(epoch(&with_new_epoch(after(&list))), Ok(2));
     assert_eq!(epoch(&DeviceList { content_epoch: 2, ..after(&list) }), Err((1, 2)));
     assert_eq!(epoch(&DeviceList { content_public_key: box_key(202), ..after(&list) }), Err((2, 1)));

@@ -245,7 +245,7 @@ fn a_content_ring_opens_for_its_device_and_its_list_only() {
     assert!(open(&two, blob, &second).is_ok());
     assert_eq!(open(&two, blob, &first), Err(SealError::Refused));
     assert_eq!(ContentRing::open(blob, &boxed, &first.public_key(), &two), Err(SealError::Refused));
-    // A ring that somebody else made, and one with an epoch more than the list.
+    // A ring by another signer, and one with an epoch more than the list.
     let entry = two.device(&second.public_key()).unwrap();
     let foreign = ContentRing::generate().seal_to(entry, &first.public_key()).unwrap();
     assert_eq!(open(&two, &foreign, &second), Err(SealError::OtherContentRing));

@@ -17,7 +17,7 @@ use crate::AccountKey;
 #[derive(Clone, PartialEq, Eq)]
 pub struct RecoveryWords(Zeroizing<[u8; 32]>);
 
-/// What is wrong with words that somebody typed.
+/// What is wrong with typed words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadWords {
     #[error("there are {0} words; recovery words are 24")]
@@ -45,7 +45,7 @@ impl RecoveryWords {
         Ok(mnemonic.words().collect())
     }
 
-    /// Reads words as somebody typed them, with any white space between them, in upper or lower case.
+    /// Reads typed words, with any white space between them, in upper or lower case.
     pub fn parse(typed: &str) -> Result<Self, BadWords> {
         let typed = Zeroizing::new(typed.to_lowercase());
         let words: Vec<&str> = typed.split_whitespace().collect();

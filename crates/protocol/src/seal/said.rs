@@ -1,9 +1,9 @@
-//! What is said of a session beside its messages, signed like a message: its metadata, by which people find it, and the glance of its
-//! machine.
+//! What is known of a session apart from its messages, signed like a message: its metadata, by which people find it, and the glance of
+//! its machine.
 //!
-//! Everybody who reads a session has its key, so who wrote something is known only by a signature. It is over the version that the text
-//! gets, so an older one that is shown again is known by its version, and over the epoch of the key, so who was removed signs nothing for
-//! the key that was made since.
+//! Every reader of a session has its key, so only a signature proves the writer. It covers the version that the text gets, so that an
+//! older text that is shown again is recognized, and the epoch of the key, so that a removed device signs nothing for the key that was
+//! made since.
 
 use crate::lists::is_signed;
 use ensemble_types::ids::{SessionId, UserId};
@@ -19,8 +19,8 @@ const METADATA: &str = "ensemble-session-metadata-v3";
 const AGENT_STATE: &str = "ensemble-agent-state-v1";
 /// The form of both.
 const FORM: u32 = 1;
-/// The longest body of metadata that counts, in bytes. Who gives the session a new key signs the metadata again, and some numbers are
-/// written longer then: it has to fit all the same.
+/// The longest body of metadata that counts, in bytes. A device that gives the session a new key signs the metadata again,
+/// and some numbers are longer then: it still has to fit.
 pub const LONGEST_METADATA: usize = 16 << 10;
 /// The longest key or signature of a part, in bytes.
 const LONGEST_SIGNATURE: usize = 128;
@@ -30,16 +30,16 @@ const LONGEST_SIGNATURE: usize = 128;
 pub struct Metadata<'a> {
     /// A JSON object. The signature is over its bytes.
     pub body: String,
-    /// Of whose account the signer is a device.
+    /// The account that the signer is a device of.
     pub user: UserId,
-    /// How somebody who is no device of the owner shows that they are an admin of the session.
+    /// The proof of a signer that is not a device of the owner: they are an admin of the session.
     pub admin: Option<&'a Admin>,
-    /// What the session's machine has signed of a version before.
+    /// What the session's machine has signed of an earlier version.
     pub of_machine: Option<OfMachine>,
 }
 
-/// What the machine of a session has signed of some version of its metadata. Others replace the metadata, to give the session a title; this
-/// goes on in theirs, because the directory is chosen by it.
+/// What the machine of a session has signed of some version of its metadata. Others replace the metadata, to give the session a title; they
+/// carry this over, because it decides the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfMachine {
     version: i64,
@@ -248,7 +248,7 @@ mod tests {
         // As it was sealed before it was signed.
         let bare = seal_json(&ring, Purpose::SessionMetadata(session), &serde_json::json!({"title": "T"})).unwrap();
         assert_eq!(open_metadata(&ring, (session, 3), &bare), Err(SealError::Format));
-        // A reader has the key, and signs for nobody else.
+        // A reader has the key, and cannot sign for another user.
         let mut form: serde_json::Value = open_json(&ring, Purpose::SessionMetadata(session), &blob).unwrap();
         for (member, other) in [
             ("body", serde_json::json!("{}")),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_has_signed_goes_on_in_the_metadata_of_others() {
+    fn the_metadata_of_others_carries_what_the_machine_has_signed() {
         let (ring, machine, owner) = (KeyRing::generate(), AccountKey::generate(), AccountKey::generate());
         let (session, name) = (SessionId::generate(), machine.public_key());
         let first = open_metadata(&ring, (session, 1), &sealed(&ring, (session, 1), r#"{"path":"/a"}"#, &machine));

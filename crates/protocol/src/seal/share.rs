@@ -1,7 +1,7 @@
 //! A session's ring for another person: sealed to them, and granted by a signature that the owner's clients can check too.
 //!
-//! The server says whom a session is shared with. A client that gives a session a new key asks these signatures instead, so that
-//! nobody gets the new key whom neither the owner nor an admin of the session has chosen.
+//! The server says whom a session is shared with. A client that gives a session a new key checks these signatures instead, so that
+//! only people whom the owner or an admin of the session has chosen get the new key.
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
@@ -169,7 +169,7 @@ impl SharedRing {
 }
 
 impl Admin {
-    /// As they show it beside what they have signed.
+    /// The text of the proof that goes with what they have signed.
     pub fn to_text(&self) -> String {
         let mut bytes = Vec::new();
         self.write(&mut bytes);

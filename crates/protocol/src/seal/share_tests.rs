@@ -34,7 +34,7 @@ fn a_share_is_for_one_session_person_level_and_epoch() {
         let is_good = SharedRing::from_text(&encode(&bytes[..length])).is_ok_and(|share| signer(&share).is_some());
         assert!(!is_good, "{length} bytes");
     }
-    // A good grant around a ring that somebody else has sealed.
+    // A good grant around a ring that another signer has sealed.
     let stranger = AccountKey::generate();
     let theirs =
         SharedRing::seal(&ring, &pair.public(), (grant(&vectors, ShareLevel::View), None), &stranger, None).unwrap();

@@ -331,7 +331,7 @@ fn a_ring_says_who_sealed_it() {
         (KeyRing::generate(), Binding::Session { session: SessionId::generate(), owner: UserId::generate() });
     let sealed = seal_ring(&ring, &pair.public(), binding, &stranger).unwrap();
     assert_eq!(open_ring(&sealed, &pair, binding).unwrap().signer, stranger.public_key());
-    // What nobody signed, and what was changed.
+    // What is not signed, and what was changed.
     let aad = binding.associated_data();
     let unsigned = super::wrap::seal_bytes(&ring.to_bytes(), &pair.public(), &aad).unwrap();
     assert_eq!(open_ring(&unsigned, &pair, binding), Err(SealError::Format));

@@ -61,14 +61,14 @@ fn fitting(text: &str, most: usize) -> usize {
     text.len()
 }
 
-/// The beginning of a text, at most so many bytes and only whole characters, and how many bytes are missing.
+/// The beginning of a text, at most `most` bytes and only whole characters, and how many bytes are missing.
 pub fn beginning(text: &str, most: usize) -> (&str, u64) {
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let (kept, missing) = text.split_at(end);
     (kept, u64::try_from(missing.len()).unwrap_or(u64::MAX))
 }
 
-/// The end of a text, at most so many bytes and only whole characters, and how many bytes are missing.
+/// The end of a text, at most `most` bytes and only whole characters, and how many bytes are missing.
 pub fn end(text: &str, most: usize) -> (&str, u64) {
     let least = text.len().saturating_sub(most);
     let start = (least..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());

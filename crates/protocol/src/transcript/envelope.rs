@@ -1,4 +1,4 @@
-//! A signed message: who says it, and that nobody has changed it.
+//! A signed message: it proves who wrote it, and that it is unchanged.
 
 use crate::lists::{encode, is_signed};
 use ed25519_dalek::{Signer, SigningKey};
@@ -17,7 +17,7 @@ use crate::transcript::bounds::{MOST_BODY, MOST_SIGNED};
 pub struct Envelope {
     /// 1.
     pub v: u32,
-    /// A [`Message`] as JSON. Signature and digest are over its bytes, so it is never written anew.
+    /// A [`Message`] as JSON. Signature and digest are over its bytes, so it is never encoded again.
     pub body: String,
     pub user: UserId,
     /// The signer's Ed25519 public key, base64url.

@@ -28,7 +28,7 @@ impl Db {
         let Ok(turn) = timeout(reach.limit(reach.timeout()), pool.turn()).await else {
             return Err(late(operation, "its turn did not come in time"));
         };
-        // The service's own work holds up nobody, and doing it again may cost more than to wait.
+        // The service's own work holds up no caller, and repeating it may cost more than waiting.
         let limit = if turn.is_some() { reach.limit(reach.timeout()) } else { reach.timeout() };
         let deadline = Deadline::new(begun, limit);
         let permit = tokio::select! {
@@ -56,7 +56,7 @@ impl Db {
     ) -> Result<Conn, StoreError> {
         let begun = Instant::now();
         match pool.take(operation) {
-            // Connecting took so long that the caller was told of a failure, so nothing may happen any more.
+            // Connecting took so long that the caller got an error, so nothing may happen any more.
             Ok(_) if deadlines.have_passed() => Err(late(operation, "the caller has timed out")),
             Ok(raw) => Ok(Conn::new(raw, operation, deadlines.clone())),
             Err(error) => {

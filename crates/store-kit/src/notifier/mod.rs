@@ -108,7 +108,7 @@ pub(crate) struct Pending {
 
 /// With more topics than this while the connection is lost, every subscriber is woken instead.
 const PENDING_LIMIT: usize = 10_000;
-/// So long a start waits for the first connection.
+/// How long a start waits for the first connection.
 const FIRST_CONNECTION: Duration = Duration::from_secs(3);
 /// A tap that is further behind than this has missed some.
 const TAPPED: usize = 4_096;
@@ -118,7 +118,7 @@ impl Notifier {
         Self { registry: Arc::default(), outbox: None }
     }
 
-    /// `reach` is told when the server answers again.
+    /// `reach` is notified when the server answers again.
     pub(crate) fn over_postgres(url: &str, reach: Arc<Reach>) -> Self {
         let (registry, outbox): (Arc<Registry>, Arc<Outbox>) = (Arc::default(), Arc::default());
         tokio::spawn(postgres::relay(url.to_owned(), Arc::downgrade(&registry), Arc::clone(&outbox), reach));

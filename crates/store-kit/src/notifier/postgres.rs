@@ -22,8 +22,8 @@ const CHANNEL: &str = "ensemble_wakes";
 const MAX_PAYLOAD: usize = 7_500;
 /// Stands for every topic.
 const ALL: &str = "*";
-/// So often a message is sent to this replica itself. When it does not come back, the network was cut without a message, or something
-/// between here and the server has forgotten LISTEN, as a pooler in transaction mode does.
+/// The interval at which this replica sends a message to itself. When the message does not come back, the network was cut without a
+/// notice, or something between here and the server has dropped LISTEN, as a pooler in transaction mode does.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two messages, so that commits that follow each other closely share one. A message costs the database about as

@@ -74,7 +74,7 @@ fn it_is_not_connected_while_its_own_notifications_do_not_come_back() {
         eventually(SOON, async || says("wake_connected 1")).await;
         is_deaf.store(true, Ordering::SeqCst);
         eventually(SOON, async || says("wake_connected 0")).await;
-        // What may have been missed is looked for once it hears again.
+        // What may have been missed is looked for once it receives again.
         let mut subscription = db.notifier().subscribe(ensemble_store_kit::Topic::new("test", "1"));
         is_deaf.store(false, Ordering::SeqCst);
         eventually(SOON, async || says("wake_connected 1")).await;

@@ -85,7 +85,7 @@ fn together(db: &Db, all: usize) -> (Together, Arc<Counts>) {
 }
 
 on_both_databases! {
-    async fn many_that_end_together_refuse_nobody(on: Backend) {
+    async fn many_that_end_together_refuse_no_waiter(on: Backend) {
         let (db, _database) = open(on).await;
         let (sent, counts) = together(&db, ALL);
         let added = db.notifier().subscribe(Topic::new("test", "due"));

@@ -76,7 +76,7 @@ fn a_start_waits_for_the_process_that_had_the_file_and_is_ending() {
 }
 
 #[test]
-fn a_removed_file_begins_anew_without_the_log_of_the_old_one() {
+fn a_removed_file_is_created_again_without_the_log_of_the_old_one() {
     ensemble_testkit::run(async {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sessions.db");

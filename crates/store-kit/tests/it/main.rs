@@ -1,4 +1,4 @@
-//! The promises of the crate: on both databases, and while PostgreSQL is away, starts again or is slow.
+//! The promises of the crate: on both databases, and while PostgreSQL is down, starts again or is slow.
 
 #![cfg(test)]
 

@@ -31,7 +31,7 @@ async fn count(db: &Db) -> i64 {
     db.read("count", count).await.map_err(|e: StoreError| e).unwrap()
 }
 
-/// Callers that come one after the other wait for nothing, now that it is known that the server is away. Each would wait
+/// Callers that come one after the other wait for nothing, now that it is known that the server is down. Each would wait
 /// for 1.5 s otherwise, as the service's own work does.
 async fn assert_refuses_callers_at_once(db: &Db, have_callers: &AtomicBool) {
     let begun = Instant::now();

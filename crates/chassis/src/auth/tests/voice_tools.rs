@@ -46,7 +46,7 @@ fn no_other_token_is_taken_for_it_nor_it_for_another() {
         ("an access token's type", service.raw(&good_header(), &payload)),
         ("no audience of tools", as_audience(AUDIENCE_USER)),
         ("two audiences", with_claim("aud", json!([AUDIENCE_USER, AUDIENCE_VOICE_TOOLS]))),
-        ("another issuer", with_claim("iss", json!("somebody"))),
+        ("another issuer", with_claim("iss", json!("another"))),
         ("no voice session", with_claim("voiceSessionId", Value::Null)),
         ("another key", made.sign(KID, &SigningKey::from_bytes(&[8; 32])).unwrap()),
         ("an unknown key", made.sign("key-2", &service.key).unwrap()),

@@ -30,7 +30,7 @@ pub struct Resume {
     pub directory: Option<String>,
 }
 
-/// An image or a text file beside a prompt: ACP's `ContentBlock` (agentclientprotocol.com, "Content").
+/// An image or a text file that comes with a prompt: ACP's `ContentBlock` (agentclientprotocol.com, "Content").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Attachment {

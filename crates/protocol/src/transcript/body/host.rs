@@ -21,7 +21,7 @@ pub struct Turn {
     /// The `localId` of the prompt that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
-    /// The prompt itself, where it is a task's: nobody has sent it as a message. Only at the beginning.
+    /// The prompt itself, where it is a task's, which no message contains. Only at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Only at the end.

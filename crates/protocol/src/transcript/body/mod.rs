@@ -35,7 +35,7 @@ pub struct KnownList {
 /// One message of a transcript, opened and read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// The id that its writer gave it: 1 to 128 bytes, the same as the one beside the sealed message.
+    /// The id that its writer gave it: 1 to 128 bytes, the same as the one that is sent with the sealed message.
     pub local_id: String,
     /// By the signer's clock.
     pub at: Timestamp,

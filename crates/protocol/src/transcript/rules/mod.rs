@@ -58,7 +58,7 @@ pub struct Situation<'a> {
     pub open: Option<&'a OpenRequest>,
     /// The server does not show the newest device list of the owner, so it may have been signed by a device that was removed.
     pub list_is_withheld: bool,
-    /// The session has a newer key than the host, so somebody whom the host does not know of may have lost a right.
+    /// The session has a newer key than the host, so a person may have lost a right without the host's knowledge.
     pub key_is_missing: bool,
 }
 
@@ -178,7 +178,7 @@ impl Rules {
         if !takes_away && !self.limits.take(signer.user, is_interrupt, now) {
             return Err(ReceiptCode::Busy);
         }
-        // Somebody who was removed may have signed it. What only stops does no harm, and is needed just then.
+        // A removed device may have signed it. A command that only stops does no harm, and is needed just then.
         let only_stops = is_owner && only_stops(&message.content, situation.open);
         if situation.list_is_withheld && !only_stops {
             return Err(ReceiptCode::Busy);
@@ -187,7 +187,7 @@ impl Rules {
         if !may(&right, &message.content) {
             return Err(ReceiptCode::NotAllowed);
         }
-        // A right is ordered by its version. The key of a session changes as soon as somebody has lost a right, while a machine that sleeps
+        // A right is ordered by its version. The key of a session changes as soon as a person loses a right, while a machine that sleeps
         // has not read of it.
         let is_old = situation.epoch < situation.newest_epoch && access.is_none();
         let is_refused = if situation.key_is_missing { !only_stops } else { is_old };

@@ -3,7 +3,7 @@
 use crate::transcript::body::{Content, Control};
 use crate::transcript::words::Mode;
 
-/// What somebody may command in a session.
+/// What a person may command in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
     Nothing,

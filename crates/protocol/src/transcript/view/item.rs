@@ -21,8 +21,8 @@ pub enum Author {
         /// after that is a [`Note::Removed`].
         removed_in: Option<u32>,
     },
-    /// Anybody else. The text says why, as in "not signed by a device of Ann".
-    Nobody(String),
+    /// Any other signer, or none. The text says why, as in "not signed by a device of Ann".
+    Unknown(String),
 }
 
 impl Author {
@@ -106,7 +106,7 @@ pub enum Asks {
 /// Something about the transcript itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A message that is not by somebody who may write it. Its text is not shown as a card and is not obeyed.
+    /// A message whose author may not write it. Its text is not shown as a card and is not obeyed.
     NotSigned(String),
     /// A command from a device of this person that the machine knew to be removed, with its text if it is a prompt. It counts for nothing.
     Removed(UserId, String),

@@ -184,8 +184,8 @@ impl View {
         }
         self.last_seq = Some(seq);
         match (author, message) {
-            (Author::Nobody(why), _) => {
-                let author = Author::Nobody(why.clone());
+            (Author::Unknown(why), _) => {
+                let author = Author::Unknown(why.clone());
                 self.note(&mut changed, seq, author, Note::NotSigned(why));
             }
             (author, Err(error)) => {
@@ -216,7 +216,7 @@ impl View {
                 }
             }
             Author::Person { .. } => self.person(changed, seq, author, message),
-            Author::Nobody(_) => {}
+            Author::Unknown(_) => {}
         }
     }
 

@@ -200,7 +200,7 @@ fn what_is_not_by_its_writer_is_a_note() {
     session.message(Author::Host, "x", Some(1), prompt("go"));
     assert!(note(&session), "the machine writes no prompts");
     for content in [permission("r2"), prompt("go"), turn(TurnState::Started)] {
-        session.message(Author::Nobody("not signed by a device of Ann".to_owned()), "x", Some(1), content);
+        session.message(Author::Unknown("not signed by a device of Ann".to_owned()), "x", Some(1), content);
         assert!(note(&session) && session.view.open().len() == 0);
     }
     session.frame("t", 0, 0, "x");

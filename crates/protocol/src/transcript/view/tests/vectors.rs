@@ -12,7 +12,7 @@ fn author(by: &Value) -> Author {
             Author::Person { user, key: key.to_owned(), removed_in }
         }
         None if by["host"] == true => Author::Host,
-        None => Author::Nobody("nobody".to_owned()),
+        None => Author::Unknown("unknown".to_owned()),
     }
 }
 
