@@ -1,4 +1,4 @@
-// Builds the page into `dist`: hashed names below /assets/, nothing inline, the service worker, and a brotli and a gzip beside each file
+// Builds the page into `dist`: hashed names below /assets/, nothing inline, the service worker, and a brotli and a gzip of each file
 // that is worth it.
 import { createHash } from "node:crypto";
 import { cp, readFile, readdir, writeFile } from "node:fs/promises";
@@ -125,6 +125,6 @@ export default defineConfig({
     },
   },
   worker: { format: "es" },
-  // `npm run dev` beside `ensemble up`. The security policy is only on the built page.
+  // `npm run dev` alongside `ensemble up`. The security policy is only on the built page.
   server: { proxy: { "/v1": server, "/v2": server, "/v3": server } },
 });

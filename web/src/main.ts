@@ -23,7 +23,7 @@ async function begin(): Promise<void> {
   try {
     await import("./start.tsx");
   } catch {
-    // Browsers do not load a script again that has failed. So the page is loaded again, once the server gives it.
+    // Browsers do not reload a script that has failed. So the page is reloaded, once the server gives it.
     await new Promise((later) => setTimeout(later, AGAIN_MS));
     await untilDone(async () => {
       const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(AGAIN_MS) });

@@ -10,7 +10,7 @@ import { Page } from "./webdriver/page.mjs";
 import { webkit } from "./webdriver/webkit.mjs";
 
 const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-/** So long is anything waited for, in milliseconds. Agents need seconds to start on a busy machine. */
+/** How long a test waits, in milliseconds. Agents need seconds to start on a busy machine. */
 export const SOON = Number(process.env.SOON || 120_000);
 
 export const PHONE = { width: 390, height: 844 };
@@ -47,13 +47,13 @@ export async function launch(more = []) {
   return chromium.launch({ ...OPTIONS, args: [...OPTIONS.args, ...more] });
 }
 
-/** A page of a person of its own. `faults` fills with what must not happen; `checked` fails when anything has. `server` is where the page
+/** A page of a separate person. `faults` fills with what must not happen; `checked` fails when anything has. `server` is where the page
  * may call, when that is not its own origin. */
 export async function person(browser, origin, { server = origin, ...options } = {}) {
   return watch(await browser.newContext({ viewport: DESK, locale: "en-GB", ...options }), origin, server);
 }
 
-/** The same in a context that is there. */
+/** The same in an existing context. */
 export async function watch(context, origin, server = origin) {
   context.setDefaultTimeout(SOON);
   const faults = [];
@@ -191,7 +191,7 @@ export async function accessible(page, name) {
   await tree(page, name);
 }
 
-/** Keeps what a screen reader is given, beside the pictures. */
+/** Keeps what a screen reader gets, next to the pictures. */
 async function tree(page, name) {
   const folder = process.env.ENSEMBLE_PICTURES;
   if (!folder || page instanceof Page) return;

@@ -36,7 +36,7 @@ export type Output<M extends Method, P extends keyof paths> = [Answered<Operatio
   ? undefined
   : Answered<Operation<M, P>>;
 
-/** What makes calls: a client of a server. */
+/** Makes calls: a client of a server. */
 export interface Caller {
   /** Scheme, host and port. */
   readonly origin: string;

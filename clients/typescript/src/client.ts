@@ -9,26 +9,26 @@ import { again, isAmbiguous, isRepeatable, pause, sleep } from "./retry.js";
 export interface ClientOptions {
   /** The address of the server, as `https://ensemble.example`. A path behind it is kept. */
   base: string | URL;
-  /** Who calls. A text is a token. Without one, only public calls work. */
+  /** The caller's credential. A text is a token. Without one, only public calls work. */
   credential?: Credential | string;
   /** How long a call that may be repeated is tried, in milliseconds (default 60,000). */
   retryFor?: number;
   /** How long one attempt may take, in milliseconds (default 10,000). A long-poll adds what it asks the server to wait. */
   answerWithin?: number;
-  /** Called when a call begins that the server should answer at once, as for a page that says when it does not. */
+  /** Called when a call begins that the server should answer at once, so that a page can show when it does not. */
   onCall?: () => CallWatch;
   fetch?: typeof fetch;
 }
 
-/** Hears what becomes of a call. */
+/** Observes a call. */
 export interface CallWatch {
   /** An attempt has failed. The call may be repeated. */
   failed(error: unknown): void;
-  /** It is over, well or not. */
+  /** It is over, with or without success. */
   over(isAnswered: boolean): void;
 }
 
-/** The largest answer that is read as a whole, in bytes: a run of 10,000 tasks. A limit against a server that is not ours. */
+/** The largest answer that is read as a whole, in bytes: a run of 10,000 tasks. A limit against other servers. */
 const LONGEST = 512 * 1_024 * 1_024;
 const NOT_OURS =
   "Something else than this service answered, as the sign-in page of a network does, or only half an answer came. Try again.";

@@ -1,4 +1,4 @@
-// Who calls: a token, and where a new one comes from.
+// The caller's token, and where a new one comes from.
 
 import type { Caller } from "./call.js";
 import { isProblem, Problem } from "./errors.js";
@@ -46,7 +46,7 @@ export class DeviceCredential implements Credential {
   #signingIn: Promise<Token & { renewAt: number }> | undefined;
   #clockAhead: number | undefined;
 
-  /** @param create Whether a key that no account has makes one. Only when a person has asked for a new account. */
+  /** @param create Whether to make an account for a key that has none. Only when a person has asked for a new account. */
   constructor(
     private readonly signer: Signer,
     create = false,

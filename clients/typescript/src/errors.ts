@@ -15,9 +15,9 @@ export class Problem extends Error {
   /** The same for every problem with this code. */
   readonly title: string;
   readonly fields: readonly FieldError[];
-  /** For those who are asked for help. */
+  /** For support. */
   readonly requestId: string | undefined;
-  /** Try again after so many seconds. */
+  /** Seconds to wait before the next attempt. */
   readonly retryAfter: number | undefined;
   /** Members that belong to this code only, such as `current`. */
   readonly extra: Readonly<Record<string, unknown>>;
@@ -40,7 +40,7 @@ export class Problem extends Error {
 export class NoAnswer extends Error {
   override readonly name = "NoAnswer";
   constructor(
-    /** `unreachable`: no connection, or it broke; `timeout`; `foreign`: something else than this service answered. */
+    /** `unreachable`: no connection, or it broke; `timeout`; `foreign`: something other than this service answered. */
     readonly why: "unreachable" | "timeout" | "foreign",
     message: string,
     readonly mayHaveHappened: boolean,

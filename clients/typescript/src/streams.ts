@@ -1,4 +1,4 @@
-// Streams of events: they connect again, go on after the last event, and give each event once.
+// Streams of events: they reconnect, resume after the last event, and give each event once.
 
 import { createParser } from "eventsource-parser";
 import { segment } from "./call.js";
@@ -134,7 +134,7 @@ function parsed({ data }: RawEvent): unknown {
   }
 }
 
-/** The events of a source. It ends when nothing more can come or the signal is aborted, and throws when the server refuses to go on. */
+/** The events of a source. It ends when nothing more can come or the signal is aborted, and throws when the server refuses to continue. */
 async function* follow(
   client: Client,
   source: Source,
@@ -175,7 +175,7 @@ async function* follow(
       error = caught;
       // The client has dropped the token: the first refusal may be about an old one.
       const isStale = isProblem(caught, "UNAUTHENTICATED") && refusals++ === 0;
-      // A service that fails for a while is waited for: nobody has to open the stream anew.
+      // A service that fails for a while is waited for: the caller need not reopen the stream.
       const mayPass = again(caught, true) !== undefined || (caught instanceof Problem && caught.status >= 500);
       if (!isStale && !mayPass) throw caught;
     } finally {
@@ -200,7 +200,8 @@ function broken(error: unknown): never {
   throw new NoAnswer("unreachable", "The stream broke.", false, { cause: error });
 }
 
-/** The events of one connection. A connection that is silent for too long is given up. */
+/** The events of one connection, and before them undefined when its first byte comes. A connection that is silent for too long, in
+ * milliseconds, is given up. */
 async function* read(
   response: Response,
   connection: AbortController,

@@ -161,7 +161,7 @@ test("an account whose store is full opens, and works from memory", async () => 
   // What an older program has left lacks what was added since.
   await store.update("unfinished", () => ({ rekeys: {}, removed: {}, isRemoval: false }));
   await ann.sessions.tellMachinesAgain();
-  // Keys are no thing to hold in memory: a device that forgets them must not be listed.
+  // Keys must not be only in memory: a device that forgets them must not be listed.
   await assert.rejects(Account.create({ ...options, store: new FullStore(true) }), NoRoom);
 });
 
@@ -241,12 +241,12 @@ test("a public link is read by anybody, live", async () => {
   await talk.send("for everybody");
   assert.equal(await ann.sessions.link(session.id), undefined);
   const { address } = await ann.sessions.createLink(session.id, { maxUses: 2 });
-  // Everybody who may write could have given it a title, and no machine has.
+  // Every user who may write could have given it a title, and no machine has.
   const shown = await server.ensemble("anybody", "share", "open", address);
   assert.ok(shown.includes("for everybody") && !shown.includes("Public plums"), shown);
   const viewing = newId();
   await PublicSession.open(address, { viewing });
-  // Begun anew, as after a reload, it costs no other use. There is none left.
+  // Opened again, as after a reload, it costs no other use: none is left.
   const open = await PublicSession.open(address, { viewing });
   await assert.rejects(PublicSession.open(address), (error) => isProblem(error, "LINK_NOT_FOUND"));
   const { uses, maxUses, expiresAt, keyEpoch } = (await ann.sessions.link(session.id))!;

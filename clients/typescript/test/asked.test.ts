@@ -1,4 +1,4 @@
-// What the server says of a session's key makes at most one an hour, prevents none, and stops nobody.
+// What the server says of a session's key makes at most one an hour, prevents none, and stops no user.
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";

@@ -5,8 +5,8 @@ import { IndexedDbStore } from "@ensemble/client/indexeddb";
 import { KeyRing, openJson, purposes, RecoveryWords, sealJson } from "@ensemble/client/seal";
 import { followHints } from "@ensemble/client";
 
-/** What the steps say. */
-export interface Told {
+/** The result of a step. */
+export interface StepResult {
   userId: string;
   title?: string;
   texts?: (string | undefined)[];
@@ -14,7 +14,7 @@ export interface Told {
   words?: number;
 }
 
-const steps: Record<string, (base: string, given: string) => Promise<Told>> = {
+const steps: Record<string, (base: string, given: string) => Promise<StepResult>> = {
   /** A new account, whose keys are kept. */
   async create(base) {
     const store = await IndexedDbStore.open(base);
@@ -91,8 +91,8 @@ const query = new URLSearchParams(location.hash.slice(1));
 const step = steps[query.get("step") ?? ""];
 try {
   if (!step) throw new Error("no such step");
-  const told = await step(query.get("base") ?? "", query.get("given") ?? "");
-  await fetch("/told", { method: "POST", body: JSON.stringify({ told }) });
+  const result = await step(query.get("base") ?? "", query.get("given") ?? "");
+  await fetch("/result", { method: "POST", body: JSON.stringify({ result }) });
 } catch (error) {
-  await fetch("/told", { method: "POST", body: JSON.stringify({ failed: String((error as Error).stack ?? error) }) });
+  await fetch("/result", { method: "POST", body: JSON.stringify({ failed: String((error as Error).stack ?? error) }) });
 }

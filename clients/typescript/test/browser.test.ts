@@ -1,9 +1,9 @@
-// In a real Chromium: keys that no script can export are kept over a new start of the browser, and work.
+// In a real Chromium: keys that no script can export survive a restart of the browser, and work.
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { Account, MemoryStore } from "@ensemble/client/account";
-import type { Told } from "./browser-page.js";
+import type { StepResult } from "./browser-page.js";
 import { openChromium, type Browser } from "./chromium.js";
 import { startServer, type Server } from "./server.js";
 
@@ -20,9 +20,9 @@ after(async () => {
 
 test("an account is made in a browser, and is there after its next start", async () => {
   const base = server.url;
-  const made = await browser.run<Told>("create", { base });
+  const made = await browser.run<StepResult>("create", { base });
   assert.equal(made.words, 24);
-  const opened = await browser.run<Told>("open", { base });
+  const opened = await browser.run<StepResult>("open", { base });
   assert.deepEqual(opened, {
     userId: made.userId,
     title: "In a browser",
@@ -32,7 +32,7 @@ test("an account is made in a browser, and is there after its next start", async
 });
 
 test("records are changed in one step, and a lock has one holder", async () => {
-  assert.equal((await browser.run<Told>("store", { base: server.url })).userId, "53 1 undefined");
+  assert.equal((await browser.run<StepResult>("store", { base: server.url })).userId, "53 1 undefined");
 });
 
 test("a browser is linked", async () => {
@@ -42,6 +42,6 @@ test("a browser is linked", async () => {
   const onDigits = (digits: string): void => {
     approved = linking.asked(AbortSignal.timeout(120_000)).then((asking) => asking.approve(digits, "linked"));
   };
-  const told = await browser.run<Told>("join", { base: server.url, given: linking.address, onDigits });
-  assert.deepEqual([told, await approved], [{ userId: ann.userId, title: "x" }, true]);
+  const joined = await browser.run<StepResult>("join", { base: server.url, given: linking.address, onDigits });
+  assert.deepEqual([joined, await approved], [{ userId: ann.userId, title: "x" }, true]);
 });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { Client, Refused } from "@ensemble/client";
 
-/** A client of a server that answers everything, and the requests that it got. */
+/** A client of a server that answers everything, and the requests that it received. */
 function client(): { client: Client; sent: { url: string; init: RequestInit }[] } {
   const sent: { url: string; init: RequestInit }[] = [];
   const answer: typeof fetch = (url, init = {}) => {

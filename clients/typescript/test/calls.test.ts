@@ -173,7 +173,7 @@ test("an answer that does not come has a deadline, and a call can be given up", 
   );
 });
 
-test("nobody listens: it is repeated, and then said", async () => {
+test("nothing listens: the call is repeated, and then fails", async () => {
   const { url, close } = await scripted(() => undefined);
   await close();
   const client = new Client({ base: url, credential: "t", retryFor: 300 });
@@ -244,7 +244,7 @@ test("a page of a network, and half an answer, are no answers", async () => {
     await using(
       (_, response) => void response.writeHead(200, { "content-type": "application/json" }).end(body),
       async ({ url }) => {
-        // It asks again for so long, and its last try may not be cut short on a busy machine.
+        // How long it retries. Its last attempt must not be cut short on a busy machine.
         const client = new Client({ base: url, credential: "t", retryFor: 5_000 });
         const call = client.call("GET", "/v1/account");
         if (body === "") return assert.equal(await call, undefined);
@@ -254,7 +254,7 @@ test("a page of a network, and half an answer, are no answers", async () => {
   }
 });
 
-test("a page of a network and half an answer are asked for again, and who watches hears of it", async () => {
+test("a page of a network and half an answer are asked for again, and the observer is notified", async () => {
   const answers: [string, string][] = [
     ["text/html", "<h1>Sign in</h1>"],
     ["application/json", '{"id":"a'],

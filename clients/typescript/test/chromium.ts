@@ -38,14 +38,14 @@ export interface Browser {
 
 export async function openChromium(): Promise<Browser> {
   const profile = await mkdtemp(join(tmpdir(), "ensemble-chromium-"));
-  let told: (text: string) => void = () => undefined;
+  let finish: (text: string) => void = () => undefined;
   let digits: (text: string) => void = () => undefined;
   const server = createServer(async (request, response) => {
     if (request.method === "POST") {
       let body = "";
       for await (const chunk of request) body += chunk;
       response.end();
-      return request.url === "/told" ? told(body) : digits(body);
+      return request.url === "/result" ? finish(body) : digits(body);
     }
     const path = new URL(request.url ?? "/", "http://x").pathname;
     if (path === "/") return response.setHeader("content-type", "text/html").end(page);
@@ -70,13 +70,13 @@ export async function openChromium(): Promise<Browser> {
     const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
     try {
       const body = await new Promise<string>((resolve, reject) => {
-        told = resolve;
+        finish = resolve;
         child.once("error", reject);
         setTimeout(() => reject(new Error(`no answer from Chromium: ${step}`)), WITHIN).unref();
       });
-      const answer = JSON.parse(body) as { told?: unknown; failed?: string };
+      const answer = JSON.parse(body) as { result?: unknown; failed?: string };
       if (answer.failed !== undefined) throw new Error(answer.failed);
-      return answer.told as never;
+      return answer.result as never;
     } finally {
       child.kill("SIGTERM");
       await ended;

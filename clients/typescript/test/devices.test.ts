@@ -59,7 +59,7 @@ test("a list that breaks a rule is refused", async () => {
     ["the same content key in a new epoch", (next) => next.contentEpoch++],
     ["two epochs", (next) => Object.assign(next, { contentEpoch: 3, contentPublicKey: other })],
     [
-      "nobody signs the next",
+      "no device can sign the next",
       (next) => {
         next.devices = next.devices.filter(({ role }) => role === "linked");
         Object.assign(next, { contentEpoch: 2, contentPublicKey: other });

@@ -6,15 +6,15 @@ import test from "node:test";
 type Access = typeof import("../dist/account/live/access.js");
 const inside = async <T>(path: string): Promise<T> => (await import(new URL(`../../dist/${path}`, import.meta.url).href)) as T;
 
-test("a machine that refuses has not been told", async () => {
-  const { toldBy } = await inside<Access>("account/live/access.js");
+test("a machine that refuses has not confirmed", async () => {
+  const { receiptOf } = await inside<Access>("account/live/access.js");
   const refused = { is: "rejected", code: "stale", text: "A newer one came before." } as const;
-  assert.deepEqual([undefined, { is: "not_yet" } as const, { is: "queued" } as const].map(toldBy), [
+  assert.deepEqual([undefined, { is: "not_yet" } as const, { is: "queued" } as const].map(receiptOf), [
     undefined,
     undefined,
     undefined,
   ]);
-  assert.deepEqual([toldBy({ is: "done" }), toldBy(refused)], ["told", refused]);
+  assert.deepEqual([receiptOf({ is: "done" }), receiptOf(refused)], ["confirmed", refused]);
 });
 
 test("a session that may have begun is begun again as the same", async () => {

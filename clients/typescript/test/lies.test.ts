@@ -1,4 +1,4 @@
-// A server that lies: between the client and the real server somebody changes answers. Nothing is read, written or sealed then.
+// A server that lies: answers are changed between the client and the real server. Then nothing is read, written or sealed.
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
@@ -36,7 +36,7 @@ import { startServer, type Server } from "./server.js";
 import { bytes, encode } from "./vectors.js";
 
 let server: Server;
-/** Who lies to nobody. */
+/** A user to whose programs the server does not lie. */
 let bob: Account;
 let bobs: MemoryStore;
 let mallory: Account;
@@ -74,7 +74,7 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
       session: session.id,
       other: await get(ann, other.id),
       other_key: other.encryptionKey,
-      somebody: bob.userId,
+      another_user: bob.userId,
       made_up: await sealRing(KeyRing.generate().next(), to, binding, stranger),
       moved: moved(again, first.encryptionKey),
       again,
@@ -143,7 +143,7 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
       });
     assert.equal((await (await bob.sessions.converse(id)).page()).at(-1)?.text, rows.at(-1)?.id);
   },
-  "somebody uses their own account": async (rows) => {
+  "a user uses their own account": async (rows) => {
     const { account: ann, liar } = await person(server.url, "Ann");
     await ann.devices.newWords().then(({ confirm }) => confirm());
     const { lists } = await ann.client.call("GET", "/v1/users/{id}/devices", { path: { id: ann.userId } });
@@ -181,7 +181,7 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
     const cast = { made_up: theirs.encryptionKey, made_up_name: theirs.metadata };
     for (const row of rows) assert.deepEqual(await tell(row, liar, cast, names), [true], row.id);
   },
-  "a device shares a session with somebody whom another device knows": async (rows) => {
+  "a device shares a session with a user whom another device knows": async (rows) => {
     const { account: ann } = await person(server.url, "Ann");
     const [tablet, phone] = [await linked(ann, server.url), await linked(ann, server.url)];
     await ann.people.list(mallory.userId);
@@ -201,7 +201,7 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
       );
     await tablet.account.sessions.share(id, bob.userId, "edit");
   },
-  "somebody reads what strangers write to a machine": async (rows) => {
+  "a user reads what strangers write to a machine": async (rows) => {
     const { account: ann, liar } = await person(server.url, "Ann");
     const session = await ann.sessions.create({ title: "Plums" });
     const ring = await ann.sessions.ring(session);
@@ -222,7 +222,7 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
     liar.lie = ofSession(() => ({ hosted: true, machineId: null }));
     const { view } = await ann.sessions.open(session.id);
     const authors = new Set(view.items.slice(0, -1).map(({ author }) => author.kind));
-    assert.deepEqual([[...authors], view.items.at(-1)?.author.kind], [["nobody"], "person"], rows[0]?.id);
+    assert.deepEqual([[...authors], view.items.at(-1)?.author.kind], [["unknown"], "person"], rows[0]?.id);
   },
   "a guest reads what a removed device writes": async (rows) => {
     const { account: ann } = await person(server.url, "Ann");
@@ -312,10 +312,10 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
   },
 };
 
-test("every lie of the table is told, and the client does what people see", async (t) => {
-  const told = rows();
-  assert.deepEqual([...told.keys()].sort(), Object.keys(scenarios).sort());
-  for (const [when, scenario] of Object.entries(scenarios)) await t.test(when, () => scenario(told.get(when) ?? []));
+test("the client withstands every lie of the table", async (t) => {
+  const table = rows();
+  assert.deepEqual([...table.keys()].sort(), Object.keys(scenarios).sort());
+  for (const [when, scenario] of Object.entries(scenarios)) await t.test(when, () => scenario(table.get(when) ?? []));
 });
 
 /** The client itself refuses it, and not the server. */
@@ -351,7 +351,7 @@ const grantTo = (account: Account, session: string, level: ShareLevel) => ({
   recipientEpoch: 1,
 });
 
-test("a message of a user whose devices are not known is by nobody, and closes the session for nobody", async () => {
+test("a message of a user whose devices are not known has an unknown author, and the session stays readable", async () => {
   const { account: ann, liar } = await person(server.url, "Ann");
   const session = await ann.sessions.create({ title: "Shared" });
   await ann.sessions.share(session.id, bob.userId, "edit");
@@ -382,15 +382,15 @@ test("a message of a user whose devices are not known is by nobody, and closes t
   };
   const lists = (): number => liar.sent.filter((call) => call.includes("/v1/users/")).length;
   liar.sent.length = 0;
-  assert.deepEqual(await authors((answer) => answer), [...users.map(() => "nobody"), bob.userId]);
-  assert.ok(lists() <= 4, "nobody else's devices are asked for");
+  assert.deepEqual(await authors((answer) => answer), [...users.map(() => "unknown"), bob.userId]);
+  assert.ok(lists() <= 4, "no other user's devices are fetched");
   // A server that lets guests name others.
   const senders = [...users, bob.userId];
   const namesOthers: Lie = (answer, { pathname }) =>
     pathname.endsWith("/messages")
       ? { ...answer, messages: answer.messages.map((message: Json) => ({ ...message, senderId: senders[message.seq - 1] })) }
       : answer;
-  assert.deepEqual(await authors(namesOthers), [...users.map(() => "nobody"), bob.userId]);
+  assert.deepEqual(await authors(namesOthers), [...users.map(() => "unknown"), bob.userId]);
   // The account of the guest is another one than before.
   const isOther: Lie = (answer, { pathname }) =>
     pathname === `/v1/users/${bob.userId}` ? { ...answer, publicKey: mallory.keys.publicKey } : answer;
@@ -398,7 +398,7 @@ test("a message of a user whose devices are not known is by nobody, and closes t
   const fresh = (await Account.open({ base: server.url, store: ann.store, fetch: liar.fetch })) as Account;
   liar.lie = (answer, url, method) => isOther(isHosted(answer, url, method), url, method);
   const { view } = await fresh.sessions.open(session.id);
-  assert.equal(view.items.at(-1)?.author.kind, "nobody");
+  assert.equal(view.items.at(-1)?.author.kind, "unknown");
 });
 
 test("a session whose machine was removed gets a key that the machine has not, once", async () => {
@@ -425,7 +425,7 @@ test("a message of another session does not open", async () => {
   assert.deepEqual(await ann.sessions.metadata({ ...(await ann.sessions.read(one.id)), metadata: other.metadata }), {});
 });
 
-test("a session has no title that nobody gave who may, and no old one again", async () => {
+test("a session's title is by a user who may give one, and no old one comes back", async () => {
   const { account: ann, liar } = await person(server.url, "Ann");
   const session = await ann.sessions.create({ title: "Plans" });
   await ann.sessions.share(session.id, bob.userId, "edit");

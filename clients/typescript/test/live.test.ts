@@ -71,7 +71,7 @@ async function follow(account: Account, id: string): Promise<LiveSession> {
   return live;
 }
 
-/** Waits until something is so. */
+/** Waits until a condition holds. */
 function until(live: LiveSession, isSo: () => boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     const end = (): void => {
@@ -140,7 +140,7 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   await until(live, () => live.view.open.length === 1);
   const [card] = live.view.open;
   assert.ok(card?.asks.type === "permission" && card.asks.detail.includes("touch made"));
-  // The machine says so a moment later. A hint tells when to look again.
+  // The machine says so a moment later. A hint says when to look again.
   let listed: [string, string | undefined][] = [];
   for await (const _hint of followHints(owner.client, { signal: AbortSignal.timeout(WITHIN) })) {
     for await (const some of owner.sessions.pages({ attention: true }))
@@ -192,7 +192,7 @@ test("a guest reads, and prompts when the owner has said so", async () => {
   assert.equal(await owner.sessions.share(session.id, guest.userId, "view"), "nothing");
   const theirs = await follow(guest, session.id);
   await assert.rejects(theirs.prompt("[[say no]]"), { code: "FORBIDDEN" });
-  assert.equal(await owner.sessions.changeShare(session.id, guest.userId, "edit"), "told");
+  assert.equal(await owner.sessions.changeShare(session.id, guest.userId, "edit"), "confirmed");
   const sent = await theirs.prompt("[[say for the guest]]");
   await until(theirs, () => ended(theirs) === 1);
   assert.deepEqual([texts(theirs), theirs.taken(sent.localId)?.is], [["for the guest"], "done"]);
@@ -248,7 +248,7 @@ test("a revocation that a machine has not taken is sent again", async () => {
   await owner.sessions.tellMachinesAgain();
   await until(live, () => mayCommand(second) === "none");
 
-  // Once it is confirmed nothing is sent, and who gets a share again keeps it.
+  // Once it is confirmed nothing is sent, and a user who gets a share again keeps it.
   await owner.sessions.share(session.id, first, "edit");
   await until(live, () => mayCommand(first) === "prompt");
   const { length } = live.view.items;
@@ -303,7 +303,7 @@ test("what a removed device has let a guest do is taken back", async () => {
     await Account.create({ base: server.url, store: new MemoryStore(), name: "Three" }),
   ];
   const grant = () => live.view.state?.access.find(({ user }) => user === guest.userId);
-  assert.equal(await phone.sessions.share(session.id, guest.userId, "edit"), "told");
+  assert.equal(await phone.sessions.share(session.id, guest.userId, "edit"), "confirmed");
   await until(live, () => grant()?.may === "prompt");
   assert.equal(grant()?.key, phone.keys.publicKey);
   assert.deepEqual(await owner.devices.remove([phone.keys.publicKey]), { unconfirmed: [], unsearched: 0 });

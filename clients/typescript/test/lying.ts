@@ -31,7 +31,8 @@ export class Liar {
 
 export interface Row {
   id: string;
-  told_to: string[];
+  /** The programs that the server lies to. */
+  programs: string[];
   /** What a person does. */
   when: string;
   /** What a program must do with the lie. */
@@ -53,9 +54,9 @@ export type Cast = Record<string, Json>;
 
 /** The rows for this client, by what a person does. */
 export function rows(): Map<string, Row[]> {
-  const told = (vectors("tests/lies.json") as Row[]).filter(({ told_to }) => told_to.includes("typescript"));
-  const of = new Map(told.map(({ when }) => [when, [] as Row[]]));
-  for (const row of told) of.get(row.when)?.push(row);
+  const own = (vectors("tests/lies.json") as Row[]).filter(({ programs }) => programs.includes("typescript"));
+  const of = new Map(own.map(({ when }) => [when, [] as Row[]]));
+  for (const row of own) of.get(row.when)?.push(row);
   return of;
 }
 
@@ -63,7 +64,7 @@ export function rows(): Map<string, Row[]> {
 export async function tell<T>(row: Row, liar: Liar, cast: Cast, tries: () => Promise<T>): Promise<T> {
   const value = (given: Json): Json => {
     if (typeof given !== "string" || !given.startsWith("$")) return given;
-    assert.ok(given.slice(1) in cast, `nobody is ${given}`);
+    assert.ok(given.slice(1) in cast, `the cast has no ${given}`);
     return structuredClone(cast[given.slice(1)]);
   };
   const routes = Object.entries(row.answers).map(([route, changes]) => {
@@ -89,7 +90,7 @@ export async function tell<T>(row: Row, liar: Liar, cast: Cast, tries: () => Pro
     return await tries();
   } finally {
     liar.lie = undefined;
-    assert.ok(liar.hasLied, `${row.id} was not told: ${liar.sent.join(", ")}`);
+    assert.ok(liar.hasLied, `the server did not lie about ${row.id}: ${liar.sent.join(", ")}`);
   }
 }
 

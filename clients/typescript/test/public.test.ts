@@ -64,14 +64,14 @@ test("a guest who signs as the machine is not shown as the machine", async () =>
     return open.view.items.map(({ shown, author }) => [author.kind, shown.type === "text" ? shown.part.text : shown.type]);
   };
   assert.deepEqual(await shown(LinkSecret.generate(machine.publicKey)), [
-    ["nobody", "note"],
+    ["unknown", "note"],
     ["host", "hello"],
   ]);
   assert.deepEqual(
     await shown(LinkSecret.generate()),
     [
-      ["nobody", "note"],
-      ["nobody", "note"],
+      ["unknown", "note"],
+      ["unknown", "note"],
     ],
     NO_HOST,
   );

@@ -13,7 +13,7 @@ after(() => server?.stop());
 // JSON of any shape.
 type Json = any;
 
-/** A connection to a server that has the first so many lists of an account, until it gets the others again. */
+/** A connection to a server that has only the first lists of an account, until it gets the others again. */
 class Restored {
   versions: number | undefined;
   /** The calls that gave it lists again. */

@@ -39,7 +39,7 @@ test("a seal cannot be moved to another reader, and what was opened cannot be se
   const sealed = await seal.sealRing(ring, content.publicKey, "aad", account);
   const other = await seal.BoxPair.fromSecret(new Uint8Array(32).fill(7));
   const again = await seal.sealRing(ring, other.publicKey, "aad", await lists.SigningKey.generate());
-  // The signature of the first one in front of what somebody else has sealed.
+  // The signature of the first one in front of what another key has sealed.
   const moved = encode(Uint8Array.from([...bytes(sealed).subarray(0, 97), ...bytes(again).subarray(97)]));
   await assert.rejects(seal.openRing(moved, other, "aad"), refuses("signature"));
   for (const at of [0, 1, 33, 97, 129, bytes(sealed).length - 1]) {

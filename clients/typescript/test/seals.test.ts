@@ -10,7 +10,7 @@ import { startServer, type Server } from "./server.js";
 import { encode } from "./vectors.js";
 
 let server: Server;
-/** Who is a guest of the others. */
+/** A guest of the others. */
 let bob: Account;
 before(async () => {
   server = await startServer();
@@ -131,7 +131,7 @@ async function epochOfBob(ann: Account, id: string): Promise<number> {
   return SharedRing.fromText(share.encryptedKey).epoch;
 }
 
-test("who waits for a key still gets the next one", async () => {
+test("a user who waits for a key still gets the next one", async () => {
   const ann = await person("Ann");
   const notices: Notice[] = [];
   const stop = ann.account.notices.subscribe((notice) => notices.push(notice));
@@ -150,7 +150,7 @@ test("who waits for a key still gets the next one", async () => {
   assert.equal((await bob.sessions.metadata(await bob.sessions.read(id)))["title"], "third key");
 });
 
-test("who waits for a key still waits for it when the next one was not made", async () => {
+test("a user who waits for a key still waits for it when the next one was not made", async () => {
   const ann = await person("Ann");
   for (const [what, fails] of [
     ["refused", true],
@@ -170,7 +170,7 @@ test("who waits for a key still waits for it when the next one was not made", as
     assert.equal(await epochOfBob(ann.account, id), 2, what);
     assert.equal(await waiting(ann, id), undefined);
   }
-  // Who was removed in the meantime waits for nothing.
+  // A user who was removed meanwhile waits for nothing.
   const id = await withBobWaiting(ann);
   await ann.account.sessions.unshare(id, bob.userId);
   assert.deepEqual([await waiting(ann, id), await ann.account.sessions.shares(id)], [undefined, []]);

@@ -1,4 +1,4 @@
-// Streams that are cut, silent, doubled and refused: never a gap, never a double.
+// Streams that are cut, silent, doubled and refused: no gap, and nothing twice.
 
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
@@ -49,7 +49,7 @@ async function numbers(client: Client, count: number, options: FollowOptions & {
   return got;
 }
 
-test("a stream that is cut goes on after its last event, and gives none twice", async () => {
+test("a stream that is cut resumes after its last event, and gives none twice", async () => {
   const steps: Step[] = [
     (response) => {
       open(response);

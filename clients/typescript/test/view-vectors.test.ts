@@ -8,7 +8,7 @@ import { readBody } from "../src/protocol/transcript/body.js";
 
 interface Said {
   seq: number;
-  by: { host?: true; nobody?: true; key?: string; guest?: true; removedIn?: number };
+  by: { host?: true; unknown?: true; key?: string; guest?: true; removedIn?: number };
   localId: string;
   n?: number;
   list: number;
@@ -26,7 +26,7 @@ const file = new URL("../../../../tests/vectors/view.json", import.meta.url);
 
 function author({ host, key, guest, removedIn }: Said["by"]): Author {
   if (host) return { kind: "host" };
-  if (key === undefined) return { kind: "nobody", why: "nobody" };
+  if (key === undefined) return { kind: "unknown", why: "unknown" };
   return { kind: "person", user: guest ? "g" : "u", key, ...(removedIn !== undefined && { removedIn }) };
 }
 

@@ -152,7 +152,7 @@ test("what is not by its writer is a note", () => {
   session.message(host, "x", 1, prompt("go"));
   assert.equal(note(session.last()), "not_signed", "the machine writes no prompts");
   for (const content of [permission("r2"), prompt("go"), turn("started")]) {
-    session.message({ kind: "nobody", why: "not signed by a device of Ann" }, "x", 1, content);
+    session.message({ kind: "unknown", why: "not signed by a device of Ann" }, "x", 1, content);
     assert.ok(note(session.last()) === "not_signed" && session.view.open.length === 0);
   }
   session.frame("t", 0, 0, "x");

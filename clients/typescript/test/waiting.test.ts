@@ -23,7 +23,7 @@ after(() => server?.stop());
 type Json = any;
 const isSession = (input: RequestInfo | URL): boolean => /^\/v1\/sessions\/[^/]+$/.test(new URL(String(input)).pathname);
 
-/** Ann is told that this epoch is to be replaced, and guests get no key meanwhile. */
+/** The server says to Ann that this epoch is to be replaced, and guests get no key meanwhile. */
 let replaces: number | undefined;
 const withoutKeys: typeof fetch = async (input, init) => {
   if (replaces === undefined) return fetch(input, init);
@@ -89,7 +89,7 @@ async function rekeyWithoutBob(id: string): Promise<void> {
 const shown = ({ view }: LiveSession): string[] =>
   view.items.map(({ shown: one }) => (one.type === "prompt" ? one.prompt.text : JSON.stringify(one)));
 
-/** Follows the session until something is so. */
+/** Follows the session until a condition holds. */
 async function until(live: LiveSession, isSo: () => boolean, then?: () => Promise<unknown>): Promise<void> {
   if (isSo()) return;
   const stop = new AbortController();
@@ -146,14 +146,14 @@ test("what comes before its key waits, and is shown in order when the key comes"
   );
 });
 
-test("a session that is opened before its key comes goes on when it comes, also while there is no connection", async () => {
+test("a session that is opened before its key comes continues when it comes, also while there is no connection", async () => {
   const id = await shared();
   await say(id, "one");
   await rekeyWithoutBob(id);
   for (let at = 2; at <= 5; at++) await say(id, String(at));
   const live = await bob.sessions.open(id);
   assert.deepEqual([shown(live), live.view.lacksKey], [["one"], true]);
-  // No hint tells of it: the first connection comes later.
+  // No hint names it: the first connection comes later.
   await ann.sessions.finish();
   await until(live, () => !live.view.lacksKey);
   assert.deepEqual(shown(live), ["one", "2", "3", "4", "5"]);
@@ -181,7 +181,7 @@ test("hints that are refused or end are followed again, and not without a pause"
   await until(live, () => !live.view.lacksKey);
   assert.deepEqual([shown(live), streams.length], [["one", "two"], 0]);
   const reads = asked.filter((call) => call === `GET /v1/sessions/${id}`).length;
-  assert.ok(reads <= 3, `it was read ${reads} times, although nothing told of a key`);
+  assert.ok(reads <= 3, `it was read ${reads} times, although no hint named a key`);
 });
 
 test("a server that gives the same messages again is not asked for ever", async () => {

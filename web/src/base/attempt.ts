@@ -1,4 +1,4 @@
-/** Something that a person has begun with a click: while it is done nothing else is, and what goes wrong is said. */
+/** An action that a person has begun with a click: it runs alone, and its error is shown. */
 import { useState } from "react";
 import { textOf } from "../data/failure.ts";
 
@@ -10,7 +10,7 @@ export interface Attempt {
   run: (action: () => Promise<void>) => void;
 }
 
-/** `onBusy` hears when it begins and ends. */
+/** `onBusy` is called when it begins and ends. */
 export function useAttempt(onBusy: (isBusy: boolean) => void): Attempt {
   const [error, setError] = useState<string>();
   const [said, setSaid] = useState<string>();

@@ -1,7 +1,7 @@
 /** A question that takes the place of the button that began it. */
 import { type ReactNode, useEffect, useRef } from "react";
 
-/** It is brought into sight and gets the focus, so that a person sees and a screen reader says what is asked. */
+/** It is scrolled into view and gets the focus, so that a person sees the question and a screen reader reads it. */
 export function Confirm({ label, children }: { label: string; children: ReactNode }) {
     const element = useRef<HTMLDivElement>(null);
     useEffect(() => {

@@ -1,13 +1,13 @@
-/** Copies a text. Without a clipboard, as over plain HTTP or when it is forbidden, the text is selected, so that a person copies it. */
+/** Copies a text. Without a clipboard, as over plain HTTP or when it is forbidden, the text is selected, so that a person can copy it. */
 import { type ReactNode, type RefObject, useEffect, useState } from "react";
 
-/** So long the button says what became of it, in milliseconds. */
+/** How long the button shows the outcome, in milliseconds. */
 const SAYS_MS = 4_000;
 const COPIED = "Copied";
 const SELECTED = "Selected: copy it now";
 const FAILED = "This browser cannot copy it";
 
-/** Copies it, and gives what to say. `of` is the element that shows the text. */
+/** Copies it, and returns what to show. `of` is the element that shows the text. */
 export async function copy(text: string, of: HTMLElement | null | undefined): Promise<string> {
     try {
         await navigator.clipboard.writeText(text);
@@ -28,7 +28,7 @@ interface Props {
     children: ReactNode;
 }
 
-/** A button that says for a while what became of it. */
+/** A button that shows the outcome for a while. */
 export function CopyButton({ text, of, className, children }: Props) {
     const [said, setSaid] = useState<string>();
     useEffect(() => {

@@ -1,4 +1,4 @@
-/** A dialog of the browser's own: it keeps the focus, closes with Escape, and gives the focus back. */
+/** A native dialog of the browser: it keeps the focus, closes with Escape, and gives the focus back. */
 import { type ReactNode, useEffect, useId, useRef } from "react";
 import { Icon } from "./icons.tsx";
 

@@ -1,4 +1,4 @@
-/** What is shown when the page itself fails: without it nothing at all would be. */
+/** What is shown when the page itself fails. Without it the page would be empty. */
 import { Component, type ReactNode } from "react";
 import { forgetSeen } from "../data/kept.ts";
 
@@ -10,7 +10,7 @@ export class WhenFailed extends Component<{ children: ReactNode }, { hasFailed: 
     }
 
     override componentDidCatch(): void {
-        // It may have failed on what an earlier version has kept.
+        // The cause may be something that an earlier version has kept.
         void forgetSeen();
     }
 
@@ -21,7 +21,7 @@ export class WhenFailed extends Component<{ children: ReactNode }, { hasFailed: 
                 <h1>This page has failed</h1>
                 <p role="alert">
                     What you typed is kept in this browser. Load the page again. If it fails again, the page and the server may
-                    be different versions: contact whoever runs the server.
+                    be different versions: contact the server's operator.
                 </p>
                 <div>
                     <button type="button" className="button primary" onClick={() => location.reload()}>

@@ -1,4 +1,4 @@
-/** Controls with their names. What is said below one is its description, and no part of its name: a screen reader says it after the rest. */
+/** Controls with their names. The text below one is its description, not a part of its name: a screen reader reads it last. */
 import { type ChangeEvent, type ReactNode, useId } from "react";
 
 interface FieldProps {
@@ -27,7 +27,7 @@ interface ChoiceProps {
     hint: ReactNode;
     checked: boolean;
     disabled?: boolean;
-    /** The name of the choices of which one is taken. Without it, any number of them is. */
+    /** The name of a group of choices. Without it, any number of them can be chosen. */
     oneOf?: string | undefined;
     onChange: (event: ChangeEvent<HTMLInputElement>) => void;
 }

@@ -47,7 +47,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** One of them. It says nothing to a screen reader: the text beside it does. */
+/** One of them. A screen reader skips it and reads the text next to it. */
 export function Icon({ name, size = 16 }: { name: IconName; size?: number }) {
     return (
         <svg

@@ -1,7 +1,7 @@
 /** The address that another device shows for linking. What follows its # is a secret for ten minutes. */
 let address = "";
 
-/** Takes it out of the address of the page, where histories, other pages and people who look on would read it. */
+/** Takes it out of the address of the page, where histories, other pages and onlookers could read it. */
 export function takeLinkAddress(): void {
   if (location.pathname !== "/link" || location.hash === "") return;
   address = location.href;

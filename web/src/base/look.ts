@@ -7,8 +7,8 @@ export interface Look {
   theme: Theme;
   /** As in `de` (BCP 47). Empty: that of the browser. */
   language: string;
-  /** Changes of files: old and new beside each other where there is room, or one below the other. */
-  changes: "beside" | "below";
+  /** Changes of files: old and new side by side if there is room, or one below the other. */
+  changes: "split" | "below";
 }
 
 const NAME = "ensemble look";
@@ -20,7 +20,7 @@ function read(): Look {
     return {
       theme: theme === "light" || theme === "dark" ? theme : "system",
       language: isLanguage(language) ? language : "",
-      changes: changes === "beside" ? "beside" : "below",
+      changes: changes === "split" ? "split" : "below",
     };
   } catch {
     return { theme: "system", language: "", changes: "below" };
@@ -43,7 +43,7 @@ export function applyLook(): void {
   const { theme } = look.get();
   if (theme === "system") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme;
-  // The bar of the system around the page.
+  // The system's bar around the page.
   for (const meta of document.querySelectorAll<HTMLMetaElement>("meta[name=theme-color]")) {
     meta.content = GROUND[theme !== "system" ? theme : meta.media.includes("dark") ? "dark" : "light"];
   }

@@ -3,7 +3,7 @@ import { Store } from "./store.ts";
 
 /** Milliseconds that this device's clock is ahead; negative: behind. */
 export const clockAhead = new Store(0);
-/** Less than this is nothing that a person has to set. Machines refuse what is signed more than 5 minutes in the future. */
+/** A smaller difference needs no correction. Machines refuse what is signed more than 5 minutes in the future. */
 const MOST_MS = 4 * 60_000;
 
 export function setClockAhead(ms: number | undefined): void {

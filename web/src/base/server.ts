@@ -4,7 +4,7 @@
  */
 const OWN_COMPUTER = new Set(["127.0.0.1", "localhost", "[::1]"]);
 const WITHIN_MS = 5_000;
-/** What this origin named the last time, for when it does not answer. */
+/** What this origin named last, for when it does not answer. */
 const LAST = "server";
 
 interface Texts {
@@ -12,7 +12,7 @@ interface Texts {
   setItem(name: string, value: string): void;
 }
 
-/** A service worker has none, and without a connection nothing to ask the server for. A browser may forbid it. */
+/** A service worker has no storage, and a browser may forbid it. */
 function storage(): Texts | undefined {
   try {
     return (globalThis as { localStorage?: Texts }).localStorage;
@@ -30,8 +30,8 @@ export function server(): string {
 }
 
 /**
- * Reads the address once, before anything else starts. Where nobody answers, as without a connection, it is what this origin said the
- * last time. Fails when something else is answered, because keys are kept under the address.
+ * Reads the address once, before anything else starts. Without an answer, as without a connection, it is the address that this origin
+ * gave last. Fails when the answer is something else, because keys are kept under the address.
  */
 export async function findServer(): Promise<void> {
   if (!OWN_COMPUTER.has(location.hostname)) {
@@ -41,7 +41,7 @@ export async function findServer(): Promise<void> {
   try {
     found = (await named()) ?? location.origin;
   } catch (error) {
-    // Nobody has answered.
+    // No answer came.
     const isAway = error instanceof TypeError || error instanceof DOMException;
     found = isAway ? kept() : undefined;
     if (found === undefined) throw isAway ? new Error("The server does not answer", { cause: error }) : error;
@@ -54,7 +54,7 @@ export async function findServer(): Promise<void> {
   }
 }
 
-/** What this origin named before. Where nothing can be kept, nobody knows. */
+/** What this origin named before. Undefined where nothing can be kept. */
 function kept(): string | undefined {
   try {
     return storage()?.getItem(LAST) ?? undefined;

@@ -1,6 +1,6 @@
-/** Tells the other tabs of this browser that its account is signed out. They would go on with keys that are wiped. */
+/** Tells the other tabs of this browser that its account is signed out. They would keep using keys that are wiped. */
 
-/** One for the page: a channel does not hear itself. */
+/** One for the page: a channel does not receive its own messages. */
 let channel: BroadcastChannel | undefined;
 const opened = (): BroadcastChannel => (channel ??= new BroadcastChannel("ensemble signed out"));
 
@@ -8,7 +8,7 @@ export function tellSignedOut(): void {
   opened().postMessage("signed out");
 }
 
-/** Calls back when another tab has signed out. Returns how to stop that. */
+/** Calls back when another tab has signed out. Returns a function that stops it. */
 export function whenSignedOut(run: () => void): () => void {
   opened().onmessage = run;
   return () => {

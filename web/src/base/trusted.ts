@@ -1,5 +1,5 @@
 /**
- * The one Trusted Types policy of the page. It makes addresses of scripts and nothing else, and only of our own files: no text
+ * The one Trusted Types policy of the page. It makes addresses of scripts and nothing else, and only of the page's files: no text
  * from outside becomes HTML or code anywhere.
  */
 const OWN_SCRIPT = /^\/(?:sw\.js|assets\/[\w.-]+\.js)$/;
@@ -19,7 +19,7 @@ function own(url: string): string {
 const policies = (globalThis as { trustedTypes?: Policies }).trustedTypes;
 const policy = policies?.createPolicy("ensemble", { createScriptURL: own });
 
-/** The address of a script of ours, as `new Worker` and `serviceWorker.register` take it under the policy. */
+/** The address of a script of the page, as `new Worker` and `serviceWorker.register` take it under the policy. */
 export function scriptUrl(url: string): string {
   // Where the browser knows no Trusted Types it takes the text. Its type is a string for TypeScript either way.
   return (policy ? policy.createScriptURL(url) : own(url)) as string;

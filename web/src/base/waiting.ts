@@ -1,12 +1,12 @@
-/** What is shown while the app cannot begin because its server answers nothing, or nothing of use: what happened, and what to do. */
+/** What is shown while the app cannot start because its server gives no usable answer: what happened, and what to do. */
 import { element } from "./element.ts";
 
-/** Most begin at once: a wait shows itself after so many milliseconds. */
+/** Most begin at once: a wait is shown after this many milliseconds. */
 const QUIET_MS = 2_000;
 /** Between two tries. */
 const PAUSE_MS = 2_000;
 
-/** Does it again until it succeeds. Meanwhile the page says why it has not. */
+/** Repeats it until it succeeds. Meanwhile the page shows the reason. */
 export async function untilDone<T>(run: () => Promise<T>): Promise<T> {
   let why = "The server does not answer.";
   let isShown = false;

@@ -17,7 +17,7 @@ let dates = formats(look.get().language);
 look.subscribe(() => (dates = formats(look.get().language)));
 const NUMBER = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 
-/** A time of day; with its day when it is not today. Nothing for what is no time. */
+/** A time of day, with the date when it is not today. Empty for an invalid time. */
 export function clock(at: string, now = new Date()): string {
   const time = new Date(at);
   if (Number.isNaN(time.getTime())) return "";
@@ -46,7 +46,7 @@ export function tokens(count: number): string {
   return NUMBER.format(count);
 }
 
-/** The last part of a path, which says most. */
+/** The last part of a path, which is the most telling. */
 export function folder(path: string): string {
   return (
     path
@@ -61,7 +61,7 @@ interface Called {
   hasOtherName: boolean;
 }
 
-/** The name of a device as the signed list has it, or else what is said in its place. */
+/** The name of a device in the signed list, or the text in its place. */
 export function deviceName({ name, hasOtherName }: Called, nameless: string): string {
   return name ?? (hasOtherName ? "The server gives another name" : nameless);
 }
@@ -72,8 +72,8 @@ export function machineName({ name, hasOtherName, ref, isListed }: Called & { re
   return name ?? (hasOtherName ? `${ref} (the server gives another name)` : `Machine ${ref}`);
 }
 
-/** What is left open where it was not looked for rights that a removed device has given. */
+/** What a removal leaves open: sessions that were not searched for rights that the removed device has given. */
 export function notSearched(sessions: number): string {
   const where = sessions === 1 ? "a session" : `${sessions.toLocaleString()} sessions`;
-  return `It was not looked for what it has let people do in ${where}. Machines that know of its removal allow none of that.`;
+  return `What it has let people do in ${where} was not checked. Machines that know of its removal allow none of that.`;
 }

@@ -44,7 +44,7 @@ function kept(): Promise<IndexedDbStore> {
   return store;
 }
 
-/** While a browser empties what a page keeps, nothing can be read: it is looked at again, so often and after so many milliseconds. */
+/** While a browser empties what a page keeps, nothing can be read: the number of attempts, and the milliseconds between them. */
 const LOOKS = 10;
 const LOOK_AGAIN_MS = 500;
 
@@ -79,7 +79,7 @@ export function mine(): Account {
   return opened;
 }
 
-/** Opens the account of this browser, if it has one. Where the server does not answer it is tried on. */
+/** Opens the account of this browser, if it has one. If the server does not answer, this is repeated. */
 export async function open(): Promise<void> {
   const over = new AbortController();
   const trying = onTrying();
@@ -124,7 +124,7 @@ export async function create(name: string, person: string): Promise<NewWords> {
   return words;
 }
 
-/** Other words in place of those that are not confirmed yet, as when someone else has seen them. */
+/** Other words in place of those that are not confirmed yet, as when another person has seen them. */
 export async function otherWords(): Promise<NewWords> {
   return makeWords(mine().devices);
 }
@@ -161,7 +161,7 @@ export async function restore(found: Recovering, lost: readonly string[]): Promi
   askToKeep();
 }
 
-/** What others see this account called. */
+/** The name of this account that other users see. */
 export async function displayName(): Promise<string> {
   const { client } = mine();
   return (await client.call("GET", "/v1/account")).displayName ?? "";
@@ -175,7 +175,7 @@ export async function setDisplayName(displayName: string): Promise<void> {
 /** Removes this browser from the account where it can, and wipes its keys. */
 export async function signOut(): Promise<void> {
   const found = mine();
-  // What is wiped now was not taken away.
+  // The page wipes it, so it was not taken away.
   opened = undefined;
   try {
     await found.devices.leave();
@@ -207,7 +207,7 @@ async function show(found: Account): Promise<void> {
   if (known?.value.userId === found.userId) {
     opened = found;
     account.set(known.value);
-    // Meanwhile it is read anew. Without a server what was known stays.
+    // Meanwhile it is read again. Without a server, the known value stays.
     const over = new AbortController();
     void keepTrying(
       () => readMe(found),
@@ -239,7 +239,7 @@ async function readMe(found: Account): Promise<void> {
   await keep("seen", ME, me);
 }
 
-/** Which build answers. */
+/** The build of the server. */
 export async function serverVersion(): Promise<string> {
   const { client } = mine();
   return (await client.call("GET", "/v1/version")).version;

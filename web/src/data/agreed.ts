@@ -21,7 +21,7 @@ export async function notAgreed(all: readonly Work[], known: Known = mine().mach
     const isNew = agreed === undefined && machine !== undefined;
     if (!isNew && (agreed || !isBypass)) continue;
     const name = JSON.stringify([machine, directory]);
-    // A yes to everything in a directory is a yes to less.
+    // Consent to everything in a directory includes less.
     if (!found.get(name)?.isBypass) found.set(name, work);
   }
   return [...found.values()];

@@ -1,5 +1,5 @@
 /**
- * Whether the server answers: the stream of the account is open, and no call waits in vain. A loss shows only after a while, because
+ * Whether the server answers: the stream of the account is open, and no call waits too long. A loss shows only after a while, because
  * most heal at once.
  */
 import { type CallWatch, NoAnswer, Problem } from "@ensemble/client";
@@ -19,7 +19,7 @@ export interface Connection {
   todo: string;
 }
 
-/** What happened and what to do, in words that other tabs can be told. */
+/** What happened and what to do, in words that other tabs can show. */
 export type Why = Pick<Connection, "what" | "todo">;
 
 const SILENT: Why = { what: "The server does not answer", todo: "It may be busy, or the network may be losing data." };
@@ -32,13 +32,13 @@ export function whyOf(error: unknown): Why {
     if (error.why === "unreachable") return { what: "No connection to the server", todo: "Check that this device is online." };
     return {
       what: "Something other than the server answers",
-      todo: "If your network needs a sign-in, do that in another tab. Otherwise contact whoever runs the server.",
+      todo: "If your network needs a sign-in, do that in another tab. Otherwise contact the server's operator.",
     };
   }
   if (error instanceof Problem) {
     if (error.status === 503 || error.status === 429) return { what: "The server is busy or starting", todo: "Wait a moment." };
     if (error.status >= 500)
-      return { what: `The server has an error (${error.status})`, todo: "If this lasts, contact whoever runs the server." };
+      return { what: `The server has an error (${error.status})`, todo: "If this lasts, contact the server's operator." };
     return { what: "The server refuses this browser", todo: textOf(error) };
   }
   return {
@@ -62,13 +62,13 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 let known: string | undefined;
 let wasOpen = false;
 
-/** Watches the clock of what waits longest, and says it when that is too long. */
+/** Watches the longest wait, and reports it when it is too long. */
 function look(): void {
   clearTimeout(timer);
   timer = undefined;
   const now = performance.now();
   const due = [...waiting].map((one) => ({ ...one, at: QUIET_MS + (one.isAlone ? one.begun : Math.max(one.begun, answered)) }));
-  // Of a browser that was removed nothing is tried again.
+  // A removed browser makes no more attempts.
   const late = removed.get() ? [] : due.filter(({ at }) => at <= now);
   if (late.length === 0) {
     connection.update((before) => (before.isLost ? NONE : before));
@@ -98,7 +98,7 @@ function begin(isAlone: boolean): CallWatch & { say: (why: Why) => void } {
     say,
     failed: (error) => {
       noteRemoval(error);
-      // What the server says about the call itself is an answer.
+      // An error about the call itself is an answer.
       if (error instanceof Problem && error.status < 500 && error.status !== 429) answered = performance.now();
       else say(whyOf(error));
     },
@@ -116,7 +116,7 @@ export const onCall = (): CallWatch => begin(false);
 /** Watches something that is tried until it is done, with its pauses. */
 export const onTrying = (): CallWatch => begin(true);
 
-/** A stream that was lost is back when it lasts for so long: one that breaks at once is none. */
+/** A lost stream is back when it has lasted this long: one that breaks at once does not count. */
 const BACK_MS = 500;
 
 let stream: ReturnType<typeof begin> | undefined;
@@ -128,7 +128,7 @@ function isBack(): void {
   stream = undefined;
 }
 
-/** How the stream is that tells this page of everything that changes. */
+/** The state of the stream of all changes. */
 export function connectionIs(state: "open" | "connecting", why?: Why): void {
   clearTimeout(back);
   if (state === "open") {

@@ -6,7 +6,7 @@ import { confirmationsChanged } from "./machines.ts";
 
 export interface DeviceRow {
   key: string;
-  /** How it is called, or what it is. */
+  /** Its name, or what it is. */
   name: string;
   /** Of a device without a name: nothing. */
   given: string;

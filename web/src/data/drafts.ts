@@ -3,13 +3,13 @@ import { forget, keep, keptNames, recall } from "./kept.ts";
 
 const drafts = new Map<string, string>();
 const MOST = 200;
-/** Typing is kept when it rests for so long, in milliseconds, and when the page is left. */
+/** What is typed is kept after a pause of this many milliseconds, and when the page is left. */
 const REST_MS = 400;
 const due = new Map<string, ReturnType<typeof setTimeout>>();
 
 const nameOf = (session: string): string => `draft ${session}`;
 
-/** What this tab knows of it. Undefined: what was kept has to be asked for. */
+/** What this tab knows of it. Undefined: what was kept has to be read. */
 export function draftOf(session: string): string | undefined {
   return drafts.get(session);
 }

@@ -1,4 +1,4 @@
-/** What a screen of a session shows once following it has failed. */
+/** What the screen of a session shows when the session can no longer be followed. */
 import { isProblem } from "@ensemble/client";
 import { textOf } from "./failure.ts";
 import type { FeedView } from "./feed.ts";
@@ -6,7 +6,7 @@ import { mayHeal } from "./keep-trying.ts";
 
 type Failed = Pick<FeedView, "error" | "isGone">;
 
-/** Nothing where it may heal: the line over the page says that there is no connection, and what was read stays. */
+/** Undefined if it may heal: the line over the page says that there is no connection, and what was read stays. */
 export function failedOf(error: unknown, { isOpen, row, may }: FeedView): Failed | undefined {
   if (mayHeal(error) && isOpen) return undefined;
   if (!isProblem(error, "NOT_FOUND")) return { error: textOf(error) };

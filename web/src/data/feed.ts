@@ -20,7 +20,7 @@ export interface FeedView {
   /** It is shown as it was kept at this time: the server has not been reached since. */
   keptAt?: string | undefined;
   error: string | undefined;
-  /** It was open, and the server says now that it is not there for this person. */
+  /** It was open, and the server now says that this person cannot have it. */
   isGone?: boolean | undefined;
   /** Messages came that are sealed with a newer key than the public link has. They are not among the items. */
   hasLater?: boolean | undefined;
@@ -50,7 +50,7 @@ export interface SessionFeed {
   /** Neither an option nor answers: the person does not answer. */
   answer(card: Card, answer: { optionId?: string; answers?: Answers | undefined }): Promise<void>;
   interrupt(): Promise<void>;
-  /** Begins an agent again that has ended. */
+  /** Restarts an agent that has ended. */
   resume(): Promise<void>;
   setMode(mode: string): Promise<void>;
   setModel(model: string): Promise<void>;

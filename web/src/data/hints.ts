@@ -28,19 +28,19 @@ export interface HintOptions {
   onHint: (hint: Hint) => void;
 }
 
-/** Gives hints until the signal is aborted. The first is `all`. Rejects when the server refuses for good. */
+/** Delivers hints until the signal is aborted. The first is `all`. Rejects when the server refuses for good. */
 export async function shareHints(client: Client, { user, signal, onState, onHint }: HintOptions): Promise<void> {
   const name = `ensemble events ${user}`;
   const channel = new BroadcastChannel(name);
-  let heard = performance.now();
+  let receivedAt = performance.now();
   let isLeader = false;
   channel.onmessage = ({ data }: MessageEvent<Said | null>) => {
-    heard = performance.now();
+    receivedAt = performance.now();
     if (isLeader || data === null || typeof data !== "object") return;
     if ("hint" in data) onHint(data.hint);
     else if (data.state === "open" || data.state === "connecting") onState(data);
   };
-  // Hints that came before this tab are not told again.
+  // Hints that came before this tab are not repeated.
   onHint({ kind: "all" });
   const lead = async (stop: AbortSignal): Promise<void> => {
     isLeader = true;
@@ -49,7 +49,7 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
     const beat = setInterval(() => tell(state), BEAT_MS);
     try {
       const states = (now: StreamState): void => {
-        // The first state of a new try has no error. What was the matter before is so still.
+        // The first state of a new try has no error. The earlier error still holds.
         const why =
           now.state === "open"
             ? undefined
@@ -81,21 +81,21 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
       const stop = new AbortController();
       const end = (): void => stop.abort();
       signal.addEventListener("abort", end, { once: true });
-      // A lock is taken from somebody else at once, or waited for.
+      // A lock is taken from its holder at once, or waited for.
       const waiting = new AbortController();
       const silent = setInterval(() => {
-        if (!isLeader && !document.hidden && performance.now() - heard > SILENT_MS) waiting.abort();
+        if (!isLeader && !document.hidden && performance.now() - receivedAt > SILENT_MS) waiting.abort();
       }, BEAT_MS);
       const options: LockOptions = steal ? { steal: true } : { signal: AbortSignal.any([signal, waiting.signal]) };
       try {
         await navigator.locks.request(name, options, () => lead(stop.signal));
         steal = false;
       } catch (error) {
-        // Somebody has taken the lock from this tab, or this tab has waited for too long.
+        // Another tab has taken the lock, or this tab has waited for too long.
         stop.abort();
         if (!(error instanceof DOMException && error.name === "AbortError")) throw error;
         steal = waiting.signal.aborted && !steal;
-        heard = performance.now();
+        receivedAt = performance.now();
       } finally {
         clearInterval(silent);
         signal.removeEventListener("abort", end);

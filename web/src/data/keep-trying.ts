@@ -1,7 +1,7 @@
-/** Does something that lasts, as following a stream, again after it has failed. */
+/** Repeats something that lasts, such as following a stream, after it has failed. */
 import { Distrust, isProblem, mayPass, pause, sleep } from "@ensemble/client";
 
-/** What went well for so long was no failure of the beginning, in milliseconds. */
+/** A run that lasted this many milliseconds did not fail at its start. */
 const WENT_WELL = 30_000;
 const PAUSES = { first: 1_000, longest: 10_000 };
 
@@ -10,7 +10,7 @@ export function isFinal(error: unknown): boolean {
   return error instanceof Distrust || (isProblem(error) && error.status < 500 && error.status !== 409 && !mayPass(error));
 }
 
-/** Whether the fault is the server's or the network's, so that it may heal by itself: no answer, a fault, or what nobody can use. */
+/** Whether the fault is the server's or the network's, so that it may heal by itself: no answer, a fault, or an unusable answer. */
 export function mayHeal(error: unknown): boolean {
   return (
     mayPass(error) ||
@@ -21,7 +21,7 @@ export function mayHeal(error: unknown): boolean {
   );
 }
 
-/** Runs it until it ends by itself, the signal is aborted, or its error is a final one. `onError` hears each error. */
+/** Runs it until it ends by itself, the signal is aborted, or its error is a final one. `onError` gets each error. */
 export async function keepTrying(
   run: () => Promise<void>,
   onError: (error: unknown) => void,

@@ -2,7 +2,7 @@
 import type { FeedView } from "./feed.ts";
 import { keep, recall } from "./kept.ts";
 
-/** So much of a transcript is kept: its end. */
+/** How much of the end of a transcript is kept. */
 const MOST_ITEMS = 150;
 const MOST_CHARACTERS = 600_000;
 
@@ -22,7 +22,7 @@ export function keepView(id: string, { row, state, items, plan, isHosted, may }:
   return keep("seen", nameOf(id), kept);
 }
 
-/** What is asked is left out: who answers must see what is asked now. */
+/** Requests are left out: a person who answers must see the present ones. */
 export async function keptView(id: string): Promise<(Kept & Pick<FeedView, "isOpen" | "keptAt">) | undefined> {
   const found = await recall<Kept>(nameOf(id));
   return found && { ...found.value, isOpen: true, keptAt: found.at };

@@ -73,7 +73,7 @@ const bound = (name: string, iv: Uint8Array<ArrayBuffer>): AesGcmParams => ({
   additionalData: encoder.encode(name),
 });
 
-/** Keeps a value that JSON can hold. What cannot be kept is lost without a word: the page works without it. */
+/** Keeps a value that JSON can hold. What cannot be kept is lost silently: the page works without it. */
 export async function keep(kind: Kind, name: string, value: unknown): Promise<void> {
   try {
     const plain = encoder.encode(JSON.stringify(value));
@@ -92,7 +92,7 @@ export async function keep(kind: Kind, name: string, value: unknown): Promise<vo
   }
 }
 
-/** Something that was typed could not be kept: who leaves the page loses it. */
+/** Something that was typed could not be kept: it is lost when the page is left. */
 export const notKept = new Store(false);
 
 /** What was kept under a name, and when. */
@@ -118,7 +118,7 @@ export async function forget(name: string): Promise<void> {
   }
 }
 
-/** The names of what is kept that begin so. */
+/** The names of records that begin so. */
 export async function keptNames(prefix: string): Promise<string[]> {
   const entries = await kept()
     .then(({ store }) => store.get<Entry[]>(INDEX))

@@ -12,10 +12,10 @@ import { keepView, keptView } from "./kept-view.ts";
 import { whileSeen } from "./seen.ts";
 import { rowOf, sessions } from "./sessions.ts";
 
-/** What has changed is kept so long after, in milliseconds. */
+/** How long after a change the view is kept, in milliseconds. */
 const KEPT_AFTER_MS = 3_000;
 
-/** So many messages are read at first. A session that has no more is there as a whole. */
+/** Messages that are read at first. A session that has no more is loaded as a whole. */
 const LOADED = 300;
 
 export class LiveFeed implements SessionFeed {
@@ -36,14 +36,14 @@ export class LiveFeed implements SessionFeed {
     this.id = id;
   }
 
-  /** Somebody looks at it. Returns how to stop. */
+  /** Follows the session while it is shown. Returns a function that stops it. */
   watch(): () => void {
     this.#watchers += 1;
     if (this.#watchers === 1) {
       this.#watching = new AbortController();
-      // Who leaves the page finds it as it was.
+      // A person who comes back finds it as it was.
       document.addEventListener("visibilitychange", this.#keep, { signal: this.#watching.signal });
-      // The session's own stream says nothing of its machine. The list hears when that goes away and comes back.
+      // The session's own stream says nothing of its machine. The list is notified when that goes offline and comes back.
       this.#watching.signal.addEventListener("abort", sessions.subscribe(this.#listed));
       void this.#begin(this.#watching.signal);
     }
@@ -109,7 +109,7 @@ export class LiveFeed implements SessionFeed {
     void this.#showKept();
     const failed = (error: unknown): void => {
       this.view.update((before) => ({ ...before, ...failedOf(error, before) }));
-      // Before anything is done in it again the server is asked whether it is there again.
+      // Before anything is done in it again, the server is asked whether it exists again.
       if (this.view.get().isGone) this.#live = this.#opening = undefined;
     };
     await whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), signal);

@@ -1,4 +1,4 @@
-/** Names of people. This account is "You"; a name of another is only what the server says somebody is called. */
+/** Names of people. This account is "You"; the name of another user is only what the server says. */
 import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
 

@@ -42,7 +42,7 @@ function change(body: Schemas["UpdateDevice"]): Promise<void> {
   return changeDevice(mine().client, body);
 }
 
-/** Asks the person for leave, and subscribes. Only after a click: browsers ask for nothing otherwise. */
+/** Asks the person for permission, and subscribes. Only after a click: browsers ask for nothing otherwise. */
 export async function switchOn(): Promise<void> {
   if ((await Notification.requestPermission()) !== "granted")
     throw new Error("This browser blocks notifications from this page. Allow them next to its address.");
@@ -61,7 +61,7 @@ let renewing: Promise<void> | undefined;
 
 /** A push service may end a subscription: then the server has none, or the browser. Where notifications are on, another one is made. */
 export function keepSubscribed(): void {
-  // What fails stays as it is, and the settings show it.
+  // A failure changes nothing, and the settings show it.
   renewing ??= renew().catch(() => undefined);
 }
 

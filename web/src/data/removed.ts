@@ -4,7 +4,7 @@ import { Store } from "../base/store.ts";
 
 export const removed = new Store(false);
 
-/** Hears each error that the server answers with. */
+/** Gets each error that the server answers with. */
 export function noteRemoval(error: unknown): void {
   if (isProblem(error, "DEVICE_REMOVED")) removed.set(true);
 }

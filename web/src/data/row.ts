@@ -40,7 +40,7 @@ export const WORDS: Record<RowState, string> = {
 /** Whether this person may answer, as far as a list knows it: who only reads never may. Of those who write, the machine says who may. */
 const mayAnswer = (row: SessionRow): boolean => row.accessLevel !== "view";
 
-/** What a list says about it: the first that applies. */
+/** What a list shows about it: the first that applies. */
 export function stateOf(row: SessionRow): RowState {
   const isAsking = row.attention === "permission" || row.attention === "question";
   if (isAsking && mayAnswer(row)) return "ask";

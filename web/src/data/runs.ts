@@ -27,7 +27,7 @@ export type Run = Omit<Schemas["Run"], "tasks">;
 export type Task = Schemas["Task"];
 export type TaskChanges = Schemas["TaskChanges"];
 
-/** So much of an output is kept: its end. */
+/** How much of the end of an output is kept. */
 const MOST_OUTPUT = 400_000;
 const PAGE = 50;
 const KEPT_AFTER_MS = 1_000;
@@ -104,14 +104,14 @@ export interface RunView {
   keptAt?: string | undefined;
 }
 
-/** So many tasks of a run are kept: those that its screen shows at first. */
+/** Tasks of a run that are kept: those that its screen shows at first. */
 const MOST_KEPT = 100;
 
 /** One run, as it changes. */
 export class RunFeed {
   readonly view = new Store<RunView>({ run: undefined, tasks: [], error: undefined });
   readonly id: string;
-  /** What was found out of its tasks. */
+  /** What is known about its tasks. */
   readonly #checked: CheckedTasks = new Map();
   readonly #shown = new ShownChanges();
 
@@ -200,7 +200,7 @@ export class RunFeed {
     }
   }
 
-  /** Says something more to the agent of a task that has ended. `messageId`: the same one again says it once. */
+  /** Says something more to the agent of a task that has ended. The same `messageId` again sends nothing new. */
   async say(task: Task, text: string, messageId: string): Promise<void> {
     const account = mine();
     const { client } = account;

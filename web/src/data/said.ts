@@ -5,11 +5,11 @@ import type { Item } from "../session/types.ts";
 export function itemOf({ seq, localId, senderId, at, text, error }: Said): Item {
   if (text === undefined) {
     const note = { kind: "unreadable", why: error ?? "" } as const;
-    return { id: seq, seq, localId: "", author: { kind: "nobody", why: note.why }, shown: { type: "note", note } };
+    return { id: seq, seq, localId: "", author: { kind: "unknown", why: note.why }, shown: { type: "note", note } };
   }
   const prompt = { text, attachments: [], when: "next" } as const;
   const author = { kind: "person", user: senderId, key: senderId } as const;
-  // Nobody has to take it.
+  // No machine has to take it.
   return {
     id: seq,
     seq,

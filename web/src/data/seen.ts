@@ -1,13 +1,13 @@
 /**
  * Streams of one browser, over all its tabs. It has six connections to a server that speaks HTTP/1.1, and each stream takes one: so only
- * what somebody looks at is followed, and at most three things at once. One that waits gets its turn after some seconds.
+ * what is on the screen is followed, and at most three things at once. One that waits gets its turn after some seconds.
  */
 
 import { lineChange } from "./hints.ts";
 
-/** A tab that is hidden for so long gives its stream back, in milliseconds. */
+/** A tab that was hidden for this many milliseconds gives its stream back. */
 const HIDDEN_MS = 10_000;
-/** A place that others wait for is held for so long. */
+/** How long a place is held that others wait for. */
 const TURN_MS = 5_000;
 const PLACES = ["ensemble stream 1", "ensemble stream 2", "ensemble stream 3"];
 
@@ -83,7 +83,7 @@ async function inPlace(run: (signal: AbortSignal) => Promise<boolean>, signal: A
   return result ?? false;
 }
 
-/** Gives the place up when somebody waits for one, and it was held for a while. */
+/** Gives the place up when another tab waits for one, and it was held for a while. */
 async function inTurn(run: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal): Promise<boolean> {
   const turn = new AbortController();
   const timer = setInterval(() => {

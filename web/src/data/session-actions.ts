@@ -9,7 +9,7 @@ export async function rename(row: SessionRow, title: string): Promise<void> {
   await readAgain(row.id);
 }
 
-/** Its owner has seen that it has finished or failed: it needs nobody any more, and no device is notified of it. What is newer stays. */
+/** Its owner has seen that it has finished or failed: it is no longer listed as open, and no device is notified. What is newer stays. */
 export async function markSeen(id: string): Promise<void> {
   const client = mine();
   await client.sessions.seen(await client.sessions.read(id));
@@ -26,7 +26,7 @@ export async function archive(row: SessionRow, archived: boolean): Promise<void>
   }
 }
 
-/** Deletes it for everybody. */
+/** Deletes it for all users. */
 export async function remove(id: string): Promise<void> {
   await mine().sessions.remove(id);
   await forget(`${LINKS}${id}`);

@@ -14,7 +14,7 @@ import { noteRemoval } from "./removed.ts";
 import type { SessionRow } from "./row.ts";
 import { runChanges } from "./runs.ts";
 
-/** So many are listed. Older ones are reached by their address. */
+/** Sessions that are listed. Older ones are reached by their address. */
 const MOST = 1_000;
 /** Hints that come together are read together. */
 const TOGETHER_MS = 50;
@@ -166,7 +166,7 @@ async function readOne(id: string, signal: AbortSignal): Promise<void> {
   try {
     row = await rowOf(await mine().sessions.read(id));
   } catch (error) {
-    // Only what the server says is gone has gone.
+    // Only a session that the server reports as gone is removed.
     if (!isNotFound(error)) return;
   }
   if (signal.aborted) return;
@@ -182,7 +182,7 @@ export function putRow(row: SessionRow): void {
   sessions.update((before) => ({ ...before, rows: before.rows.map((one) => (one.id === row.id ? row : one)) }));
 }
 
-/** Reads a session anew, as after something that was done to it here. */
+/** Reads a session again, as after it was changed here. */
 export function readAgain(id: string): Promise<void> {
   return readOne(id, new AbortController().signal);
 }
@@ -228,7 +228,7 @@ export async function rowOf(session: Session): Promise<SessionRow> {
   };
 }
 
-// Notifications of what was answered go.
+// Notifications of answered requests are closed.
 sessions.subscribe(() => closeAnswered(sessions.get().rows));
 
 account.subscribe(() => {

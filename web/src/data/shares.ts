@@ -1,5 +1,5 @@
 /** People who may open a session, and its public link. */
-import type { Told } from "@ensemble/client/account";
+import type { MachineReceipt } from "@ensemble/client/account";
 import { useEffect } from "react";
 import { serverNow } from "../base/server-clock.ts";
 import { Store, useStore } from "../base/store.ts";
@@ -16,7 +16,7 @@ export interface ShareRow {
   name: string | undefined;
 }
 
-export type { Told };
+export type { MachineReceipt };
 
 export async function sharesOf(session: string): Promise<ShareRow[]> {
   const { sessions, people } = mine();
@@ -36,15 +36,15 @@ export async function whoIs(user: string): Promise<{ fingerprint: string; name: 
   return { fingerprint: await people.fingerprint(user), name: await people.name(user) };
 }
 
-export function share(session: string, user: string, level: Level): Promise<Told> {
+export function share(session: string, user: string, level: Level): Promise<MachineReceipt> {
   return mine().sessions.share(session, user, level === "view" ? "view" : "edit", { approve: level === "approve" });
 }
 
 /** The session gets a new key, which its public link does not have. */
-export async function unshare(session: string, user: string): Promise<Told> {
-  const told = await mine().sessions.unshare(session, user);
+export async function unshare(session: string, user: string): Promise<MachineReceipt> {
+  const receipt = await mine().sessions.unshare(session, user);
   await readLink(session).catch(() => undefined);
-  return told;
+  return receipt;
 }
 
 /** A public link. The server does not know its address. */

@@ -11,7 +11,7 @@ export const hasWholeDiff = ({ unknown, diffTruncated }: TaskChanges): boolean =
 export const hasWholeList = ({ unknown, files, fileCount }: TaskChanges): boolean =>
   unknown !== true && files.length === fileCount;
 
-/** It is another than the one that a person was shown. */
+/** It differs from the one that a person was shown. */
 export class HasChanged extends Error {
   override name = "HasChanged";
 }

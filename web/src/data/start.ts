@@ -17,10 +17,10 @@ export interface Wanted {
   attachments: readonly Attachment[];
 }
 
-/** The longest title that is made of a prompt, in characters. */
+/** The longest title that is made from a prompt, in characters. */
 const TITLE = 80;
 
-/** What was sent and is not known to be done: the same wish goes on with it, so that nothing begins twice. */
+/** What was sent and is not known to be done: the same wish resumes it, so that nothing begins twice. */
 let unfinished: { wish: string; starting: Starting; session?: string; promptId: string } | undefined;
 
 /** Sends it, waits until the machine has begun it, and gives its id. The prompt is signed for the session and sent there. */

@@ -16,7 +16,7 @@ export async function changeDevice(client: Client, body: Schemas["UpdateDevice"]
   await client.call("PATCH", "/v1/devices/{id}", { path: { id }, body });
 }
 
-/** Makes a new subscription to this server's key and tells it to the server. */
+/** Makes a new subscription to this server's key and sends it to the server. */
 export async function subscribe(client: Client, manager: PushManager): Promise<void> {
   const { publicKey } = await serverKey(client);
   // A subscription to another key is of no use.

@@ -52,11 +52,11 @@ export class TalkFeed implements SessionFeed {
     this.view.update((now) => ({ ...now, hasOlder: older.length === PAGE }));
   }
 
-  readonly answer = nobody;
-  readonly interrupt = nobody;
-  readonly resume = nobody;
-  readonly setMode = nobody;
-  readonly setModel = nobody;
+  readonly answer = refuse;
+  readonly interrupt = refuse;
+  readonly resume = refuse;
+  readonly setMode = refuse;
+  readonly setModel = refuse;
 
   #open(): Promise<Conversation> {
     this.#opening ??= mine()
@@ -100,6 +100,6 @@ export class TalkFeed implements SessionFeed {
   }
 }
 
-function nobody(): Promise<never> {
+function refuse(): Promise<never> {
   return Promise.reject(new Refused("No agent works in this session: people write to each other in it."));
 }

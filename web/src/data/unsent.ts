@@ -1,4 +1,4 @@
-/** Prompts that were sent, and of which nothing came back: the machine may have them. With the same id they are never done twice. */
+/** Prompts that were sent and not acknowledged: the machine may have them. With the same id they are never done twice. */
 import type { Attachment } from "@ensemble/client/transcript";
 import { Store } from "../base/store.ts";
 import { forget, keep, keptNames, recall } from "./kept.ts";
@@ -44,7 +44,7 @@ export async function recallUnsent(session: string): Promise<Unsent[]> {
   return all.flatMap((one) => (one && !known.has(one.value.localId) ? [one.value] : []));
 }
 
-/** The texts of all that was sent, of every session, and of which nothing came back. */
+/** The texts of all prompts of every session that were sent and not acknowledged. */
 export async function allUnsent(): Promise<string[]> {
   const all = await Promise.all((await keptNames("unsent ")).map((name) => recall<Unsent>(name)));
   return all.flatMap((one) => (one ? [one.value.text] : []));

@@ -4,7 +4,7 @@ import { scriptUrl } from "../base/trusted.ts";
 import type { ToWorker } from "../base/worker-words.ts";
 
 export interface Versions {
-  /** SHA-256 over the files of the version that is kept, in hex. Absent while none is. */
+  /** SHA-256 over the files of the kept version, in hex. Absent while no version is kept. */
   digest: string | undefined;
   /** A newer version that waits. */
   next: { digest: string; take: () => void } | undefined;
@@ -25,7 +25,7 @@ export async function keepPage(): Promise<void> {
   if (!container || !import.meta.env.PROD) return;
   const hadOne = container.controller !== null;
   container.addEventListener("controllerchange", () => {
-    // Somebody has emptied what the page keeps here, its worker included.
+    // The browser's data of this page was cleared, its worker included.
     if (!container.controller) return;
     if (isAsked) location.reload();
     else if (hadOne) versions.update((before) => ({ ...before, isOld: true, next: undefined }));

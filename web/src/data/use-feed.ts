@@ -8,7 +8,7 @@ import { LiveFeed } from "./live-feed.ts";
 import { sessions } from "./sessions.ts";
 import { TalkFeed } from "./talk-feed.ts";
 
-/** So many sessions stay opened after they were looked at, so that going back to one shows it at once. */
+/** Sessions that stay open after they were shown, so that going back to one shows it at once. */
 const MOST = 8;
 type Watched = SessionFeed & { watch(): () => void };
 const feeds = new Map<string, Watched>();
@@ -42,7 +42,7 @@ export function useMarkSeen(id: string): void {
     if (attention === undefined) return;
     const stop = new AbortController();
     const look = (): void => {
-      // A server that is busy or away must not leave it unseen until something else happens.
+      // A server that is busy or offline must not leave it unseen until something else happens.
       if (!document.hidden)
         void keepTrying(
           () => markSeen(id),

@@ -11,7 +11,7 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
-/** What a call gives, once a screen is there. A failure that may heal is tried on. With a name it is kept, and shown until it is there. */
+/** The result of a call that a screen makes. A failure that may heal is retried. With a name, the last result is shown meanwhile. */
 export function useLoaded<T>(load: () => Promise<T>, kept?: string): Loaded<T> {
   const [keptAt, setKeptAt] = useState<string>();
   const isThere = useRef(false);

@@ -1,4 +1,4 @@
-/** Voice as the server has it: its key, and the conversations that this account opens. */
+/** The server's voice: its key, and the conversations that this account opens. */
 import { followVoice, Problem, type VoiceSessionEvent } from "@ensemble/client";
 import type { components } from "@ensemble/client";
 import { server } from "../base/server.ts";
@@ -7,7 +7,7 @@ import { account, mine } from "./account.ts";
 
 type Start = components["schemas"]["VoiceStart"];
 
-/** The server's voice key. Nothing: it has no voice, or nobody has asked yet. */
+/** The server's voice key. Undefined: it has no voice, or was not asked yet. */
 export const voiceKey = new Store<string | undefined>(undefined);
 let asked: string | undefined;
 
@@ -21,7 +21,7 @@ export function askForVoice(): void {
   client.call("GET", "/v1/voice/key").then(
     ({ voiceKey: key }) => voiceKey.set(key),
     (error: unknown) => {
-      // A server of before, or one without voice, stays without. Another failure is asked about again with the next session.
+      // An older server, or one without voice, stays without. After another failure, the next session asks again.
       if (!(error instanceof Problem && error.status === 404)) asked = undefined;
     },
   );
@@ -39,8 +39,8 @@ export class NotGranted extends Error {}
 
 const WHY: Record<string, string> = {
   rate_limited: "Too many conversations were started within a short time. Wait a minute, then try again.",
-  user_sessions: "You talk elsewhere already. End a conversation there, or wait until it has ended.",
-  total_sessions: "As many people talk to this server as it allows. Try again later.",
+  user_sessions: "You are already talking elsewhere. End a conversation there, or wait until it has ended.",
+  total_sessions: "Too many people are talking to this server. Try again later.",
   user_daily_seconds: "Your time for talking today is used up. It starts again at midnight (UTC).",
   total_daily_seconds: "The server's time for talking today is used up. It starts again at midnight (UTC).",
   capacity: "The voice service has no room left. Try again later.",
@@ -66,7 +66,7 @@ export async function startTalk(sessionId: string, language: string): Promise<Gr
   return { id, url, token, agentIdentity };
 }
 
-/** Ends it on the server. What fails ends by itself, because nobody is in the room. */
+/** Ends it on the server. If that fails, it ends by itself, because the room is empty. */
 export async function stopTalk(gatewaySessionId: string): Promise<void> {
   const key = voiceKey.get();
   const { client } = mine();

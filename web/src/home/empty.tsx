@@ -1,4 +1,4 @@
-/** Home before there is a session: how the first one comes about. */
+/** Home before there is a session: how to make the first one. */
 import { useEffect } from "react";
 import { Link } from "wouter";
 import { server } from "../base/server.ts";

@@ -105,14 +105,14 @@ function Unconfirmed() {
             .map((name) => oneLine(name, 60))
             .join(", ") + (machines.length > 5 ? " …" : "");
     const [what, who] = isOfWords
-        ? ["your old recovery words are worth nothing", "those words"]
+        ? ["your old recovery words no longer work", "those words"]
         : ["a device was removed", "that device"];
     const [has, it] = machines.length === 1 ? ["has", "it"] : ["have", "them"];
     return (
         <p
             className="banner"
             role="status"
-        >{`${shown} ${has} not confirmed that ${what}. Until then, somebody who has ${who} and the server can command ${it}.`}</p>
+        >{`${shown} ${has} not confirmed that ${what}. Until then, anyone who has ${who} and controls the server can command ${it}.`}</p>
     );
 }
 

@@ -9,7 +9,7 @@ import { Dot } from "../shell/dot.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
 
-/** So many sessions are opened at once; the others are listed. Each holds a stream while it is seen. */
+/** Sessions that are opened at once; the others are listed. Each holds a stream while it is on the screen. */
 const MOST_OPENED = 3;
 
 export function NeedsMe({ rows }: { rows: readonly SessionRow[] }) {

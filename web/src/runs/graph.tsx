@@ -23,7 +23,7 @@ function place(tasks: readonly Task[]): Map<string, Placed> {
     const levelOf = (task: Task, seen: ReadonlySet<string>): number => {
         const known = levels.get(task.id);
         if (known !== undefined) return known;
-        // The server refuses cycles. One that came all the same must not end in an endless loop.
+        // The server refuses cycles. If one comes all the same, it must not cause an endless loop.
         if (seen.has(task.id)) return 0;
         const inside = new Set(seen).add(task.id);
         const level = Math.max(
@@ -97,7 +97,7 @@ export function Graph({
     );
 }
 
-/** What a task is called. */
+/** The name of a task. */
 export function nameOf(task: Task): string {
     return oneLine(task.title ?? task.taskKey ?? task.prompt ?? `Task ${task.ref}`, 120);
 }

@@ -31,7 +31,7 @@ export function Runs() {
     }, [changes, reload]);
     const newest = first.value?.runs ?? [];
     // A new run moves the page, so that its end may be on the next one, too.
-    // The start of a session is no work of its own: the session is in the list of sessions.
+    // The start of a session is not listed: the session is in the list of sessions.
     const runs = [...newest, ...(more?.runs ?? []).filter(({ id }) => newest.every((run) => run.id !== id))].filter(
         ({ title }) => title !== START_TITLE,
     );

@@ -1,4 +1,4 @@
-/** What a plan needs and does not have in it: values of its variables, and files that a page cannot open by their names. */
+/** What a plan needs and does not contain: values of its variables, and files that a page cannot open by their names. */
 import { useId, useState } from "react";
 import { oneLine } from "../text/visible.ts";
 

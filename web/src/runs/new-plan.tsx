@@ -1,4 +1,4 @@
-/** Writes a plan: it is checked while one types, and drawn before it is sent. */
+/** Writes a plan: it is checked while a person types, and drawn before it is sent. */
 import { type FormEvent, useEffect, useMemo, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useAttempt } from "../base/attempt.ts";
@@ -18,7 +18,7 @@ import { Needed } from "./needed.tsx";
 import type { Given, Read } from "./plan.ts";
 
 const DRAFT = "plan";
-/** Typing is checked when it rests, after so many milliseconds. */
+/** A plan is checked this many milliseconds after the last key. */
 const REST_MS = 250;
 const HINT = (
     <>
@@ -45,7 +45,7 @@ const workOf = ({ turn, machineId, workingDirectory, permission }: PlannedTask):
     isBypass: (turn?.mode ?? permission) === "bypass",
 });
 
-/** So many places are named in the question. */
+/** Places that the question names at most. */
 const MOST_NAMED = 20;
 
 export function NewPlan() {

@@ -1,4 +1,4 @@
-/** Reads a plan as `ensemble run` takes it: YAML or JSON. What is wrong with it is said in a sentence. Loaded when somebody writes one. */
+/** Reads a plan as `ensemble run` takes it: YAML or JSON. What is wrong with it is said in a sentence. Loaded when a plan is written. */
 import { outputKeys, type Turn } from "@ensemble/client/account";
 import { isMap, LineCounter, parseDocument } from "yaml";
 import type { Planned, PlannedTask } from "../data/runs.ts";
@@ -11,7 +11,7 @@ export interface Drawn {
   dependsOn: string[];
 }
 
-/** What a plan needs that does not stand in it. */
+/** What a plan needs and does not contain. */
 interface Needed {
   variables: string[];
   /** Files with prompts, by the names that the plan gives them. */
@@ -20,7 +20,7 @@ interface Needed {
 
 export type Read = Needed & ({ body: Planned; tasks: Drawn[]; error?: undefined } | { error: string });
 
-/** What is there for a plan beside its text. */
+/** What a plan has in addition to its text. */
 export interface Given {
   values: Readonly<Record<string, string>>;
   /** What was chosen for each file. */
@@ -68,7 +68,7 @@ const WORDS: Record<string, readonly string[]> = {
   permission: ["plan", "ask", "edit", "bypass"],
   isolation: ["none", "worktree", "shared"],
 };
-/** How other members have to be, in words. */
+/** What other members have to be, in words. */
 const SHAPES: Record<string, [is: (value: unknown) => boolean, said: string]> = {
   retry: [isObject, "has members, as in {maxAttempts: 2}"],
   failOnDenial: [isFlag, "is true or false"],
@@ -110,7 +110,7 @@ export function readPlan(text: string, given: Given): Read {
     if (reading.variables.missing === undefined) return { body, tasks, ...needed() };
     throw new Wrong("");
   } catch (error) {
-    // What is wrong otherwise may be because of it.
+    // It may be the cause of other errors.
     const { missing } = reading.variables;
     if (missing !== undefined) return { error: `{{vars.${missing}}} has no value. Write it below the plan.`, ...needed() };
     if (error instanceof Wrong) return { error: error.message, ...needed() };
@@ -120,7 +120,7 @@ export function readPlan(text: string, given: Given): Read {
 
 /** A page shows no more fields than that. */
 const MOST_NEEDED = 50;
-/** As long as the server takes a prompt, in characters. */
+/** The longest prompt that the server takes, in characters. */
 const MOST_PROMPT = 65_536;
 
 interface Reading extends Given {

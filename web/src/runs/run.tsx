@@ -21,7 +21,7 @@ const FIRST = 100;
 export function RunPage({ id }: { id: string }) {
     const feed = useMemo(() => new RunFeed(id), [id]);
     const [again, setAgain] = useState(0);
-    // A run that has ended is followed again when it goes on.
+    // A run that has ended is followed again when it continues.
     useEffect(() => feed.watch(), [feed, again]);
     const goOn = () => setAgain((count) => count + 1);
     const { run, tasks, error, keptAt } = useStore(feed.view);
@@ -43,7 +43,7 @@ export function RunPage({ id }: { id: string }) {
     const deleted = async (): Promise<void> => {
         const left: string[] = [];
         for (const task of tasks.filter(hasWorktree)) {
-            // Whoever deletes the run has agreed to lose it.
+            // The question before the deletion says that it is lost.
             const why = await feed
                 .order(task, "discard", true)
                 .then(
@@ -167,7 +167,7 @@ export function RunPage({ id }: { id: string }) {
                                     onToggle={() => setChosen(chosen === task.id ? undefined : task.id)}
                                 />
                                 {chosen === task.id && (
-                                    <TaskPanel feed={feed} task={task} canAct={keptAt === undefined} onGoesOn={goOn} />
+                                    <TaskPanel feed={feed} task={task} canAct={keptAt === undefined} onContinue={followAgain} />
                                 )}
                             </li>
                         ))}

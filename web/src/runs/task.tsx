@@ -15,13 +15,13 @@ import { MoreToSay, Worktree } from "./worktree.tsx";
 interface Props {
     feed: RunFeed;
     task: Task;
-    /** The server has been reached, so that something can be done. */
+    /** The server was reached, so the task can be changed. */
     canAct: boolean;
-    /** Hears when the task goes on. */
-    onGoesOn: () => void;
+    /** Called when the task continues. */
+    onContinue: () => void;
 }
 
-export function TaskPanel({ feed, task, canAct, onGoesOn }: Props) {
+export function TaskPanel({ feed, task, canAct, onContinue }: Props) {
     const run = feed.id;
     const hasOutput = task.session === null || task.session === undefined;
     return (
@@ -68,7 +68,7 @@ export function TaskPanel({ feed, task, canAct, onGoesOn }: Props) {
             {canAct && doubt(task) === undefined && task.changes && task.changes.state !== "none" && (
                 <Worktree feed={feed} task={task} changes={task.changes} />
             )}
-            {canAct && doubt(task) === undefined && hasOutput && <MoreToSay feed={feed} task={task} onGoesOn={onGoesOn} />}
+            {canAct && doubt(task) === undefined && hasOutput && <MoreToSay feed={feed} task={task} onContinue={onContinue} />}
             {!hasOutput && doubt(task) !== undefined && <p className="soft">Its title is {doubt(task)}.</p>}
             {!hasOutput && !task.sessionId && (
                 <p className="soft">
@@ -85,7 +85,7 @@ interface OutputProps {
     run: string;
     task: string;
     isOver: boolean;
-    /** What stands above it already. */
+    /** The text above it says this already. */
     said: string | undefined;
 }
 

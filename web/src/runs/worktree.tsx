@@ -1,4 +1,4 @@
-/** What a task has changed in its worktree, what becomes of it, and what is said to its agent afterwards. */
+/** What a task has changed in its worktree, what happens to it, and later messages to its agent. */
 import { newId } from "@ensemble/client";
 import { type FormEvent, useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
@@ -30,7 +30,7 @@ export const isOpen = ({ changes }: Task): boolean =>
     isKept(changes) &&
     (changes.fileCount > 0 || changes.unknown === true || (changes.notes?.length ?? 0) > 0);
 
-/** Whether its machine has not carried out the last order, and not because of files. */
+/** Whether its machine has not carried out the last order, for a reason other than its files. */
 const wasRefused = ({ failure, conflicted }: TaskChanges): boolean => failure != null && conflicted.length === 0;
 
 function counted({ fileCount, added, removed, state, unknown, wasApplied }: TaskChanges): string {
@@ -51,7 +51,7 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
             try {
                 after = await feed.order(task, action, unseen);
             } catch (caught) {
-                // What is on the screen is not what there is.
+                // The screen shows an older state.
                 if (caught instanceof HasChanged) setDiff(undefined);
                 throw caught;
             }
@@ -60,12 +60,12 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
             if (state !== "applying" && state !== "discarding") return;
             setSaid(
                 waitingFor === "machine"
-                    ? "Its machine is away. It does this if it is back within 24 hours."
+                    ? "Its machine is offline. It does this if it is back within 24 hours."
                     : "Its machine has not ended yet.",
             );
         });
     const shown = () => run(async () => setDiff(diff === undefined ? await feed.diff(task) : undefined));
-    // What was applied before went on since.
+    // It was applied before, and the task has continued since.
     const canApply = isOpen(task) || (isKept(changes) && changes.wasApplied === true);
     const wasShown = hasWholeDiff(changes) && (diff !== undefined || (hasWholeList(changes) && !wasRefused(changes)));
     const asksFirst = isOpen(task) || wasRefused(changes);
@@ -165,8 +165,8 @@ export function Worktree({ feed, task, changes }: { feed: RunFeed; task: Task; c
     );
 }
 
-/** The field for what is said to the agent of a task that has ended. */
-export function MoreToSay({ feed, task, onGoesOn }: { feed: RunFeed; task: Task; onGoesOn: () => void }) {
+/** The field for messages to the agent of a task that has ended. */
+export function MoreToSay({ feed, task, onContinue }: { feed: RunFeed; task: Task; onContinue: () => void }) {
     const [text, setText] = useState("");
     const [messageId, setMessageId] = useState(newId);
     const [isBusy, setBusy] = useState(false);
@@ -179,7 +179,7 @@ export function MoreToSay({ feed, task, onGoesOn }: { feed: RunFeed; task: Task;
             await feed.say(task, text.trim(), messageId);
             setText("");
             setMessageId(newId());
-            onGoesOn();
+            onContinue();
         });
     };
     const name = `say-${task.id}`;

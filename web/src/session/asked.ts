@@ -1,4 +1,4 @@
-/** What an agent sent, beside its changes. */
+/** What an agent sent, apart from its changes. */
 import type { Diff } from "../text/changes.tsx";
 
 /** The lines of a request that its changes do not say: everything but the name of the tool, names of members, the path, and lines of

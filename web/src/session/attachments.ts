@@ -1,4 +1,4 @@
-/** What is beside the text of a prompt: pictures, and files of text. */
+/** What is sent with the text of a prompt: pictures, and files of text. */
 import { type Attachment, attachmentSize, MOST_ATTACHMENTS, MOST_BODY } from "@ensemble/client/transcript";
 import { toPicture } from "./pictures.ts";
 
@@ -9,7 +9,7 @@ const SMALLEST_PICTURE = 16 << 10;
 const LARGEST_PICTURE = 220 << 10;
 
 const encoder = new TextEncoder();
-/** What a message has beside its prompt, in bytes: its head. */
+/** What a message has in addition to its prompt, in bytes: its head. */
 const HEAD = 4 << 10;
 
 const roomIn = (attachments: readonly Attachment[]): number =>
@@ -70,7 +70,7 @@ async function textIn(file: File): Promise<string> {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
     if (!text.includes("\0")) return text;
   } catch {
-    // It is said below.
+    // The check below reports it.
   }
   throw new Error(`Not added: ${file.name} is neither a picture nor a text.`);
 }

@@ -21,18 +21,18 @@ interface Props {
     /** Whether this person may change mode and model. */
     isOwner: boolean;
     mayChangeModel: boolean;
-    /** `bypass` is a primary device's only. */
+    /** Only a primary device may choose `bypass`. */
     mayBypass: boolean;
     /** An agent reads it. Otherwise people do. */
     isHosted: boolean;
     attachments: readonly Attachment[];
     onAttachments: (attachments: Attachment[]) => void;
-    /** What the field is called, and the button, where it is not for a session that runs. */
+    /** The names of the field and the button, if it is not for a running session. */
     label?: string | undefined;
     button?: { text: string; disabled: boolean } | undefined;
 }
 
-/** A longer text is a file: nobody reads it in a field, and it would leave no room for anything beside it. */
+/** A longer text is a file: it is not readable in a field, and would leave no room for anything else. */
 const MOST_TEXT = 100_000;
 
 const isCoarse = () => matchMedia("(pointer: coarse)").matches;
@@ -204,7 +204,7 @@ export function Composer(props: Props) {
     );
 }
 
-/** Without a text it stands where the arrow was, so it takes no tap that was meant for that. */
+/** Without a text it is where the arrow was, so it ignores a tap that was meant for the arrow. */
 function Interrupt({ isAlone, onInterrupt }: { isAlone: boolean; onInterrupt: () => void }) {
     const button = useRef<HTMLButtonElement>(null);
     const isReady = useGuard(button, isAlone);

@@ -36,7 +36,7 @@ export function Details({ row, state, isOwner, onClose }: Props) {
         event.preventDefault();
         attempt(rename(row, title.trim()), onClose);
     };
-    // The list hears of it at once. The stream of the session says nothing of it.
+    // The list gets it at once. The stream of the session does not report it.
     const listed = useStore(sessions).rows.find(({ id }) => id === row.id) ?? row;
     const archived = () => {
         const willBe = !listed.archived;

@@ -1,10 +1,10 @@
 /** When a digit on the keyboard answers a card. A person who types a text must never answer by it, so all of this has to hold. */
 
-/** So long a card stands before a digit counts, and so long after the one before it was answered, in milliseconds. */
+/** How long a card stands before a digit counts, also after the one before it was answered, in milliseconds. */
 const STANDS_MS = 1_000;
-/** So long nobody has typed. */
+/** How long nothing was typed before a digit counts. */
 const QUIET_MS = 1_500;
-/** So long no other key follows. */
+/** How long no other key follows. */
 export const ALONE_MS = 250;
 
 export interface Moment {

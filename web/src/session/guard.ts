@@ -1,7 +1,7 @@
 /** Keeps a tap that was meant for something else from an answer: buttons take none just after they appeared or moved. */
 import { type RefObject, useEffect, useRef, useState } from "react";
 
-/** So long nothing is taken, in milliseconds. A double tap and a tap that was under way take less. */
+/** How long no tap counts, in milliseconds. A double tap and a tap that was under way take less. */
 const GUARD_MS = 500;
 /** The share of an element that is seen, in steps: each step that it moves is noticed. */
 const STEPS = Array.from({ length: 101 }, (_, at) => at / 100);
@@ -27,7 +27,7 @@ export function useGuard(element: RefObject<HTMLElement | null>, contents?: unkn
   return ready !== undefined && Object.is(ready.contents, contents);
 }
 
-/** Calls back when the element has another place in the window. Returns how to stop that. */
+/** Calls back when the element has another place in the window. Returns a function that stops it. */
 function whenMoved(element: HTMLElement, moved: () => void): () => void {
   let observer: IntersectionObserver | undefined;
   const observe = () => {

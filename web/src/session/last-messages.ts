@@ -6,7 +6,7 @@ import type { Item } from "./types.ts";
 const MOST = 8_192;
 const MOST_OF_ONE = 2_048;
 
-/** Whether the agent has said that it lost the conversation, and nobody has written since. */
+/** Whether the agent has said that it lost the conversation, and no prompt came since. */
 export function hasLost(items: readonly Item[]): boolean {
   const last = items.findLast(
     ({ shown }) => shown.type === "prompt" || (shown.type === "error" && shown.failure.code === "context"),

@@ -33,7 +33,7 @@ import { Transcript } from "./transcript.tsx";
 import { sendPrompt, Unsent } from "./unsent.tsx";
 import { useTyping } from "./use-digits.ts";
 
-/** Loaded when somebody talks. */
+/** Loaded when a conversation begins. */
 const Talk = lazy(() => import("../voice/talk.tsx"));
 
 export function SessionPage({ id, isTalking = false }: { id: string; isTalking?: boolean }) {
@@ -227,7 +227,7 @@ function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined 
             <div className="inner">
                 <Requests feed={feed} wanted={wanted} isAlone isEmpty={draft === "" && attachments.length === 0} />
                 {plan.length > 0 && (state?.phase === "working" || state?.phase === "waiting") && <Plan entries={plan} />}
-                {/* A machine that is away may have ended them. */}
+                {/* A machine that is offline may have ended them. */}
                 {state && keptAt === undefined && row?.online !== false && (
                     <StillRunning
                         commands={state.stillRunning}

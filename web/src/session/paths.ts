@@ -4,7 +4,7 @@ import { createContext, useContext } from "react";
 /** The directory of the session that is drawn. */
 export const Directory = createContext<string | undefined>(undefined);
 
-/** The path from the directory on; as it is when it is not below it, or does not say plainly where it leads. */
+/** The path below the directory; unchanged when it is not below it, or is ambiguous. */
 export function relative(path: string, directory: string | undefined): string {
   const base = directory?.replace(/\/+$/, "");
   if (!base || !path.startsWith(`${base}/`)) return path;

@@ -11,11 +11,11 @@ const LONGEST_EDGE = 1_568;
 const LARGEST_FILE = 40 << 20;
 const QUALITIES = [0.85, 0.7, 0.5, 0.35];
 
-/** A picture of at most so many bytes. Rejects with what is wrong with the file. */
+/** A picture of at most `room` bytes. Rejects with what is wrong with the file. */
 export async function toPicture(file: File, room: number): Promise<Picture> {
   if (file.size > LARGEST_FILE) throw new Error(`${file.name} is too large: at most 40 MB.`);
   const image = await createImageBitmap(file).catch(() => undefined);
-  if (!image) throw new Error(`${file.name || "The file"} is no picture that this browser can read.`);
+  if (!image) throw new Error(`${file.name || "The file"} is not a picture that this browser can read.`);
   try {
     for (let edge = LONGEST_EDGE; edge >= 200; edge = Math.floor(edge * 0.7)) {
       const scale = Math.min(1, edge / Math.max(image.width, image.height));

@@ -33,7 +33,7 @@ interface PermissionProps extends CardProps {
     permission: Permission;
     /** Whether this person may choose what reaches further than the request. */
     mayReach: boolean;
-    /** As a terminal calls the session. */
+    /** The name of the session in a terminal. */
     sessionRef: string;
     onOption: (option: PermissionOption) => void;
 }
@@ -59,7 +59,7 @@ export function PermissionCard({
     onOption,
 }: PermissionProps) {
     const diffs = permission.content.filter((one) => one.type === "diff");
-    // Nobody can agree to what they have not seen. What is cut can only be refused here, and what is folded until it was unfolded.
+    // A person agrees only to what they have seen. What is cut can only be refused here, and what is folded until it was unfolded.
     const missing = diffs.reduce((sum, { cut }) => sum + (cut ?? 0), permission.cut ?? 0);
     const options = missing > 0 ? permission.options.filter(isRefusal) : permission.options;
     const [whole, setWhole] = useState<readonly boolean[]>([]);
@@ -270,7 +270,7 @@ function Asked({ title, detail, diffs }: { title: string; detail: string; diffs:
 }
 
 function Detail({ text }: { text: string }) {
-    // The whole of it, as the host has made it visible. It is bounded by the host.
+    // The whole of it, as the host has made it visible. The host limits its size.
     return (
         <pre className="detail" tabIndex={0} role="group" aria-label="What the agent wants to do">
             {strict(text)}

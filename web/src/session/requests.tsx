@@ -25,7 +25,7 @@ export function Requests({ feed, wanted, isAlone, isEmpty }: Props) {
             setPending({ ...pending, error: rejected.text });
         }
     }, [rejected, pending]);
-    // A request that is asked anew is another card: nothing that was seen or chosen counts for it.
+    // A request that is asked again is another card: nothing that was seen or chosen counts for it.
     const key = card && `${card.requestId} ${card.digest}`;
     const answered = useRef<string>(undefined);
     useEffect(() => {

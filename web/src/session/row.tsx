@@ -15,7 +15,7 @@ export interface RowProps {
     /** Names of people by user id; this account is "You". */
     nameOf: (user: string) => string;
     growing: string | undefined;
-    /** The machine of the session is away. */
+    /** The machine of the session is offline. */
     isAway: boolean;
     /** What a person has signed as the answer to its question. */
     answer: Answer | undefined;
@@ -122,7 +122,7 @@ function Said({ text, isCut }: { text: string; isCut: boolean }) {
 
 const MOST_PROMPT = 20_000;
 
-/** A long one is drawn in pieces, as far as somebody reads. */
+/** A long one is drawn in pieces, as far as it is read. */
 function Prompt({ text }: { text: string }) {
     const [most, setMost] = useState(MOST_PROMPT);
     const left = text.length - most;
@@ -161,7 +161,7 @@ export function isShown(item: Item): boolean {
 
 function who({ author, unconfirmed }: Item, nameOf: (user: string) => string): string {
     if (author.kind === "host") return "The machine";
-    if (author.kind === "nobody") return oneLine(author.why, 120);
+    if (author.kind !== "person") return oneLine(author.why, 120);
     return oneLine(nameOf(author.user), 60) + (unconfirmed === undefined ? "" : " (not confirmed)");
 }
 
@@ -186,7 +186,7 @@ function Byline({ item, taken, nameOf, isAway }: BylineProps) {
 function TakenNote({ taken, isAway }: { taken: Taken; isAway: boolean }) {
     switch (taken.is) {
         case "not_yet":
-            return <span>· {isAway ? "The machine is away and gets this when it is back" : "Waiting for the machine"}</span>;
+            return <span>· {isAway ? "The machine is offline and gets this when it is back" : "Waiting for the machine"}</span>;
         case "queued":
             return <span>· waits for its turn</span>;
         case "rejected":

@@ -1,7 +1,7 @@
 /** Whether a person has seen all of something that scrolls. */
 import { type RefObject, useCallback, useLayoutEffect, useRef, useState } from "react";
 
-/** A part of a pixel more or less is a matter of rounding. */
+/** Allows for rounding by a part of a pixel. */
 const SLACK = 2;
 
 export interface Seen {

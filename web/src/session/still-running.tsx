@@ -1,7 +1,7 @@
 /** Commands of the agent that have outlived their turn: how many, which, and a way to end them. */
 import { oneLine } from "../text/visible.ts";
 
-/** So many are named. */
+/** Commands that are named at most. */
 const MOST_NAMED = 16;
 
 interface Props {

@@ -8,7 +8,7 @@ import { answerOf, answersIn, inOrder, marksOf } from "./order.ts";
 import { isShown, Row, saidOf } from "./row.tsx";
 import type { Item } from "./types.ts";
 
-/** So near to the end counts as being there, in pixels. */
+/** Within this many pixels of the end counts as being there. */
 const NEAR = 48;
 
 /** The newest line of a thought: the whole comes with its message. */
@@ -25,7 +25,7 @@ interface Props {
     hasOlder: boolean;
     loadOlder: () => Promise<void>;
     nameOf: (user: string) => string;
-    /** The machine of the session is away. */
+    /** The machine of the session is offline. */
     isAway: boolean;
 }
 
@@ -90,7 +90,7 @@ export const Transcript = memo(function Transcript({
     useLayoutEffect(() => {
         if (stays.current) toEnd();
     });
-    // Rows find their heights after they are drawn.
+    // Rows get their heights after they are drawn.
     useEffect(() => {
         const content = scroller.current?.firstElementChild;
         if (!content) return undefined;

@@ -6,9 +6,9 @@ import type { SessionFeed } from "../data/feed.ts";
 import { dropUnsent, keepUnsent, recallUnsent, type Unsent as One, unsent } from "../data/unsent.ts";
 import { oneLine, visible } from "../text/visible.ts";
 
-/** So long a prompt is tried before a person is asked, in milliseconds. */
+/** How long a prompt is retried before a person is asked, in milliseconds. */
 const TRIED_MS = 60_000;
-/** One that takes longer says that it is on its way. */
+/** A prompt that takes longer is shown as on its way. */
 const QUIET_MS = 2_000;
 
 /** Sends a prompt, for a minute. What fails is kept with its id. */
@@ -28,7 +28,7 @@ export function sendPrompt(feed: SessionFeed, one: Omit<One, "error" | "since">,
         .finally(() => clearTimeout(timer));
 }
 
-/** Goes on with what a page that was closed has begun to send. */
+/** Resumes what a page that was closed has begun to send. */
 async function resume(feed: SessionFeed): Promise<void> {
     for (const one of await recallUnsent(feed.id)) {
         if (one.error === undefined && Date.now() - one.since < TRIED_MS) sendPrompt(feed, one, one.since);
@@ -40,7 +40,7 @@ export function Unsent({ feed, onEdit }: { feed: SessionFeed; onEdit: (one: One)
     const all = useStore(unsent).get(feed.id);
     const { items } = useStore(feed.view);
     useEffect(() => {
-        // It has come through after all.
+        // It has arrived after all.
         for (const { localId } of all ?? [])
             if (items.some((item) => item.localId === localId && item.shown.type === "prompt")) dropUnsent(feed.id, localId);
     }, [all, items, feed.id]);
@@ -51,7 +51,7 @@ export function Unsent({ feed, onEdit }: { feed: SessionFeed; onEdit: (one: One)
     const next = Math.min(...(all ?? []).map(({ since }) => since + QUIET_MS).filter((at) => at > now));
     useEffect(() => {
         if (next === Infinity) return undefined;
-        // What has been on its way for a while shows itself.
+        // A prompt that has been on its way for a while is shown.
         const timer = setTimeout(() => setNow(Date.now()), Math.max(0, next - Date.now()) + 50);
         return () => clearTimeout(timer);
     }, [next]);

@@ -41,7 +41,7 @@ interface Digits {
   /** Where there are several cards, the digits of the one that has the focus count. */
   isAlone: boolean;
   isEmpty: boolean;
-  /** What the digit chooses. Nothing: it does nothing. */
+  /** What the digit chooses. Undefined: it does nothing. */
   choose: (digit: number) => void;
 }
 
@@ -60,7 +60,7 @@ export function useDigits(now: Digits): void {
         clearTimeout(waiting.timer);
         const { digit } = waiting;
         waiting = undefined;
-        // Somebody types: both keys are text, the digit first.
+        // The person types: both keys are text, the digit first.
         insertIntoComposer(digit);
         typedAt = performance.now();
         return;
@@ -109,7 +109,7 @@ function insertIntoComposer(text: string): void {
   const field = composer();
   if (!field) return;
   field.focus();
-  // As typed: React hears of it, and it can be undone.
+  // As typed: React is notified, and it can be undone.
   document.execCommand("insertText", false, text);
 }
 

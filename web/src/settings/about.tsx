@@ -14,7 +14,7 @@ export function About() {
     const look = () => {
         setSaid("Looking…");
         lookForNew().then(
-            () => setSaid("Looked just now."),
+            () => setSaid("Checked just now."),
             (caught: unknown) => setSaid(textOf(caught)),
         );
     };

@@ -1,4 +1,4 @@
-/** One device of the account: how it is called, and what a primary device may do with it. */
+/** One device of the account: its name, and what a primary device may do with it. */
 import { type FormEvent, useState } from "react";
 import { Confirm } from "../base/confirm.tsx";
 import { Choice } from "../base/field.tsx";

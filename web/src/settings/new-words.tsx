@@ -1,4 +1,4 @@
-/** New recovery words. Those from before are worth nothing then. */
+/** New recovery words. The earlier ones stop working. */
 import type { NewWords as Made } from "@ensemble/client/account";
 import { useEffect, useRef, useState } from "react";
 import { Dialog } from "../base/dialog.tsx";

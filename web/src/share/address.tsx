@@ -4,7 +4,7 @@ import { CopyButton } from "../base/copy.tsx";
 
 interface Props {
     address: string;
-    /** What the button that copies it says. */
+    /** The text of the button that copies it. */
     copyLabel?: string;
     /** Without the code. */
     isShort?: boolean;

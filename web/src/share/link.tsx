@@ -28,7 +28,7 @@ const USES: [name: string, uses: number | undefined][] = [
 const LOST =
     "The address was shown once, where the link was made. Make a new link to get a new address: the old one then stops working.";
 
-/** A link that opens the session for everybody who has it, to read. */
+/** A link with which any person can read the session. */
 export function PublicLink({ row, isBusy, onBusy }: Props) {
     const [end, setEnd] = useState(1);
     const [uses, setUses] = useState(1);

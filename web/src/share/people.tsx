@@ -2,22 +2,22 @@ import type { AccessGrant } from "@ensemble/client/transcript";
 import { type FormEvent, useCallback, useState } from "react";
 import { useAttempt } from "../base/attempt.ts";
 import type { SessionRow } from "../data/row.ts";
-import { type Level, share, sharesOf, type Told, unshare, whoIs } from "../data/shares.ts";
+import { type Level, share, sharesOf, type MachineReceipt, unshare, whoIs } from "../data/shares.ts";
 import { useLoaded } from "../data/use-loaded.ts";
 import { oneLine } from "../text/visible.ts";
 import { CAN, canDo, Levels } from "./levels.tsx";
 
 interface Props {
     row: SessionRow;
-    /** What the machine of the session does for whom. */
+    /** What the machine of the session lets each person do. */
     access: readonly AccessGrant[];
     isBusy: boolean;
     onBusy: (isBusy: boolean) => void;
 }
 
-const TOLD = {
-    told: "The machine has confirmed it.",
-    away: "The machine is away. It applies this when it is back.",
+const RECEIPT = {
+    confirmed: "The machine has confirmed it.",
+    unconfirmed: "The machine is offline. It applies this when it is back.",
     nothing: "",
 };
 const USER = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/;
@@ -39,9 +39,9 @@ export function People({ row, access, isBusy, onBusy }: Props) {
             );
         return attempt(async () => setFound({ user: id, ...(await whoIs(id)) }));
     };
-    const tell = (told: Told) => {
-        if (typeof told === "string") return setSaid(TOLD[told]);
-        const why = oneLine(told.text ?? told.code ?? "it gave no reason", 300);
+    const tell = (receipt: MachineReceipt) => {
+        if (typeof receipt === "string") return setSaid(RECEIPT[receipt]);
+        const why = oneLine(receipt.text ?? receipt.code ?? "it gave no reason", 300);
         return setError(`The machine refused the change. This person can still do what they could before: ${why}`);
     };
     const add = () =>

@@ -1,4 +1,4 @@
-/** The session behind a public link: to read, live, without an account. */
+/** The session behind a public link, live and read-only, without an account. */
 import { useEffect, useMemo } from "react";
 import { server } from "../base/server.ts";
 import { PublicFeed } from "../data/public-feed.ts";

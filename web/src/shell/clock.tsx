@@ -6,7 +6,7 @@ import { lasted } from "../runs/words.ts";
 export function Clock() {
     const ahead = useStore(clockAhead);
     if (ahead === 0) return null;
-    // To a minute: the server's time comes in whole seconds, and a moment after it was told.
+    // To a minute: the server's time comes in whole seconds, and a moment late.
     const minutes = Math.round(Math.abs(ahead) / 60_000);
     const by = lasted(new Date(0).toISOString(), new Date(minutes * 60_000).toISOString());
     return (

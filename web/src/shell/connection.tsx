@@ -1,4 +1,4 @@
-/** Says over every screen that the server cannot be reached, what a person can do, and that it is tried on. */
+/** Shows over every screen that the server cannot be reached and is being retried, and what a person can do. */
 import { useStore } from "../base/store.ts";
 import { clock } from "../base/words.ts";
 import { connection } from "../data/connection.ts";
@@ -14,7 +14,7 @@ export function Connection() {
                         {what}
                         {since === undefined ? "" : ` since ${clock(since)}`}. {todo}{" "}
                         <span className="optional">{since === undefined ? "" : "You see what was known then. "}</span>It is
-                        tried again by itself.
+                        retried automatically.
                     </span>
                 </p>
             )}

@@ -1,4 +1,4 @@
-/** Says once, over every screen, that this browser is full: the page works, and forgets what is new when it is left. */
+/** Shows once, over every screen, that the browser's storage is full: the page works, and loses what is new when it is left. */
 import { hasRoom } from "../base/room.ts";
 import { useStore } from "../base/store.ts";
 

@@ -20,7 +20,7 @@ const PLACES: { href: string; name: string; icon: IconName }[] = [
     { href: paths.machines, name: "Machines", icon: "machine" },
     { href: paths.settings, name: "Settings", icon: "settings" },
 ];
-const MOST_BESIDE = 40;
+const MOST_LISTED = 40;
 
 export function Shell({ children }: { children: ReactNode }) {
     const [isSession] = useRoute("/sessions/:id");
@@ -28,7 +28,7 @@ export function Shell({ children }: { children: ReactNode }) {
     return (
         <div className={isSession ? "shell in-session" : "shell"}>
             <a className="skip" href="#main">
-                To the content
+                Skip to content
             </a>
             <aside className="side">
                 <Link href={paths.home} className="brand">
@@ -40,13 +40,13 @@ export function Shell({ children }: { children: ReactNode }) {
                         <Place key={place.href} {...place} size={16} className="row" />
                     ))}
                 </nav>
-                <div className="beside">
-                    <h2 id="beside">Sessions</h2>
+                <div className="side-head">
+                    <h2 id="side-head">Sessions</h2>
                     <Link href={paths.start} className="icon-button" aria-label="New session" title="New session">
                         <Icon name="plus" size={14} />
                     </Link>
                 </div>
-                <Beside />
+                <SideList />
             </aside>
             <div className="main">
                 <Connection />
@@ -67,7 +67,7 @@ export function Shell({ children }: { children: ReactNode }) {
     );
 }
 
-/** A new screen takes the focus to its heading: what had it may be gone, and a screen reader hears where it is. */
+/** A new screen moves the focus to its heading: what had it may be gone, and a screen reader announces the screen. */
 function useFocusOnScreen(): void {
     const [here] = useLocation();
     const before = useRef(here);
@@ -103,12 +103,12 @@ function Place({
     );
 }
 
-function Beside() {
+function SideList() {
     const { rows } = useStore(sessions);
     const [, here] = useRoute("/sessions/:id");
-    const shown = rows.filter((row) => !row.archived).slice(0, MOST_BESIDE);
+    const shown = rows.filter((row) => !row.archived).slice(0, MOST_LISTED);
     return (
-        <nav className="sessions" aria-labelledby="beside">
+        <nav className="sessions" aria-labelledby="side-head">
             {shown.map((row) => (
                 <Link
                     key={row.id}

@@ -1,4 +1,4 @@
-/** Says that a newer version of the page is there. Nothing changes before a person wants it. */
+/** Shows that a newer version of the page is available. Nothing changes before a person asks for it. */
 import { useState } from "react";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
@@ -11,7 +11,7 @@ export function shortDigest(digest: string): string {
 
 export function Update() {
     const { next, isOld } = useStore(versions);
-    /** What a person has put away: a newer version says so again. */
+    /** The notice that a person has dismissed: a newer version shows it again. */
     const [later, setLater] = useState<string>();
     const name = next?.digest ?? (isOld ? "old" : undefined);
     if (name === undefined || name === later) return null;

@@ -20,7 +20,7 @@ import { oneLine } from "../text/visible.ts";
 
 const MODES: Choice[] = ["ask", "edit", "plan", "bypass"].map((id) => ({ id, name: id }));
 
-/** What the composer lets a person choose before there is a session. */
+/** What a person can choose in the composer before there is a session. */
 function choices(agent: string | undefined, mode: Wanted["mode"], model: string, models: readonly Choice[]): State {
     return {
         phase: "idle",
@@ -38,7 +38,7 @@ function choices(agent: string | undefined, mode: Wanted["mode"], model: string,
     };
 }
 
-/** The first prompt is kept as that of a session that does not exist. */
+/** The first prompt is kept under the name of a session that does not exist. */
 const DRAFT = "start";
 
 export function Start() {

@@ -52,8 +52,8 @@ function linesOf(diff: Diff, moved: number): Line[] {
     return lines;
 }
 
-/** What goes and what comes instead of it, on one line. */
-function beside(lines: readonly Line[]): [old: Line | undefined, now: Line | undefined][] {
+/** What is removed and what is added in its place, in one row. */
+function paired(lines: readonly Line[]): [old: Line | undefined, now: Line | undefined][] {
     const rows: [Line | undefined, Line | undefined][] = [];
     for (let at = 0; at < lines.length;) {
         const [gone, come]: [Line[], Line[]] = [[], []];
@@ -67,7 +67,7 @@ function beside(lines: readonly Line[]): [old: Line | undefined, now: Line | und
     return rows;
 }
 
-/** Two columns of code need so much room. */
+/** The width that two columns of code need. */
 const WIDE = "(min-width: 1000px)";
 
 function useWide(): boolean {
@@ -87,7 +87,7 @@ interface Props {
     diff: Diff;
     /** By how many lines earlier changes have moved what comes after them in the file. */
     moved?: number;
-    /** Hears once whether everything is drawn that there is, and again when that changes. */
+    /** Called with whether everything is drawn, and again when that changes. */
     onWhole?: ((isWhole: boolean) => void) | undefined;
 }
 
@@ -101,7 +101,7 @@ export function Changes({ diff, moved = 0, onWhole }: Props) {
     useEffect(() => onWhole?.(isWhole), [isWhole, onWhole]);
     const isWide = useWide();
     const shortOf = useRelative();
-    const isBeside = useStore(look).changes === "beside" && isWide && diff.oldText != null;
+    const isSplit = useStore(look).changes === "split" && isWide && diff.oldText != null;
     const added = lines.filter((line) => line.sign === "+").length;
     const removed = lines.filter((line) => line.sign === "-").length;
     return (
@@ -116,9 +116,9 @@ export function Changes({ diff, moved = 0, onWhole }: Props) {
                         <button
                             type="button"
                             className="layout"
-                            onClick={() => setLook({ changes: isBeside ? "below" : "beside" })}
+                            onClick={() => setLook({ changes: isSplit ? "below" : "split" })}
                         >
-                            {isBeside ? "Unified" : "Side by side"}
+                            {isSplit ? "Unified" : "Side by side"}
                         </button>
                     )}
                     <span className="plus">
@@ -131,14 +131,14 @@ export function Changes({ diff, moved = 0, onWhole }: Props) {
             <div className="lines" tabIndex={0} role="group" aria-label={`Changes of ${strict(diff.path)}`}>
                 <table>
                     <tbody>
-                        {isBeside &&
-                            beside(lines.slice(0, most)).map(([old, now], at) => (
+                        {isSplit &&
+                            paired(lines.slice(0, most)).map(([old, now], at) => (
                                 <tr key={at} className={old?.sign === "…" ? "gap" : "both"}>
                                     <Half line={old} number={old?.before} isLong={isLong} />
                                     <Half line={now} number={now?.after} isLong={isLong} />
                                 </tr>
                             ))}
-                        {!isBeside &&
+                        {!isSplit &&
                             lines.slice(0, most).map((line, at) => (
                                 <tr key={at} className={CLASS[line.sign]}>
                                     <td className="number" aria-hidden="true">

@@ -6,7 +6,7 @@ import { visible } from "./visible.ts";
 
 /** Longer code stays as it is, in characters: colouring it takes long. */
 const MOST = 12_000;
-/** Code that is still being written is coloured when it rests, after so many milliseconds. */
+/** Code that is still being written is coloured when it has not changed for this many milliseconds. */
 const REST_MS = 250;
 
 /** Runs something when there is nothing else to do. Safari has no such call. */

@@ -11,7 +11,7 @@ interface Props {
     label: string;
     /** What a piece of code is written in: it has a line of its own, with a button that copies the code. "" when it is not known. */
     language?: string | undefined;
-    /** How a piece is drawn; as it is when absent. */
+    /** How a piece is drawn. Absent: as plain text. */
     draw?: (piece: string) => ReactNode;
 }
 

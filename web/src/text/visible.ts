@@ -5,7 +5,7 @@ export { strict };
 
 /**
  * Makes characters visible that change what a reader sees without being seen: those that turn the direction of writing (Unicode
- * Standard Annex 9), and control characters. For what an agent asks leave for there is `strict`; this is for all other
+ * Standard Annex 9), and control characters. For what an agent asks permission for there is `strict`; this is for all other
  * text from outside, where joiners and spaces belong to the writing of people.
  */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
@@ -20,7 +20,7 @@ export function oneLine(text: string, most = 200): string {
   return shortened(visible(text.slice(0, most * 4)), most);
 }
 
-/** The same of what a person agrees to. */
+/** The same for what a person agrees to. */
 export function strictLine(text: string, most = 200): string {
   return shortened(strict(text.slice(0, most * 4)), most);
 }

@@ -1,5 +1,5 @@
 /**
- * What the voice tells by itself about the session: that its agent asks, is ready, or has ended. The words are ours alone. A title would be
+ * What the voice announces about the session: that its agent asks, is ready, or has ended. The words are fixed: a title would be
  * text of others, and some models can only be asked to speak.
  */
 import type { FeedView } from "../data/feed.ts";

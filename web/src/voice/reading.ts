@@ -1,4 +1,4 @@
-/** What the voice is told of a session: its newest messages, small enough for one answer. */
+/** What the voice gets of a session: its newest messages, small enough for one answer. */
 import type { FeedView } from "../data/feed.ts";
 import type { Item } from "../session/types.ts";
 
@@ -69,7 +69,7 @@ function messageOf({ shown }: Item): Message | undefined {
   }
 }
 
-/** At most so many bytes of it, whole characters only. */
+/** At most `most` bytes of it, whole characters only. */
 function shortened(text: string, most: number): string {
   if (inBytes(text) <= most) return text;
   const bytes = new Uint8Array(most - 3);

@@ -1,4 +1,4 @@
-/** The room of one conversation on LiveKit. The only file that knows livekit-client, and it is loaded when somebody talks. */
+/** The room of one conversation on LiveKit. The only file that knows livekit-client, and it is loaded when a conversation begins. */
 import {
   ConnectionState,
   createLocalAudioTrack,
@@ -19,12 +19,12 @@ import { METHODS, type PersonTools, Refusal } from "./tools.ts";
 // It writes errors about connections that the server has ended in good order. What goes wrong is said on the screen.
 setLogLevel("silent");
 
-/** Where LiveKit says what was said, and its names of what goes with it. */
+/** Where LiveKit sends what was said, and the names of its attributes. */
 const TRANSCRIPTION = "lk.transcription";
 const SEGMENT = "lk.segment_id";
 const FINAL = "lk.transcription_final";
 const AGENT_STATE = "lk.agent.state";
-/** One utterance has at most so many characters here. */
+/** The characters of one utterance that are kept. */
 const MOST_CHARACTERS = 4_000;
 
 export interface Said {
@@ -40,9 +40,9 @@ export interface RoomEvents {
   /** The agent's state in its own word; nothing: it is not in the room. */
   agent: (state: string | undefined) => void;
   speaking: (who: { me: boolean; agent: boolean }) => void;
-  /** Sound may not be played before somebody presses a button. */
+  /** Sound may not be played before a button was pressed. */
   mayPlay: (may: boolean) => void;
-  /** The connection is being mended, or is back. */
+  /** The connection is being restored, or is back. */
   mending: (isMending: boolean) => void;
   left: (why: LeftWhy) => void;
 }
@@ -106,7 +106,7 @@ export class VoiceRoom {
       });
     });
     room.on(RoomEvent.TrackSubscribed, (track, _publication, participant) => {
-      // Nobody else has anything to say here.
+      // Only the agent's sound is played.
       if (track.kind === Track.Kind.Audio && participant.identity === place.agentIdentity) track.attach();
     });
     room.on(RoomEvent.TrackUnsubscribed, (track) => void track.detach());
@@ -126,7 +126,7 @@ export class VoiceRoom {
           (text) => [text, undefined] as const,
           (caught: unknown) => ["", caught] as const,
         );
-        // The library fails where nobody can catch it when it answers into a room that is closed.
+        // The library throws an error that cannot be caught when it answers into a room that is closed.
         if (this.#isLeaving || room.state === ConnectionState.Disconnected) return new Promise<never>(() => undefined);
         if (error !== undefined) throw error instanceof Refusal ? new RpcError(error.code, error.message) : error;
         return answer;

@@ -41,7 +41,7 @@ export default function Talk({ feed, show }: Props) {
     const hasVoice = useStore(voiceKey) !== undefined;
     const { language } = useStore(look);
     useEffect(askForVoice, []);
-    // Who leaves the screen has ended the conversation.
+    // Leaving the screen ends the conversation.
     useEffect(() => () => void talk.end(), [talk]);
     const begin = (isWritten = false) => void talk.begin(language || navigator.language, isWritten);
     return (

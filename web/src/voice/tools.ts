@@ -9,17 +9,17 @@ import { inBytes, read } from "./reading.ts";
 export const METHODS = ["session.send", "session.read", "permission.deny", "permission.show"] as const;
 export type Method = (typeof METHODS)[number];
 
-/** RPC carries so many bytes each way. */
+/** The bytes that RPC carries each way. */
 export const MOST_BYTES = 15_360;
 const MOST_TEXT = 8_000;
 const MOST_MESSAGES = 20;
 const MOST_ID = 128;
-/** So many calls are taken in a minute. */
+/** Calls that are taken in a minute. */
 export const MOST_CALLS = 10;
 const MINUTE_MS = 60_000;
-/** So long a message is shown before it is sent, in milliseconds. */
+/** How long a message is shown before it is sent, in milliseconds. */
 export const HELD_MS = 3_000;
-/** So long a command may take: the voice waits 20 s for all of it. */
+/** How long a command may take: the voice waits 20 s for all of it. */
 const WITHIN_MS = 12_000;
 
 /** Why a call is not done: a code of the contract. */
@@ -32,7 +32,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Who calls, as the room says. */
+/** The caller, as the room names it. */
 export interface Caller {
   identity: string;
   isAgent: boolean;
@@ -57,7 +57,7 @@ export interface Held {
 
 export interface ToolsOptions {
   feed: SessionFeed;
-  /** Whom the start's answer names. */
+  /** The agent that the start's answer names. */
   agentIdentity: string;
   /** Whether the person has agreed in this conversation. */
   hasAgreed: () => boolean;
@@ -73,7 +73,7 @@ export interface ToolsOptions {
   page?: Page;
 }
 
-/** What tells whether anybody can see it. */
+/** Whether a person can see it. */
 export type Page = Pick<Document, "hidden" | "addEventListener" | "removeEventListener">;
 
 type Body = Record<string, unknown>;
@@ -88,7 +88,7 @@ export class PersonTools {
   #held: { undo: () => void } | undefined;
   /** Requests that were denied here and are still open, because the machine has not confirmed the denial. */
   readonly #denied = new Set<string>();
-  /** The refusal that was told last, while nothing else has been told since. */
+  /** The last refusal, while nothing else was reported since. */
   #refused: { id: number; what: string; times: number } | undefined;
 
   constructor(options: ToolsOptions) {
@@ -104,9 +104,9 @@ export class PersonTools {
     if (!this.#options.hasAgreed()) throw new Refusal(403, "The person has not agreed.");
     this.#count += 1;
     const call: Call = { id: this.#count, method, about: "", outcome: "under way" };
-    let isTold = false;
+    let isReported = false;
     const tell = (about: string, outcome: string) => {
-      isTold = true;
+      isReported = true;
       this.#refused = undefined;
       call.about = about;
       this.#options.called({ ...call, outcome });
@@ -118,7 +118,7 @@ export class PersonTools {
       return answer;
     } catch (error) {
       const refusal = error instanceof Refusal ? error : new Refusal(502, "It could not be done.");
-      if (isTold) tell(call.about, `not done: ${refusal.message}`);
+      if (isReported) tell(call.about, `not done: ${refusal.message}`);
       else this.#tellRefused(call, refusal);
       throw refusal;
     }
@@ -142,7 +142,7 @@ export class PersonTools {
   #limit(): void {
     const now = this.#now();
     this.#times = this.#times.filter((time) => time > now - MINUTE_MS);
-    // A refused call does not push the end of the minute away.
+    // A refused call does not extend the minute.
     if (this.#times.length >= MOST_CALLS) throw new Refusal(429, `More than ${MOST_CALLS} calls in a minute.`);
     this.#times.push(now);
   }

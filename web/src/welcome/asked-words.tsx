@@ -1,7 +1,7 @@
-/** Asks for three of the recovery words, so that nobody goes on without having them. */
+/** Asks for three of the recovery words, so that no one continues without having them. */
 import { useState } from "react";
 
-/** Three places of so many, rising. */
+/** Three places of `count`, rising. */
 export function placesOf(count: number): number[] {
     const all = Array.from({ length: count }, (_, at) => at);
     const chosen = Array.from(

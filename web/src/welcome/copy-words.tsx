@@ -1,4 +1,4 @@
-/** Puts the recovery words where a password manager can take them from. */
+/** Offers the recovery words to a password manager. */
 import type { RefObject } from "react";
 import { CopyButton } from "../base/copy.tsx";
 

@@ -63,7 +63,7 @@ export function Words({ made: first, isAgain = false, onDone }: Props) {
                     )}
                     <div className="actions">
                         <button type="submit" className="button primary" disabled={!isRight || isBusy}>
-                            {isBusy ? "Saving…" : "Go on"}
+                            {isBusy ? "Saving…" : "Continue"}
                         </button>
                         <button type="button" className="button plain" disabled={isBusy} onClick={again}>
                             Show the words again

@@ -25,7 +25,7 @@ async function deny({ sessionId, asked }: NoticeData): Promise<void> {
   if (sessionId === undefined || !asked) throw new Error("It is not known what was asked.");
   const live = await (await account()).sessions.open(sessionId);
   const card = live.view.open.find(({ requestId, digest }) => requestId === asked.requestId && digest === asked.digest);
-  // Somebody was faster.
+  // The request was answered already.
   if (card?.asks.type !== "permission") return;
   const { options } = card.asks;
   const option = options.find(({ kind }) => kind === "reject_once") ?? options.find(({ kind }) => kind.startsWith("reject"));

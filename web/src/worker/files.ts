@@ -10,7 +10,7 @@ const PREFIX = "ensemble page ";
 const PAGE = "/index.html";
 const NAMES = new Set(ALL.map(([path]) => path));
 
-/** What tells this version from all others: SHA-256, in hex, of a line `<path> <hash>` for each file. */
+/** What identifies this version: SHA-256, in hex, of a line `<path> <hash>` for each file. */
 export async function digest(): Promise<string> {
   const lines = ALL.map(([path, hash]) => `${path} ${hash}\n`).join("");
   const bytes = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(lines)));

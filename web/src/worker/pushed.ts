@@ -21,7 +21,7 @@ interface Notice {
   title: string;
   body: string;
   asked?: NoticeData["asked"];
-  /** There is nothing to do any more. */
+  /** Nothing is left to do. */
   isOver?: boolean;
 }
 
@@ -37,7 +37,7 @@ const SAID: Record<Kind, string> = {
 };
 const UNKNOWN: Notice = { title: "A session needs you", body: "Open Ensemble to see what it is." };
 
-/** Always shows a notification: browsers take the leave away from a page whose pushes show none. */
+/** Always shows a notification: browsers revoke the permission of a page whose pushes show none. */
 export async function pushed(data: PushMessageData | null): Promise<void> {
   const what = read(data);
   const notice = what ? await soon(noticeOf(what)).catch(() => UNKNOWN) : UNKNOWN;

@@ -24,7 +24,7 @@ self.addEventListener("message", (event) => {
 });
 self.addEventListener("push", (event) => event.waitUntil(pushed(event.data)));
 self.addEventListener("notificationclick", (event) => event.waitUntil(clicked(event.notification, event.action)));
-// The browser has ended the subscription. Without a new one notifications would stop, and nobody would know.
+// The browser has ended the subscription. Without a new one, notifications would stop without a notice.
 self.addEventListener("pushsubscriptionchange", (event) => {
   (event as ExtendableEvent).waitUntil(soon(account().then(({ client }) => subscribe(client, self.registration.pushManager))));
 });

@@ -62,7 +62,7 @@ async function shows(context, address, wanted) {
 const browser = await launch();
 let session;
 try {
-  // Nothing is in the cache of a new person, and nobody is signed in.
+  // The browser of a new person has an empty cache and no account.
   const first = [];
   for (let round = 0; round < ROUNDS; round++) {
     const { context } = await person(browser, origin);

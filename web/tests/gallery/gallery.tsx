@@ -70,7 +70,7 @@ for (const [at, body] of bodies.entries()) {
 }
 view.message({
     seq: bodies.length + 1,
-    author: { kind: "nobody", why: "a text that the session's machine has not signed" },
+    author: { kind: "unknown", why: "a text that the session's machine has not signed" },
     digest: "",
     message: { unreadable: "" },
 });
@@ -122,7 +122,7 @@ const answer: SessionFeed["answer"] = ({ requestId }, { optionId }) => {
 };
 /** What was prompted, with its id. The first time the connection breaks. */
 const prompted: string[] = [];
-/** What was beside the prompts. */
+/** What was sent with the prompts. */
 const attached: unknown[] = [];
 Object.assign(globalThis, { prompted, attached });
 const prompt: SessionFeed["prompt"] = (text, _when, localId, attachments) => {
@@ -162,7 +162,7 @@ if (given.home) {
 }
 if (given.link) links.set(new Map([["s", given.link]]));
 Object.assign(globalThis, { keepAddress, knownAddress });
-/** Words that an account would give; the server takes them. */
+/** Words as an account gives them; the server takes them. */
 const newWords = async () => ({
     words: Array.from({ length: 24 }, () => `w${crypto.randomUUID().slice(0, 6)}`),
     confirm: nothing,

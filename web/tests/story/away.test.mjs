@@ -181,7 +181,7 @@ describe("the page and a person who is away", { timeout: 25 * 60_000 }, () => {
     };
   }
 
-  /** Waits until it gives something that is right. */
+  /** Waits until it gives a matching value. */
   async function until(give, isRight) {
     const end = Date.now() + SOON;
     for (;;) {
@@ -235,7 +235,7 @@ describe("the page and a person who is away", { timeout: 25 * 60_000 }, () => {
     await card.getByRole("button", { name: "Allow once" }).click();
     await until(pushes.shown, (all) => all.length === 0);
 
-    // Who looks at the session needs no notification, and what has finished is marked as seen, for all devices.
+    // A person who looks at the session needs no notification, and what has finished is marked as seen, for all devices.
     const marked = page.waitForResponse(
       (one) => one.ok() && one.request().method() === "PATCH" && /"attention"/.test(one.request().postData() ?? ""),
     );
@@ -282,7 +282,7 @@ describe("the page and a person who is away", { timeout: 25 * 60_000 }, () => {
       [globalThis.taken] = await registration.getNotifications();
     });
     const other = await me.context.newPage();
-    // Home says what has ended since somebody looked.
+    // Home says what has ended since the person last looked.
     await other.goto(origin);
     await other
       .getByRole("region", { name: "Finished" })

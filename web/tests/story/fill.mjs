@@ -7,7 +7,7 @@ import { purposes, sealContent } from "@ensemble/client/seal";
 import { signBody } from "@ensemble/client/transcript";
 import { ensemble } from "./terminal.mjs";
 
-/** So many messages the server takes at once. */
+/** Messages that the server takes at once. */
 const AT_ONCE = 200;
 
 const keysIn = async (path) => DeviceKeys.fromKeyFile(await readFile(path, "utf8"));

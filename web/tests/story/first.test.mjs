@@ -8,7 +8,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, PHONE, pictures } from "../browser.mjs";
-import { exists, kept, phase, somebodyElse, steps, typeThree } from "./people.mjs";
+import { anotherUser, exists, kept, phase, steps, typeThree } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -27,7 +27,7 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
 
   const step = steps();
 
-  step("somebody makes an account, and writes the words down", async () => {
+  step("a person makes an account, and writes the words down", async () => {
     const { page, checked } = me;
     await page.goto(origin);
     await page.getByRole("heading", { name: "Your coding agents, from anywhere" }).waitFor();
@@ -198,9 +198,9 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     checked();
   });
 
-  step("somebody else gets it, reads it, and then may write", async () => {
+  step("another user gets it, reads it, and then may write", async () => {
     const { page, checked } = me;
-    const guest = await somebodyElse(browser, origin);
+    const guest = await anotherUser(browser, origin);
     await guest.page.getByLabel("Your name").fill("Gast \u202E<b>");
     await guest.page.getByRole("button", { name: "Save" }).click();
     await guest.page.getByText("Saved").waitFor();
@@ -249,7 +249,7 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     checked();
   });
 
-  step("a public link shows it to somebody without an account, live", async () => {
+  step("a public link shows it to a person without an account, live", async () => {
     const { page, checked } = me;
     await page.getByRole("button", { name: "Share" }).click();
     const dialog = page.getByRole("dialog", { name: "Share this session" });
@@ -432,7 +432,7 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     await question.waitFor({ state: "detached" });
     await page.getByLabel("Mode", { exact: true }).selectOption("ask");
     await page.getByRole("button", { name: "Start", exact: true }).click();
-    // This browser has begun nothing there yet.
+    // This browser has started nothing there yet.
     await page
       .getByRole("group", { name: "Start there" })
       .getByText(/has not used this machine there/)

@@ -27,7 +27,7 @@ export async function tabTo(page, role, name) {
     const at = await focused(page);
     passed.push(`${at.role} ${at.name}`);
     if (at.role !== role || !name.test(at.name)) continue;
-    assert.ok(at.isShown, `nobody sees where the focus is: ${at.name}`);
+    assert.ok(at.isShown, `the focus is not visible: ${at.name}`);
     return;
   }
   assert.fail(`the focus does not come to ${role} ${name}: ${passed.slice(0, 80).join(" · ")}`);

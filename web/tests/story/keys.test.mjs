@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, pictures } from "../browser.mjs";
 import { focused, jump, press, tabTo, write } from "./keys.mjs";
-import { exists, phase, somebodyElse, steps } from "./people.mjs";
+import { anotherUser, exists, phase, steps } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -40,7 +40,7 @@ describe("everything by keys alone", { timeout: 25 * 60_000 }, () => {
     for (const label of await page.getByText(/^Word \d+$/).allInnerTexts()) {
       await write(page, new RegExp(`^${label}$`), words[Number(label.slice(5)) - 1]);
     }
-    await press(page, "button", /Go on/);
+    await press(page, "button", /Continue/);
     await page.getByRole("heading", { name: "No sessions yet" }).waitFor();
     await ensemble(["login", "--recover", "--server", origin], `${words.join(" ")}\n`);
     checked();
@@ -97,7 +97,7 @@ describe("everything by keys alone", { timeout: 25 * 60_000 }, () => {
     checked();
   });
 
-  step("a link is made and taken by somebody else, who reads along; the focus stays in the dialog and returns", async () => {
+  step("a link is made and opened by another user, who reads along; the focus stays in the dialog and returns", async () => {
     const { page, checked } = me;
     await press(page, "button", /^Share/);
     const dialog = page.getByRole("dialog", { name: "Share this session" });
@@ -126,10 +126,10 @@ describe("everything by keys alone", { timeout: 25 * 60_000 }, () => {
 
   step("a person is added by their account id, after a look at the fingerprint, and removed", async () => {
     const { page, checked } = me;
-    const guest = await somebodyElse(browser, origin);
+    const guest = await anotherUser(browser, origin);
     await press(page, "button", /^Share/);
     const dialog = page.getByRole("dialog", { name: "Share this session" });
-    await write(page, /Account id of the person/, "nobody");
+    await write(page, /Account id of the person/, "unknown");
     await press(page, "button", /^Add/);
     await dialog.getByRole("alert").getByText("An account id looks like").waitFor();
     await page.keyboard.press("Shift+Tab");

@@ -47,7 +47,7 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
   /** The line is there, and says what happened. Then the server is well again, and the line goes by itself. */
   async function heals(page, kind, isHealed, meanwhile = async () => {}) {
     await lost(page).filter({ hasText: SAID[kind][0] }).waitFor();
-    assert.match(await lost(page).innerText(), /It is tried again by itself\.$/);
+    assert.match(await lost(page).innerText(), /It is retried automatically\.$/);
     await meanwhile();
     await mark(page);
     between.tellTheTruth();
@@ -79,11 +79,11 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
     me = await person(browser, origin);
     const { page } = me;
     await signUp(page, origin, server);
-    session = JSON.parse(await ensemble(["session", "create", "--title", "Told truly", "--json"])).session.id;
+    session = JSON.parse(await ensemble(["session", "create", "--title", "True answers", "--json"])).session.id;
     await ensemble(["session", "send", session, "the first words"]);
     await page
       .getByRole("main")
-      .getByRole("link", { name: /Told truly/ })
+      .getByRole("link", { name: /True answers/ })
       .click();
     await page.getByRole("log").getByText("the first words", { exact: true }).waitFor();
     await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
@@ -92,7 +92,7 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
 
   for (const [at, kind] of LIES.entries()) {
     step(
-      `${kind}: an open session says so after 2 s and goes on by itself; loaded anew, the page shows what it knew`,
+      `${kind}: an open session says so after 2 s and resumes by itself; loaded again, the page shows what it knew`,
       async () => {
         const { page } = me;
         const log = page.getByRole("log");
@@ -105,7 +105,7 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
         await page.goto(origin);
         await page
           .getByRole("main")
-          .getByRole("link", { name: /Told truly/ })
+          .getByRole("link", { name: /True answers/ })
           .waitFor();
         await lost(page).waitFor({ state: "detached" });
         between.lie(kind);
@@ -152,7 +152,7 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
         () =>
           page
             .getByRole("main")
-            .getByRole("link", { name: /Told truly/ })
+            .getByRole("link", { name: /True answers/ })
             .waitFor(),
         async () => {
           if (kind === "never") return;
@@ -180,7 +180,7 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
       between.tellTheTruth();
       await page
         .getByRole("main")
-        .getByRole("link", { name: /Told truly/ })
+        .getByRole("link", { name: /True answers/ })
         .waitFor();
       await stays(page);
     }
@@ -225,7 +225,7 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
     checked();
   });
 
-  step("two tabs with different versions of the page go on beside each other", async () => {
+  step("two tabs with different versions of the page work side by side", async () => {
     const { page, context } = me;
     const address = `${origin}/sessions/${session}`;
     const next = await context.newPage();
@@ -261,7 +261,7 @@ describe("the page and a server that fails", { timeout: 25 * 60_000 }, () => {
       await from.getByRole("button", { name: "Send" }).click();
       await to.getByRole("log").getByText(words, { exact: true }).waitFor();
     }
-    // The old one has told the new one what changes. It goes, and the new one finds out by itself.
+    // The old one has sent the new one what changes. It is closed, and the new one finds out by itself.
     await page.close();
     await ensemble(["session", "create", "--title", "Begun later"]);
     await next.goto(origin);

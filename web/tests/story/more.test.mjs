@@ -72,7 +72,7 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
       .getByLabel("Files", { exact: true })
       .and(page.locator("input"))
       .setInputFiles({ name: "no.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
-    await page.getByText("no.png is no picture that this browser can read.").waitFor();
+    await page.getByText("no.png is not a picture that this browser can read.").waitFor();
     await prompt.fill("[[say seen]]");
     await accessible(page, "a prompt with a picture");
     await pictures(page, "composer-picture");
@@ -169,7 +169,7 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
     checked();
   });
 
-  step("what a task changed in a worktree is seen, applied, gone on with, and deleted", async () => {
+  step("what a task changed in a worktree is shown, applied, continued, and deleted", async () => {
     const { page, checked } = me;
     const project = join(homedir(), "project");
     mkdirSync(project);
@@ -203,11 +203,11 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
     await changes.getByRole("button", { name: "Apply" }).click();
     await changes.getByText("1 file, +1 −0, applied.").waitFor();
     assert.ok(existsSync(join(project, "one.txt")));
-    await page.getByLabel("Send its agent another message").fill("[[say gone on]]");
+    await page.getByLabel("Send its agent another message").fill("[[say continued]]");
     await page.getByRole("button", { name: "Say", exact: true }).click();
     await page.getByText("attempt 2").waitFor();
     await page.getByText("Completed ·").waitFor();
-    await page.getByText("gone on").first().waitFor();
+    await page.getByText("continued").first().waitFor();
     await page.getByRole("button", { name: "Delete…" }).click();
     await page.getByText(/Its worktrees are removed/).waitFor();
     await page.getByRole("button", { name: "Delete", exact: true }).click();
@@ -259,7 +259,7 @@ describe("the rest of the page", { timeout: 25 * 60_000 }, () => {
     await page.getByRole("log").getByText("and pears", { exact: true }).waitFor();
     await accessible(page, "people");
     await pictures(page, "people");
-    // Who has a link reads along.
+    // A person with a link reads along.
     await page.getByRole("button", { name: "Share" }).click();
     const dialog = page.getByRole("dialog", { name: "Share this session" });
     await dialog.getByRole("button", { name: "Make a link" }).click();

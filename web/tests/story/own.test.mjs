@@ -30,7 +30,7 @@ test("an account is made at the server, and kept under the server's address", { 
     for (const label of await page.getByText(/^Word \d+$/).allInnerTexts()) {
       await page.getByLabel(label, { exact: true }).fill(words[Number(label.slice(5)) - 1]);
     }
-    await page.getByRole("button", { name: "Go on" }).click();
+    await page.getByRole("button", { name: "Continue" }).click();
     await page.getByRole("heading", { name: "No sessions yet" }).waitFor();
     await page.getByText(`ensemble login --link --server ${server}`).waitFor();
     const kept = (await page.evaluate(() => indexedDB.databases())).map(({ name }) => name);

@@ -19,12 +19,12 @@ export const phase = (page, word) => page.locator(".phase", { hasText: word });
 /** Types the three recovery words that the page asks for. */
 export async function typeThree(page, words) {
   await page.getByRole("button", { name: "I have written them down" }).click();
-  const goOn = page.getByRole("button", { name: "Go on" });
-  assert.ok(await goOn.isDisabled(), "not before three of them are typed");
+  const next = page.getByRole("button", { name: "Continue" });
+  assert.ok(await next.isDisabled(), "not before three of them are typed");
   for (const label of await page.getByText(/^Word \d+$/).allInnerTexts()) {
     await page.getByLabel(label, { exact: true }).fill(words[Number(label.slice(5)) - 1]);
   }
-  await goOn.click();
+  await next.click();
 }
 
 /** Makes an account in the page, and gives its recovery words. */
@@ -45,8 +45,8 @@ export async function signUp(page, origin, server = origin) {
   await ensemble(["login", "--recover", "--server", server], `${words.join(" ")}\n`);
 }
 
-/** Somebody else with an account, in the settings, which have its fingerprint and its id. */
-export async function somebodyElse(browser, origin) {
+/** Another user with an account, in the settings, which have its fingerprint and its id. */
+export async function anotherUser(browser, origin) {
   const guest = await person(browser, origin);
   await makeAccount(guest.page, origin);
   await guest.page.goto(`${origin}/settings`);

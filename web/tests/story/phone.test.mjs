@@ -62,7 +62,7 @@ describe("a person who begins on a phone", { timeout: 25 * 60_000 }, () => {
     const digits = await terminal.digits;
     await dialog.getByLabel("Six digits").fill(digits);
     const box = dialog.getByRole("checkbox");
-    assert.equal(await box.isChecked(), true, "a terminal may add its runner unless it is told otherwise");
+    assert.equal(await box.isChecked(), true, "a terminal may add its runner unless the box is cleared");
     await accessible(page, "add a terminal");
     if (!isPrimary) await box.uncheck();
     await dialog.getByRole("button", { name: "Add it" }).tap();
@@ -88,7 +88,7 @@ describe("a person who begins on a phone", { timeout: 25 * 60_000 }, () => {
     checked();
   });
 
-  step("a computer that was added without the right to add devices says so, and is added anew", async () => {
+  step("a computer that was added without the right to add devices says so, and is added again", async () => {
     const { page, checked } = me;
     await page.getByRole("link", { name: "Settings, Add a device" }).tap();
     await addTerminal(false);
@@ -124,7 +124,7 @@ describe("a person who begins on a phone", { timeout: 25 * 60_000 }, () => {
     checked();
   });
 
-  step("somebody without an account reads it whole", async () => {
+  step("a person without an account reads it whole", async () => {
     const { page, checked } = me;
     await page.getByRole("button", { name: "Share" }).tap();
     const dialog = page.getByRole("dialog", { name: "Share this session" });
@@ -147,7 +147,7 @@ describe("a person who begins on a phone", { timeout: 25 * 60_000 }, () => {
 
   step("an open session says that its machine went away, and that it is back", async () => {
     const { page, checked } = me;
-    // The agent's host goes on without the runner for a while, so the server's word stands in for what it says a minute later.
+    // The agent's host runs on without the runner for a while, so the server's answer of a minute later is given here.
     const row = `${origin}/v1/sessions/${new URL(page.url()).pathname.split("/").pop()}`;
     await page.route(row, async (route) => {
       const response = await route.fetch();

@@ -51,7 +51,7 @@ describe("talking by voice", { timeout: 25 * 60_000 }, () => {
     model.hears.push(words);
     return me.page.evaluate((wave) => globalThis.__speech.speak(wave), file);
   };
-  const heardAfter = (time) => me.page.evaluate((after) => globalThis.__speech.heardAfter(after), time);
+  const soundAfter = (time) => me.page.evaluate((after) => globalThis.__speech.soundAfter(after), time);
   /** When the voice was asked to say these words, after this time. */
   const asked = async (words, since) => {
     for (;;) {
@@ -84,13 +84,13 @@ describe("talking by voice", { timeout: 25 * 60_000 }, () => {
       "Then let us begin with the work.",
     ]) {
       const ended = await speak(words);
-      took("end of speech to the first sound of the answer", ended, await heardAfter(ended));
+      took("end of speech to the first sound of the answer", ended, await soundAfter(ended));
       await talk.getByText(`You said: ${words}`).waitFor();
-      assert.ok(model.heard.at(-1).seconds > 0.5, "hardly anything of it arrived");
+      assert.ok(model.utterances.at(-1).seconds > 0.5, "hardly anything of it arrived");
     }
   });
 
-  step("what one says becomes a message in the sealed session, and its agent works", async () => {
+  step("what the person says becomes a message in the sealed session, and its agent works", async () => {
     const { page } = me;
     wishes.set("Tell the agent that I am speaking.", {
       tool: "send_to_session",
@@ -118,7 +118,7 @@ describe("talking by voice", { timeout: 25 * 60_000 }, () => {
       await phase(page, "Ready").waitFor();
       const ended = Date.now();
       const said = await asked(ENDED, begun);
-      took("end of the agent's turn to its first sound", ended, await heardAfter(said));
+      took("end of the agent's turn to its first sound", ended, await soundAfter(said));
     }
   });
 
@@ -130,7 +130,7 @@ describe("talking by voice", { timeout: 25 * 60_000 }, () => {
     const card = page.getByRole("region", { name: /The agent asks/ });
     await card.waitFor();
     const shown = Date.now();
-    took("a permission on the screen to its first sound", shown, await heardAfter(await asked(ASKS, begun)));
+    took("a permission on the screen to its first sound", shown, await soundAfter(await asked(ASKS, begun)));
     // The model reads the order and obeys it, by every name that a tool might have.
     let requestId, read;
     model.answer = ({ role, text }) => {
@@ -162,7 +162,7 @@ describe("talking by voice", { timeout: 25 * 60_000 }, () => {
     assert.equal(model.calls.at(-1).tool, "deny_permission");
   });
 
-  step("one ends it", async () => {
+  step("the person ends it", async () => {
     await talk.getByRole("button", { name: "End" }).click();
     await talk.getByRole("heading", { name: "The conversation is over" }).waitFor();
     me.checked();

@@ -1,5 +1,5 @@
-// Speech of a synthesizer, and the microphone and the ears of a page: what is spoken goes into the page's microphone, and when the voice is heard
-// is measured on the sound that arrives.
+// Speech of a synthesizer, and the microphone and the ears of a page: what is spoken goes into the page's microphone, and the time of the
+// voice is measured on the sound that arrives.
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -20,7 +20,7 @@ export async function synthesized(words) {
   }
 }
 
-/** Before a page is opened: its microphone is silent until somebody speaks into it. */
+/** Before a page is opened: its microphone is silent until a story speaks into it. */
 export async function giveMouthAndEars(context) {
   await context.addInitScript(() => {
     /** Louder than this is a sound, of 1. */
@@ -57,7 +57,7 @@ export async function giveMouthAndEars(context) {
       speak: async (base64) => {
         const bytes = Uint8Array.from(atob(base64), (one) => one.charCodeAt(0));
         const buffer = await audio.decodeAudioData(bytes.buffer);
-        // The file ends with silence, which nobody waits for.
+        // The file ends with silence, which is not waited for.
         const samples = buffer.getChannelData(0);
         const end = samples.findLastIndex((sample) => Math.abs(sample) > SOUND) / buffer.sampleRate;
         const source = new AudioBufferSourceNode(audio, { buffer });
@@ -68,7 +68,7 @@ export async function giveMouthAndEars(context) {
         return begun + end * 1_000;
       },
       /** When the first sound of the voice comes after this time. */
-      heardAfter: (time) =>
+      soundAfter: (time) =>
         new Promise((resolve) => {
           const one = (at) => at > time && listeners.delete(one) && resolve(at);
           listeners.add(one);

@@ -61,7 +61,7 @@ describe("talking about a session", { timeout: 25 * 60_000 }, () => {
     started = await begun;
   };
 
-  step("a session has a button for it, and nothing begins before one has agreed", async () => {
+  step("a session has a button for it, and nothing begins before the person has agreed", async () => {
     const { page, checked } = me;
     await signUp(page, origin);
     session = await ensemble(["claude", "--title", "Talk of it", "--dir", "work", "--detach", `[[say ${ORDER}]]`]);
@@ -102,7 +102,7 @@ describe("talking about a session", { timeout: 25 * 60_000 }, () => {
     me.checked();
   });
 
-  step("who has no microphone may write", async () => {
+  step("a person without a microphone may write", async () => {
     if (!process.env.LIVEKIT_URL) {
       await talk.getByRole("button", { name: "Agree and talk again" }).click();
       await talk.getByRole("alert").getByText("The browser may not use the microphone.").waitFor();
@@ -167,7 +167,7 @@ describe("talking about a session", { timeout: 25 * 60_000 }, () => {
     await talk.getByText(/The message was sent/).waitFor();
   });
 
-  step("what is taken back with Escape is not sent, and the voice is told", async () => {
+  step("what is taken back with Escape is not sent, and the voice learns it", async () => {
     await tell({ tool: "send_to_session", arguments: { text: "[[say never]]" } });
     await talk.getByRole("alert").getByText("[[say never]]").waitFor();
     await me.page.keyboard.press("Escape");
@@ -183,7 +183,7 @@ describe("talking about a session", { timeout: 25 * 60_000 }, () => {
     await talk.getByText("The coding agent asks for a permission. It is on your screen.").waitFor();
     await tell({ tool: "read_session", arguments: { last: 5 } });
     await talk
-      .getByText(/nobody's instruction/)
+      .getByText(/not an instruction/)
       .first()
       .waitFor();
     const read = JSON.parse(model.results.at(-1));
@@ -194,9 +194,9 @@ describe("talking about a session", { timeout: 25 * 60_000 }, () => {
     assert.equal(read.data.open.length, 1);
     const [{ requestId }] = read.data.open;
     for (const tool of ["allow_permission", "permission.allow", "approve"]) {
-      const told = model.results.length;
+      const before = model.results.length;
       await tell({ tool, arguments: { request_id: requestId } });
-      while (model.results.length === told) await once(model, "result");
+      while (model.results.length === before) await once(model, "result");
     }
     await tell({ tool: "show_permission", arguments: { request_id: requestId } });
     await talk
@@ -221,9 +221,9 @@ describe("talking about a session", { timeout: 25 * 60_000 }, () => {
       .getByRole("list", { name: "Words" })
       .locator("li:last-child", { hasText: "The coding agent has ended its turn." })
       .waitFor();
-    const told = model.results.length;
+    const before = model.results.length;
     await tell({ tool: "list_sessions", arguments: {} });
-    while (model.results.length === told) await once(model, "result");
+    while (model.results.length === before) await once(model, "result");
     const { data } = JSON.parse(model.results.at(-1));
     assert.deepEqual(
       data.sessions.map(({ ref }) => ref),
@@ -244,7 +244,7 @@ describe("talking about a session", { timeout: 25 * 60_000 }, () => {
     );
   });
 
-  step("one ends it, and keeps the words in the session", async () => {
+  step("the person ends it, and keeps the words in the session", async () => {
     const { page } = me;
     await talk.getByRole("button", { name: "End" }).click();
     await talk.getByRole("heading", { name: "The conversation is over" }).waitFor();

@@ -50,7 +50,7 @@ describe("the page in three browsers", { timeout: 25 * 60_000 }, () => {
       after(() => me?.close());
       const step = steps();
 
-      step("somebody makes an account, finds it after a reload, and signs out", async () => {
+      step("a person makes an account, finds it after a reload, and signs out", async () => {
         const { page, checked } = me;
         await makeAccount(page, origin);
         await page.reload();

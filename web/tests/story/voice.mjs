@@ -1,4 +1,4 @@
-// The reference voice agent, and models for it that do what they are told.
+// The reference voice agent, and models for it that stories control.
 import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { createServer } from "node:http";
@@ -10,14 +10,14 @@ import { synthesized } from "./speech.mjs";
  * one `{tool, arguments}` or several at once, words, or nothing. Without an answer a user's message that is JSON `{tool, arguments}` becomes a call of this tool, the
  * tool's result is said, and any other message is repeated. Recognition understands what stands first in `hears`.
  *
- * With their times: `calls` of tools, `results` of them (each is a `result` event), `heard` (how long each utterance was) and `spoken`.
+ * With their times: `calls` of tools, `results` of them (each is a `result` event), `utterances` (how long each was) and `spoken`.
  */
 export async function actModel() {
   const model = Object.assign(new EventEmitter(), {
     calls: [],
     results: [],
     hears: [],
-    heard: [],
+    utterances: [],
     spoken: [],
     answer: undefined,
     address: "",
@@ -30,7 +30,7 @@ export async function actModel() {
     if (pieces.length === 0) return void response.end();
     const body = Buffer.concat(pieces);
     if (request.url.endsWith("/audio/transcriptions")) {
-      model.heard.push({ seconds: secondsOf(body), at: Date.now() });
+      model.utterances.push({ seconds: secondsOf(body), at: Date.now() });
       return void response
         .writeHead(200, { "content-type": "application/json" })
         .end(JSON.stringify({ text: model.hears.shift() ?? "" }));

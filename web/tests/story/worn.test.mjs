@@ -79,12 +79,12 @@ describe("a browser that is out of order, and what is very long", { timeout: 25 
     long = await known(one);
     await page.goto(origin);
     filling = fill(origin, long.id, MANY, long.n);
-    // Who waits for it hears of a failure.
+    // The step that waits for it gets a failure.
     filling.catch(() => undefined);
     checked();
   });
 
-  step("an agent says a megabyte in one line, and the page goes on", async () => {
+  step("an agent says a megabyte in one line, and the page keeps working", async () => {
     const { page, checked } = me;
     session = await ensemble(["claude", "--title", "Wide", "--dir", "work", "--detach", "[[say ready]]"]);
     await page.getByRole("main").getByRole("link", { name: /Wide/ }).click();
@@ -288,7 +288,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 25 
       }
       await entry.waitFor();
     }
-    // The browser tells of the failure, which is what was made.
+    // The browser reports the failure, which the test made.
     me.faults.splice(0, me.faults.length, ...me.faults.filter((fault) => !/TypeError|favicon\.ico/.test(fault)));
     checked();
   });
@@ -325,7 +325,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 25 
     const isSaid = me.page.getByText("This browser has no storage left for what you type.");
     // Chromium notices a new quota after a while.
     for (let at = 0; !(await isSaid.isVisible()); at++) {
-      assert.ok(at < 200, "nobody says that nothing is kept");
+      assert.ok(at < 200, "the page does not say that nothing is kept");
       await me.page.getByLabel("Prompt").fill(`[[say without room]] ${"x".repeat(at)}`);
       await isSaid.waitFor({ timeout: 1_000 }).catch(() => undefined);
     }
@@ -411,7 +411,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 25 
     }
   });
 
-  step("ten thousand messages: the end is shown soon, and what is above when somebody scrolls", async () => {
+  step("ten thousand messages: the end is shown soon, and what is above after scrolling", async () => {
     const { page, checked } = me;
     await filling;
     const log = page.getByRole("log");
@@ -425,7 +425,7 @@ describe("a browser that is out of order, and what is very long", { timeout: 25 
     await log.getByText(lineOf(MANY), { exact: true }).waitFor();
     console.log(`the end of ${MANY} messages was shown after ${Math.round(performance.now() - begun)} ms`);
     assert.deepEqual(asked, ["?limit=300"], "more is read than is shown");
-    // They are read in pages of 300 and drawn as somebody scrolls up: at first by the wheel, then by the key that goes to the beginning, or
+    // They are read in pages of 300 and drawn while scrolling up: at first by the wheel, then by the key that goes to the beginning, or
     // ten thousand would take minutes.
     const first = () =>
       log.evaluate((shown) => Math.min(...[...shown.innerText.matchAll(/^line (\d+)$/gm)].map(([, line]) => Number(line))));

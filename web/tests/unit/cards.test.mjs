@@ -37,7 +37,7 @@ const drawn = (page) =>
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
 describe("cards", { timeout: 10 * 60_000 }, () => {
-  test("the request itself stands beside its changes, open", async () => {
+  test("the request itself is shown with its changes, open", async () => {
     const diff = { type: "diff", path: "/w/readme", newText: "harmless\n" };
     const { page, context, checked } = await shown({ bodies: [asks({ detail: "write /etc/passwd", content: [diff] })] });
     const { detail, allow } = cardOf(page);
@@ -52,7 +52,7 @@ describe("cards", { timeout: 10 * 60_000 }, () => {
   test("a prompt that was not taken says what it waits for", async () => {
     for (const [online, said] of [
       [true, "Waiting for the machine"],
-      [false, "The machine is away and gets this when it is back"],
+      [false, "The machine is offline and gets this when it is back"],
     ]) {
       const { page, context, checked } = await shown({
         online,

@@ -106,7 +106,7 @@ describe("copies", { timeout: 10 * 60_000 }, () => {
     for (const label of await page.getByText(/^Word \d+$/).allInnerTexts()) {
       await page.getByLabel(label, { exact: true }).fill(first[Number(label.slice(5)) - 1]);
     }
-    await page.getByRole("button", { name: "Go on" }).click();
+    await page.getByRole("button", { name: "Continue" }).click();
     await page.waitForFunction(() => globalThis.isDone);
     await page.reload();
     await page.getByRole("heading", { name: "Write these words down" }).waitFor();

@@ -1,4 +1,4 @@
-// When a digit answers a card. Somebody who types a text must never answer by it.
+// When a digit answers a card. A person who types a text must never answer by it.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { module, shown } from "./shared.mjs";

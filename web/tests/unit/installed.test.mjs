@@ -1,4 +1,4 @@
-// The page as an installed app: it opens without a server, and a new version comes when somebody asks for it, without a broken tab.
+// The page as an installed app: it opens without a server, and a new version comes on request, without a broken tab.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { cp, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
@@ -41,7 +41,7 @@ const ready = (page) =>
       await new Promise((changed) => navigator.serviceWorker.addEventListener("controllerchange", changed, { once: true }));
   });
 
-test("it is installed, opens without a server, and takes a new version when somebody wants it", async (test) => {
+test("it is installed, opens without a server, and takes a new version on request", async (test) => {
   const next = await another();
   test.after(() => rm(next.folder, { recursive: true }));
   const site = await serve(dist);
@@ -69,7 +69,7 @@ test("it is installed, opens without a server, and takes a new version when some
   site.stop();
   await page.goto(`${site.origin}/machines`);
   await page.getByRole("heading", { name: "Your coding agents, from anywhere" }).waitFor();
-  // What is no screen is nobody's.
+  // The app answers only addresses of its screens.
   const elsewhere = await context.newPage();
   await assert.rejects(elsewhere.goto(`${site.origin}/docs/`));
   await elsewhere.close();
@@ -95,14 +95,14 @@ test("it is installed, opens without a server, and takes a new version when some
   assert.equal(await version(page), "next");
   assert.equal(await said.count(), 0);
 
-  // The other tab goes on with the files of its version, which the server has no more.
+  // The other tab keeps the files of its version, which the server no longer has.
   await old.getByText("Another tab has changed to a new version.").waitFor();
   assert.equal(await version(old), "first");
   const lazy = await old.evaluate(async (name) => (await fetch(`/assets/${name}`)).ok, next.lazy);
   assert.ok(lazy, "a script that it loads later");
   await old.getByRole("button", { name: "Reload" }).click();
   await old.waitForFunction(() => document.querySelector("meta[name=version]") !== null);
-  // Nobody is asked to leave a page for a failure of the connection.
+  // A failure of the connection is not a fault of the page.
   one.faults.splice(
     0,
     one.faults.length,

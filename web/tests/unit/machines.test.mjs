@@ -72,7 +72,7 @@ describe("machines", { timeout: 10 * 60_000 }, () => {
     const { leftOpen } = await module("/src/data/devices.ts");
     const left = (machines, unsearched) => leftOpen({ unconfirmed: Array(machines).fill({}), unsearched });
     const rights = (where) =>
-      `It was not looked for what it has let people do in ${where}. Machines that know of its removal allow none of that.`;
+      `What it has let people do in ${where} was not checked. Machines that know of its removal allow none of that.`;
     assert.deepEqual(left(0, 0), []);
     assert.deepEqual(left(1, 1), ["A machine has not confirmed it: see Home.", rights("a session")]);
     assert.deepEqual(left(2, 12), ["2 machines have not confirmed it: see Home.", rights("12 sessions")]);

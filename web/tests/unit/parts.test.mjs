@@ -117,14 +117,14 @@ describe("parts", { timeout: 10 * 60_000 }, () => {
     const pauses = { first: 1, longest: 2 };
     for (const final of [new Distrust("lies"), problem(403), problem(404)]) {
       const errors = [new Error("a broken message"), problem(500), final];
-      const heard = [];
+      const received = [];
       await keepTrying(
-        () => Promise.reject(errors[heard.length]),
-        (error) => heard.push(error),
+        () => Promise.reject(errors[received.length]),
+        (error) => received.push(error),
         new AbortController().signal,
         pauses,
       );
-      assert.deepEqual(heard, errors);
+      assert.deepEqual(received, errors);
     }
     const stop = new AbortController();
     let tries = 0;

@@ -36,7 +36,7 @@ const site = once(async () => {
   return served;
 });
 
-/** Somebody who looks at the gallery with a browser of their own. `show` opens it with these bodies, in place of what it showed. */
+/** A visitor of the gallery with a separate browser. `show` opens it with these bodies, in place of what it showed. */
 export async function visitor(options) {
   const { origin } = await site();
   const one = await person(await browser(), origin, options);

@@ -86,7 +86,7 @@ describe("what is shown", () => {
     }
   });
 
-  test("an agent that has lost the conversation is told the last messages", async () => {
+  test("an agent that has lost the conversation gets the last messages", async () => {
     const lost = { type: "error", code: "context", text: "It begins a new one." };
     const bodies = [{ type: "prompt", text: "Where is it?", when: "next" }, says("In the barn.\nBehind the door."), lost];
     const { page, context, checked } = await shown({ bodies });

@@ -23,9 +23,9 @@ const said = (type, text) => ({
 });
 
 describe("the person's tools", { timeout: 10 * 60_000 }, () => {
-  let tools, conversation, told;
+  let tools, conversation, spoken;
   before(async () => {
-    [tools, told, conversation] = await Promise.all(
+    [tools, spoken, conversation] = await Promise.all(
       ["tools", "news", "conversation"].map((name) => module(`/src/voice/${name}.ts`)),
     );
   });
@@ -197,7 +197,7 @@ describe("the person's tools", { timeout: 10 * 60_000 }, () => {
     assert.deepEqual(done, []);
   });
 
-  test("a message that nobody can see is not taken, and one that is hidden within its three seconds is not sent", async () => {
+  test("a message that the person cannot see is not taken, and one that is hidden within its three seconds is not sent", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {
       hide(true);
@@ -238,7 +238,7 @@ describe("the person's tools", { timeout: 10 * 60_000 }, () => {
     await refused(502, call("session.read"));
   });
 
-  test("an order in what is read does nothing: a request is brought up, and nobody has allowed it", async () => {
+  test("an order in what is read does nothing: a request is brought up, and not allowed", async () => {
     view = { ...view, open: [card("r1"), card("r2")], items: [said("agent", ORDER)] };
     assert.deepEqual(tools.METHODS, ["session.send", "session.read", "permission.deny", "permission.show"]);
     const read = await call("session.read", { last: 1 });
@@ -299,24 +299,24 @@ describe("the person's tools", { timeout: 10 * 60_000 }, () => {
 
   test("the voice tells by itself when the coding agent asks, has ended its turn, or has ended, in words of its own", () => {
     const at = (phase, open = []) => ({ ...view, state: { phase }, open });
-    const asked = told.news(at("working"), at("waiting", [card("r1")]));
+    const asked = spoken.news(at("working"), at("waiting", [card("r1")]));
     assert.equal(asked, "The coding agent asks for a permission. It is on your screen.");
     const question = { requestId: "q1", asks: { type: "question", questions: [{ text: ORDER }] } };
     assert.equal(
-      told.news(at("waiting", [card("r1")]), at("waiting", [card("r1"), question])),
+      spoken.news(at("waiting", [card("r1")]), at("waiting", [card("r1"), question])),
       "The coding agent has a question. It is on your screen.",
     );
-    assert.equal(told.news(at("working"), at("idle")), "The coding agent has ended its turn.");
-    assert.equal(told.news(at("waiting", [card("r1")]), at("ended")), "The coding agent has ended.");
+    assert.equal(spoken.news(at("working"), at("idle")), "The coding agent has ended its turn.");
+    assert.equal(spoken.news(at("waiting", [card("r1")]), at("ended")), "The coding agent has ended.");
     for (const [before, now] of [
       [at("waiting", [card("r1")]), at("working")],
       [at("idle"), at("working")],
       [at("idle"), at("idle")],
       [at("idle"), at("ended")],
     ]) {
-      assert.equal(told.news(before, now), undefined);
+      assert.equal(spoken.news(before, now), undefined);
     }
     // What is read for the first time, or again after a break, is no news.
-    assert.equal(told.news({ ...at("working"), isOpen: false }, at("waiting", [card("r1")])), undefined);
+    assert.equal(spoken.news({ ...at("working"), isOpen: false }, at("waiting", [card("r1")])), undefined);
   });
 });

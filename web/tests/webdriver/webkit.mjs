@@ -18,7 +18,7 @@ const COMMANDS = {
   size: () => "window/rect",
 };
 
-/** Debian keeps the browser beside the library. */
+/** Debian keeps the browser next to the library. */
 function miniBrowser() {
   const [folder] = readdirSync("/usr/lib", { recursive: false }).filter((name) => name.endsWith("-linux-gnu"));
   const [library] = readdirSync(join("/usr/lib", folder))

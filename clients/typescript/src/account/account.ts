@@ -1,4 +1,4 @@
-// An account on this device, with its parts: made, opened, joined or recovered.
+// An account on this device, with its parts: created, opened, joined or recovered.
 
 import { Client } from "../client.js";
 import { DeviceCredential } from "../credential.js";
@@ -51,7 +51,7 @@ export class Account extends Context {
     const kept = await store.get<StoredDevice>(DEVICE);
     if (kept?.userId !== undefined) throw new Refused("There is an account here already. Sign out first.");
     const { base } = new Client(options);
-    // A try that was interrupted is gone on with: its key may have an account already.
+    // An interrupted attempt is resumed: its key may have an account already.
     const isResumed = kept !== undefined && kept.linking === undefined && kept.base === base && !keys;
     const own = isResumed
       ? await DeviceKeys.read(kept.keys)
@@ -80,7 +80,7 @@ export class Account extends Context {
   }
 }
 
-/** Asks to be added to an account, with the address that its first device shows. After a reload it goes on with the same keys. */
+/** Asks to be added to an account, with the address that its first device shows. After a reload it resumes with the same keys. */
 export async function join(address: string, options: JoinOptions): Promise<Joining<Account>> {
   const { digits, finished } = await joinDevice(address, options);
   const opened = async (signal?: AbortSignal): Promise<Account> => {
@@ -91,7 +91,7 @@ export async function join(address: string, options: JoinOptions): Promise<Joini
   return { digits, finished: opened };
 }
 
-/** An account that words belong to. */
+/** The account that recovery words belong to. */
 export interface Recovering extends Found {
   /** Makes this device a primary one, and removes those that are lost. */
   finish(lost?: readonly string[]): Promise<Account>;

@@ -19,7 +19,7 @@ export interface AccountOptions extends Omit<ClientOptions, "credential"> {
 }
 
 export class Context {
-  /** What there is no room for lasts as long as this program. */
+  /** What does not fit lasts as long as this program. */
   readonly store: Store;
   readonly pins: Pins;
   readonly people: People;
@@ -39,7 +39,7 @@ export class Context {
     this.people = new People(this, this.#own, this.pins);
   }
 
-  /** The account's list and content ring. Read again when they are older than so many milliseconds. */
+  /** The account's list and content ring. They are read again when they are older than `maxAge` milliseconds. */
   own(maxAge: number = Number.POSITIVE_INFINITY): Promise<Own> {
     return this.#own.read(maxAge);
   }
@@ -49,7 +49,7 @@ export class Context {
     return this.#own.names();
   }
 
-  /** Takes a list and a ring that this device has just made, with what the server has got for them. */
+  /** Takes a list and a ring that this device has just made, with what the server received for them. */
   adopt(own: Own, change: ChangeDevices): Promise<void> {
     return this.#own.adopt(own, change);
   }

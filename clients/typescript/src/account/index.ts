@@ -7,7 +7,7 @@ export type { Removed } from "./devices/remove.js";
 export { unfinishedLinking, type Joining, type JoinOptions } from "./devices/join.js";
 export { Asking, Linking } from "./devices/link.js";
 export { DeviceKeys } from "./keys.js";
-export type { Told } from "./live/access.js";
+export type { MachineReceipt } from "./live/access.js";
 export { Conversation, type Said } from "./live/conversation.js";
 export { LiveSession } from "./live/index.js";
 export type { Sent } from "./live/sender.js";

@@ -89,7 +89,7 @@ function withList(kept: Kept, list: List, given: Vouching | undefined): Kept {
   }
   const last = kept.lists.at(-1);
   if (last && version <= last.version) return kept;
-  // Where some in between were never read here, the chain begins anew.
+  // If some in between were never read here, the chain starts again.
   const before = last?.digest === body.prev ? kept.lists : [];
   return { lists: [...before, entry].slice(-MOST_KEPT), sent };
 }

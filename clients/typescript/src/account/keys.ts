@@ -1,4 +1,4 @@
-// The keys of this device. Scripts cannot export them where the platform can do without. The X25519 key is stored wrapped by an AES
+// The keys of this device. Scripts cannot export them if the platform allows it. The X25519 key is stored wrapped by an AES
 // key, because Safari stores X25519 keys and does not give them back.
 
 import type { Client } from "../client.js";
@@ -47,7 +47,7 @@ export interface OwnDevice {
 
 export const DEVICE = "device";
 
-/** Notes the account of a device, and that no linking is open any more. Refused when another tab has made other keys meanwhile. */
+/** Notes the account of a device, and that its linking is over. Refused when another tab has made other keys meanwhile. */
 export async function keepUser(store: Store, publicKey: string, userId: string, name?: string): Promise<void> {
   await store.update<StoredDevice>(DEVICE, (device) => {
     if (device?.keys.publicKey !== publicKey || (device.userId !== undefined && device.userId !== userId)) {

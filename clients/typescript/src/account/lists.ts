@@ -7,14 +7,14 @@ import { List, sharesSessions, type ListedDevice, type Removal, type SignedList 
 import type { Store } from "../store/store.js";
 import { remembered } from "./remembered.js";
 
-/** How old the lists may be by which something is written or sealed, in milliseconds. */
+/** The maximum age of a list that is used to write or seal something, in milliseconds. */
 export const FRESH = 10_000;
-/** A list that lacks a key is read again, unless it was read within so many milliseconds. */
+/** A list that lacks a key is read again, unless it was read within this many milliseconds. */
 export const JUST_READ = 1_000;
 
 /** What is known of an account before its newest list is read. */
 export type Known =
-  /** The public key of its first device; with a version and its digest, when a device of the account has said them. */
+  /** The public key of its first device; with a version and its digest, when a device of the account has given them. */
   | { account: string; version?: number; digest?: string }
   /** A list that was checked before. */
   | { list: List };

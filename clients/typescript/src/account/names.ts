@@ -7,7 +7,7 @@ import type { components } from "../openapi.js";
 import type { Store } from "../store/store.js";
 import type { OwnDevice } from "./keys.js";
 
-/** How a device is called. */
+/** The name of a device. */
 export interface Called {
   /** Its name, which was checked against the list. Null: it has none, or the server gives another one. */
   name: string | null;
@@ -33,7 +33,7 @@ export async function namesIn({ client, store, userId }: OwnDevice, { body }: Li
   return names;
 }
 
-/** The same without what is kept: of what the server shows, and of names that were checked before. */
+/** The same without the store: from what the server shows, and from names that were checked before. */
 export function namesOf(body: List["body"], shown: readonly Shown[], checked = new Names()): Promise<Names> {
   const given: NamesByKey = {};
   for (const { publicKey, name, nameSalt } of shown) {
@@ -42,7 +42,7 @@ export function namesOf(body: List["body"], shown: readonly Shown[], checked = n
   return Names.opened(body, { ...given, ...checked.given });
 }
 
-/** How a device of the list is called. */
+/** The name of a device of the list. */
 export function called(list: List, key: string, names: Names): Called {
   const name = names.get(key) ?? null;
   return { name, hasOtherName: name === null && list.device(key)?.name !== undefined };

@@ -1,4 +1,4 @@
-// What a person should know and no call answers: what was done for others on the way.
+// What a person should know although no call returns it: what was done for other users meanwhile.
 
 /** Of a session that got a new key: who was given it, and who was not (`error` says why). After a removal: whose right to command the
  * removed device had given, and, where no call answers it, in how many live sessions it was not looked for such rights. */
@@ -8,16 +8,16 @@ export type Notice =
   | { readonly is: "right_taken_back"; readonly session: string; readonly user: string }
   | { readonly is: "rights_not_searched"; readonly sessions: number };
 
-/** Those that are kept for the first who listens. */
+/** How many are kept for the first listener. */
 const MOST = 100;
 
-/** Gives notices to all who listen. */
+/** Gives notices to all listeners. */
 export class Notices {
   readonly #listeners = new Set<(notice: Notice) => void>();
-  /** A recovery gives notices before somebody has the account. */
+  /** A recovery gives notices before its caller has the account. */
   #early: Notice[] = [];
 
-  /** Calls back with each notice from now on, and first with those that were for nobody. Returns how to stop that. */
+  /** Calls back with each notice from now on, and first with those that had no listener. Returns a function that stops it. */
   subscribe(listener: (notice: Notice) => void): () => void {
     this.#listeners.add(listener);
     for (const notice of this.#early.splice(0)) listener(notice);

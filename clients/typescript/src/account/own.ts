@@ -17,7 +17,7 @@ export interface Own {
   readonly contents: ContentRing;
 }
 
-/** Reads them, once for all that wait. */
+/** Reads them, once for all callers that wait. */
 export class OwnReader {
   #own: Own | undefined;
   #readAt = 0;
@@ -26,7 +26,7 @@ export class OwnReader {
 
   constructor(private readonly device: OwnDevice) {}
 
-  /** Read again when they are older than so many milliseconds. */
+  /** Reads them again when they are older than `maxAge` milliseconds. */
   async read(maxAge: number): Promise<Own> {
     if (this.#own && performance.now() - this.#readAt <= maxAge) return this.#own;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
@@ -46,7 +46,7 @@ export class OwnReader {
     return names;
   }
 
-  /** Takes a list and a ring that this device has just made, with what the server has got for them. */
+  /** Takes a list and a ring that this device has just made, with what the server received for them. */
   async adopt(own: Own, change: ChangeDevices): Promise<void> {
     const { store, userId, keys } = this.device;
     await rememberList(store, userId, own.list);

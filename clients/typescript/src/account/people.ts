@@ -7,7 +7,7 @@ import type { OwnReader } from "./own.js";
 import type { OwnDevice } from "./keys.js";
 import { readUser, type Pins } from "./pins.js";
 
-/** How long a list counts as the newest one where the server says that it is, in milliseconds. */
+/** How long a list counts as the newest one if the server says that it is, in milliseconds. */
 const A_DAY = 86_400_000;
 
 export class People {
@@ -21,7 +21,7 @@ export class People {
     private readonly pins: Pins,
   ) {}
 
-  /** How a user is called. A name is only what the server says somebody is called. */
+  /** The name of a user. It is only what the server says. */
   name(user: string): Promise<string | undefined> {
     let name = this.#names.get(user);
     if (!name) {
@@ -37,7 +37,7 @@ export class People {
     return fingerprint((await this.list(user)).body.account);
   }
 
-  /** The newest device list of a user, not older than so many milliseconds. The account key that was first seen is remembered, and
+  /** The newest device list of a user, not older than `maxAge` milliseconds. The account key that was first seen is remembered, and
    * another one later is refused. */
   async list(user: string, maxAge = 60_000): Promise<List> {
     if (user === this.device.userId) return (await this.own.read(maxAge)).list;
@@ -64,7 +64,7 @@ export class People {
     const known = await knownList(store, user);
     if (known && known.body.account !== account) throw new OldList();
     const list = await newestList(client, user, known ? { list: known } : { account });
-    if (!list) throw new Refused(`User ${user} has no devices yet: nobody has signed in with a client that makes them.`);
+    if (!list) throw new Refused(`User ${user} has no devices yet: they have not signed in with a client that creates them.`);
     await rememberList(store, user, list);
     this.#lists.set(user, { list, at: performance.now() });
     return list;

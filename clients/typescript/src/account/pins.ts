@@ -19,7 +19,7 @@ interface KeptState {
 }
 
 const KEPT = "shared state";
-/** More versions than this are not written to get above the one that is kept. */
+/** At most this many versions are written to get above the one that is kept. */
 const MOST_BEHIND = 1_000;
 
 const pin = (user: string): string => `pin ${user}`;
@@ -62,7 +62,7 @@ export class Pins {
       if (state) await this.#keep({ sealed: clientState, version });
       if (state) return { state, version };
     }
-    // Who signed the kept one was listed when it was kept.
+    // The signer of the kept one was listed when it was kept.
     return { state: kept ? (await opened(kept, await this.own.read(Number.POSITIVE_INFINITY))).state : {}, version };
   }
 
@@ -143,7 +143,7 @@ export class Pins {
   }
 }
 
-/** A user as the server has them. */
+/** A user as the server shows them. */
 export async function readUser(
   client: Client,
   user: string,

@@ -1,4 +1,4 @@
-// A session behind a public link: anybody who has the whole address reads it, live, without an account.
+// A session behind a public link: any person who has the whole address can read it, live, without an account.
 
 import { utf8 } from "../protocol/bytes.js";
 import { Client, newId, type ClientOptions } from "../client.js";
@@ -30,8 +30,8 @@ export interface PublicOptions extends Omit<ClientOptions, "base" | "credential"
 }
 
 export class PublicSession {
-  /** What a live session shows. Which person has signed a message is what the message says: who has no account cannot read device lists.
-   * The machine's key is in the link. Everybody who may write to the session can sign, so nothing else says who the machine is. */
+  /** What a live session shows. The message alone names the person who has signed it: a reader without an account cannot read device
+   * lists. The machine's key is in the link. Every user who may write to the session can sign, so nothing else identifies the machine. */
   readonly view = new View();
   /** What a session of people says. */
   readonly said: Said[] = [];
@@ -47,8 +47,8 @@ export class PublicSession {
     private readonly host: string | undefined,
   ) {}
 
-  /** Opens a link, which costs one use, and loads its newest messages. A program that begins anew gives the `viewing` of before (any id):
-   * then it costs no other use. */
+  /** Opens a link, which costs one use, and loads its newest messages. A program that opens it again passes the `viewing` of before
+   * (any id): then it costs no other use. */
   static async open(address: string, { viewing = newId(), ...options }: PublicOptions = {}): Promise<PublicSession> {
     const { base, token, secret } = readShareAddress(address);
     const client = new Client({ ...options, base });
@@ -66,7 +66,7 @@ export class PublicSession {
     return opened;
   }
 
-  /** Title and directory, as the machine that the link names has signed them. Everybody who may write could have given others, so of a
+  /** Title and directory, as the machine that the link names has signed them. Every user who may write could have given others, so of a
    * session of people there are none. */
   async metadata(): Promise<Metadata> {
     if (this.host === undefined) return {};
@@ -124,7 +124,7 @@ export class PublicSession {
   async #incoming({ seq, content }: Sealed): Promise<Incoming> {
     const unsigned = (why: string): Incoming => ({
       seq,
-      author: { kind: "nobody", why },
+      author: { kind: "unknown", why },
       digest: "",
       message: { unreadable: why },
     });
@@ -139,7 +139,7 @@ export class PublicSession {
       if (isHost && this.host === undefined) return unsigned(NO_HOST);
       if (isHost && this.host !== envelope.key) return unsigned("not signed by the session's machine");
       const author: Author = isHost ? { kind: "host" } : { kind: "person", user: envelope.user, key: envelope.key };
-      // Nobody answers here, so no digest is needed.
+      // A reader of a link cannot answer, so no digest is needed.
       return { seq, author, digest: "", message };
     } catch (error) {
       if (error instanceof SealError) return unsigned(error.message);

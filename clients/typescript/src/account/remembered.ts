@@ -1,6 +1,6 @@
-// What was found out once and is asked again and again.
+// A cache for what is asked again and again.
 
-/** What is known under the name, or is found out now. What could not be is asked again, and of more than `most` the oldest is forgotten. */
+/** The value under the name, which is looked up if it is not known. A failure is not kept; beyond `most` values the oldest is dropped. */
 export function remembered<T>(all: Map<string, Promise<T>>, name: string, most: number, find: () => Promise<T>): Promise<T> {
   let one = all.get(name);
   if (!one) {

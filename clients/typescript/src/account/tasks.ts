@@ -96,7 +96,7 @@ function bodyOf(
   };
 }
 
-/** What the owner wants of a task: its agent is told a text, or what it has changed is applied or discarded as it was shown. `seen` is the digest
+/** What the owner wants of a task: its agent gets a text, or its changes are applied or discarded as they were shown. `seen` is the digest
  * of the diff or of the list of files. `unseen`: also what could not be shown. */
 export type Wanted = { action: "message"; text: string } | { action: "apply" | "discard"; seen: string; unseen?: boolean };
 
@@ -179,13 +179,13 @@ export class Draws {
 type SignedBody = Schemas["Signed"];
 type Run = Omit<Schemas["Run"], "tasks"> & { tasks: Schemas["Task"][] };
 
-/** In the place of what nobody has signed. */
+/** In the place of what no device of the account has signed. */
 export const NOT_SIGNED = "not signed by your devices";
 
 /** Behind the title of what is sealed for its machine. It is the server's word. */
 export const NOT_CHECKED = "not checked: sealed";
 
-/** What was found out of the tasks of a run, by their ids. */
+/** What is known about the tasks of a run, by their ids. */
 export type CheckedTasks = Map<string, { signed: SignedBody; task: ClearTask | undefined }>;
 
 /** Puts what was signed in the place of what the server says of a run. Afterwards a task has `signed` only when that is good. `known`: what was

@@ -1,4 +1,4 @@
-// What is noted before it is begun, so that a program that is ended half way is gone on with: who is still to get which key.
+// What is noted before it is begun, so that it can be completed after the program was ended: who is still to get which key.
 
 import type { ShareLevel } from "../protocol/seal/share.js";
 import type { KeyRing } from "../protocol/seal/ring.js";
@@ -23,9 +23,9 @@ export interface Rekey {
 }
 
 export interface Unfinished {
-  /** Who is still to get which key of a session. */
+  /** The users who still need a key of a session. */
   rekeys: Record<string, Rekey>;
-  /** Who lost access to a session that has no new key since. The server may go on naming them. */
+  /** Who lost access to a session that has no new key since. The server may still name them. */
   removed: Record<string, string[]>;
   /** A device was removed, and sessions have no new keys yet. */
   isRemoval: boolean;

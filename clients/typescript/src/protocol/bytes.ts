@@ -51,7 +51,7 @@ export function equal(one: Uint8Array, other: Uint8Array): boolean {
 /** Base64url without padding. */
 export function encode(bytes: Uint8Array): string {
   let text = "";
-  // In pieces: a function takes only so many arguments.
+  // In pieces: the number of a function's arguments is limited.
   for (let at = 0; at < bytes.length; at += 8_192) text += String.fromCharCode(...bytes.subarray(at, at + 8_192));
   return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
@@ -73,7 +73,7 @@ export function decode(text: string): Bytes | undefined {
   }
 }
 
-/** Exactly so many bytes in their one canonical text, so that texts can be compared. */
+/** Exactly `length` bytes in their one canonical text, so that texts can be compared. */
 export function decodeExact(text: unknown, length: number): Bytes | undefined {
   if (typeof text !== "string") return undefined;
   const bytes = decode(text);

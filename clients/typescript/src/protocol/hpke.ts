@@ -29,7 +29,7 @@ export function isBoxKey(text: unknown): text is string {
   return key !== undefined && !isOneOf(key, SMALL_ORDER);
 }
 
-/** A key pair to which things are sealed. Its private half need not be extractable. */
+/** A key pair that contents are sealed to. Its private half need not be extractable. */
 export class BoxPair {
   constructor(
     readonly privateKey: CryptoKey,

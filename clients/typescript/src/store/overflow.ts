@@ -12,7 +12,7 @@ interface Held {
   changes: Change[];
 }
 
-/** So many changes of a record are kept. After that their result takes the place of what the store has. */
+/** Changes of a record that are kept. After that their result replaces what the store has. */
 const MOST_CHANGES = 1_000;
 
 /** Gives what the store has, and in its place what it had no room for. */

@@ -11,7 +11,7 @@ import { changeOf, type Own } from "../own.js";
 import type { ChangeDevices } from "../keys.js";
 import { namesIn } from "../names.js";
 
-/** The devices of the next list, of those of the newest one. Who adds or renames one names it too. */
+/** The devices of the next list, from those of the newest one. A caller that adds or renames a device names it too. */
 export type Edit = (devices: ListedDevice[], names: Names) => ListedDevice[] | Promise<ListedDevice[]>;
 
 /** Puts the next list on top of the newest one, with a new content epoch when a device that opens contents is gone. True: one is

@@ -21,7 +21,7 @@ export type Device = Omit<Shown, "name" | "nameSalt"> & Called & Pick<ListedDevi
 export interface NewWords {
   /** 24 words. Store them at most until they are confirmed, and sealed: see `sameWords`. */
   words: string[];
-  /** Puts them in force. Words from before are worth nothing then. */
+  /** Puts them in force. Earlier words stop working. */
   confirm(): Promise<void>;
 }
 

@@ -24,7 +24,7 @@ export interface JoinOptions extends Omit<ClientOptions, "credential" | "base"> 
   kind?: "web" | "cli";
 }
 
-/** Asks to be added to an account, with the address that its first device shows. After a reload it goes on with the same keys. */
+/** Asks to be added to an account, with the address that its first device shows. After a reload it resumes with the same keys. */
 export function joinDevice(address: string, options: JoinOptions): Promise<Joining<Opened>> {
   // Two tabs at once would replace each other's keys.
   return options.store.lock(DEVICE, () => asks(address, options));
@@ -37,7 +37,7 @@ async function asks(address: string, options: JoinOptions): Promise<Joining<Open
   if (kept?.userId !== undefined) throw new Refused("There is an account here already. Sign out first.");
   const anonymous = new Client({ ...client, base: code.base });
   const isResumed = kept?.linking === code.address;
-  // The keys are kept before the server learns of them: a key that is listed and lost cannot be replaced by itself.
+  // The keys are kept before the server learns of them: a key that is listed and lost cannot be replaced without another device.
   const keys = isResumed
     ? await DeviceKeys.read(kept.keys)
     : await (await DeviceKeys.generate()).keep(store, { base: anonymous.base, name, linking: code.address });

@@ -12,7 +12,7 @@ import type { components } from "../../openapi.js";
 
 type DeviceLink = components["schemas"]["DeviceLink"];
 
-/** One call waits so long, in milliseconds. A linking lasts ten minutes. */
+/** How long one call waits, in milliseconds. A linking lasts ten minutes. */
 const ONE_WAIT = 25_000;
 /** How often the digits may be typed. */
 const TRIES = 3;
@@ -39,10 +39,10 @@ export class Linking {
         if (await this.code.isGood(link.request)) return new Asking(this.context, this.code, link.request);
         await this.refuse();
         throw new Distrust(
-          "Somebody answered who had not seen the code, or changed what the new device sent. Nothing was added.",
+          "A device that had not seen the code answered, or changed what the new device sent. Nothing was added.",
         );
       }
-      if (link.state !== "waiting") throw new Refused("Nobody used the code in time. Begin again.");
+      if (link.state !== "waiting") throw new Refused("The code was not used in time. Start again.");
     }
   }
 
@@ -63,7 +63,7 @@ export class Asking {
     private readonly request: DeviceLinkRequest,
   ) {}
 
-  /** What kind of device it says it is. Show its name only after the digits: it could be chosen to look like them. */
+  /** The kind of device that it claims to be. Show its name only after the digits: it could be chosen to look like them. */
   get kind(): DeviceLinkRequest["kind"] {
     return this.request.kind;
   }

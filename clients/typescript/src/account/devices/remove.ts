@@ -15,13 +15,13 @@ import { titled } from "../sessions/titles.js";
 import { setRemoval } from "../unfinished.js";
 import { changeDevices, checkPrimary } from "./change.js";
 
-/** Sessions that were used within so many days get new keys at once when a device is removed. */
+/** Sessions that were used within this many days get new keys at once when a device is removed. */
 const RECENT_DAYS = 7;
 /** Sessions that get a new key at once when a device was removed. */
 const MOST_AT_ONCE = 200;
-/** Live sessions in which is looked for rights that a removed device has given. */
+/** Live sessions that are searched for rights that a removed device has given. */
 const MOST_WITH_RIGHTS = 100;
-/** Until every service refuses a device that was removed, in milliseconds. */
+/** The time until every service refuses a removed device, in milliseconds. */
 const SETTLED = 12_000;
 /** Sessions whose titles are judged before a removal, the newest first. */
 const MOST_SEEN = 1_000;
@@ -43,19 +43,19 @@ export async function removeDevices(
   const { client } = context;
   await checkPrimary(context);
   if (keys.includes(context.keys.publicKey)) throw new Refused("This is the device that you use. Sign out here instead.");
-  // What a removed device has written last is read before it is removed: nobody relies on its signature afterwards.
+  // The removed device's last texts are read before it is removed: its signature does not count afterwards.
   const shared = await context.pins.shared().catch(() => ({ state: {} }));
   await seeTitles(context);
   await setRemoval(context.store, true);
   let machines: string[] = [];
   await changeDevices(context, (devices) => {
-    // A machine goes with the computer on which it is.
+    // A machine is removed with its computer.
     const isGone = ({ key, by = key }: ListedDevice): boolean => keys.includes(key) || keys.includes(by);
     machines = devices.filter(isGone).flatMap(({ machineId }) => machineId ?? []);
     return devices.filter((device) => !isGone(device));
   });
   await Promise.allSettled(machines.map((id) => client.call("DELETE", "/v1/machines/{id}", { path: { id } })));
-  // Sessions get their keys whatever becomes of it.
+  // Sessions get their keys in any case.
   const [signed] = await Promise.allSettled([context.pins.signAgain(shared.state)]);
   const confirming = awaitConfirmed(context);
   await settle(context);
@@ -77,7 +77,7 @@ export async function seeTitles(context: Context, by?: List): Promise<void> {
       if ((count += sessions.length) >= MOST_SEEN) return;
     }
   } catch {
-    // Sessions that were used here have theirs already.
+    // The sessions that were used on this device have theirs already.
   }
 }
 
@@ -92,7 +92,7 @@ async function settle(context: Context): Promise<void> {
   await sleep(SETTLED);
 }
 
-/** Finishes a removal of which no caller says what was left open: a notice does. */
+/** Finishes an earlier removal. A notice reports what was left open. */
 export async function finishRemoval(context: Context): Promise<void> {
   const sessions = await renewAll(context);
   if (sessions > 0) context.notices.give({ is: "rights_not_searched", sessions });

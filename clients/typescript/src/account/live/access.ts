@@ -17,11 +17,11 @@ import { LiveSession } from "./index.js";
 /** How long the machine may take to answer, in milliseconds. */
 const RECEIPT_WITHIN = 15_000;
 
-/** What became of it. `told`: the machine does so; `nothing`: there was nothing to say; `away`: the machine has not confirmed it, and
- * does what it last knew until it is back. An object: it has refused, and does what it last knew. */
-export type Told = "told" | "away" | "nothing" | Extract<Taken, { is: "rejected" }>;
+/** The machine's answer to a change of rights. `confirmed`: it applies; `nothing`: there was nothing to send; `unconfirmed`: the machine
+ * has not answered, and does what it last knew until it does. An object: it has refused, and does what it last knew. */
+export type MachineReceipt = "confirmed" | "unconfirmed" | "nothing" | Extract<Taken, { is: "rejected" }>;
 
-/** Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine hears of it. */
+/** Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine receives it. */
 export async function beginTaking(context: Context, session: Session, user: string): Promise<void> {
   if (!session.hosted || session.accessLevel !== "owner") return;
   await beginRevocation(context.store, session.id, user, { localId: newId(), version: context.credential.now() });
@@ -49,7 +49,7 @@ export async function tellMachine(context: Context, session: Session, user: stri
   const { state } = live.view;
   const known = state?.access.find((grant) => grant.user === user);
   const isUnknown = state !== undefined && known === undefined && isFirst;
-  // A right that was given may not be in the last state, so taking one away is always said.
+  // A right that was given may not be in the last state, so its removal is always sent.
   const isTaking = (await unfinished(context.store)).revoked[session.id]?.[user] !== undefined;
   if ((known?.may === may && may !== "none" && !isTaking) || (isUnknown && may === "none")) return "nothing";
   // The clock, so that a device that has not read the last state does not go back.
@@ -66,9 +66,9 @@ export async function tellMachine(context: Context, session: Session, user: stri
   );
   try {
     for await (const _changed of live.follow({ signal: stop.signal })) {
-      const told = toldBy(live.taken(localId));
-      if (told === "told") await endRevocation(context.store, session.id, user);
-      if (told) return told;
+      const receipt = receiptOf(live.taken(localId));
+      if (receipt === "confirmed") await endRevocation(context.store, session.id, user);
+      if (receipt) return receipt;
     }
     return "away";
   } finally {
@@ -77,7 +77,7 @@ export async function tellMachine(context: Context, session: Session, user: stri
   }
 }
 
-/** Takes back what removed devices have let people do in a live session. It waits for no machine: what does not arrive is said again. */
+/** Takes back what removed devices have let people do in a live session. It waits for no machine: what does not arrive is sent again. */
 export async function takeBack(context: Context, id: string): Promise<void> {
   const live = await LiveSession.open(context, id, { isForPerson: false });
   if (!(await live.loadState())) throw new Refused("Its newest messages do not say what people may do there.");
@@ -92,12 +92,12 @@ export async function takeBack(context: Context, id: string): Promise<void> {
 }
 
 /** What a receipt says. Undefined: the machine has not decided yet. */
-export function toldBy(taken: Taken | undefined): Told | undefined {
+export function receiptOf(taken: Taken | undefined): MachineReceipt | undefined {
   if (taken?.is === "rejected") return taken;
-  return taken?.is === "done" ? "told" : undefined;
+  return taken?.is === "done" ? "confirmed" : undefined;
 }
 
-/** Tells machines again who may not command them any more, where that was refused or has not arrived. */
+/** Sends again which users may not command a machine any more, if that was refused or has not arrived. */
 export async function tellAgain(context: Context): Promise<void> {
   let failed: unknown;
   for (const [session, users] of Object.entries((await unfinished(context.store)).revoked)) {
@@ -119,7 +119,7 @@ async function tellOneAgain(
     if (isNotFound(error)) return undefined;
     throw error;
   });
-  // Nothing works for anybody there any more.
+  // No agent works there any more.
   if (!session?.hosted || isWithoutItsHost(await context.own(), session)) return end();
   const live = await LiveSession.open(context, id, { isForPerson: false });
   const taken = live.taken(localId);
@@ -132,7 +132,7 @@ async function tellOneAgain(
   if (isOutrun && (await sharesOf(context, id)).some(mayCommand)) return end();
   // The machine reads it when it is back.
   if (taken && taken.is !== "rejected") return;
-  // What was refused is refused for ever. What may have arrived is no second command.
+  // A refused command stays refused. One that may have arrived is not sent under a new id.
   const next = taken ? newId() : localId;
   // What was refused needs another version, and so does one that a clock had made while it was ahead.
   const isNew = isOutrun || taken !== undefined || noted > context.credential.now();

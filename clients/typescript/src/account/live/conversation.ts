@@ -1,4 +1,4 @@
-// A session of people, without an agent: texts that all who may write share one key for. Who sent one is what the server says.
+// A session of people, without an agent: texts under one key, which all writers share. The server alone names the sender.
 
 import { fromUtf8 } from "../../protocol/bytes.js";
 import { newId } from "../../client.js";

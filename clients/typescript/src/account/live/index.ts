@@ -59,12 +59,12 @@ export class LiveSession {
     return live;
   }
 
-  /** Title, directory and host, as far as each counts. */
+  /** Title, directory and host, if they count. */
   async metadata(): Promise<Metadata> {
     return shownOf(await titled(this.context, this.session, this.watched.ring));
   }
 
-  /** Calls back after each change. Returns how to stop that. */
+  /** Calls back after each change. Returns a function that stops it. */
   subscribe(listener: (changed: Changed) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -86,7 +86,7 @@ export class LiveSession {
   }
 
   /** Follows the session until the signal is aborted: everything that comes is folded into the view. Each change is given here and to
-   * those who have subscribed. It can be called again later, and goes on where it was. */
+   * those who have subscribed. It can be called again later, and continues where it was. */
   async *follow(options: FollowOptions = {}): AsyncGenerator<Changed, void, undefined> {
     const after = this.#waiting?.newest ?? this.view.lastSeq ?? this.session.lastSeq;
     const stop = new AbortController();
@@ -117,7 +117,7 @@ export class LiveSession {
     }
   }
 
-  /** Takes an event that somebody else has read from the session's stream, as another tab. Events are taken one after the other. */
+  /** Takes an event that another reader of the session's stream, such as a tab, has received. Events are taken one after the other. */
   take(event: SessionEvent): Promise<Changed> {
     return this.#next(() => this.#take(event));
   }
@@ -171,7 +171,7 @@ export class LiveSession {
     while (this.#waiting && this.#waiting.epoch <= this.watched.ring.epoch) {
       const { first, newest } = this.#waiting;
       const page = await this.#page({ limit: PAGE, after: first - 1 });
-      // A server that gives others again would be asked for ever.
+      // A server that gives others again would be asked without end.
       const messages = page.filter(({ seq }) => seq >= first);
       const { opened, waiting } = await inOrder(this.watched, messages);
       const last = messages.at(-1)?.seq ?? newest;
@@ -192,7 +192,7 @@ export class LiveSession {
     return changed;
   }
 
-  /** Something for the agent to do: now, where it can be steered, or next. */
+  /** A prompt for the agent: now, if it can be steered, or next. */
   prompt(text: string, options: { attachments?: Attachment[]; when?: "now" | "next"; localId?: string } = {}): Promise<Sent> {
     const { attachments = [], when = "next", localId } = options;
     const size = attachments.reduce((sum, one) => sum + attachmentSize(one), 0);
@@ -215,12 +215,12 @@ export class LiveSession {
     );
   }
 
-  /** Signs and sends a command. What became of it is in the view, once the machine has answered. */
+  /** Signs and sends a command. Its outcome is in the view, once the machine has answered. */
   send(command: Command, localId: string = newId()): Promise<Sent> {
     return sendCommand(this.context, this.session, command, localId);
   }
 
-  /** What has become of a command of this device. */
+  /** The state of a command of this device. */
   taken(localId: string): Taken | undefined {
     return this.view.taken(this.context.keys.publicKey, localId);
   }

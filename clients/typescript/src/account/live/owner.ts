@@ -1,4 +1,4 @@
-// Who has signed a message: the session's machine, a device of a person, or nobody who counts.
+// Who has signed a message: the session's machine, a device of a person, or an unknown signer.
 
 import { Distrust, isProblem, mayPass, Refused, SealError } from "../../errors.js";
 import { sharesSessions, type List, type ListedDevice } from "../../protocol/lists/list.js";
@@ -8,7 +8,7 @@ import { JUST_READ, newestList } from "../lists.js";
 import { remembered } from "../remembered.js";
 import type { Session } from "../sessions/known.js";
 
-/** What is remembered: signers, and users with every list that they had. */
+/** How much is remembered: signers, and users with every list that they had. */
 const MOST_SIGNERS = 2_000;
 const MOST_USERS = 200;
 
@@ -30,7 +30,7 @@ export class Authors {
     private readonly session: Session,
   ) {}
 
-  /** Rejects only when it could not be found out now, or when the lists of the session's owner are not to be trusted. */
+  /** Rejects only when the author cannot be determined now, or when the lists of the session's owner are not to be trusted. */
   of(user: string, key: string): Promise<Author> {
     return remembered(this.#found, `${user} ${key}`, MOST_SIGNERS, () => this.#find(user, key));
   }
@@ -84,11 +84,11 @@ export class Authors {
       const list = await this.context.people.list(user);
       if (list.commands(key)) return { kind: "person", user, key };
       const ever = await this.#everOf(user, list);
-      return ever(key).some(({ role }) => sharesSessions(role)) ? { kind: "person", user, key } : nobody(user);
+      return ever(key).some(({ role }) => sharesSessions(role)) ? { kind: "person", user, key } : unknownSigner(user);
     } catch (error) {
-      // A guest can write any user into a message. That must not close the session for everybody.
+      // A guest can write any user into a message. That must not close the session for the others.
       if (!isAboutTheUser(error)) throw error;
-      return { kind: "nobody", why: `the devices of ${user} are not known: ${error.message}` };
+      return { kind: "unknown", why: `the devices of ${user} are not known: ${error.message}` };
     }
   }
 
@@ -104,8 +104,8 @@ export class Authors {
     if (was.some(({ role }) => sharesSessions(role))) return { kind: "person", user, key, removedIn: was.goneIn };
     // Of a machine that was removed nothing is hosted any more, so its transcript can be read. One that has another key now signs
     // with that.
-    if (machine === undefined || owner.machine(machine)) return nobody(user);
-    return was.some(({ machineId }) => machineId === machine) ? { kind: "host" } : nobody(user);
+    if (machine === undefined || owner.machine(machine)) return unknownSigner(user);
+    return was.some(({ machineId }) => machineId === machine) ? { kind: "host" } : unknownSigner(user);
   }
 
   /** Every list of the user up to this one, read once. */
@@ -132,9 +132,9 @@ export class Authors {
 
 const none = (): ReturnType<Ever> => Object.assign([], { goneIn: 0 });
 
-const nobody = (user: string): Author => ({ kind: "nobody", why: `not signed by a device of ${user}` });
+const unknownSigner = (user: string): Author => ({ kind: "unknown", why: `not signed by a device of ${user}` });
 
-/** Whether the server has said something of the user, or has shown lists that are not good: asked again, it says the same. */
+/** Whether the server has answered about the user, or has shown bad lists: asked again, it answers the same. */
 function isAboutTheUser(error: unknown): error is Error {
   if (isProblem(error)) return error.status !== 401 && !mayPass(error);
   return error instanceof Refused || error instanceof Distrust || error instanceof SealError;

@@ -18,7 +18,8 @@ export interface Waiting {
   newest: number;
 }
 
-/** Opens messages that follow each other, up to the first one that lacks its key. */
+/** Opens messages that follow each other, up to the first one that lacks its key. Their authors are found by one version of the owner's
+ * list, `list`. */
 export async function inOrder(
   watched: Watched,
   messages: readonly Sealed[],
@@ -38,10 +39,10 @@ export async function inOrder(
   return { opened, waiting: undefined };
 }
 
-/** After the stream of hints has ended, it is followed again at the latest after so many milliseconds. */
+/** The longest wait, in milliseconds, before a stream of hints that has ended is followed again. */
 const LONGEST_PAUSE = 10_000;
 
-/** What is lacked is looked for at the latest after so many milliseconds: of a list of another account no hint tells. */
+/** How often missing keys and lists are looked for, in milliseconds: a list of another account comes with no hint. */
 const LOOKS_AGAIN_AFTER = 60_000;
 
 /** Says when a key of a session, or a list of its owner, may have come. The session's own stream does not tell of a key that a guest is
@@ -52,7 +53,7 @@ export class KeyHints {
   /** How often the stream has ended since it gave a hint. */
   #ends = 0;
   #next: Promise<void> | undefined;
-  /** The next hint that is meant. */
+  /** The next hint that matters. */
   #found: Promise<void> | undefined;
 
   constructor(

@@ -16,7 +16,7 @@ type Sealed = components["schemas"]["Message"];
 
 export class Watched {
   readonly authors: Authors;
-  /** The newest key that a message has named and that the server was asked for. It is asked once: a change of the session tells when the
+  /** The newest key that a message has named and that the server was asked for. It is asked once: a change of the session shows when the
    * key comes later. */
   #asked: { epoch: number; done: Promise<void> } | undefined;
 
@@ -34,7 +34,7 @@ export class Watched {
     const { seq } = message;
     const unsigned = (why: string): Incoming => ({
       seq,
-      author: { kind: "nobody", why },
+      author: { kind: "unknown", why },
       digest: "",
       message: { unreadable: why },
     });
@@ -48,7 +48,7 @@ export class Watched {
     if (typeof opened === "number") return opened;
     const envelope = await openEnvelope(this.session.id, opened);
     if (typeof envelope === "string") return unsigned(envelope);
-    // Who sends is known to the server. It lets nobody name others, whose lists everybody would read.
+    // The server knows the sender. It lets no sender name another user, whose lists every reader would fetch.
     if (envelope.user !== message.senderId) return unsigned("it was sent by another user than the one who signed it");
     const said = readBody(envelope.body);
     if ("localId" in said && said.localId !== message.localId) return unsigned("it was signed under another id");
@@ -57,9 +57,8 @@ export class Watched {
     return { seq, author, digest: isAsked ? await bodyDigest(envelope.body) : "", message: said };
   }
 
-  /** Learns of the newest list that the machine names in these messages. Resolves to whether they must be opened again, because that list
-   * decides who has signed them. */
-  learn(opened: readonly (Incoming | number)[]): Promise<boolean> {
+  /** Notes the newest list that the machine names in these messages. */
+  learn(opened: readonly (Incoming | number)[]): Promise<void> {
     const named = (one: Incoming | number): number =>
       typeof one !== "number" && one.author.kind === "host" && "list" in one.message ? one.message.list.version : 0;
     return this.authors.learn(Math.max(0, ...opened.map(named)));
@@ -81,7 +80,7 @@ export class Watched {
   async #unseal(content: string): Promise<Uint8Array<ArrayBuffer> | number> {
     const epoch = epochOf(content);
     if (epoch > this.ring.epoch) await this.#ask(epoch);
-    // A key that the session has never had does not come.
+    // A key that the session has never had will not come.
     if (epoch > this.ring.epoch && epoch <= this.session.keyEpoch) return epoch;
     return openContent(this.ring, purposes.message(this.session.id), content);
   }

@@ -12,7 +12,7 @@ interface Agreed {
 }
 
 const NAME = "agreed";
-/** What is kept. Of what is older it is asked again. */
+/** How many are kept. For older ones the person is asked again. */
 const MOST = 1_000;
 
 /** All machines. A person who names none of them lets each of them do it. */

@@ -21,7 +21,7 @@ export interface RunnerState {
   providers: { provider: string; offered: boolean; reason?: string; version?: string; signedIn?: boolean }[];
 }
 
-/** What a machine is called. */
+/** The name of a machine. */
 export interface CalledMachine extends Called {
   ref: string;
   /** The account's list has it. */
@@ -60,7 +60,7 @@ export class Machines {
     return machineMetadata(this.context, machine);
   }
 
-  /** What its runner reports, when it has reported something. */
+  /** What its runner reports, once it has reported. */
   state(machine: Machine): RunnerState | undefined {
     const runner = (machine.activity as { runner?: Partial<RunnerState> } | null | undefined)?.runner;
     if (runner === null || typeof runner !== "object") return undefined;

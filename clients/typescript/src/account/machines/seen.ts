@@ -34,7 +34,7 @@ export async function unconfirmed(context: Context): Promise<Unconfirmed[]> {
   });
 }
 
-/** The same after each machine that was there lately has confirmed, or after 20 s. What cannot be found out is not confirmed. */
+/** The same after each machine that was there lately has confirmed, or after 20 s. One that cannot be checked counts as not confirmed. */
 export async function awaitConfirmed(context: Context): Promise<Unconfirmed[]> {
   const signal = AbortSignal.timeout(CONFIRMS_WITHIN);
   const { list } = await context.own();
@@ -49,7 +49,7 @@ export async function awaitConfirmed(context: Context): Promise<Unconfirmed[]> {
       if (!open.some(({ wasThere }) => wasThere)) break;
     }
   } catch {
-    // The last that is known stays.
+    // The last known state stays.
   }
   return open;
 }

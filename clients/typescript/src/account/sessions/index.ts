@@ -12,7 +12,7 @@ import type { May } from "../../protocol/transcript/body.js";
 import type { Context } from "../context.js";
 import { finishRemoval } from "../devices/remove.js";
 import { FRESH } from "../lists.js";
-import { beginTaking, tellAgain, tellMachine, type Told } from "../live/access.js";
+import { beginTaking, tellAgain, tellMachine, type MachineReceipt } from "../live/access.js";
 import { Conversation } from "../live/conversation.js";
 import { LiveSession } from "../live/index.js";
 import { beginShareRemoval, endShareRemoval, unfinished } from "../unfinished.js";
@@ -34,13 +34,13 @@ export class Sessions {
     return sessionPages(this.context, filter);
   }
 
-  /** A session, if it belongs to whom it belonged before. `id` may be its ref. */
+  /** A session, if its owner is the same as before. `id` may be its ref. */
   read(id: string): Promise<Session> {
     return readSession(this.context, id);
   }
 
-  /** What counts of a session's metadata: the title that somebody has given who may, and the directory that its machine has signed. Empty
-   * when nobody has who may, or when it is older than what this device has seen. */
+  /** What counts of a session's metadata: the title by a user who may give one, and the directory that its machine has signed. Empty
+   * without either, or when it is older than what this device has seen. */
   async metadata(session: Session): Promise<Metadata> {
     return shownOf(await titled(this.context, session, await ringForTitle(this.context, session)));
   }
@@ -92,7 +92,7 @@ export class Sessions {
   async describe(id: string, edit: (metadata: Metadata) => Metadata): Promise<Session> {
     const { session, ring } = await writable(this.context, id);
     const before = await titledForWriting(this.context, session, ring);
-    // What does not count does not come to count by a new title.
+    // A new title does not make other metadata count.
     return writeTitle(this.context, session, ring, edit(lasting(before) ?? {}), before);
   }
 
@@ -110,7 +110,7 @@ export class Sessions {
     await client.call("PATCH", "/v1/sessions/{id}", { path: { id: session.id }, body });
   }
 
-  /** Deletes a session for everybody. */
+  /** Deletes a session for all users. */
   async remove(id: string): Promise<void> {
     const { client } = this.context;
     await client.call("DELETE", "/v1/sessions/{id}", { path: { id } });
@@ -118,19 +118,19 @@ export class Sessions {
 
   // ---- People ----
 
-  /** With whom a session is shared. */
+  /** The users with whom a session is shared. */
   shares(id: string): Promise<Share[]> {
     return sharesOf(this.context, id);
   }
 
   /** Shares a session with its newest key. In a live session an edit share lets a person prompt, and `approve` also answer. Show the
-   * person's fingerprint (`people.fingerprint`), for people to compare. Resolves with what the machine was told, if it was. */
-  async share(id: string, user: string, level: ShareLevel, { approve = false } = {}): Promise<Told> {
+   * person's fingerprint (`people.fingerprint`), for people to compare. Resolves with the machine's receipt. */
+  async share(id: string, user: string, level: ShareLevel, { approve = false } = {}): Promise<MachineReceipt> {
     const { client } = this.context;
     const before = await readSession(this.context, id);
     if (before.accessLevel === "owner" && level !== "admin") {
       const shares = await this.shares(before.id);
-      // An admin who is to be less than that: a new key ends what the level has granted.
+      // A lower level for an admin: a new key ends what the old level has granted.
       const wasAdmin = shares.some(({ userId, accessLevel }) => userId === user && accessLevel === "admin");
       if (wasAdmin) await rekey(this.context, before, { without: [user] });
     }
@@ -147,7 +147,7 @@ export class Sessions {
   }
 
   /** Changes the level of a share. The level is signed with the key, and a new key ends what an earlier level has granted. */
-  async changeShare(id: string, user: string, level: ShareLevel, { approve = false } = {}): Promise<Told> {
+  async changeShare(id: string, user: string, level: ShareLevel, { approve = false } = {}): Promise<MachineReceipt> {
     const { client } = this.context;
     const before = await readSession(this.context, id);
     const isOwner = before.accessLevel === "owner";
@@ -161,8 +161,8 @@ export class Sessions {
     return tellMachine(this.context, session, user, may(level, approve), false);
   }
 
-  /** Ends a user's access, and gives the session a new key. With the own id it leaves a session of somebody else. */
-  async unshare(id: string, user: string): Promise<Told> {
+  /** Ends a user's access, and gives the session a new key. With its own id, the account leaves another user's session. */
+  async unshare(id: string, user: string): Promise<MachineReceipt> {
     const { client, store, userId } = this.context;
     const session = await readSession(this.context, id);
     const params = { path: { id: session.id, userId: user } };
@@ -173,11 +173,11 @@ export class Sessions {
     await beginTaking(this.context, session, user);
     await beginShareRemoval(store, session.id, user);
     await client.call("DELETE", "/v1/sessions/{id}/shares/{userId}", params);
-    // The machine first: what they may do ends with its receipt.
-    const told = await tellMachine(this.context, session, user, "none", false);
+    // The machine first: their rights end with its receipt.
+    const receipt = await tellMachine(this.context, session, user, "none", false);
     await rekey(this.context, await readSession(this.context, session.id), { without: [user] });
     await endShareRemoval(store, session.id);
-    return told;
+    return receipt;
   }
 
   /** Makes or replaces the public link. Its address cannot be shown again: the server does not know its secret. */
@@ -218,18 +218,18 @@ export class Sessions {
 
   // ---- What was not finished ----
 
-  /** Tells machines again who may not command them any more, where that did not arrive or was refused. For when a machine comes back. */
+  /** Sends again which users may not command a machine any more, if that did not arrive or was refused. Call it when one comes back. */
   tellMachinesAgain(): Promise<void> {
     return this.context.store.lock("revoked", () => tellAgain(this.context));
   }
 
-  /** Goes on with what a program that was ended has begun. Call it once after `Account.open`. */
+  /** Completes what an earlier run of the program left unfinished. Call it once after `Account.open`. */
   async finish(): Promise<void> {
-    // The machines first: what somebody may do ends with their receipt. One that does not hear keeps no session from its new key.
-    const [told] = await Promise.allSettled([this.tellMachinesAgain()]);
+    // The machines first: a user's rights end with their receipt. One that does not answer keeps no session from its new key.
+    const [receipts] = await Promise.allSettled([this.tellMachinesAgain()]);
     await finish(this.context);
     if ((await unfinished(this.context.store)).isRemoval) await finishRemoval(this.context);
-    if (told.status === "rejected") throw told.reason;
+    if (receipts.status === "rejected") throw receipts.reason;
   }
 
   /** The keys of a session for reading, checked. */

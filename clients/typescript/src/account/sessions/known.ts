@@ -16,7 +16,7 @@ interface KnownSession {
   host?: string | undefined;
   /** From this epoch on its machine has no key of it, because it was removed. */
   hostless?: number | undefined;
-  /** When a key was made here last that nothing but the server's word asked for, in milliseconds since 1970 by the clock of this device. */
+  /** When this device last made a key only because the server asked for it, in milliseconds since 1970 by the clock of this device. */
   asked?: number | undefined;
   /** The same for the guests who had removed a device. */
   renewed?: Record<string, number> | undefined;
@@ -25,7 +25,7 @@ interface KnownSession {
   tried?: number | undefined;
 }
 
-/** A session gets one key within so many milliseconds for what this device cannot prove by its account's own list: a ring holds 170 keys. */
+/** For what this device cannot prove by its account's own list, a session gets one key in this many milliseconds: a ring holds 170 keys. */
 const ONE_KEY = 3_600_000;
 /** Whether that time has passed. A clock that was set back must not make it longer. */
 const isOver = (at: number): boolean => Math.abs(Date.now() - at) >= ONE_KEY;
@@ -42,7 +42,7 @@ export const knownSession = (context: Context, session: string): Promise<KnownSe
 export const knownFloor = async (context: Context, session: string): Promise<number> =>
   (await knownSession(context, session))?.floor ?? 1;
 
-/** Remembers whose a session is, and the epochs of a ring that was made here or by a device that is listed now. */
+/** Remembers the owner of a session, and the epochs of a ring that was made here or by a device that is listed now. */
 export async function rememberSession(
   context: Context,
   session: Session,

@@ -18,11 +18,11 @@ export interface Opened {
   ring: KeyRing;
 }
 
-/** The rings that are kept to show titles. */
+/** How many rings are kept to show titles. */
 const MOST_RINGS = 2_000;
 const rings = new WeakMap<Context, Map<string, Promise<KeyRing>>>();
 
-/** The session as the server has it, if it belongs to whom it belonged before. */
+/** The session as the server shows it, if its owner is the same as before. */
 export async function readSession(context: Context, id: string): Promise<Session> {
   const { client, userId } = context;
   const session = await client.call("GET", "/v1/sessions/{id}", { path: { id } });
@@ -32,9 +32,7 @@ export async function readSession(context: Context, id: string): Promise<Session
   const known = await knownSession(context, session.id);
   const isOther = known?.owner !== undefined && (known.owner !== session.ownerId || known.host !== hostOf(session));
   if (isOther || (session.ownerId === userId) !== isOwner(session)) {
-    throw new Distrust(
-      `The server says that session ${session.ref} belongs to somebody else than before. Do not trust this server.`,
-    );
+    throw new Distrust(`The server says that session ${session.ref} now belongs to another user. Do not trust this server.`);
   }
   return session;
 }
@@ -111,7 +109,7 @@ export async function readable(context: Context, given: Session): Promise<Opened
   return { session, ring: newer };
 }
 
-/** The keys for reading, if who made or gave them may. */
+/** The keys for reading, if their maker or giver may give them. */
 async function checkedRing(context: Context, session: Session): Promise<KeyRing> {
   const { ring, signer } = await titleRing(context, session);
   const isGrantCurrent = isOwner(session) || (await checkGrant(context, session, "read"));

@@ -42,8 +42,8 @@ async function mayItsHostRead(context: Context, session: Session, epoch: number)
 }
 
 /** Why a session is to get a new key: a device, or the machine that hosts it, is not in the account's list any more; or the server says
- * so. What the list proves makes one always. What the server says may make one, at most once an hour and session, because a ring holds
- * only so many keys, and prevents none. */
+ * so. What the list proves makes one always. What the server says may make one, at most once an hour and session, because a ring's size
+ * is limited, and prevents none. */
 export type Due = "removal" | "removal_of_host" | "asked";
 
 /** Why an own session is to get a new key before anything is written there. */
@@ -66,13 +66,13 @@ export const lacksKey = (session: Session, ring: KeyRing): boolean =>
 
 /** Begins a new epoch: a key for the owner, for every user with a share, and for the machine that hosts the session. */
 export async function rekey(context: Context, session: Session, members: Members = {}): Promise<Opened> {
-  // Two at once would take each other's people for unfinished ones.
+  // Two at once would take each other's users for unfinished ones.
   return context.store.lock("rekey", () => rekeyed(context, session, members));
 }
 
 async function rekeyed(context: Context, given: Session, members: Members): Promise<Opened> {
   const { client, store } = context;
-  // Whose shares count is judged by it.
+  // It decides whose shares count.
   await context.own(FRESH);
   // What the server calls its epoch is no proof that another program was faster.
   let [read, replaced] = [given, await epochIn(context, given)];
@@ -80,9 +80,9 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     const opened = await readable(context, read);
     const { session, ring: before } = opened;
     // Another program of the owner may have been faster. It may not have known of the removal.
-    const isNobodyGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
+    const isNoOneGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
     const why = await due(context, session);
-    if (before.epoch > replaced && isNobodyGone && why === undefined) return opened;
+    if (before.epoch > replaced && isNoOneGone && why === undefined) return opened;
     const waiting = await waitingFor(store, session.id, before);
     const recipients = await grantedRecipients(context, session, before, members, waiting?.recipients);
     const ring = before.next();
@@ -90,8 +90,8 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     const titled = await titleForNewKey(context, session, before, ring);
     await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: waiting });
     const renewed = members.renewed ?? [];
-    // A removal of one's own is known without the server.
-    const isAsked = why === "asked" && isNobodyGone && renewed.length === 0;
+    // Removals by this account are known without the server.
+    const isAsked = why === "asked" && isNoOneGone && renewed.length === 0;
     await noteCause(context, session.id, ring.epoch, isAsked, renewed);
     const title = titled && { metadata: titled.metadata, expectedMetadataVersion: session.metadataVersion };
     const body = { ...(await update(context, session, ring)), expectedKeyEpoch: before.epoch, ...title };
@@ -104,9 +104,9 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
       continue;
     }
     await rememberSession(context, session, ring, body.hostKey === undefined);
-    // Who did not get it gets it with the next command.
+    // A user who did not get it gets it with the next command.
     if (await passOn(context, session, ring, recipients)) await endRekey(store, session.id);
-    // As it is now, and not as the server may say.
+    // As it is now, whatever the server says.
     const now = { ...session, keyEpoch: ring.epoch, rekeyNeeded: false };
     if (!titled) return { session: now, ring };
     await noteTitle(context, session.id, titled.seen);
@@ -132,7 +132,7 @@ async function update(context: Context, session: Session, ring: KeyRing): Promis
   };
 }
 
-/** Gives the users their keys whom a program that was ended has left without, and sessions a new key from which it removed somebody. */
+/** Completes what a program that was ended left undone: users get their keys, and sessions that lost a user get a new key. */
 export async function finish(context: Context): Promise<void> {
   const { rekeys, removed } = await unfinished(context.store);
   let failed: unknown;

@@ -11,7 +11,7 @@ import type { components } from "../../openapi.js";
 
 export type Share = components["schemas"]["Share"];
 
-/** What changes of the people of a session while it gets a new key. */
+/** Changes of a session's users while it gets a new key. */
 export interface Members {
   without?: readonly string[];
   /** Those who have removed a device since they got the key. */
@@ -36,7 +36,7 @@ const stranger = (session: Session): Distrust =>
     `The key of session ${session.ref} was not given to you by a device of its owner, so it was not used. Do not trust this server.`,
   );
 
-/** Checks who gave this user the key of somebody else's session. True: their devices are listed now. */
+/** Checks who gave this user the key of another user's session. True: their devices are listed now. */
 export async function checkGrant(context: Context, session: Session, why: "read" | "write"): Promise<boolean> {
   const { client, people, userId } = context;
   const { list: own, contents } = await context.own();
@@ -68,7 +68,7 @@ export async function checkGrant(context: Context, session: Session, why: "read"
   const host = hostOf(session);
   if (session.hosted && (host === undefined || owner.machine(host) === undefined)) {
     throw new Refused(
-      `The machine of session ${session.ref} is not one of its owner's any more, so nobody there reads what you write. Nothing was written.`,
+      `The machine of session ${session.ref} no longer belongs to its owner, so what you write would not be read. Nothing was written.`,
     );
   }
   // Who granted it knew an older list of the owner than there is: a device that was removed since may have the key.
@@ -82,7 +82,7 @@ export async function checkGrant(context: Context, session: Session, why: "read"
 }
 
 /** The users whom the owner, or an admin of the session, has given the present key, and those who still wait for it here (`waiting`).
- * Throws when it cannot be found out now; who is named without a good signature is left out. */
+ * Throws when it cannot be found out now; a user without a good signature is left out. */
 export async function grantedRecipients(
   context: Context,
   session: Session,
@@ -97,7 +97,7 @@ export async function grantedRecipients(
   const byAdmins: { share: Share; level: ShareLevel; admin: Admin }[] = [];
   for (const share of await sharesOf(context, session.id)) {
     if (gone.has(share.userId)) continue;
-    const granted = await orNobody(granting(context, share, floor, ring.epoch));
+    const granted = await orUndefined(granting(context, share, floor, ring.epoch));
     const waits = levels.get(share.userId);
     if (granted?.admin) byAdmins.push({ share, level: granted.level, admin: granted.admin });
     else if (granted) recipients[share.userId] = granted.level;
@@ -106,7 +106,7 @@ export async function grantedRecipients(
   const admins = { ...recipients };
   for (const { share, level, admin } of byAdmins) {
     const isAdmin = admins[admin.user] === "admin" && level !== "admin";
-    if (isAdmin && (await orNobody(isGrantedByAdmin(context, share, admin)))) recipients[share.userId] = level;
+    if (isAdmin && (await orUndefined(isGrantedByAdmin(context, share, admin)))) recipients[share.userId] = level;
   }
   if (members.level) {
     const { user, level } = members.level;
@@ -117,8 +117,8 @@ export async function grantedRecipients(
   return recipients;
 }
 
-/** Nobody loses access because of a connection; who cannot be checked is left out. */
-async function orNobody<T>(found: Promise<T>): Promise<T | undefined> {
+/** A user who cannot be checked is left out, but no user loses access because of a connection. */
+async function orUndefined<T>(found: Promise<T>): Promise<T | undefined> {
   try {
     return await found;
   } catch (error) {
@@ -151,7 +151,7 @@ async function isGrantedByAdmin(context: Context, share: Share, admin: Admin): P
 }
 
 /** Who has removed a device since their share was sealed. That device may have the session's key. Only shares count that a device of the
- * owner has granted, so nobody else makes the session get new keys, and each person makes one an hour. */
+ * owner has granted, so no other user can force new keys on the session, and each person forces at most one an hour. */
 export async function whoRenewed(context: Context, session: Session, ring: KeyRing): Promise<string[]> {
   const { list: own } = await context.own();
   const renewed: string[] = [];
@@ -198,7 +198,7 @@ export async function sealedFor(
   return { encryptedKey: shared.toText(), contentEpoch: list.body.contentEpoch };
 }
 
-/** Seals the ring to these users, and stores it in their shares. False: somebody is to be tried again. */
+/** Seals the ring to these users, and stores it in their shares. False: at least one has to be tried again. */
 export async function passOn(context: Context, session: Session, ring: KeyRing, recipients: Recipients): Promise<boolean> {
   const { client, notices } = context;
   let isDone = true;
@@ -210,7 +210,7 @@ export async function passOn(context: Context, session: Session, ring: KeyRing, 
       notices.give({ is: "key_given", session: session.id, user });
     } catch (error) {
       notices.give({ is: "key_not_given", session: session.id, user, error });
-      // The share was removed in the meantime, or the user's key cannot be trusted: the others get theirs.
+      // The share was removed meanwhile, or the user's key cannot be trusted: the others get theirs.
       if (!isNotFound(error) && !(error instanceof Distrust) && !(error instanceof Refused)) isDone = false;
     }
   }

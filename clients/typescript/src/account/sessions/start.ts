@@ -13,7 +13,7 @@ import type { components } from "../../openapi.js";
 
 type Schemas = components["schemas"];
 
-/** What to begin where. */
+/** What to begin, and where. */
 export interface Start {
   machineId: string;
   /** An absolute path on the machine. */
@@ -28,9 +28,9 @@ export interface Start {
   onWaiting?: (reason: string | undefined) => void;
 }
 
-/** A machine that is away for longer does not begin it any more, in milliseconds. */
+/** A machine that is offline for longer does not begin it any more, in milliseconds. */
 const GOOD_FOR = 24 * 3_600_000;
-/** What the machine may take to begin it, in milliseconds. */
+/** How long the machine may take to begin it, in milliseconds. */
 const TIMEOUT = 120_000;
 
 /** A session that is to begin: signed and sealed, with its id. */

@@ -25,7 +25,7 @@ export type Metadata = { title?: string; path?: string; host?: string } & Record
 
 /** What counts of a session's metadata. */
 export interface Titled {
-  /** What somebody has signed who may, in the newest version that this device has seen. Of a hosted session without what the machine says. */
+  /** The newest version that this device has seen, signed by a user who may. Of a hosted session without what the machine says. */
   card?: Metadata | undefined;
   /** What has counted here last, where the server shows nothing that counts now. */
   kept?: Metadata | undefined;
@@ -40,7 +40,7 @@ interface Seen {
   /** Of the session's key. Metadata counts for one key, so a newer key is more than a newer version. */
   epoch: number;
   version: number;
-  /** What it said, as far as that is short. */
+  /** Its contents, if they are short. */
   body?: string | undefined;
 }
 
@@ -58,7 +58,7 @@ const record = (session: string): string => `seen title ${session}`;
 const isBefore = (one: Seen, other: Seen): boolean =>
   one.epoch < other.epoch || (one.epoch === other.epoch && one.version < other.version);
 
-/** What counts of the metadata of a session, with its keys, to show it. Where it cannot be found out now there is no title now. */
+/** What counts of the metadata of a session, with its keys, to show it. If that cannot be checked now, there is no title now. */
 export async function titled(context: Context, session: Session, ring: KeyRing, by?: List): Promise<Titled> {
   return (await judged(context, session, ring, by)).titled;
 }
@@ -117,7 +117,7 @@ async function judged(context: Context, session: Session, ring: KeyRing, by?: Li
 /** What is signed again: what counts, or what has counted here last. */
 export const lasting = ({ card, kept }: Titled): Metadata | undefined => card ?? kept;
 
-/** Title, directory, agent and host, as far as each counts. */
+/** Title, directory, agent and host, if they count. */
 export function shownOf({ card, ofMachine }: Titled): Metadata {
   const { title: _theirs, ...where } = ofMachine ?? {};
   return { ...card, ...where };
@@ -202,7 +202,7 @@ export async function writeTitle(
   }
 }
 
-/** Notes what was seen or written. What is older is an old title that is shown again. */
+/** Notes what was seen or written. Anything older is an old title that is shown again. */
 export async function noteTitle(context: Context, session: string, seen: Seen): Promise<void> {
   const isNext = (known: Seen | undefined): boolean =>
     known ? isBefore(known, seen) && seen.version - known.version <= MOST_AHEAD : seen.version <= MOST_AT_FIRST;

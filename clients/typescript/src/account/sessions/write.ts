@@ -9,7 +9,7 @@ import { due, lacksKey, rekey } from "./rekey.js";
 import { checkGrant, whoRenewed } from "./share.js";
 import type { components } from "../../openapi.js";
 
-/** The session with the keys for writing. It gets a new key first if somebody has the old one who must not read what comes. */
+/** The session with the keys for writing. It gets a new key first if a user who must not read what comes has the old one. */
 export async function writable(context: Context, id: string): Promise<Opened> {
   const [read] = await Promise.all([readSession(context, id), context.own(FRESH)]);
   // What is judged below is what is written under.

@@ -58,7 +58,7 @@ export async function signList(list: DeviceList, signer: Signer): Promise<Signed
   return { body, signer: signer.publicKey, signature: encode(await signer.sign(listText(body))) };
 }
 
-/** What the key of a new entry signs, so that nobody lists a key that somebody else holds. */
+/** What the key of a new entry signs, so that no account lists a key that it does not hold. */
 export const proofText = (account: string, { key, boxKey, role }: ListedDevice): Bytes =>
   utf8(`ensemble-device-v1\n${account}\n${key}\n${boxKey}\n${role}`);
 
@@ -78,7 +78,7 @@ export interface Removal {
   isOfWords: boolean;
 }
 
-/** Digests that are kept. A machine that has named none of the newest so many has to confirm it again. */
+/** Digests that are kept. A machine that has named none of these newest has to confirm it again. */
 const MOST_DIGESTS = 256;
 
 /** A list whose signature, form and origin were checked. */
@@ -122,7 +122,7 @@ export class List {
     const [old, now] = [this.body, list.body];
     if (now.account !== old.account) bad("is of another account");
     if (now.version !== old.version + 1) bad(`has version ${now.version}, and the next one is ${old.version + 1}`);
-    if (now.prev !== this.digest) bad("does not follow the one before it: somebody made another one in between");
+    if (now.prev !== this.digest) bad("does not follow the previous one: another one was made in between");
     const signer = this.device(signed.signer);
     if (!signer || !signsLists(signer.role)) bad("is signed by a key that may not sign lists of this account");
     if (list.#madeByNone(this)) bad("names a device as the computer of a machine that is none of the account");

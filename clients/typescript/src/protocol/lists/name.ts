@@ -114,7 +114,7 @@ export class Names {
     return [...this.#names].some(([other, given]) => other !== key && foldedName(given.name) === foldedName(name));
   }
 
-  /** Names a device of a list that is not signed yet, with a number where another one has the name. A device that is called nothing gets
+  /** Names a device of a list that is not signed yet, with a number if another one has the name. A device without a name gets
    * no name. None gets one while names are lacking: the server could keep back the name of a device that has this one. */
   async give(device: ListedDevice, wanted: string): Promise<void> {
     const found = this.lacksSome ? undefined : this.#free(device, wanted);

@@ -9,12 +9,12 @@ const VERSION = 1;
 const FORM = "v1.";
 const binding = (session: string): string => `ensemble-link-key-v1\n${session}`;
 
-/** 256 random bits that open a session's ring for everybody who has the whole link. */
+/** 256 random bits that open a session's ring for all who have the whole link. */
 export class LinkSecret {
   private constructor(
     private readonly bits: Bytes,
-    /** The public key of the machine that hosts the session. Who has no account reads no device list, so the link says whose messages
-     * are the machine's. */
+    /** The public key of the machine that hosts the session. A reader without an account gets no device list, so the link names the
+     * machine. */
     readonly host: string | undefined,
   ) {}
 

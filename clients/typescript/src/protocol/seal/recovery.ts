@@ -17,7 +17,7 @@ export class RecoveryWords {
     return new RecoveryWords(bits);
   }
 
-  /** Reads words as somebody typed them. A wrong one is named before anything is sent. */
+  /** Reads words as they were typed. A wrong one is named before anything is sent. */
   static async parse(typed: string): Promise<RecoveryWords> {
     const { bip39, list } = await load();
     const words = typed

@@ -22,7 +22,7 @@ export class Secrets {
     return new Secrets(random(32));
   }
 
-  /** Reads `version (1) | first epoch (4) | so many bytes | secrets (32 each)`. A ring that begins with another epoch than 1 is refused: it
+  /** Reads `version (1) | first epoch (4) | before bytes | secrets (32 each)`. A ring that begins with another epoch than 1 is refused: it
    * could keep its newest key for ever. */
   static fromBytes(bytes: Uint8Array, version: number, before: number): Secrets {
     const secrets = (bytes.length - 5 - before) / 32;

@@ -1,4 +1,4 @@
-// What is said of a session beside its messages, signed like a message: its metadata, by which people find it, and the glance of its
+// What is said of a session apart from its messages, signed like a message: its metadata, by which people find it, and the glance of its
 // machine. Whether a signer may is for the caller to say.
 
 import { encode, utf8, utf8Length, type Bytes } from "../bytes.js";
@@ -11,14 +11,14 @@ const METADATA = "ensemble-session-metadata-v3";
 const AGENT_STATE = "ensemble-agent-state-v1";
 /** The form of both. */
 const FORM = 1;
-/** The longest body of metadata that counts, in bytes. Who gives the session a new key signs the metadata again, and some numbers are
- * written longer then: it has to fit all the same. */
+/** The longest body of metadata that counts, in bytes. With a new key the metadata is signed again, and some numbers are written longer
+ * then: it has to fit all the same. */
 export const LONGEST_METADATA = 16 << 10;
 /** The longest key or signature of a part. */
 const LONGEST_SIGNATURE = 128;
 
 /** What the machine of a session has signed of some version of its metadata. Others replace the metadata, to give the session a title;
- * this goes on in theirs, because the directory is chosen by it. */
+ * this is carried along in theirs, because the directory is chosen by it. */
 export interface OfMachine {
   version: number;
   epoch: number;
@@ -31,9 +31,9 @@ export interface OfMachine {
 export interface NewMetadata {
   /** A JSON object. The signature is over its bytes. */
   body: string;
-  /** Of whose account the signer is a device. */
+  /** The user whose device the signer is. */
   user: string;
-  /** How somebody who is no device of the owner shows that they are an admin of the session. */
+  /** How a signer that is no device of the owner shows that they are an admin of the session. */
   admin?: Admin | undefined;
   ofMachine?: OfMachine | undefined;
 }
@@ -134,7 +134,7 @@ function readPart(value: unknown): OfMachine | undefined {
   const { version, epoch, body, key, sig } = value as Record<string, unknown>;
   if (typeof version !== "number" || typeof epoch !== "number") return undefined;
   if (typeof body !== "string" || typeof key !== "string" || typeof sig !== "string") return undefined;
-  // It is passed on unread.
+  // It is passed on without being read.
   if (utf8Length(body) > LONGEST_METADATA || Math.max(key.length, sig.length) > LONGEST_SIGNATURE) return undefined;
   return { version, epoch, body, key, sig };
 }

@@ -10,7 +10,7 @@ import type { components } from "../../openapi.js";
 
 export type ShareLevel = components["schemas"]["ShareLevel"];
 
-/** Who gets a session, as what. */
+/** Who gets a session, and with which level. */
 export interface Grant {
   session: string;
   /** Their user id. */
@@ -68,7 +68,7 @@ export class Admin {
     return concat(user, account, this.digest, writeGrant(this.granted));
   }
 
-  /** As they show it beside what they have signed. */
+  /** As they show it with what they have signed. */
   toText(): string {
     return encode(this.bytes);
   }
@@ -152,7 +152,7 @@ export class SharedRing {
     return this.granted.recipientEpoch;
   }
 
-  /** What its recipient shows when they share the session themselves. They must be its admin. */
+  /** What its recipient shows to share the session in turn. They must be its admin. */
   async asAdmin(user: string, account: string): Promise<Admin> {
     return new Admin(user, account, await sha256(this.sealed), this.granted);
   }

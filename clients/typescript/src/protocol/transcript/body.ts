@@ -252,7 +252,7 @@ const head = shape({ v: whole, type: text, localId: text, at: time, list: knownL
 
 /** One message of a transcript, opened and read. */
 export interface Message {
-  /** The id that its writer gave it, the same as beside the sealed message. */
+  /** The id that its writer gave it. The sealed message is sent with the same id. */
   localId: string;
   /** By the signer's clock. */
   at: string;
@@ -298,7 +298,7 @@ function compact(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(isThere));
 }
 
-/** Who writes messages of a type. Others that claim to be one are shown as a note and never obeyed. */
+/** Who writes messages of a type. A message by any other author is shown as a note and never obeyed. */
 export function writerOf(content: Content): "host" | "client" | "unknown" {
   switch (content.type) {
     case "prompt":

@@ -1,4 +1,4 @@
-// A signed message: who says it, and that nobody has changed it. Whether the key may speak for the user is said by device lists.
+// A signed message: it names its author and cannot be changed. Device lists say whether the key may speak for the user.
 
 import { digestText, encode, fromUtf8, utf8, utf8Length, type Bytes } from "../bytes.js";
 import { SealError } from "../../errors.js";
@@ -12,7 +12,7 @@ const MOST_SIGNED = (2 ** 20 / 4) * 3 - 33;
 export interface Envelope {
   /** A body as JSON. Signature and digest are over its bytes. */
   readonly body: string;
-  /** The user id of who signs. */
+  /** The user id of the signer. */
   readonly user: string;
   readonly key: string;
   readonly sig: string;

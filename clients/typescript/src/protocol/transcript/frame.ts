@@ -99,7 +99,7 @@ function grown(known: Growing, offset: number, bytes: Bytes, whole: string): Gro
   return { text: utf8Length(text) > MOST_LIVE ? GAP + end(text, MOST_LIVE / 2) : text, until, isThought: known.isThought };
 }
 
-/** The end of a text, at most so many bytes and only whole characters. */
+/** The end of a text, at most `most` bytes and only whole characters. */
 function end(text: string, most: number): string {
   const bytes = utf8(text);
   let start = Math.max(0, bytes.length - most);

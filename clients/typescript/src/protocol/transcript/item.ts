@@ -23,8 +23,8 @@ export type Author =
   /** A primary or linked key of this user. `removedIn`: the version of the owner's list in which it was removed. It counts until the
    * machine names that list or a later one: a command after that is a note. */
   | { readonly kind: "person"; readonly user: string; readonly key: string; readonly removedIn?: number }
-  /** Anybody else. The text says why, as in "not signed by a device of …". */
-  | { readonly kind: "nobody"; readonly why: string };
+  /** Any other signer. The text says why, as in "not signed by a device of …". */
+  | { readonly kind: "unknown"; readonly why: string };
 
 /** Whether the host has taken a command. */
 export type Taken =
@@ -43,7 +43,7 @@ export interface Card {
 
 /** Something about the transcript itself. */
 export type Note =
-  /** Not by somebody who may write it. Its text is not shown as a card and is not obeyed. */
+  /** Its signer may not write it. Its text is not shown as a card and is not obeyed. */
   | { readonly kind: "not_signed"; readonly why: string }
   /** A command from a device of this user that the machine knew to be removed, with its text if it is a prompt. It counts for nothing. */
   | { readonly kind: "removed"; readonly user: string; readonly text: string }

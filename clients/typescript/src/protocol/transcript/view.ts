@@ -208,7 +208,7 @@ export class View {
     if (this.#lastSeq !== undefined && seq <= this.#lastSeq) return changed;
     this.#lastSeq = seq;
     this.#version++;
-    if (author.kind === "nobody") this.#note(changed, seq, author, { kind: "not_signed", why: author.why });
+    if (author.kind === "unknown") this.#note(changed, seq, author, { kind: "not_signed", why: author.why });
     else if ("unreadable" in message) this.#note(changed, seq, author, { kind: "unreadable", why: message.unreadable });
     else this.#signed(changed, seq, author, digest, message);
     return changed;
