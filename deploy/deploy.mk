@@ -56,7 +56,7 @@ publish-builder: ## makes the builder for several processors that publish uses
 publish-login: $(DEPLOY_TOOLS)/ready ## signs in at REGISTRY with REGISTRY_USER and REGISTRY_PASSWORD
 	@deploy/release/login.sh
 
-dashboards: ## writes Grafana's dashboards anew
+dashboards: ## writes Grafana's dashboards again
 	python3 deploy/grafana/dashboards.py
 
 $(DEPLOY_TOOLS)/ready: deploy/test/tools.sh deploy/test/requirements.txt

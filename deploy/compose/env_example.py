@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes .env.example: every variable, from docker-compose.yml and from what the services say of themselves. And
-services.yml: which variables each service takes from .env beside those that docker-compose.yml gives it, so that a container
+services.yml: which variables each service takes from .env in addition to those that docker-compose.yml gives it, so that a container
 has those that its program reads and no others.
 
     deploy/compose/env_example.py [folder of the programs, default target/debug] [--check]"""
@@ -99,7 +99,7 @@ def from_compose():
 
 def passed_on(services):
     """services.yml: an empty value is that of .env, and without one there the variable is not set."""
-    lines = ["# Which variables of .env reach which service, beside those of docker-compose.yml. An empty value here is that of .env.",
+    lines = ["# Which variables of .env reach which service, in addition to those of docker-compose.yml. An empty value here is that of .env.",
              "# Written by deploy/compose/env_example.py.", "services:"]
     compose = (ROOT / "docker-compose.yml").read_text()
     for service in SERVICES:

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Replaces a secret while everything runs: the services first accept the new one beside the old one, then use it, then forget
-# the old one. One that was interrupted goes on where it was when it is called again.
+# Replaces a secret while everything runs: the services first accept the new one and the old one, then use the new one, then forget
+# the old one. A rotation that was interrupted resumes where it was when it is called again.
 #
 #   deploy/compose/rotate.sh internal-token         what the services show each other
 #   deploy/compose/rotate.sh key-encryption-key     what seals identity's signing keys; back the secrets up afterwards
 #   deploy/compose/rotate.sh database-passwords     of the services, of backups and of PostgreSQL's own user
-#   deploy/compose/rotate.sh livekit-key            LiveKit restarts twice, which ends the conversations that are going on
+#   deploy/compose/rotate.sh livekit-key            LiveKit restarts twice, which ends all conversations
 #   deploy/compose/rotate.sh push-key               what push services know the server by; browsers have to switch notifications on again
 #   deploy/compose/rotate.sh voice-public-key       prints the new one; both work until it is called again with --finish
 #
@@ -58,10 +58,10 @@ if [ "$secret" = push-key ]; then
     exec deploy/compose/upgrade.sh identity
 fi
 step=$(within secrets step "$secret")
-[ -z "$step" ] || { echo "$secret: goes on after $step" && take "$step"; }
+[ -z "$step" ] || { echo "$secret: resumes after $step" && take "$step"; }
 while [ "$step" != finish ]; do
     if [ "$secret/$step" = voice-public-key/accept ] && [ "${2:-}" != --finish ]; then
-        echo "the new key, which works beside the old one until $0 voice-public-key --finish:"
+        echo "the new key, which works together with the old one until $0 voice-public-key --finish:"
         within --entrypoint cat secrets /secrets/made/voice-public-key-other
         echo
         exit

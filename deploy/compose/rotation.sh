@@ -1,10 +1,10 @@
 # Sourced by secrets.sh, in its container: one step of the rotation of a secret. rotate.sh lets the services take each step.
 #
-#   accept   there is a new one beside the old one, which is still used
+#   accept   there is a new one in addition to the old one, which is still used
 #   switch   the new one is used, and the old one is still accepted
 #   finish   the old one is gone
 #
-# made/rotating-<secret> holds the step that was taken last, so that a rotation that was interrupted goes on there.
+# made/rotating-<secret> holds the step that was taken last, so that a rotation that was interrupted resumes there.
 
 # files_of <secret>: each has a second one, <file>-other, while it is rotated.
 files_of() {

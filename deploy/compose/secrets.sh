@@ -27,7 +27,7 @@ give() {
     mv "$2.new" "$2"
 }
 
-# give_other <from> <to>: what is accepted beside it while a secret is rotated, or nothing.
+# give_other <from> <to>: what else is accepted while a secret is rotated, or nothing.
 give_other() { if [ -s "$1" ]; then give "$1" "$2"; else rm -f "$2"; fi; }
 
 cd /secrets

@@ -8,7 +8,7 @@
 #   deploy/compose/upgrade.sh [SERVICE…]             every service, or those
 #   deploy/compose/upgrade.sh --back [SERVICE…]      to the images that ran before; the schema stays ahead, which they work with
 #
-# Where the edge publishes one port, a new one cannot listen beside the old one: connections are refused until it has started.
+# Where the edge publishes one port, a new one cannot listen next to the old one: connections are refused until it has started.
 # Behind a proxy (profile tls), or with a range in EDGE_PORTS that has a free port, it is replaced as the others are.
 #
 #   HEALTHY_SECONDS=120   how long a new container may take
@@ -132,7 +132,7 @@ is_wanted() {
     ! compose config "$1" | awk -v of="  $1:" '$0 == of { on = 1; next } /^  [^ ]/ { on = 0 } on && /^ +(scale|replicas): 0$/ { none = 1 } END { exit !none }'
 }
 
-# go_on: ends here when somebody has interrupted.
+# go_on: ends here after an interrupt.
 go_on() {
     [ ! -e "$work/interrupted" ] || { say "interrupted; call it again to go on" >&2; exit 130; }
 }

@@ -32,7 +32,7 @@ fi
 rm -rf "$out"
 mkdir -p "$out/$name"
 cp "target/$profile/ensemble" LICENSE README.md CHANGELOG.md "$out/$name/"
-# cargo-cyclonedx writes beside each manifest; only the program's list is kept.
+# cargo-cyclonedx writes a file next to each manifest; only the program's list is kept.
 PATH="$tools/bin:$PATH" cargo cyclonedx --quiet --format json --target "$target" --describe binaries \
     --manifest-path crates/cli/Cargo.toml
 mv crates/cli/ensemble_bin.cdx.json "$out/$name/sbom.cdx.json"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the dashboards beside it: one for the whole, one for each service. All of them are made of the same few panels,
+"""Writes the dashboards next to it: one for the whole, one for each service. All of them are made of the same few panels,
 so that a person who knows one knows all.
 
     deploy/grafana/dashboards.py            writes dashboards/*.json
@@ -191,7 +191,7 @@ def voice_agents():
     board.stat("Starts without an agent / h", 'sum(increase(ensemble_voice_starts_total{outcome="agent_unavailable"}[1h]))')
     board.graph("Conversations", [("sum by (instance) (ensemble_voice_agent_jobs)", "{{instance}}"), ("sum(ensemble_voice_agent_jobs_max)", "all that they take")])
     board.graph("Load", [("max by (instance) (ensemble_voice_agent_load)", "{{instance}}"), ("min(ensemble_voice_agent_load_max)", "none is taken above")],
-                "percentunit", description="What LiveKit is told, by which it chooses an agent.")
+                "percentunit", description="The load that agents report to LiveKit, which chooses an agent by it.")
     board.graph("Conversations that began", [(rate("ensemble_voice_agent_jobs_started_total"), "began"), (rate("ensemble_voice_agent_jobs_failed_total"), "did not start")], "ops")
     board.row("What people notice")
     board.graph("Time to the agent", quantiles("ensemble_voice_time_to_agent_seconds", ""), "s")

@@ -1,9 +1,9 @@
 -- Splits the table of messages of session-store into partitions by session (docs/SCALING.md, step 3). Everything that names the
--- table goes on as before: each query names the session, and both unique keys begin with it.
+-- table works as before: each query names the session, and both unique keys begin with it.
 --
 --   psql "$SESSION_STORE_DATABASE_URL" --set ON_ERROR_STOP=1 --file deploy/postgres/partition_messages.sql
 --
--- One transaction, in which nobody reads or writes messages; callers get 503 and try again. It needs the disk for a second copy.
+-- One transaction, in which messages cannot be read or written; callers get 503 and try again. It needs the disk for a second copy.
 BEGIN;
 SET LOCAL statement_timeout = 0;
 SET LOCAL lock_timeout = '10s';

@@ -92,7 +92,7 @@ private=$(grep AGE-SECRET-KEY "$work/key")
 make_databases
 make_rows
 before=$(rows)
-# A copy, because the scripts read the .env beside docker-compose.yml.
+# A copy, because the scripts read the .env next to docker-compose.yml.
 mkdir -p "$work/repository/deploy"
 cp -r deploy/compose deploy/backup "$work/repository/deploy/"
 backup=$work/repository/deploy/compose/backup.sh
@@ -123,7 +123,7 @@ rm "$work/repository/.env"
 
 # --- what is no backup ----------------------------------------------------------------------------------------------------------
 sql postgres -c "ALTER DATABASE orchestrator RENAME TO away"
-says "a database that is away fails the backup" "orchestrator" $backup "$work/backups"
+says "a database that is down fails the backup" "orchestrator" $backup "$work/backups"
 sql postgres -c "ALTER DATABASE away RENAME TO orchestrator"
 is "and leaves nothing" "$(ls "$work/backups")" "$(basename "$first")"
 mkdir "$work/backups/partial.killed"
@@ -156,7 +156,7 @@ works "the encrypted one is restored" $restore "$first"
 is "with the same rows" "$(rows)" "$before"
 is "with the secrets" "$(cat "$work/secrets/identity/key-encryption-key")" seal
 sql identity -c "INSERT INTO kept (words) VALUES ('next')"
-is "and goes on counting" "$(sql identity -c "SELECT max(id) FROM kept")" 20001
+is "and continues to count" "$(sql identity -c "SELECT max(id) FROM kept")" 20001
 make_databases
 works "the clear one is restored" $restore "$(newest "$work/clear")"
 is "with the same rows, too" "$(rows)" "$before"
@@ -237,7 +237,7 @@ for at in "$(date -u -d '1 hour ago' +%H:%M)" ""; do
     child=$!
     until_ "the schedule makes one that is due${at:+ at a time}" has_backups $((count + 1))
     kill "$child" && wait "$child"
-    is "and ends when it is told to" "$?" 0
+    is "and ends on its signal" "$?" 0
     for name in $(backups "$BACKUP_FOLDER" | tail -n 1); do mv "$BACKUP_FOLDER/$name" "$BACKUP_FOLDER/$(date -u -d "$((50 + count)) hours ago" +%Y%m%dT%H%M%SZ)"; done
 done
 psql -qAt --no-psqlrc -U postgres -d session_store >/dev/null <<<"BEGIN; LOCK TABLE kept; SELECT pg_sleep(600);" 2>/dev/null &

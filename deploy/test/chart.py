@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/ensemble"
 SERVICES = {"edge-proxy": 8080, "identity": 8081, "machine-registry": 8082, "session-store": 8083, "orchestrator": 8084, "voice-gateway": 8085}
 BASE = ["--set", "publicBaseUrl=https://ensemble.example.com", "--set", "image.registry=registry.example.com/"]
-# What a service starts without, beside INTERNAL_TOKEN_PREVIOUS.
+# What a service starts without, in addition to INTERNAL_TOKEN_PREVIOUS.
 OPTIONAL = {"identity": {"KEY_ENCRYPTION_KEY_PREVIOUS"}, "voice-gateway": {"TOOL_BRIDGE_API_KEY", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET", "VOICE_WEBHOOKS"}}
 # What the services read as files only.
 SECRETS = {"INTERNAL_TOKEN", "INTERNAL_TOKEN_PREVIOUS", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET",
@@ -59,7 +59,7 @@ RENDERINGS = {
 WRONG_VALUES = [
     (["--set", "nonsense=1"], "nonsense"),
     (["--set", "services.edge-proxy.replica=3"], "replica"),
-    (["--set", "services.nobody.replicas=3"], "nobody"),
+    (["--set", "services.no-service.replicas=3"], "no-service"),
     (["--set", "registration=maybe"], "registration"),
     (["--set", "gateway.enabled=true"], "parentRefs"),
     (["--set", "ingress.enabled=true"], "host"),
@@ -232,7 +232,7 @@ def keeps_promises(checks, name, objects, values):
     if name == "voice-agent":
         talks(checks, by_kind)
     else:
-        checks.that("ensemble-voice-agent" not in by_kind["Deployment"], f"{name}: a voice agent that nobody asked for")
+        checks.that("ensemble-voice-agent" not in by_kind["Deployment"], f"{name}: a voice agent without a setting for it")
     if name == "10k-users":
         for rule in [rule for group in by_kind["PrometheusRule"]["ensemble"]["spec"]["groups"] for rule in group["rules"]]:
             asked = re.findall(r"ensemble_[a-z0-9_]+(.{0,22})", rule["expr"])
@@ -302,7 +302,7 @@ def talks(checks, by_kind):
     ingress = by_kind["NetworkPolicy"]["ensemble-voice-agent"]["spec"]["ingress"]
     checks.that([p["port"] for rule in ingress for p in rule["ports"]] == [8095] and all(rule.get("from") for rule in ingress), f"who reaches the voice agent: {ingress}")
     reached = json.dumps([by_kind["NetworkPolicy"][f"ensemble-{service}"] for service in SERVICES if service != "edge-proxy"])
-    checks.that("voice-agent" not in reached, "the voice agent reaches a service beside the edge")
+    checks.that("voice-agent" not in reached, "the voice agent reaches a service other than the edge")
 
 
 def reaches_internal(checks, name, by_kind):
@@ -321,12 +321,12 @@ def reaches_internal(checks, name, by_kind):
 
 
 def reaches_out(checks, name, by_kind):
-    """Everybody may ask the name server; who has a database may reach it; voice alone may reach LiveKit, where there is one."""
+    """Every pod may ask the name server; services with a database may reach it; voice alone may reach LiveKit, where there is one."""
     policies = by_kind.get("NetworkPolicy", {})
     if not policies:
         return
     ports = lambda policy: {p["port"] for rule in policies[policy]["spec"]["egress"] for p in rule.get("ports", [])}
-    checks.that({53} <= ports("ensemble-deny"), f"{name}: nobody may ask the name server")
+    checks.that({53} <= ports("ensemble-deny"), f"{name}: no pod may ask the name server")
     voice = by_kind["Deployment"].get("ensemble-voice-gateway")
     env = {e["name"]: e.get("value") for e in voice["spec"]["template"]["spec"]["containers"][0]["env"]} if voice else {}
     for service in SERVICES:
@@ -360,7 +360,7 @@ def metrics_exist(checks):
             asked.setdefault(re.sub(r"_(bucket|count|sum)$", "", metric), set()).add(path.name)
     for metric, where in sorted(asked.items()):
         bare = metric.removeprefix("ensemble_")
-        checks.that(f'"{bare}"' in sources or f'"{bare}_count"' in sources, f"nobody writes {metric}, which {sorted(where)} ask for")
+        checks.that(f'"{bare}"' in sources or f'"{bare}_count"' in sources, f"no service writes {metric}, which {sorted(where)} ask for")
 
 
 def runbook(checks):

@@ -14,7 +14,7 @@ WRONG = [
 
 def check(checks, name, by_kind):
     if name != "backup":
-        checks.that("CronJob" not in by_kind and "PersistentVolumeClaim" not in by_kind, f"{name}: a backup that nobody asked for")
+        checks.that("CronJob" not in by_kind and "PersistentVolumeClaim" not in by_kind, f"{name}: a backup without a setting for it")
         return
     cron = by_kind["CronJob"]["ensemble-backup"]["spec"]
     checks.that(cron["concurrencyPolicy"] == "Forbid" and cron["timeZone"] == "Etc/UTC", f"when backups are made: {cron}")

@@ -121,7 +121,7 @@ def waits_for_migrations(checks, cluster, tools):
     jobs = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
     cluster.job_seconds = 4.0
     short = helm(cluster, tools, "upgrade", "ensemble", str(CHART), *SMALL, "--timeout", "2s")
-    checks.that(short.returncode != 0, "Helm does not wait longer than it is told")
+    checks.that(short.returncode != 0, "Helm does not wait longer than its timeout")
     stored = cluster.get(jobs)["items"]
     checks.that(bool(stored), "a migration that lasts longer than Helm waits is not removed")
     whole = helm(cluster, tools, "upgrade", "ensemble", str(CHART), *SMALL, "--timeout", "80m")

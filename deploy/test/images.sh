@@ -62,7 +62,7 @@ for service in $services; do
         within "grep -aqE 'assets/[A-Za-z0-9_-]+[.]js[.]br' \$(command -v ensemble-edge-proxy)" || wrong "the edge has no web app"
         continue
     fi
-    # The program is asked: it can hold a libpq of its own beside the one of the image.
+    # The program is asked: it can hold its own libpq in addition to the one of the image.
     said=$(within "INTERNAL_TOKEN=$(printf '0%.0s' {1..40}) DATABASE_URL='postgres://u@127.0.0.1:1/d?sslmode=require' \
         DATABASE_START_TIMEOUT_MS=1 KEY_ENCRYPTION_KEY_FILE=/nowhere ensemble-$service migrate 2>&1" || true)
     [[ $said == *127.0.0.1* && $said != *"compiled in"* ]] || wrong "the libpq of $service speaks no TLS: $said"

@@ -41,7 +41,7 @@ that "a dry run pushes no chart" grep -q 'push dist/ensemble-1.2.3.tgz oci://reg
 
 said=$(DRY_RUN=1 VERSION=1.2.3-rc.1 deploy/release/archive.sh)
 that "a candidate is no prerelease" grep -q '^+ gh release create v1.2.3-rc.1 .*--prerelease' <<<"$said"
-that "an archive has no sums beside it" grep -q '^+ gh release upload v1.2.3-rc.1 .*\.tar\.gz .*\.sbom\.cdx\.json .*\.sha256$' <<<"$said"
+that "an archive has no sums with it" grep -q '^+ gh release upload v1.2.3-rc.1 .*\.tar\.gz .*\.sbom\.cdx\.json .*\.sha256$' <<<"$said"
 that "an archive of two numbers is published" eval '! DRY_RUN=1 VERSION=1.2 deploy/release/archive.sh 2>/dev/null'
 for os in ubuntu-24.04 ubuntu-24.04-arm; do
     that "the release has no archive of $os" grep -q "os: \[.*\b$os\b" .github/workflows/release.yml

@@ -51,7 +51,7 @@ class Answer:
 
 class Client:
     """One kept-alive connection for each thread. `again` is what clients of HTTP do: a kept connection that turns out to
-    be closed before a byte of the answer is opened anew, once, for requests that may be sent twice."""
+    be closed before a byte of the answer is opened again, once, for requests that may be sent twice."""
 
     def __init__(self, url, edges=None, ca=None):
         """`edges`: a file with addresses (host:port) of the edge's replicas, over which this spreads as a load balancer does; else
@@ -459,7 +459,7 @@ def main():
     parser.add_argument("--kill")
     parser.add_argument("--heal")
     parser.add_argument("--ready", help="a command that prints the database's log with times")
-    parser.add_argument("--slack", type=float, default=float(os.environ.get("SLACK", 0)), help="seconds beside the two, for a busy machine")
+    parser.add_argument("--slack", type=float, default=float(os.environ.get("SLACK", 0)), help="seconds in addition to the two, for a busy machine")
     options = parser.parse_args()
     client = Client(options.url, options.edges, options.ca)
     try:

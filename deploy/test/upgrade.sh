@@ -119,7 +119,7 @@ is "a call that was killed with two replicas leaves none too many" "$(versions i
 signal=HUP SETTLE_SECONDS=5 ENSEMBLE_VERSION=two killed two_run identity session-store
 is "a call whose terminal goes ends its step, and says so" "$ended $(versions identity)$(versions session-store)" "130 two one "
 ENSEMBLE_VERSION=two deploy/compose/upgrade.sh >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-is "the next call goes on" "$(versions identity)$(versions session-store)$(versions edge-proxy)" "two two two "
+is "the next call continues" "$(versions identity)$(versions session-store)$(versions edge-proxy)" "two two two "
 
 # The edge with one port is away when its new container does not start.
 cat >"$work/docker" <<SLOW

@@ -35,7 +35,7 @@ def is_uuid(text: str) -> bool:
 
 
 class Addresses:
-    """The addresses that the agent fetches: the session's `contextUrl`, and the session's texts beside it."""
+    """The addresses that the agent fetches: the session's `contextUrl`, and the session's texts next to it."""
 
     def __init__(self, context_url: str | None) -> None:
         self._context = context_url or None

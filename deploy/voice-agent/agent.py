@@ -32,7 +32,7 @@ log = logging.getLogger("voice-agent")
 MODE = os.environ.get("VOICE_AGENT_MODE", "echo")
 # Reserved for applications are all codes below 1000 and above 1999.
 FORBIDDEN = 403
-# Conversations at once. Each has a process of about 150 MiB, and uses a sixth of a core while somebody speaks.
+# Conversations at once. Each has a process of about 150 MiB, and uses a sixth of a core while a person speaks.
 MAX_JOBS = int(os.environ.get("VOICE_AGENT_MAX_JOBS") or 4 * (os.cpu_count() or 1))
 # The share of the processors above which no conversation is taken.
 LOAD_MAX = float(os.environ.get("VOICE_AGENT_LOAD_MAX") or 0.7)

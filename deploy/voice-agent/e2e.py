@@ -2,7 +2,7 @@
 
 `make test-livekit` runs it when LIVEKIT_URL is set. The server must know LIVEKIT_API_KEY / LIVEKIT_API_SECRET, should have
 `room.auto_create: false`, and should send its webhooks to http://127.0.0.1:3040/hooks/livekit (VOICE_E2E_PORT for another
-port; the ones after it are used, too); without webhooks the story is told more slowly, by the reconciler.
+port; the ones after it are used, too); without webhooks the reconciler notices everything more slowly.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ async def story() -> None:
             gateway = await restart(client, data, gateway, agents, http)
             left = [room.name for room in (await server.room.list_rooms(api.ListRoomsRequest())).rooms]
             assert not left, f"rooms were left behind: {left}"
-            say("no room is left on the server; the story is told")
+            say("no room is left on the server; the story is complete")
     finally:
         agents.kill_all()
         gateway.kill(signal.SIGTERM)

@@ -13,7 +13,7 @@ from e2e_programs import INTERNAL, Agents, say, until
 
 # Starts at once. VOICE_E2E_STARTS=60 is what an overloaded worker was once ended by.
 STARTS = int(os.environ.get("VOICE_E2E_STARTS") or 20)
-# So many conversations go on meanwhile.
+# Conversations that continue meanwhile.
 TALKING = 3
 # Seconds without a worker.
 OUTAGE = 20
@@ -106,8 +106,8 @@ async def many_starts(client: Any, person: Callable[[], Any], agents: Agents, ht
         async def echoed(one: Any = one, number: int = number) -> bool:
             return one.texts() == [f"still there {number}"]
 
-        await until("a conversation that went on echoes", echoed)
-    say(f"   the {TALKING} conversations go on with their agents, and both workers live")
+        await until("a conversation that continued echoes", echoed)
+    say(f"   the {TALKING} conversations continue with their agents, and both workers live")
     await asyncio.gather(*(client.stop(started) for started in allowed))
     for started, _ in talks:
         await client.stop(started)

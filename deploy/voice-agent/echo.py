@@ -38,7 +38,7 @@ class Echo:
             self._keep(self._welcome(welcome))
 
     async def _welcome(self, welcome: str) -> None:
-        """It has no voice: the words come as a packet, with two tones beside them."""
+        """It has no voice: the words come as a packet, with two tones."""
         await self._send({"kind": "welcome", "text": welcome, "language": self._job.get("language")})
         for frame in tones():
             await self._source.capture_frame(frame)

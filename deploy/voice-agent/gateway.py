@@ -18,7 +18,7 @@ log = logging.getLogger("voice-agent")
 # The largest context and the largest text of the gateway's interface.
 CONTEXT_MAX = 1_048_576
 TEXT_MAX = 8_192
-# Of a text's JSON: a character may be escaped with six bytes, and its id stands beside it.
+# Of a text's JSON: a character may be escaped with six bytes, and its id is next to it.
 TEXT_ENVELOPE = 1_024
 
 
@@ -112,7 +112,7 @@ class Gateway:
 
 
 def is_passing(status: int) -> bool:
-    """The gateway is away, or was called too often (it asks for a second)."""
+    """The gateway is down, or was called too often (it asks for a second)."""
     return status >= 500 or status == 429
 
 

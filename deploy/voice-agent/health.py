@@ -18,11 +18,11 @@ log = logging.getLogger("voice-agent")
 # A job that was accepted and is not running after this is stuck. LiveKit assigns it within 7.5 s, and a process starts
 # within 10 s.
 STUCK_SECONDS = 30.0
-# So many jobs in a row that were not started make the worker unhealthy.
+# This many jobs in a row that were not started make the worker unhealthy.
 FAILURES_MAX = 5
 # Samples of the processors' load, half a second each, that are averaged.
 SAMPLES = 5
-# LiveKit gives no conversation to a worker that says so much or more (its `target_load`, pkg/agent/config.go), so this means full.
+# LiveKit gives no conversation to a worker with this load or more (its `target_load`, pkg/agent/config.go), so this means full.
 FULL = 0.7
 
 
@@ -61,7 +61,7 @@ class Jobs:
         values = (
             ("voice_agent_jobs", "gauge", "Conversations.", self._running),
             ("voice_agent_jobs_max", "gauge", "Conversations that it takes at once.", self._most),
-            ("voice_agent_load", "gauge", "The load that LiveKit is told.", self._load),
+            ("voice_agent_load", "gauge", "The load that LiveKit receives.", self._load),
             ("voice_agent_load_max", "gauge", "The load from which LiveKit gives it no conversation.", FULL),
             ("voice_agent_healthy", "gauge", "1: it is registered and takes conversations.", int(is_healthy)),
             ("voice_agent_jobs_started_total", "counter", "Conversations that it took.", self._started),

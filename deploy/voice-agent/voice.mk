@@ -6,7 +6,7 @@ test: test-agent-rules test-voice-local
 
 .PHONY: test-agent-rules test-voice-agent test-voice-local test-livekit voice-agent voice-local bench-voice
 
-# Made anew when the requirements change.
+# Made again when the requirements change.
 $(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt deploy/voice-agent/constraints.txt
 	python3 -m venv $(VOICE_VENV)
 	$(VOICE_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<

@@ -43,7 +43,7 @@ class Local:
         params.ui = False
         # Warnings only: what was said is in no log.
         params.verbosity = 1
-        # It listens as well, at a port of the loopback that nothing needs, so nobody has its key.
+        # It listens as well, at a port of the loopback that nothing needs, so its key is given to no one.
         params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [secrets.token_urlsafe(32)]
         if threads:
             params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads

@@ -36,9 +36,9 @@ MOST_AUDIO_BYTES = 16 << 20
 MOST_JSON_BYTES = 2 << 20
 # What is read out at once.
 MOST_SPOKEN = 4_096
-# A client that sends nothing for so long is cut off.
+# A client that sends nothing for this long is cut off.
 SILENCE_SECONDS = 60
-# Requests of one kind that wait for the processor; more are told to come again.
+# Requests of one kind that wait for the processor; more are refused with a request to try again.
 MOST_WAITING = 8
 
 MODELS = ("whisper-tiny.en", "smollm2-135m-instruct", "piper-en-us-joe")
@@ -87,7 +87,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(address, Handler)
 
     def handle_error(self, *_: object) -> None:
-        """Of a connection, outside of a request: a client that has gone is nobody's fault."""
+        """Of a connection, outside of a request: a client that has gone is no fault."""
         log.debug("a connection broke", exc_info=True)
 
 
@@ -235,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
     def _body(self, most: int) -> bytes:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
-            # What follows cannot be told from the next request.
+            # What follows looks like the next request.
             self.close_connection = True
             raise Refused(411, "The request has no length.")
         if int(length) > most:
@@ -275,7 +275,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
     def log_message(self, *_: object) -> None:
-        """Requests are told by what they did."""
+        """Requests are logged by what they did."""
 
 
 def wav(rate: int, samples: bytes) -> bytes:

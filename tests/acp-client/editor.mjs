@@ -1,4 +1,4 @@
-// An editor that does what it is told: it starts the agent that its arguments name, and speaks to it by the official client library.
+// An editor driven by commands: it starts the agent that its arguments name, and speaks to it by the official client library.
 //
 // In, one JSON object a line:
 //   {"request": METHOD, "params": …, "tag": ANY}   {"notify": METHOD, "params": …}   {"answer": NUMBER, "result": …}   {"raw": TEXT}

@@ -1,4 +1,4 @@
-# The benchmark: release builds beside pgbench and nginx, on one machine, in one run.
+# The benchmark: release builds against pgbench and nginx, on one machine, in one run.
 BENCH := ./target/release/with-postgres --durable ./target/release/ensemble-bench
 # The figures of the release before. `make bench-last` writes them.
 BENCH_LAST := tests/bench/last.json
@@ -6,7 +6,7 @@ BENCH_LAST := tests/bench/last.json
 BENCH_QUICK := append history lists runs run-latency voice live-latency edge
 
 .PHONY: bench bench-quick bench-last bench-build
-bench: bench-build ## load against the release services beside pgbench and nginx; ROWS="append edge" measures only those
+bench: bench-build ## load on the release services, compared with pgbench and nginx; ROWS="append edge" measures only those
 	$(BENCH) $(ROWS)
 
 bench-quick: bench-build ## four minutes of the benchmark, compared with the release before; says what became slower, and does not fail for it
@@ -20,6 +20,6 @@ bench-build:
 	$(CARGO) build --release --locked --workspace --bins --features ensemble-chassis/jemalloc
 
 .PHONY: bench-page
-bench-page: web ## how soon the page is ready, in a real browser beside the release program
+bench-page: web ## how soon the page is ready, in a real browser on the machine of the release program
 	$(CARGO) build --release --locked -p ensemble-cli -p ensemble-bench --features ensemble-cli/jemalloc
 	ENSEMBLE=$(CURDIR)/target/release/ensemble ENSEMBLE_BENCH=$(CURDIR)/target/release/ensemble-bench node web/tests/bench/ready.mjs

@@ -31,9 +31,9 @@ RULES = [
     r"^invalid type: floating point",  # 1.0 is a whole number to JSON Schema; to us it is written 1
     r"bytes, not \d+$",  # ciphertext is measured in bytes of UTF-8, a schema can only count characters
     r"requires a change of exactly one of|^goes with|^expects the version of a field|^is the version of a field that this request does not change",  # expected versions
-    r"^cannot be combined with|^and encryptionKey must be sent together$|says the same as|contradicts",  # fields beside others
+    r"^cannot be combined with|^and encryptionKey must be sent together$|says the same as|contradicts",  # fields together with others
     r"must change at least one|^Send (at least one of )?`",  # an update that changes nothing
-    r"^is needed beside content|^must be the account key's signature",
+    r"^is needed with content|^must be the account key's signature",
     r"^must be at most \d+, the session's; ",
     r"^must be a whole number from 1 on$",  # beyond 2^53 - 1, which not every reader of JSON can hold
     r"^must be in the future$|^must be before `to`, and at most 366 days before it$",
@@ -53,13 +53,13 @@ RULES_OF_OPERATIONS = [
     # A member that says something about another one is nothing without it.
     (CHANGE, "/contentEpoch", r"belongs to encrypt(ed|ion)Key; send both"),
     (CHANGE, "/hostKey", "changes with encryptionKey; send both"),
-    (CHANGE, "/expectedVersion", "is (only for a change of|needed beside) clientState"),
-    (CHANGE, "/contentPublicKey(Signature)?", "is needed beside contentPublicKey(Signature)?"),
+    (CHANGE, "/expectedVersion", "is (only for a change of|needed with) clientState"),
+    (CHANGE, "/contentPublicKey(Signature)?", "is needed with contentPublicKey(Signature)?"),
     (FINISH, "/resumeAt", "belongs to the status quota"),
     (r"POST /v1/orchestrator/leases/\{id\}/heartbeat", "/waitingFor", "is input only for a task with session true"),
     (SIGNED, r"(/tasks/\d+)?/(signature|signedBody)", "must be given: a signature and what it signs come together"),
     # What is sealed says these things itself, and is for one machine.
-    (RUNS, r"/tasks/\d+/\w+", "must not be given beside `sealed`, which has it"),
+    (RUNS, r"/tasks/\d+/\w+", "must not be given with `sealed`, which has it"),
     (RUNS, r"/tasks/\d+/session", "must be given with `sealed`|needs `sealed`: .*"),
     (RUNS, r"/tasks/\d+/machineId", "must name the machine that the task is sealed for"),
     (RUNS, r"/tasks/\d+/(maxCostUsd|failOnDenial)", "must not be given with (a session, which has no limit of its cost|the session start)"),

@@ -62,7 +62,7 @@ class TestCalls(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await tool(Client(odd), "read_session")(), NO_ANSWER)
         self.assertEqual(await tool(Client("[1]"), "read_session")(), NO_ANSWER)
 
-    async def test_a_client_that_never_answers_holds_nobody(self):
+    async def test_a_client_that_never_answers_holds_up_no_one(self):
         person = Person(lambda: Client(None), JOB, deadline=-4.9)
         self.assertEqual(await person.read(1), NO_ANSWER)
 

@@ -70,7 +70,7 @@ class TestServer(unittest.IsolatedAsyncioTestCase):
         said = json.loads(await tool(Http(Answer(200, body)), "list_runs")())
         self.assertEqual((said["note"], said["data"]["runs"][0]["title"]), (DATA_NOTE, title))
 
-    async def test_a_refusal_is_told_in_words(self):
+    async def test_a_refusal_is_put_into_words(self):
         for status, words in [*PROBLEMS.items(), (500, NO_ANSWER), (302, NO_ANSWER)]:
             self.assertEqual(await tool(Http(Answer(status, b"{}")), "show_run")("x"), words)
 

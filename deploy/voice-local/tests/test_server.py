@@ -23,20 +23,20 @@ SECONDS = 30
 
 
 class Acted:
-    """Says what it was asked, and what the test has told it to."""
+    """Records its requests, and answers as the test has set."""
 
     def __init__(self) -> None:
         self.languages: list[str | None] = []
         self.requests: list[dict[str, Any]] = []
         self.spoken: list[tuple[str, str | None, float]] = []
         self.stopped = threading.Event()
-        self.goes_on = threading.Event()
+        self.may_continue = threading.Event()
         self.fails = False
         self.is_endless = False
 
     def transcribe(self, audio: bytes, language: str | None) -> str:
         self.languages.append(language)
-        self.goes_on.wait(SECONDS) if language == "wait" else None
+        self.may_continue.wait(SECONDS) if language == "wait" else None
         with wave.open(io.BytesIO(audio)) as file:
             return f"{file.getnframes()} frames"
 
@@ -83,7 +83,7 @@ class Case(unittest.TestCase):
         self.addCleanup(thread.join, SECONDS)
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
-        self.addCleanup(self.engines.goes_on.set)
+        self.addCleanup(self.engines.may_continue.set)
         self.addCleanup(logging.disable, logging.NOTSET)
 
     def open(self) -> http.client.HTTPConnection:
@@ -175,7 +175,7 @@ class Protocol(Case):
         connection.endheaders()
         self.assertEqual(connection.getresponse().status, 411)
 
-    def test_more_than_can_wait_are_told_to_come_again(self) -> None:
+    def test_more_than_can_wait_are_asked_to_try_again(self) -> None:
         body, headers = form({"language": b"wait", "file": wav()})
         waiting = []
         for _ in range(server.MOST_WAITING):
@@ -188,7 +188,7 @@ class Protocol(Case):
             self.assertFalse(done.wait(0.01))
         self.assertEqual(self.call("POST", "/v1/audio/transcriptions", body, headers)[0], 503)
         self.assertEqual(self.call("POST", "/v1/audio/speech", {"input": "Hi"})[0], 200, "another engine is free")
-        self.engines.goes_on.set()
+        self.engines.may_continue.set()
         self.assertEqual([connection.getresponse().status for connection in waiting], [200] * server.MOST_WAITING)
 
     def test_other_addresses_are_not_there(self) -> None:

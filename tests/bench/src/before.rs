@@ -35,7 +35,7 @@ pub(crate) enum Better {
 pub(crate) enum Change {
     /// The release before had no such figure.
     New,
-    /// By so many percent, up or down.
+    /// By this percentage, up or down.
     By { percent: f64, is_slower: bool },
     /// It was 0, which nothing is a percentage of.
     FromNothing,

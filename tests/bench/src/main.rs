@@ -1,4 +1,4 @@
-//! `make bench`: load on the release services. Each figure is measured beside a baseline on the same machine at the
+//! `make bench`: load on the release services. Each figure is measured with a baseline on the same machine at the
 //! same time, because absolute figures depend on the machine and ratios do not.
 //!
 //! The rounds of a row alternate with those of its baseline. The table shows medians and the spread. `make bench-quick` measures some rows

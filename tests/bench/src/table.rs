@@ -37,7 +37,7 @@ impl Report {
     }
 
     /// A figure with a baseline. The target is for the ratio.
-    pub(crate) fn beside(
+    pub(crate) fn versus(
         &mut self,
         name: &str,
         unit: &'static str,

@@ -20,7 +20,7 @@ pub(crate) struct Inner {
     pub(crate) http: reqwest::Client,
     pub(crate) faults: Faults,
     pub(crate) webhooks: Webhooks,
-    /// Whether what was held goes on.
+    /// Whether held calls may continue.
     released: watch::Sender<bool>,
     state: Mutex<State>,
 }

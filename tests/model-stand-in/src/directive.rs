@@ -10,7 +10,7 @@ pub enum Directive {
     Refuse,
     RefuseLate,
     Fail(u16),
-    /// The usage limit is reached, for so many seconds.
+    /// The usage limit is reached, for this many seconds.
     Limit(u64),
     Hang,
     Drop,

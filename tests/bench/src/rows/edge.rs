@@ -1,4 +1,4 @@
-//! The edge beside nginx, both in front of the same service.
+//! The edge compared with nginx, both in front of the same service.
 
 use std::process::{Child, Command, Stdio};
 
@@ -13,7 +13,7 @@ use crate::table::{Report, Target};
 
 const CLIENTS: u32 = 64;
 
-pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+pub(crate) fn against_nginx(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     let fixture = Fixture::start(machine)?;
     let edge = machine.service(
         "edge-proxy",
@@ -41,8 +41,8 @@ pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Re
         our_tail.push(edge.p99_ms);
         their_tail.push(baseline.p99_ms);
     }
-    report.beside("edge: GET through it, 64 clients", "req/s", ours, ("nginx", theirs), Target::AtLeast(0.8));
-    report.beside("edge: p99 of the same", "ms", our_tail, ("nginx", their_tail), Target::AtMost(2.0));
+    report.versus("edge: GET through it, 64 clients", "req/s", ours, ("nginx", theirs), Target::AtLeast(0.8));
+    report.versus("edge: p99 of the same", "ms", our_tail, ("nginx", their_tail), Target::AtMost(2.0));
     Ok(())
 }
 

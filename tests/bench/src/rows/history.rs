@@ -1,4 +1,4 @@
-//! Pages of a history: their rate beside pgbench with the same select, and the cost of a page in a short and a long
+//! Pages of a history: their rate compared with pgbench with the same select, and the cost of a page in a short and a long
 //! history.
 
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn rate(
         theirs.push(pgbench(&machine.pgbench, &fixture.store_database, CLIENTS, options.round, &script)?);
         ours.push(wrk(&fixture.store.public, CLIENTS, options.round, "history.lua", &env)?.per_second);
     }
-    report.beside(
+    report.versus(
         &format!("history: page of 50 (1 KiB each) of {length}, {CLIENTS} clients"),
         "pages/s",
         ours,

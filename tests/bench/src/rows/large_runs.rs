@@ -21,7 +21,7 @@ const READERS: usize = 2;
 /// For a change to reach all tasks.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// How a change is told to the service.
+/// How a change reaches the service.
 #[derive(Clone, Copy)]
 enum Change {
     /// The first task ends so.

@@ -20,7 +20,7 @@ use crate::machine::{Machine, Options};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
 
-/// When it is set, this program is the agent. It writes to this file when it was told to end.
+/// When it is set, this program is the agent. It writes to this file when it receives the signal to end.
 pub(crate) const AGENT: &str = "ENSEMBLE_BENCH_AGENT";
 const TOKEN_EVERY: Duration = Duration::from_millis(50);
 const CANCELS: usize = 20;
@@ -38,14 +38,14 @@ pub(crate) fn live(machine: &Machine, options: &Options, report: &mut Report) ->
     let client = Client::builder(&runs.edge).credential(Credential::Bearer(runs.user.as_str().into())).build()?;
     let (mut tokens, mut cancels) = (Rounds::default(), Rounds::default());
     for _ in 0..options.rounds {
-        let (mut seen, mut told) = (Vec::new(), Vec::new());
+        let (mut seen, mut signalled) = (Vec::new(), Vec::new());
         for _ in 0..CANCELS {
             let (late, after) = machine.runtime.block_on(one_task(&runs, &client, &ended_at))?;
             seen.extend(late);
-            told.push(after);
+            signalled.push(after);
         }
         tokens.push(percentile(&seen, 99)?);
-        cancels.push(percentile(&told, 99)?);
+        cancels.push(percentile(&signalled, 99)?);
     }
     report.alone("live: an agent's token → a follower, p99", "ms", tokens, Target::AtMost(300.0));
     report.alone("live: cancelled → the agent's signal, p99", "ms", cancels, Target::AtMost(1000.0));
@@ -72,7 +72,7 @@ async fn one_task(runs: &RunFixture, client: &Client, ended_at: &Path) -> Result
         let written = std::fs::read_to_string(ended_at).ok().and_then(|text| text.parse::<f64>().ok());
         match written {
             Some(ended_at) => return Ok((late, ended_at - cancelled_at)),
-            None if waited.elapsed() > SOON => bail!("a cancelled agent was not told to end"),
+            None if waited.elapsed() > SOON => bail!("a cancelled agent received no signal to end"),
             None => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }
@@ -137,7 +137,7 @@ impl Drop for Runner {
     }
 }
 
-/// The agent: the time every [`TOKEN_EVERY`] in the form of Claude Code's stream, until it is told to end.
+/// The agent: the time every [`TOKEN_EVERY`] in the form of Claude Code's stream, until it receives the signal to end.
 pub(crate) fn agent(ended_at: &Path) -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
@@ -147,12 +147,12 @@ pub(crate) fn agent(ended_at: &Path) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut told = signal(SignalKind::terminate())?;
+        let mut terminate = signal(SignalKind::terminate())?;
         let mut tick = tokio::time::interval(TOKEN_EVERY);
         print(&json!({ "type": "system", "subtype": "init", "session_id": "bench" }).to_string())?;
         loop {
             tokio::select! {
-                _ = told.recv() => break,
+                _ = terminate.recv() => break,
                 _ = tick.tick() => {
                     let delta = json!({ "type": "text_delta", "text": format!("{}\n", now()) });
                     let event = json!({ "type": "content_block_delta", "index": 0, "delta": delta });

@@ -27,7 +27,7 @@ use super::scripted_claude;
 use crate::machine::Machine;
 
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
-/// So many programs start sessions at once.
+/// The programs that start sessions at once.
 const STARTS_AT_ONCE: usize = 8;
 
 /// An account, and the computer on which its sessions work.

@@ -99,7 +99,7 @@ async fn says(computer: &Computer, id: SessionId) -> Result<()> {
     attached.until(&mut pin!(attached.events()), is_end_of_turn).await
 }
 
-/// Starts so many sessions, measures all of them at once and ends them.
+/// Starts `count` sessions, measures all of them at once and ends them.
 fn measured(machine: &Machine, computer: &Computer, count: usize) -> Result<Seen> {
     let sessions = computer.sessions(count)?;
     let all = try_join_all(sessions.into_iter().map(|id| session(computer, id)));

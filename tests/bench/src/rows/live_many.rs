@@ -24,7 +24,7 @@ const SESSIONS: usize = 200;
 /// Each round has the next ones.
 const AT_WORK: usize = 50;
 const CLIENTS: usize = 20;
-/// At most so many agents run. Those of the other sessions sleep.
+/// The most agents that run. Those of the other sessions sleep.
 const MOST_AGENTS: usize = 64;
 /// What a client sees of a session in one round: cards, answers and texts.
 const OF_EACH: usize = 2 * ASKS + TOKENS;

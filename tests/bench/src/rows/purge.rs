@@ -1,4 +1,4 @@
-//! Appends while a million old messages are removed because they are not kept any longer, beside the same without a purge.
+//! Appends while a million old messages are removed because their retention is over, compared with appends without a purge.
 
 use anyhow::{Context, Result, ensure};
 
@@ -12,7 +12,7 @@ const SESSIONS: usize = 500;
 const OF_EACH: usize = 2_000;
 const CLIENTS: u32 = 4;
 
-pub(crate) fn beside_appends(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+pub(crate) fn during_appends(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     let fixture = Fixture::with(machine, &[("SESSION_RETENTION_DAYS", "1"), ("PURGE_MS", "1000")])?;
     let url = &fixture.store_database;
     let old = fixture.sessions(SESSIONS)?;
@@ -61,7 +61,7 @@ pub(crate) fn beside_appends(machine: &Machine, options: &Options, report: &mut 
     }
     let mut speed = Rounds::default();
     speed.push((began.1 - left()?) as f64 / began.0.elapsed().as_secs_f64());
-    report.beside(
+    report.versus(
         &format!("append p99, {CLIENTS} clients, while {all} old messages are removed"),
         "ms",
         purging,

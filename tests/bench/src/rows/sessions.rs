@@ -1,4 +1,4 @@
-//! The hot paths of session-store and of machine-registry's heartbeat, beside pgbench on the same server.
+//! The hot paths of session-store and of machine-registry's heartbeat, compared with pgbench on the same server.
 
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) 
         ("append: 64 clients, 64 sessions", 64, &many, plain_insert(), "pgbench, plain insert", Target::AtLeast(0.65)),
         ("append: one client", 1, &one, plain_insert(), "pgbench, plain insert", Target::None),
     ];
-    for (case, (name, clients, sessions, script, beside, target)) in cases.into_iter().enumerate() {
+    for (case, (name, clients, sessions, script, rival, target)) in cases.into_iter().enumerate() {
         let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
         for round in 0..options.rounds {
             theirs.push(pgbench(&machine.pgbench, &baseline, clients, options.round, &script)?);
@@ -75,7 +75,7 @@ pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) 
             let env = [("TOKEN", fixture.token.as_str()), ("SESSIONS", sessions.as_str()), ("RUN", run.as_str())];
             ours.push(wrk(&fixture.store.public, clients, options.round, "append.lua", &env)?.per_second);
         }
-        report.beside(name, "msg/s", ours, (beside, theirs), target);
+        report.versus(name, "msg/s", ours, (rival, theirs), target);
     }
     one_client(machine, options, report, &fixture)
 }
@@ -96,9 +96,9 @@ fn one_client(machine: &Machine, options: &Options, report: &mut Report, fixture
         rate.push(of_ours.per_second);
         half.push(of_ours.p50_ms);
     }
-    let name = "append: one client, beside the same statements";
-    report.beside(name, "msg/s", rate, ("pgbench, the same statements", baseline), Target::AtLeast(0.5));
-    report.beside(&format!("{name}, p50"), "ms", half, ("pgbench, mean", their_mean), Target::AtMost(2.0));
+    let name = "append: one client, against the same statements";
+    report.versus(name, "msg/s", rate, ("pgbench, the same statements", baseline), Target::AtLeast(0.5));
+    report.versus(&format!("{name}, p50"), "ms", half, ("pgbench, mean", their_mean), Target::AtMost(2.0));
     Ok(())
 }
 
@@ -162,7 +162,7 @@ fn clients(
         tail.push(round.p99_ms);
     }
     let name = format!("session list: page of 100 of 200, 16 clients {of}");
-    report.beside(&name, "pages/s", ours, ("pgbench, same selects", theirs), Target::AtLeast(0.25));
+    report.versus(&name, "pages/s", ours, ("pgbench, same selects", theirs), Target::AtLeast(0.25));
     report.alone(&format!("{name}, p99"), "ms", tail, Target::None);
     Ok(())
 }
@@ -182,7 +182,7 @@ pub(crate) fn heartbeat(machine: &Machine, options: &Options, report: &mut Repor
         theirs.push(pgbench(&machine.pgbench, &baseline, 16, options.round, script)?);
         ours.push(wrk(&fixture.registry.public, 16, options.round, "patch.lua", &env)?.per_second);
     }
-    report.beside("heartbeat: one machine, 16 clients", "beats/s", ours, ("pgbench, one update", theirs), Target::None);
+    report.versus("heartbeat: one machine, 16 clients", "beats/s", ours, ("pgbench, one update", theirs), Target::None);
     Ok(())
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn normal_clients(machine: &Machine, options: &Options, report: &mut 
     ensure!(held.lowest() >= IDLE as f64, "the edge held only {} connections", held.lowest());
     report.alone("edge: connections held with slow and idle clients", "", held, Target::None);
     report.alone("edge: requests of normal clients that succeed meanwhile", "%", succeeded, Target::AtLeast(99.9));
-    report.beside("edge: their p99, 500 a second", "ms", under_load, ("undisturbed", undisturbed), Target::AtMost(1.5));
+    report.versus("edge: their p99, 500 a second", "ms", under_load, ("undisturbed", undisturbed), Target::AtMost(1.5));
     Ok(())
 }
 

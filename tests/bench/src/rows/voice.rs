@@ -39,8 +39,8 @@ pub(crate) fn starts(machine: &Machine, options: &Options, report: &mut Report) 
             report.alone(&name("p50"), "ms", rounds(&of, "p50")?, p50);
             report.alone(&name("p99"), "ms", rounds(&of, "p99")?, p99);
         }
-        let disk = rounds(&format!("Disk beside {database}"), "p50")?;
-        report.alone(&format!("a flush of this disk by itself, beside {database}, p50"), "ms", disk, Target::None);
+        let disk = rounds(&format!("Disk with {database}"), "p50")?;
+        report.alone(&format!("a flush of this disk by itself, with {database}, p50"), "ms", disk, Target::None);
     }
     Ok(())
 }

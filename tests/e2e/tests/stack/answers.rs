@@ -169,8 +169,8 @@ async fn what_has_a_tag_is_not_sent_to_who_has_it() {
             let tag = tag.unwrap_or_else(|| panic!("{path} has no tag"));
             assert!(status == 200 && tag.starts_with('"') && !text.is_empty(), "{path}: {status} {tag}");
             for known in [tag.clone(), format!("\"other\", {tag}"), format!("W/{tag}")] {
-                let told = if known.starts_with("W/") { &known } else { &tag };
-                let same = (304, Some(told.clone()), String::new());
+                let expected = if known.starts_with("W/") { &known } else { &tag };
+                let same = (304, Some(expected.clone()), String::new());
                 assert_eq!(read(&stack, mine, path, Some(&known)).await, same, "{path}: {known}");
             }
             if let Some(before) = before.replace(tag.clone()).filter(|_| change.is_some()) {

@@ -154,13 +154,13 @@ const ROWS: &[Row] = &[
     of_anyone("POST", "/v1/auth/challenge", 200),
     of_anyone("POST", "/v1/auth", 401).with(|_| json!({ "publicKey": "A".repeat(43), "challenge": "x", "signature": "A".repeat(86), "origin": "http://x" })),
     of_user("GET", "/v1/account", 200),
-    of_user("PATCH", "/v1/account", 200).with(|_| json!({ "displayName": "Somebody" })),
+    of_user("PATCH", "/v1/account", 200).with(|_| json!({ "displayName": "Someone" })),
     of_user("GET", "/v1/users/{id}", 200),
     of_user("POST", "/v1/auth/tokens", 201).with(|_| json!({ "machineId": "m" })),
     of_user("GET", "/v1/auth/tokens", 200),
     of_owner("DELETE", "/v1/auth/tokens/{id}", 200).changing(),
     of_anyone("GET", "/.well-known/jwks.json", 200),
-    // Nobody here has a device list; identity/tests/api/device_access.rs has the rows of each role.
+    // No account here has a device list; identity/tests/api/device_access.rs has the rows of each role.
     of_user("GET", "/v1/devices", 200),
     of_user("POST", "/v1/devices", 400).with(|_| json!({})),
     of_user("GET", "/v1/devices/content-ring", 404),

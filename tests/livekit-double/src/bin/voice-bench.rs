@@ -109,7 +109,7 @@ async fn measure(program: &str, (name, database): (&str, &str), rounds: usize, f
         for round in 0..=rounds {
             let flushed = flushes(folder)?;
             if round > 0 && !webhooks {
-                print_times(&format!("Disk beside {name}, round {round}"), &flushed);
+                print_times(&format!("Disk with {name}, round {round}"), &flushed);
             }
             for load in loads {
                 let own = gateway.round(load, &format!("{webhooks}-{round}-{}", load.name)).await?;

@@ -89,7 +89,7 @@ impl Person {
 }
 
 impl Drop for Person {
-    /// The host goes on without its server.
+    /// The host keeps running without its server.
     fn drop(&mut self) {
         if let Some(pid) = self.host() {
             let _ = Command::new("kill").args(["-KILL", pid.trim()]).status();

@@ -16,9 +16,9 @@ type Labels = BTreeMap<String, BTreeSet<String>>;
 /// Labels that Prometheus adds, and the bounds of histograms.
 const ADDED: &[&str] = &["le", "instance", "job", "namespace"];
 const VOICE_KEY: (&str, &str) = ("X-Voice-Key", "voice-key-of-the-test-stack");
-/// An endpoint that is told of voice sessions. Nothing listens there, and a failed call is counted, too.
+/// An endpoint for events of voice sessions. Nothing listens there, and a failed call is counted, too.
 const ENDPOINTS: [(&str, &str); 2] = [
-    ("VOICE_WEBHOOKS", "ours http://127.0.0.1:9/told whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+    ("VOICE_WEBHOOKS", "ours http://127.0.0.1:9/events whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     ("VOICE_WEBHOOK_TRUSTED_ORIGINS", "http://127.0.0.1:9"),
 ];
 

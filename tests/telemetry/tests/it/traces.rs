@@ -144,7 +144,7 @@ impl Drop for Runner {
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit() {
+async fn a_trace_continues_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit() {
     let (collector, stack, _livekit) = stack().await;
     let user = stack.user().await;
     user.api.post("/v1/machines", &json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" })).await;
