@@ -12,4 +12,4 @@ mod stored;
 pub use apis::Api;
 pub use directive::Directive;
 pub use server::{ModelRequest, StandIn};
-pub use stored::{claude_has_stored, opencode_has_its_packages};
+pub use stored::{claude_has_sessions, claude_has_stored, opencode_has_its_packages};

@@ -9,6 +9,15 @@ pub fn claude_has_stored(home: &Path, text: &str) -> bool {
     has_text(&home.join(".claude/projects"), text)
 }
 
+/// Makes a home in which claude does not tidy up its folder for sessions. A while after it has started it removes the folder if it is empty,
+/// also at the moment when a command makes its own folder in there, which then fails.
+///
+/// # Errors
+/// The home cannot be written to.
+pub fn claude_has_sessions(home: &Path) -> io::Result<()> {
+    fs::create_dir_all(home.join(".claude/session-env/another"))
+}
+
 /// Makes a home in which opencode believes that it has the package for plugins. In an empty one it asks the registry of npm for it, which
 /// takes ten seconds of a processor, and a network.
 ///

@@ -161,6 +161,7 @@ impl Place {
         put("HOME", home.to_str().unwrap());
         match self.kind {
             Kind::Claude => {
+                ensemble_model_stand_in::claude_has_sessions(home).unwrap();
                 put("ANTHROPIC_BASE_URL", &url);
                 put("ANTHROPIC_API_KEY", "stand-in");
                 put("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");

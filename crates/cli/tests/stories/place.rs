@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ensemble_model_stand_in::{StandIn, opencode_has_its_packages};
+use ensemble_model_stand_in::{StandIn, claude_has_sessions, opencode_has_its_packages};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -79,6 +79,7 @@ impl Place {
             "security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false},
             "privacy": {"usageStatisticsEnabled": false}, "general": {"enableAutoUpdate": false},
         });
+        claude_has_sessions(user.home()).unwrap();
         std::fs::create_dir_all(user.home().join(".gemini")).unwrap();
         std::fs::write(user.home().join(".gemini/settings.json"), gemini.to_string()).unwrap();
         let codex = format!(

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ensemble_model_stand_in::StandIn;
+use ensemble_model_stand_in::{StandIn, claude_has_sessions};
 use ensemble_runner::Config;
 use ensemble_runner::config::ProviderConfig;
 use ensemble_testkit::eventually;
@@ -94,6 +94,7 @@ fn set_up(config: &mut Config, provider: Provider, permission: Permission, model
     set("HOME", home.to_str().unwrap());
     match provider {
         Provider::Claude => {
+            claude_has_sessions(home).unwrap();
             set("ANTHROPIC_BASE_URL", model_url);
             set("ANTHROPIC_API_KEY", "stand-in");
             set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
