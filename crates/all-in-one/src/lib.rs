@@ -21,6 +21,7 @@ use ensemble_machine_registry::MachineRegistry;
 use ensemble_orchestrator::Orchestrator;
 use ensemble_session_store::SessionStore;
 use ensemble_voice_gateway::VoiceGateway;
+use futures_util::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use secrets::data_id;
@@ -52,8 +53,8 @@ impl Config {
 pub struct Stack {
     url: String,
     for_others: Vec<String>,
-    /// In the order in which they stop: first the edge, then each service before those that it calls.
-    running: Vec<(&'static str, Running)>,
+    edge: (&'static str, Running),
+    behind: [(&'static str, Running); 5],
 }
 
 impl Stack {
@@ -78,16 +79,15 @@ impl Stack {
         let inner = [&identity, &machines, &sessions, &runs, &voice];
         let settings = Settings::new(&config, secrets, &inner, &edge, &addresses::of_this_machine())?;
         let clock = &config.clock;
-        let mut running = vec![
+        let behind = [
             launch::<Identity>(&settings, identity, clock).await?,
             launch::<MachineRegistry>(&settings, machines, clock).await?,
             launch::<SessionStore>(&settings, sessions, clock).await?,
             launch::<Orchestrator>(&settings, runs, clock).await?,
             launch::<VoiceGateway>(&settings, voice, clock).await?,
-            launch::<EdgeProxy>(&settings, edge, clock).await?,
         ];
-        running.reverse();
-        Ok(Self { url: settings.url().to_owned(), for_others: settings.for_others(), running })
+        let edge = launch::<EdgeProxy>(&settings, edge, clock).await?;
+        Ok(Self { url: settings.url().to_owned(), for_others: settings.for_others(), edge, behind })
     }
 
     /// The edge's address on this machine: `http://127.0.0.1:8080`.
@@ -103,20 +103,21 @@ impl Stack {
 
     /// One service by its name, for example `session-store`.
     pub fn service(&self, name: &str) -> Option<&Running> {
-        self.running.iter().find(|(known, _)| *known == name).map(|(_, running)| running)
+        let mut all = self.behind.iter().chain([&self.edge]);
+        all.find(|(known, _)| *known == name).map(|(_, running)| running)
     }
 
     /// Drains the edge, and then the services behind it all at once. True when no request had to be cut off.
     pub async fn stop(self) -> bool {
-        let mut clean = true;
-        for (name, running) in self.running {
+        let drain = async |(name, running): (&'static str, Running)| {
             let in_time = running.stop().await;
             if !in_time {
                 tracing::warn!(service = name, "The service did not drain in time");
             }
-            clean &= in_time;
-        }
-        clean
+            in_time
+        };
+        let edge = drain(self.edge).await;
+        join_all(self.behind.map(drain)).await.into_iter().fold(edge, |all, in_time| all & in_time)
     }
 }
 
