@@ -38,7 +38,6 @@ use crate::connections::Connection;
 use crate::domain::route_table::{PerUpstream, Upstream};
 use crate::limits::{LimitKey, Limiter};
 use crate::metrics::EdgeMetrics;
-use crate::pages::share::SharePage;
 use crate::upstream::addresses::Replicas;
 use crate::upstream::send::Client;
 use ensemble_chassis::shares::Shares;
@@ -60,7 +59,6 @@ pub struct EdgeProxy {
     metrics: EdgeMetrics,
     client: Client,
     replicas: PerUpstream<Arc<Replicas>>,
-    share_page: SharePage,
 }
 
 impl Service for EdgeProxy {
@@ -94,7 +92,6 @@ impl Service for EdgeProxy {
             // What is beyond goes out as it is.
             compressing: Shares::new(8, 64),
             tls: config.tls.clone().map(|tls| TlsFront::bind(tls, connections::of_https(&config))).transpose()?,
-            share_page: SharePage::new(&config.public_base_url),
             client: upstream::send::client(config.upstream),
             drain: context.drain,
             config,

@@ -2,7 +2,6 @@
 
 mod docs;
 mod health;
-pub(crate) mod share;
 mod version;
 pub(crate) mod web;
 
@@ -48,7 +47,13 @@ pub(crate) fn routes() -> Routes {
                 .errors(&[Code::NotFound])
                 .handler(docs::page_file),
         )
-        .row(get("/share/{token}").access(Access::Public).response_as(200, "text/html", "A page.").handler(share::page))
+        .row(
+            get("/share/{token}")
+                .access(Access::Public)
+                .response_as(200, "text/html", "A page.")
+                .errors(&[Code::NotFound])
+                .handler(web::shared),
+        )
         .row(
             get("/openapi-3.0.json")
                 .access(Access::Public)

@@ -1,12 +1,12 @@
 //! The web app: its page at every address that it has a screen for, and its files. Programs that ask without wanting HTML get what
 //! they got before.
 
-use actix_web::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue, VARY};
+use actix_web::http::header::{ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, HeaderName, HeaderValue, VARY};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
 use ensemble_chassis::http::known_etag;
-use ensemble_chassis::{HandlerResult, State, Vars};
+use ensemble_chassis::{HandlerResult, Path, State, Vars};
 use ensemble_types::problem::Problem;
 use ensemble_web::File;
 
@@ -41,6 +41,19 @@ pub(crate) async fn home(edge: State<EdgeProxy>, request: HttpRequest) -> Handle
     }
     let mut answer = docs::to_page().await?;
     answer.headers_mut().insert(VARY, vary());
+    Ok(answer)
+}
+
+/// `/share/TOKEN`: the page of a public link, for browsers and programs. It fetches what the link shows, and opens it with the key in the
+/// address's fragment, which no server sees.
+pub(crate) async fn shared(
+    edge: State<EdgeProxy>,
+    _token: Path<String>,
+    request: HttpRequest,
+) -> HandlerResult<HttpResponse> {
+    let mut answer = page(&edge, &request)?;
+    // The address is a secret, which a cache on a disk would keep.
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(answer)
 }
 
@@ -104,7 +117,7 @@ fn vary() -> HeaderValue {
 }
 
 /// Browsers name HTML when they open an address; programs send `*/*` or nothing.
-pub(super) fn wants_html(request: &HttpRequest) -> bool {
+fn wants_html(request: &HttpRequest) -> bool {
     field(request, ACCEPT).split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
 }
 
