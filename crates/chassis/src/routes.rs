@@ -19,11 +19,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Access;
 use crate::http::members::{Known, Members, name_ignored};
-use crate::http::{ApiError, MaxBody, expect_tag, problem_response, request_id};
+use crate::http::{ApiError, MaxBody, StreamParameters, expect_tag, problem_response, request_id};
 use crate::openapi::SchemaRef;
 
 pub(crate) use serve::no_such_route;
-use serve::{answer, forbid_transforming, resource};
+use serve::{Shape, answer, forbid_transforming, resource};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -48,11 +48,13 @@ pub struct Row {
     pub secret: bool,
     /// See [`RowBuilder::etag`].
     pub etag: bool,
+    /// See [`RowBuilder::also_by_post`].
+    by_post: Option<&'static str>,
     run: Run,
 }
 
 /// The description of a route in the OpenAPI document.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct RowDoc {
     /// The name of the operation in generated clients. A page has none.
     pub id: Option<&'static str>,
@@ -73,6 +75,7 @@ pub struct RowDoc {
 }
 
 /// An answer that is no problem.
+#[derive(Clone)]
 pub struct Answer {
     pub status: u16,
     /// What it is. Empty: the first sentence of its schema.
@@ -98,6 +101,7 @@ pub struct RowBuilder {
     closed: bool,
     secret: bool,
     etag: bool,
+    by_post: Option<&'static str>,
 }
 
 /// The largest body of a route that says nothing else.
@@ -126,7 +130,9 @@ impl Routes {
 
     #[must_use]
     pub fn row(mut self, row: Row) -> Self {
+        let by_post = row.by_post();
         self.rows.push(row);
+        self.rows.extend(by_post);
         self
     }
 
@@ -170,6 +176,7 @@ impl RowBuilder {
             closed: false,
             secret: false,
             etag: false,
+            by_post: None,
         }
     }
 
@@ -287,6 +294,14 @@ impl RowBuilder {
         self.answer(200, "Server-Sent Events.", Some("text/event-stream"), Some(SchemaRef::of::<E>().of_data()))
     }
 
+    /// The route also takes POST, as an operation with this id, and its parameters in the query or as a JSON body. Some proxies hold back
+    /// the answer to GET until it ends.
+    #[must_use]
+    pub fn also_by_post(mut self, id: &'static str) -> Self {
+        self.by_post = Some(id);
+        self
+    }
+
     /// Readers may send the id of the last event that they know. A reader that knows the last of what is over gets 204.
     #[must_use]
     pub fn last_event_id(self) -> Self {
@@ -329,6 +344,7 @@ impl RowBuilder {
         R: Responder + 'static,
     {
         let (access, max_body, in_turn, etag) = (self.access, self.max_body, self.in_turn, self.etag);
+        let is_also_by_post = self.by_post.is_some();
         let may_be_compressed = self.method == Method::GET && !self.secret;
         let known = Arc::new(Known::of_row(&self.doc, self.closed));
         let run: Run = Arc::new(move |request, mut payload| {
@@ -340,7 +356,9 @@ impl RowBuilder {
             }
             let known = Arc::clone(&known);
             Box::pin(async move {
-                let answered = answer(handler, (access, in_turn), &known, &request, &mut payload).await;
+                let has_parameters = is_also_by_post && *request.method() == Method::POST;
+                let shape = Shape { access, in_turn, has_parameters };
+                let answered = answer(handler, shape, &known, &request, &mut payload).await;
                 let mut response = answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)));
                 if !may_be_compressed {
                     forbid_transforming(response.headers_mut());
@@ -349,12 +367,26 @@ impl RowBuilder {
                 response
             })
         });
-        let Self { method, path, doc, closed, secret, .. } = self;
-        Row { method, path, access, doc, max_body, in_turn, closed, secret, etag, run }
+        let Self { method, path, doc, closed, secret, by_post, .. } = self;
+        Row { method, path, access, doc, max_body, in_turn, closed, secret, etag, by_post, run }
     }
 }
 
 impl Row {
+    /// The same route by POST, if it takes that.
+    fn by_post(&self) -> Option<Self> {
+        let id = self.by_post?;
+        let about = "The same as by GET. The parameters may stand in the query or be members of the body.";
+        let doc = RowDoc {
+            id: Some(id),
+            about,
+            body: Some(SchemaRef::of::<StreamParameters>()),
+            body_optional: true,
+            ..self.doc.clone()
+        };
+        Some(Self { method: Method::POST, doc, by_post: None, run: Arc::clone(&self.run), ..*self })
+    }
+
     /// The members that the body may have.
     #[doc(hidden)]
     pub fn members(&self) -> Members {

@@ -156,6 +156,7 @@ fn session_routes(routes: Routes) -> Routes {
                      the stream.",
                 )
                 .events::<AccountEvent>()
+                .also_by_post("followAccountByPost")
                 .handler(hints::open),
         )
 }
@@ -220,6 +221,7 @@ fn message_routes(routes: Routes) -> Routes {
                      Other events have no id.")
                 .query::<stream::StreamQuery>()
                 .events::<SessionEvent>()
+                .also_by_post("followMessagesByPost")
                 .last_event_id()
                 .errors(&[NotFound])
                 .handler(stream::open),
@@ -390,6 +392,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .query::<stream::StreamQuery>()
                 .header("X-View-Token", Required::True, "The `viewToken` of an answer of the link.")
                 .events::<PublicSessionEvent>()
+                .also_by_post("followPublicSessionByPost")
                 .last_event_id()
                 .errors(&[LinkNotFound])
                 .handler(public_links::watch),

@@ -79,6 +79,7 @@ pub(crate) fn table() -> Routes {
                 )
 .about("From the beginning, or after the event that `Last-Event-ID` names.")
                 .events::<VoiceSessionEvent>()
+                .also_by_post("followVoiceSessionByPost")
                 .no_content()
                 .last_event_id()
                 .errors(&[Code::NotFound])

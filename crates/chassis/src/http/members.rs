@@ -14,6 +14,7 @@ use utoipa::openapi::path::ParameterIn;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayItems};
 use utoipa::openapi::{RefOr, Schema};
 
+use super::params::parameters_of;
 use crate::routes::RowDoc;
 
 /// The members that were ignored, as JSON Pointers without the first slash, or `?name` for query parameters. What is not visible ASCII,
@@ -75,11 +76,12 @@ impl Known {
 
     /// Looks at the query: 400 where the route is closed, else they are named in the answer.
     pub(crate) fn check_query(&self, request: &HttpRequest) -> Result<(), Problem> {
-        if self.parameters.free || request.query_string().is_empty() {
+        let query = parameters_of(request);
+        if self.parameters.free || query.is_empty() {
             return Ok(());
         }
         let found = Found::default();
-        for (name, _) in form_urlencoded::parse(request.query_string().as_bytes()) {
+        for (name, _) in form_urlencoded::parse(query.as_bytes()) {
             if !self.parameters.named.contains_key(name.as_ref()) {
                 found.add(&format!("?{}", cut(&name)), &name, &self.parameters);
             }

@@ -38,6 +38,7 @@ pub use large_work::Heavy;
 pub(crate) use large_work::LargeWork;
 pub use observe::{InFlight, InFlightGuard, RequestId, Route, request_id};
 pub use params::{Path, Query};
+pub(crate) use params::{StreamParameters, take_parameters};
 pub use rate_limit::RateLimit;
 pub use response::{Created, Upserted, located};
 

@@ -1,12 +1,16 @@
 //! Path parameters and the query of a request.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::future::{Ready, ready};
 
-use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
 use ensemble_types::problem::Problem;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use super::ApiError;
+use super::{ApiError, OptionalJson};
 
 /// Path parameters. A malformed one is 404, as one that does not exist.
 pub struct Path<T>(pub T);
@@ -29,8 +33,44 @@ impl<T: DeserializeOwned + 'static> FromRequest for Query<T> {
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        ready(parse(request.query_string()).map(Self).map_err(ApiError::from))
+        ready(parse(&parameters_of(request)).map(Self).map_err(ApiError::from))
     }
+}
+
+/// The parameters of the query, as members of a body.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it names a schema")]
+pub(crate) struct StreamParameters(BTreeMap<String, Value>);
+
+/// The query of a request whose body had parameters, too.
+struct WithBody(String);
+
+/// The query, and the parameters of the body where the route takes them there.
+pub(super) fn parameters_of(request: &HttpRequest) -> Cow<'_, str> {
+    match request.extensions().get::<WithBody>() {
+        Some(WithBody(all)) => Cow::Owned(all.clone()),
+        None => Cow::Borrowed(request.query_string()),
+    }
+}
+
+/// Reads a body whose members are parameters, as texts, numbers or booleans. `null` is none.
+pub(crate) async fn take_parameters(request: &HttpRequest, payload: &mut Payload) -> Result<(), Problem> {
+    let members = OptionalJson::<Map<String, Value>>::from_request(request, payload).await;
+    let OptionalJson(members) = members.map_err(ApiError::into_inner)?;
+    let mut all = form_urlencoded::Serializer::new(request.query_string().to_owned());
+    for (name, value) in members {
+        match value {
+            Value::Null => {}
+            Value::String(text) => drop(all.append_pair(&name, &text)),
+            Value::Number(_) | Value::Bool(_) => drop(all.append_pair(&name, &value.to_string())),
+            Value::Array(_) | Value::Object(_) => {
+                let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+                return Err(Problem::field(pointer, "must be a text, a number or a boolean"));
+            }
+        }
+    }
+    request.extensions_mut().insert(WithBody(all.finish()));
+    Ok(())
 }
 
 fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {

@@ -4,6 +4,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// A schema, its name and the schemas that it refers to.
+#[derive(Clone)]
 pub struct SchemaRef {
     pub name: String,
     pub schemas: Vec<(String, RefOr<Schema>)>,

@@ -12,13 +12,23 @@ use super::Row;
 use crate::auth::{Access, AuthContext};
 use crate::http::members::Known;
 use crate::http::{
-    ApiError, LargeAnswer, Sender, absent, count_block, problem_response, request_id, stream_for, tagged, work_for,
+    ApiError, LargeAnswer, Sender, absent, count_block, problem_response, request_id, stream_for, tagged,
+    take_parameters, work_for,
 };
+
+/// What is done with a request before its handler has it.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) access: Access,
+    pub(super) in_turn: bool,
+    /// The body holds parameters.
+    pub(super) has_parameters: bool,
+}
 
 /// Checks credentials before the body is read, then reads the arguments, then calls the handler.
 pub(super) async fn answer<H, Args, R>(
     handler: H,
-    (access, in_turn): (Access, bool),
+    Shape { access, in_turn, has_parameters }: Shape,
     known: &Known,
     request: &HttpRequest,
     payload: &mut Payload,
@@ -32,6 +42,9 @@ where
         && let Some(caller) = context.admit(access, request)?
     {
         request.extensions_mut().insert(caller);
+    }
+    if has_parameters {
+        take_parameters(request, payload).await?;
     }
     known.check_query(request)?;
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;

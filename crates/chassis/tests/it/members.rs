@@ -35,7 +35,6 @@ struct Retry {
 
 #[derive(Deserialize, IntoParams)]
 struct Page {
-    #[expect(dead_code, reason = "only its reading is tested")]
     limit: Option<u32>,
 }
 
@@ -57,6 +56,10 @@ async fn list(Query(_): Query<Page>) -> HandlerResult<Json<Value>> {
     Ok(Json(json!([])))
 }
 
+async fn limit(Query(page): Query<Page>) -> HandlerResult<Json<Value>> {
+    Ok(Json(json!({ "limit": page.limit })))
+}
+
 impl Service for Orders {
     const NAME: &'static str = "orders";
     const DEFAULT_PORT: u16 = 1;
@@ -72,6 +75,14 @@ impl Service for Orders {
             .row(order("/v1/optional").optional_body::<Order>().closed().handler(optional))
             .row(order("/v1/once").body::<Order>().idempotent().closed().handler(once))
             .row(get("/v1/open").access(Access::Public).query::<Page>().response::<Order>(200).handler(list))
+            .row(
+                get("/v1/both")
+                    .access(Access::Public)
+                    .query::<Page>()
+                    .response::<Order>(200)
+                    .also_by_post("limitByPost")
+                    .handler(limit),
+            )
             .row(get("/v1/closed").access(Access::Public).query::<Page>().response::<Order>(200).closed().handler(list))
     }
 
@@ -145,6 +156,34 @@ async fn a_list_is_no_object() {
         assert_eq!((status, &problem["errors"]), (400, &wrong), "{body}: {problem}");
     }
     assert_eq!(call(&orders, "POST", "/v1/open", r#"{"extra":[[1]],"steps":[]}"#).await.0, 200);
+    assert!(orders.stop().await);
+}
+
+#[tokio::test]
+async fn a_route_that_also_takes_post_has_its_parameters_in_the_query_or_in_the_body() {
+    let orders = orders().await;
+    for (method, path, body) in [
+        ("GET", "/v1/both?limit=5", ""),
+        ("POST", "/v1/both?limit=5", ""),
+        ("POST", "/v1/both", r#"{"limit":5}"#),
+        ("POST", "/v1/both", r#"{"limit":"5"}"#),
+        ("POST", "/v1/both?limit=5", r#"{"limit":null}"#),
+    ] {
+        let (status, ignored, answer) = call(&orders, method, path, body).await;
+        assert_eq!((status, ignored, &answer["limit"]), (200, None, &json!(5)), "{method} {path} {body}: {answer}");
+    }
+    for (path, body, pointer) in [
+        ("/v1/both", r#"{"limit":"x"}"#, "?limit"),
+        ("/v1/both?limit=5", r#"{"limit":5}"#, "?limit"),
+        ("/v1/both", r#"{"limit":[5]}"#, "/limit"),
+    ] {
+        let (status, _, problem) = call(&orders, "POST", path, body).await;
+        assert_eq!((status, &problem["errors"][0]["pointer"]), (400, &json!(pointer)), "{path} {body}: {problem}");
+    }
+    let (_, ignored, answer) = call(&orders, "GET", "/v1/both", r#"{"limit":5}"#).await;
+    assert_eq!((ignored, &answer["limit"]), (None, &Value::Null), "a body of GET is none");
+    let (status, ignored, _) = call(&orders, "POST", "/v1/both", r#"{"limits":5}"#).await;
+    assert_eq!((status, ignored.as_deref()), (200, Some("?limits")));
     assert!(orders.stop().await);
 }
 

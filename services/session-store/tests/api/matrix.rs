@@ -84,6 +84,7 @@ fn rows() -> Vec<Row> {
         row("GET", "/v1/sessions", "/v1/sessions", NO_BODY, OWN_ACCOUNT),
         row("GET", "/v2/sessions/active", "/v2/sessions/active", NO_BODY, OWN_ACCOUNT),
         row("GET", "/v1/events", "/v1/events", NO_BODY, OWN_ACCOUNT),
+        row("POST", "/v1/events", "/v1/events", NO_BODY, OWN_ACCOUNT),
         row("GET", ID, ID, NO_BODY, members(200, 200, 200, 200)),
         row("PATCH", ID, ID, |_| json!({ "heartbeat": {} }), members(200, 200, 200, 403)),
         row("PATCH", ID, ID, |_| json!({ "metadata": "m" }), members(200, 200, 403, 403)),
@@ -97,6 +98,7 @@ fn rows() -> Vec<Row> {
         row("POST", BATCH, BATCH, |_| json!({ "messages": [{ "content": "c", "localId": "m" }] }), members(201, 201, 201, 403)),
         row("GET", MESSAGES, MESSAGES, NO_BODY, members(200, 200, 200, 200)),
         row("GET", STREAM, STREAM, NO_BODY, members(200, 200, 200, 200)),
+        row("POST", STREAM, STREAM, NO_BODY, members(200, 200, 200, 200)),
         // The session was made by people, so it has no machine that could send frames.
         row("POST", LIVE, LIVE, |scenario| json!({ "frames": [{ "sessionId": scenario.session, "content": "c" }] }), members(403, 403, 403, 403)),
         row("GET", SHARES, SHARES, NO_BODY, members(200, 403, 403, 403)),
@@ -117,6 +119,7 @@ fn rows() -> Vec<Row> {
         row("GET", "/v1/public-sessions/{token}", "/v1/public-sessions/{link}", NO_BODY, EVERYONE),
         // A public stream requires a view token, and says so.
         row("GET", "/v1/public-sessions/{token}/stream", "/v1/public-sessions/{link}/stream", NO_BODY, [400; 11]),
+        row("POST", "/v1/public-sessions/{token}/stream", "/v1/public-sessions/{link}/stream", NO_BODY, [400; 11]),
     ]
 }
 

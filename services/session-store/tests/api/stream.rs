@@ -39,6 +39,14 @@ on_both_databases! {
         }
         let empty = owner.api.request("GET", &format!("{}/stream?after=449", messages(&id))).header("Last-Event-ID", "");
         assert_eq!(Events::open(empty).await.expect().await.id.as_deref(), Some("450"), "an empty id is as absent");
+        let by_post = |query: &str| owner.api.request("POST", &format!("{}/stream{query}", messages(&id)));
+        for request in [
+            by_post("").json(&json!({ "after": 449 })),
+            by_post("?after=449"),
+            by_post("").json(&json!({ "after": 0 })).header("Last-Event-ID", "449"),
+        ] {
+            assert_eq!(Events::open(request).await.expect().await.id.as_deref(), Some("450"));
+        }
         let bad = owner.api.request("GET", &format!("{}/stream", messages(&id))).header("Last-Event-ID", "x");
         assert_eq!(ensemble_testkit::Api::send(bad).await.bad_fields().len(), 1);
     }

@@ -98,6 +98,10 @@ async fn each_body_has_an_example_that_the_schema_and_the_server_take() {
     for (name, operation) in operations(&document) {
         let Some(schema) = operation.pointer("/requestBody/content/application~1json/schema/$ref") else { continue };
         let schema = schema.as_str().unwrap();
+        // A stream does not end, so its answer is no whole one. The access matrix opens each.
+        if schema.ends_with("/StreamParameters") {
+            continue;
+        }
         let Some(example) = document.pointer(&schema[1..]).unwrap()["examples"].get(0) else {
             wrong.push(format!("{name} has no example"));
             continue;

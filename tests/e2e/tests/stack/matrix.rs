@@ -193,7 +193,9 @@ const ROWS: &[Row] = &[
     of_session("POST", "/v3/sessions/{id}/messages/batch", [201, 201, 201, 403]).with(|_| json!({ "messages": [{ "content": "x", "localId": "2" }] })),
     of_session("GET", "/v3/sessions/{id}/messages", [200, 200, 200, 200]),
     of_session("GET", "/v3/sessions/{id}/messages/stream", [200, 200, 200, 200]),
+    of_session("POST", "/v3/sessions/{id}/messages/stream", [200, 200, 200, 200]),
     row("GET", "/v1/events", [200, 200, 200, 200, 200, 200, 401, 200, 401, 401]),
+    row("POST", "/v1/events", [200, 200, 200, 200, 200, 200, 401, 200, 401, 401]),
     of_session("POST", "/v3/sessions/live", [403, 403, 403, 403]).with(|w| json!({ "frames": [{ "sessionId": w.session, "content": "x" }] })),
     of_session("GET", "/v1/sessions/{id}/shares", [200, 403, 403, 403]),
     of_session("POST", "/v1/sessions/{id}/shares", [0, 0, 403, 403]).with(|w| json!({ "userId": w.stranger.id, "accessLevel": "view", "encryptedKey": "x" })).changing(),
@@ -207,6 +209,7 @@ const ROWS: &[Row] = &[
     of_session("DELETE", "/v1/sessions/{id}/public-share", [200, 403, 403, 403]).changing(),
     of_anyone("GET", "/v1/public-sessions/{token}", 200),
     of_anyone("GET", "/v1/public-sessions/{token}/stream", 0),
+    of_anyone("POST", "/v1/public-sessions/{token}/stream", 0),
     // orchestrator
     of_user("POST", "/v1/orchestrator/runs", 201).with(|_| json!({ "tasks": [{ "prompt": "x", "provider": "claude", "dependsOn": [] }] })),
     of_user("GET", "/v1/orchestrator/runs", 200),
@@ -214,7 +217,9 @@ const ROWS: &[Row] = &[
     of_owner("POST", "/v1/orchestrator/runs/{id}/pend", 200).with(|_| json!({ "timeoutMs": 0 })),
     of_owner("GET", "/v1/orchestrator/runs/{id}/pend", 200),
     of_owner("GET", "/v1/orchestrator/runs/{id}/events", 200),
+    of_owner("POST", "/v1/orchestrator/runs/{id}/events", 200),
     of_owner("GET", "/v1/orchestrator/runs/{id}/tasks/{taskId}/output", 200),
+    of_owner("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/output", 200),
     of_owner("GET", "/v1/orchestrator/runs/{id}/tasks/{taskId}/diff", 200),
     // The task is not over.
     of_owner("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/apply", 409),
@@ -239,6 +244,7 @@ const ROWS: &[Row] = &[
     // The voice key alone is not enough for these.
     of_voice("POST", "/v1/voice/session/say", 401).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID, "text": "x" })),
     of_voice("GET", "/v1/voice/session/{gatewaySessionId}/events", 401),
+    of_voice("POST", "/v1/voice/session/{gatewaySessionId}/events", 401),
     of_voice("GET", "/v1/voice/session/{gatewaySessionId}/transcript", 401),
     of_voice("GET", "/v1/voice/sessions", 401),
     of_voice("POST", "/v1/voice/session/text", 404).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID, "text": "x" })),
@@ -345,8 +351,7 @@ async fn every_cell(backend: Backend) {
             let (status, answer) = stack.call(fixture.token(caller), row.method, &path, body).await.unwrap();
             let right = if expected == 0 { !matches!(status, 401 | 403 | 500..) } else { status == expected };
             if !right {
-                wrong
-                    .push(format!("{} {} by {caller}: {status}, should be {expected}: {answer}", row.method, row.path));
+                wrong.push(format!("{} {} by {caller}: {status}, not {expected}: {answer}", row.method, row.path));
             }
             let is_problem = answer.get("code").is_some() && answer.get("requestId").is_some();
             if status >= 400 && !is_problem {
@@ -384,8 +389,7 @@ async fn every_cell_on_postgres() {
 
 #[test]
 fn every_route_has_its_row() {
-    let known: BTreeSet<(String, String)> =
-        ROWS.iter().map(|row| (row.method.to_owned(), row.path.to_owned())).collect();
+    let known: BTreeSet<_> = ROWS.iter().map(|row| (row.method.to_owned(), row.path.to_owned())).collect();
     let tables = api::tables();
     let rows = tables.iter().flat_map(Routes::rows);
     let there: BTreeSet<(String, String)> = rows.map(|row| (row.method.to_string(), row.path.to_owned())).collect();
