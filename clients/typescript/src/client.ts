@@ -44,6 +44,9 @@ export class Client implements Caller {
   readonly #options: ClientOptions;
   readonly #credential: Credential | undefined;
   readonly #fetch: typeof fetch;
+  readonly #quota = new Quota();
+  /** The method by which streams come at once. Some proxies hold back the answer to GET until it ends. Undefined: not known yet. */
+  streamMethod: "GET" | "POST" | undefined;
 
   constructor(options: ClientOptions) {
     const url = new URL(options.base);
@@ -84,8 +87,13 @@ export class Client implements Caller {
   }
 
   /** Opens an answer that is read while it comes, as a stream of events. Only its beginning has a deadline, and it is tried once. */
-  async open(path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
-    const request = { method: "GET", path, headers: new Headers(headers), signal };
+  async open(
+    path: string,
+    headers: Record<string, string>,
+    signal: AbortSignal,
+    { method = "GET", within = this.#options.answerWithin ?? 10_000 }: { method?: "GET" | "POST"; within?: number } = {},
+  ): Promise<Response> {
+    const request = { method, path, headers: new Headers(headers), signal };
     const token = await this.#bearer(path.replace(/\?.*/, ""));
     try {
       return await this.#once(request, token, this.#options.answerWithin ?? 10_000);

@@ -56,6 +56,10 @@ interface RawEvent {
   data: string;
 }
 
+/** A proxy that holds streams back sends no head for so long, or no byte after it. The service sends both at once. */
+const HEAD_WITHIN = 5_000;
+const FIRST_BYTE_WITHIN = 3_000;
+
 const FOREIGN = "Something else than this service answered, as the sign-in page of a network does.";
 
 /** Longer than any event of the service, in characters. */
@@ -142,22 +146,35 @@ async function* follow(
 ): AsyncGenerator<RawEvent | undefined, void, undefined> {
   let last = source.after;
   let [failures, refusals, asked] = [0, 0, undefined as number | undefined];
+  let method = client.streamMethod;
+  let isTrial = false;
   onState?.({ state: "connecting", since: performance.now() });
   while (!signal?.aborted) {
     const connection = new AbortController();
     const stop = (): void => connection.abort(signal?.reason);
     signal?.addEventListener("abort", stop, { once: true });
     let error: unknown;
+    const isTried = method === undefined;
+    let isOpen = false;
     try {
       const headers = { accept: "text/event-stream", ...source.headers, ...(last !== undefined && { "last-event-id": last }) };
-      const response = await client.open(source.path, headers, connection.signal);
+      const response = await client.open(source.path, headers, connection.signal, {
+        ...(method && { method }),
+        ...(isTried && { within: HEAD_WITHIN }),
+      });
       // What the stream is about is over, and its last event is known.
       if (response.status === 204) return;
       const type = response.headers.get("content-type") ?? "";
       if (!type.startsWith("text/event-stream")) throw new NoAnswer("foreign", FOREIGN, false);
-      onState?.({ state: "open" });
-      if (source.marksConnections) yield undefined;
-      for await (const event of read(response, connection, silence, (retry) => (asked = retry))) {
+      const within = { first: isTried ? FIRST_BYTE_WITHIN : silence, next: silence };
+      for await (const event of read(response, connection, within, (retry) => (asked = retry))) {
+        if (event === undefined) {
+          client.streamMethod = method ??= "GET";
+          [isOpen, isTrial] = [true, false];
+          onState?.({ state: "open" });
+          if (source.marksConnections) yield undefined;
+          continue;
+        }
         [failures, refusals] = [0, 0];
         if (event.name === "end") {
           if (/"reason":"terminal"/.test(event.data)) return;
@@ -172,12 +189,24 @@ async function* follow(
       }
     } catch (caught) {
       if (signal?.aborted) return;
+      const isHeldBack = !isOpen && caught instanceof NoAnswer && caught.why === "timeout";
+      if (isTried && isHeldBack) {
+        [method, isTrial] = ["POST", true];
+        continue;
+      }
+      // The browser may be behind another proxy now.
+      if (isHeldBack) client.streamMethod = method = undefined;
       error = caught;
       // The client has dropped the token: the first refusal may be about an old one.
       const isStale = isProblem(caught, "UNAUTHENTICATED") && refusals++ === 0;
       // A service that fails for a while is waited for: the caller need not reopen the stream.
       const mayPass = again(caught, true) !== undefined || (caught instanceof Problem && caught.status >= 500);
-      if (!isStale && !mayPass) throw caught;
+      if (!isStale && !mayPass) {
+        if (!isTrial) throw caught;
+        // An older server, or a proxy that takes no POST here. Its answer to GET takes its time.
+        [method, isTrial] = ["GET", false];
+        continue;
+      }
     } finally {
       signal?.removeEventListener("abort", stop);
       connection.abort();
@@ -205,9 +234,9 @@ function broken(error: unknown): never {
 async function* read(
   response: Response,
   connection: AbortController,
-  silence: number,
+  within: { first: number; next: number },
   onRetry: (ms: number) => void,
-): AsyncGenerator<RawEvent, void, undefined> {
+): AsyncGenerator<RawEvent | undefined, void, undefined> {
   if (!response.body) return;
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
@@ -222,13 +251,15 @@ async function* read(
   });
   let watchdog: ReturnType<typeof setTimeout> | undefined;
   try {
-    for (;;) {
+    for (let isFirst = true; ; isFirst = false) {
       const isSilent = new Promise<never>((_, reject) => {
+        const silence = isFirst ? within.first : within.next;
         watchdog = setTimeout(() => reject(new NoAnswer("timeout", "The stream is silent.", false)), silence);
       });
       const next = await Promise.race([reader.read().catch(broken), isSilent]);
       clearTimeout(watchdog);
       if (next.done) return;
+      if (isFirst) yield undefined;
       parser.feed(decoder.decode(next.value, { stream: true }));
       yield* ready.splice(0);
     }

@@ -24,10 +24,11 @@ const open = (response: ServerResponse) => response.writeHead(200, { "content-ty
 async function connections(steps: Step[], run: (client: Client, seen: (string | undefined)[]) => Promise<void>): Promise<void> {
   const seen: (string | undefined)[] = [];
   let signIns = 0;
-  const handler: Handler = ({ path, headers }, response) => {
+  const handler: Handler = ({ method, path, headers }, response) => {
     if (path === "/v1/auth/challenge") return json(response, 200, { challenge: "c", expiresAt: "" });
     if (path === "/v1/auth") return json(response, 200, { token: token(`t${++signIns}`), userId: "u", expiresAt: "" });
-    seen.push(`${headers["last-event-id"] ?? "-"} ${headers.authorization?.split(".").at(-1)}`);
+    const by = method === "GET" ? "" : `${method} `;
+    seen.push(`${by}${headers["last-event-id"] ?? "-"} ${headers.authorization?.split(".").at(-1)}`);
     const step = steps.shift();
     if (step) step(response);
     else problem(response, 404, "NOT_FOUND");
@@ -152,7 +153,10 @@ test("a stream ends when nothing more can come, or when it is given up", async (
       open(response);
       response.end('id: 4\nevent: change\ndata: {"terminal":true}\n\nevent: end\nretry: 5\ndata: {"reason":"terminal"}\n\n');
     },
-    open,
+    (response) => {
+      open(response);
+      response.write(": connected\n\n");
+    },
   ];
   await connections(steps, async (client, seen) => {
     const changes: boolean[] = [];
@@ -180,5 +184,42 @@ test("a page of HTML is no open stream, and a server's fault is waited for", asy
       void states.push(one.state === "open" ? "open" : String((one.error as Error | undefined)?.name));
     assert.deepEqual(await numbers(client, 1, { after: 0, onState }), [1]);
     assert.deepEqual(states, ["undefined", "NoAnswer", "Problem", "open"]);
+  });
+});
+
+test("a stream that is held back is opened by POST, and the client remembers it", async () => {
+  const held: Step[] = [() => undefined, open];
+  for (const step of held) {
+    const live: Step = (response) => {
+      open(response);
+      response.write(`: connected\n\n${event(1)}`);
+    };
+    await connections([step, live, live], async (client, seen) => {
+      const states: string[] = [];
+      const onState = ({ state }: StreamState) => void states.push(state);
+      assert.deepEqual(await numbers(client, 1, { onState }), [1]);
+      assert.deepEqual(
+        [seen, states],
+        [
+          ["- t1", "POST - t1"],
+          ["connecting", "open"],
+        ],
+      );
+      assert.deepEqual([await numbers(client, 1), seen.at(-1)], [[1], "POST - t1"]);
+    });
+  }
+});
+
+test("an older server that is slow is followed by GET", async () => {
+  const steps: Step[] = [
+    () => undefined,
+    (response) => problem(response, 405, "METHOD_NOT_ALLOWED"),
+    (response) => {
+      open(response);
+      response.write(event(1));
+    },
+  ];
+  await connections(steps, async (client, seen) => {
+    assert.deepEqual([await numbers(client, 1), seen], [[1], ["- t1", "POST - t1", "- t1"]]);
   });
 });

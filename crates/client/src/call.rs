@@ -27,6 +27,7 @@ pub(crate) struct Call<'c> {
     signed: bool,
     gone_is_done: bool,
     wait: Duration,
+    head_within: Option<Duration>,
     longest_answer: usize,
 }
 
@@ -54,6 +55,7 @@ impl<'c> Call<'c> {
             signed: true,
             gone_is_done: false,
             wait: Duration::ZERO,
+            head_within: None,
             longest_answer: LONGEST_PAGE,
         }
     }
@@ -131,6 +133,12 @@ impl<'c> Call<'c> {
         self
     }
 
+    /// Fails when an attempt has no head by then, and does not try again. For [`Self::send_open`].
+    pub(crate) fn head_within(mut self, limit: Duration) -> Self {
+        self.head_within = Some(limit);
+        self
+    }
+
     /// Refuses an answer of more than this many bytes. The limit protects against a server that is not ours.
     pub(crate) fn at_most(mut self, bytes: usize) -> Self {
         self.longest_answer = bytes;
@@ -181,8 +189,10 @@ impl<'c> Call<'c> {
                 let response = self.send_once(&body, &attempt).await?;
                 if response.status().is_success() { Ok(response) } else { Err(refusal(self.origin(), response).await) }
             };
-            match self.within(attempt.timeout, exchange).await {
+            let limit = self.head_within.map_or(attempt.timeout, |limit| limit.min(attempt.timeout));
+            match self.within(limit, exchange).await {
                 Ok(response) => return Ok(response),
+                Err(error @ Error::TimedOut { .. }) if self.head_within.is_some() => return Err(error),
                 Err(error) => attempts.failed(error, attempt).await?,
             }
         }

@@ -1,6 +1,7 @@
 //! Follows a live stream: reconnects, resumes after the last event, signs in again when needed.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +33,10 @@ impl Default for FollowTimeouts {
     }
 }
 
+/// A proxy that holds streams back sends no head for so long, or no byte after it. A service sends both at once.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(3);
+
 /// The name of an event that no service sends.
 pub(crate) const CONNECTED: &str = "(connected)";
 
@@ -52,7 +57,9 @@ pub(crate) struct Source {
 /// The events of `source`, without gaps across reconnects. The stream ends when there can be no more events, or with an
 /// error when the service refuses to continue or was unavailable for too long.
 pub(crate) fn follow(client: Client, source: Source) -> impl Stream<Item = Result<Event>> + Send + use<> {
-    let follower = Follower { client, source, body: None, reader: Reader::default(), ended: None, connects: 0 };
+    let way = client.0.streams.way();
+    let (body, reader) = (None, Reader::default());
+    let follower = Follower { client, source, way, body, is_silent: true, reader, ended: None, connects: 0 };
     stream::try_unfold(
         follower,
         |mut follower| async move { Ok(follower.next().await?.map(|event| (event, follower))) },
@@ -64,10 +71,51 @@ struct End {
     reason: String,
 }
 
+/// How a client opens streams. Some proxies hold back the answer to GET until it ends, and not the one to POST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Nothing is known yet.
+    TryGet,
+    /// GET was held back.
+    TryPost,
+    Get,
+    Post,
+}
+
+/// The way that works, for all streams of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Streams(AtomicU8);
+
+impl Streams {
+    pub(crate) fn way(&self) -> Way {
+        match self.0.load(Ordering::Relaxed) {
+            1 => Way::Get,
+            2 => Way::Post,
+            _ => Way::TryGet,
+        }
+    }
+
+    /// Notes that a byte has come this way.
+    fn works(&self, way: Way) -> Way {
+        let (way, known) = if matches!(way, Way::Post | Way::TryPost) { (Way::Post, 2) } else { (Way::Get, 1) };
+        self.0.store(known, Ordering::Relaxed);
+        way
+    }
+
+    /// The client may be behind another proxy now.
+    fn forget(&self) -> Way {
+        self.0.store(0, Ordering::Relaxed);
+        Way::TryGet
+    }
+}
+
 struct Follower {
     client: Client,
     source: Source,
+    way: Way,
     body: Option<BoxStream<'static, reqwest::Result<Bytes>>>,
+    /// The body has had no byte.
+    is_silent: bool,
     reader: Reader,
     /// The reason of the last `event: end`, until another event arrives.
     ended: Option<String>,
@@ -100,10 +148,21 @@ impl Follower {
                         return Ok(Some(Event { name: CONNECTED.to_owned(), id: None, data: String::new() }));
                     }
                 }
-                Some(body) => match timeout(self.source.timeouts.silence, body.next()).await {
-                    Ok(Some(Ok(chunk))) if self.reader.push(&chunk).is_ok() => {}
-                    _ => self.body = None,
-                },
+                Some(body) => {
+                    let is_tried = self.is_silent && self.way == Way::TryGet;
+                    let silence = if is_tried { FIRST_BYTE_WITHIN } else { self.source.timeouts.silence };
+                    match timeout(silence, body.next()).await {
+                        Ok(Some(Ok(chunk))) if self.reader.push(&chunk).is_ok() => {
+                            if self.is_silent {
+                                self.way = self.client.0.streams.works(self.way);
+                            }
+                            self.is_silent = false;
+                        }
+                        Err(_) if is_tried => self.try_post(),
+                        Err(_) if self.is_silent => (self.body, self.way) = (None, self.client.0.streams.forget()),
+                        _ => self.body = None,
+                    }
+                }
             }
         }
     }
@@ -138,8 +197,21 @@ impl Follower {
             let error = match self.open().await {
                 Ok(body) => {
                     let is_open = body.is_some();
-                    self.body = body;
+                    (self.body, self.is_silent) = (body, true);
                     return Ok(is_open);
+                }
+                Err(Error::TimedOut { .. }) if self.way == Way::TryGet => {
+                    self.try_post();
+                    continue;
+                }
+                // An older server, or a proxy that takes no POST here. Its answer to GET takes its time.
+                Err(error) if self.way == Way::TryPost && retry::again(&error, Repeat::Harmless).is_none() => {
+                    self.way = Way::Get;
+                    continue;
+                }
+                Err(error @ Error::TimedOut { .. }) => {
+                    self.way = self.client.0.streams.forget();
+                    error
                 }
                 Err(error) => error,
             };
@@ -156,10 +228,20 @@ impl Follower {
         }
     }
 
+    /// The next connection is by POST, and at once.
+    fn try_post(&mut self) {
+        (self.way, self.body, self.connects) = (Way::TryPost, None, 0);
+    }
+
     /// The body of a stream; `None` when what it is about is over, and its last event is known.
     fn open(&self) -> impl Future<Output = Result<Option<BoxStream<'static, reqwest::Result<Bytes>>>>> + Send + '_ {
         let path: Vec<&str> = self.source.path.iter().map(String::as_str).collect();
-        let mut call = self.client.get(&path).header(reqwest::header::ACCEPT, Some("text/event-stream"));
+        let call = match self.way {
+            Way::TryGet => self.client.get(&path).head_within(HEAD_WITHIN),
+            Way::Get => self.client.get(&path),
+            Way::TryPost | Way::Post => self.client.post(&path, Repeat::Harmless),
+        };
+        let mut call = call.header(reqwest::header::ACCEPT, Some("text/event-stream"));
         for (name, value) in &self.source.query {
             call = call.query(name, Some(value));
         }

@@ -8,6 +8,7 @@ use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use reqwest::header;
 
 use crate::error::{Error, Result};
+use crate::follow::Way;
 use crate::retry::{self, Repeat};
 use crate::transport::Client;
 
@@ -41,7 +42,11 @@ impl Client {
 
     async fn open_output(&self, of: OutputOf, live: bool) -> Result<BoxStream<'static, reqwest::Result<Bytes>>> {
         let path = ["v1", "orchestrator", "runs", &of.run.to_string(), "tasks", &of.task.to_string(), "output"];
-        let mut call = self.get(&path).query("attempt", of.attempt).query("follow", live.then_some(true));
+        let call = match self.0.streams.way() {
+            Way::Post if live => self.post(&path, Repeat::Harmless),
+            _ => self.get(&path),
+        };
+        let mut call = call.query("attempt", of.attempt).query("follow", live.then_some(true));
         if of.from > 0 {
             call = call.header(header::RANGE, Some(&format!("bytes={}-", of.from)));
         }

@@ -12,6 +12,8 @@ use crate::call::Call;
 use crate::clock::Clock;
 use crate::credential::{Credential, Token};
 use crate::error::{Error, Result};
+use crate::follow::Streams;
+use crate::quota::Quota;
 use crate::retry::{Repeat, Retry};
 
 /// A client of one server with one identity. Cheap to clone; clones share the connections and the token.
@@ -31,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) retry: Retry,
     pub(crate) answer_within: Duration,
     pub(crate) clock: Arc<Clock>,
+    pub(crate) quota: Quota,
+    pub(crate) streams: Streams,
 }
 
 /// Builds a [`Client`].
@@ -104,6 +108,8 @@ impl ClientBuilder {
             retry: self.retry,
             answer_within: self.answer_within,
             clock: self.clock,
+            quota: Quota::default(),
+            streams: Streams::default(),
         })))
     }
 }
@@ -155,6 +161,8 @@ impl Client {
             retry: this.retry,
             answer_within: this.answer_within,
             clock: this.clock.clone(),
+            quota: Quota::default(),
+            streams: Streams::default(),
         }))
     }
 

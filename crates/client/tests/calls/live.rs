@@ -123,3 +123,45 @@ async fn output_is_followed_across_a_broken_connection() {
     let chunks: Vec<_> = server.client().follow_output(of).try_collect().await.unwrap();
     assert_eq!(chunks.concat(), b"hello world");
 }
+
+/// A proxy delivers what comes by GET only when it ends.
+async fn is_followed_by_post(held: &'static str) {
+    let server = Server::start(move |request, _| match request.method.as_str() {
+        "GET" => Reply::Held(held.to_owned()),
+        _ => Reply::Stream(EVENTS, format!("retry: 5\n\n{}", message(1))),
+    })
+    .await;
+    let client = server.client();
+    let session = SessionId::generate();
+    for others in 0..2 {
+        let mut events = pin!(client.follow_session(session, Some(0)));
+        assert!(matches!(events.next().await, Some(Ok(SessionEvent::Message(_)))));
+        let methods: Vec<_> = server.seen().into_iter().map(|request| request.method).collect();
+        assert_eq!(methods, ["GET", "POST", "POST"][..2 + others], "the client remembers what works");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_head_is_held_back_is_opened_by_post() {
+    is_followed_by_post("").await;
+}
+
+#[tokio::test]
+async fn a_stream_whose_events_are_held_back_is_opened_by_post() {
+    is_followed_by_post("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        .await;
+}
+
+#[tokio::test]
+async fn an_older_server_that_is_slow_is_followed_by_get() {
+    let server = Server::start(|request, before| match (request.method.as_str(), before) {
+        ("GET", 0) => Reply::Held(String::new()),
+        ("POST", _) => problem(405, "METHOD_NOT_ALLOWED"),
+        _ => Reply::Stream(EVENTS, message(1)),
+    })
+    .await;
+    let client = server.client();
+    let mut events = pin!(client.follow_session(SessionId::generate(), Some(0)));
+    assert!(matches!(events.next().await, Some(Ok(SessionEvent::Message(_)))));
+    assert_eq!(server.seen().len(), 3);
+}

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 /// A request, as far as the tests look at it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
+    pub(crate) method: String,
     pub(crate) path: String,
     /// Names in lower case.
     pub(crate) headers: HashMap<String, String>,
@@ -30,6 +31,8 @@ pub(crate) enum Reply {
     Stream(&'static str, String),
     /// The connection is closed without a response.
     Nothing,
+    /// A part of the response, if any, and nothing more. The connection stays open.
+    Held(String),
 }
 
 pub(crate) fn json(status: u16, body: impl Into<String>) -> Reply {
@@ -104,6 +107,12 @@ async fn serve<F: Fn(&Request, usize) -> Reply>(stream: TcpStream, answer: Arc<F
             Reply::Stream(kind, body) => (chunked(kind, &body) + "0\r\n\r\n", true),
             Reply::Broken(kind, body) => (chunked(kind, &body), false),
             Reply::Nothing => return,
+            Reply::Held(part) => {
+                if stream.write_all(part.as_bytes()).await.is_err() {
+                    return;
+                }
+                std::future::pending().await
+            }
         };
         if stream.write_all(text.as_bytes()).await.is_err() || !continues {
             return;
@@ -133,7 +142,8 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
             line => lines.push(line.to_owned()),
         }
     }
-    let path = lines.first()?.split(' ').nth(1)?.to_owned();
+    let mut words = lines.first()?.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
     let headers: HashMap<_, _> = lines[1..]
         .iter()
         .filter_map(|line| line.split_once(": "))
@@ -141,5 +151,5 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
         .collect();
     let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Request { path, headers, body: String::from_utf8(body).unwrap() })
+    Some(Request { method, path, headers, body: String::from_utf8(body).unwrap() })
 }
