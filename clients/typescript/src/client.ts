@@ -3,6 +3,7 @@
 import { written, type Caller, type Inputs, type Method, type Output, type PathOf, type Written } from "./call.js";
 import { BearerCredential, type Credential } from "./credential.js";
 import { isNotFound, isProblem, NoAnswer, Problem } from "./errors.js";
+import { Quota } from "./quota.js";
 import { checkRefs } from "./refs.js";
 import { again, isAmbiguous, isRepeatable, pause, sleep } from "./retry.js";
 
@@ -65,6 +66,13 @@ export class Client implements Caller {
     return new Client(credential === undefined ? options : { ...options, credential });
   }
 
+  /** Waits until a quarter of the requests that the account may send in a minute is left. Long work calls this between its steps, so that
+   * the account's other programs are not refused because of it. */
+  async leaveRoom(): Promise<void> {
+    const wait = this.#quota.wait();
+    if (wait > 0) await sleep(wait);
+  }
+
   /** Makes a call, and gives the body of its answer. Rejects with `Problem` or `NoAnswer`. */
   async call<M extends Method, P extends PathOf<M>>(method: M, path: P, ...[input]: Inputs<M, P>): Promise<Output<M, P>> {
     const answer = await this.#whole(written(method, path, input));
@@ -96,7 +104,7 @@ export class Client implements Caller {
     const request = { method, path, headers: new Headers(headers), signal };
     const token = await this.#bearer(path.replace(/\?.*/, ""));
     try {
-      return await this.#once(request, token, this.#options.answerWithin ?? 10_000);
+      return await this.#once(request, token, within);
     } catch (error) {
       if (token !== undefined && isProblem(error, "UNAUTHENTICATED")) this.forget(token);
       throw error;
@@ -184,6 +192,7 @@ export class Client implements Caller {
     };
     try {
       const response = await this.#fetch(this.base + path, init);
+      this.#quota.measure(response.headers);
       if (!response.ok) throw await refusal(response, this.origin);
       return await read(response);
     } catch (error) {

@@ -44,6 +44,32 @@ test("an id that leads to another path is refused before anything is sent", asyn
   assert.deepEqual(sent, []);
 });
 
+/** How many seconds long work waits after an answer with these fields. */
+async function waits(t: test.TestContext, left: string, policy: string): Promise<number> {
+  const headers = { ratelimit: left, "ratelimit-policy": policy };
+  const answer: typeof fetch = () => Promise.resolve(Response.json({}, { headers }));
+  const made = new Client({ base: "https://host.example", credential: "t", fetch: answer });
+  await made.call("GET", "/v1/sessions");
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let [isOver, seconds] = [false, 0];
+  const over = made.leaveRoom().then(() => (isOver = true));
+  const step = async () => {
+    for (let turn = 0; turn < 5; turn++) await Promise.resolve();
+    return isOver;
+  };
+  for (; !(await step()) && seconds < 600; seconds++) t.mock.timers.tick(1_000);
+  t.mock.timers.reset();
+  await over;
+  return seconds;
+}
+
+test("long work leaves a quarter of the account's requests to other programs", async (t) => {
+  assert.equal(await waits(t, '"account";r=150;t=45', '"account";q=600;w=60'), 0);
+  assert.equal(await waits(t, '"account";r=50;t=55', '"account";q=600;w=60'), 10);
+  assert.equal(await waits(t, '"sign-in";r=0;t=60', '"sign-in";q=60;w=60'), 0, "another limit");
+  assert.equal(await waits(t, '"account";r=0;t=99999999', '"account";q=1;w=99999999'), 15, "no server makes it wait longer");
+});
+
 /** Checked by the compiler alone: nothing calls it. */
 export async function compiled(made: Client): Promise<string> {
   // @ts-expect-error There is no such path.

@@ -221,6 +221,7 @@ impl<'c> Call<'c> {
         }
         let response = request.send().await.map_err(|error| Error::of(self.origin(), error))?;
         self.client.0.clock.measure(response.headers());
+        self.client.0.quota.measure(response.headers());
         Ok(response)
     }
 

@@ -9,6 +9,7 @@ mod changes;
 mod clock;
 mod error;
 mod no_connection;
+mod quota;
 mod retry;
 mod transport;
 

@@ -166,6 +166,15 @@ impl Client {
         }))
     }
 
+    /// Waits until a quarter of the requests that the account may send in a minute is left, as the newest answer has it. Long work calls
+    /// this between its steps, so that the account's other programs are not refused because of it.
+    pub async fn leave_room(&self) {
+        let wait = self.0.quota.wait();
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+
     /// The server's clock, as this client has measured it.
     pub fn clock(&self) -> &Clock {
         &self.0.clock

@@ -27,6 +27,8 @@ use crate::table::{Report, Target};
 
 const SESSIONS: usize = 5_000;
 const AT_ONCE: usize = 8;
+/// The edge counts the requests of an account over this time.
+const QUOTA_IS_BACK: Duration = Duration::from_secs(60);
 /// The time between two calls of the account's other program.
 const EVERY: Duration = Duration::from_millis(500);
 
@@ -39,7 +41,10 @@ pub(crate) fn of_a_device(machine: &Machine, options: &Options, report: &mut Rep
     drop(free);
     let limited = edge(machine, &fixture, &[])?;
     let (mut took, mut refused, mut rekeyed) = (Rounds::default(), Rounds::default(), Rounds::default());
-    for _ in 0..options.rounds.min(3) {
+    for round in 0..options.rounds.min(3) {
+        if round > 0 {
+            std::thread::sleep(QUOTA_IS_BACK);
+        }
         let lost = machine.runtime.block_on(add_device(&computer))?;
         let token = machine.runtime.block_on(computer.another_client()?.sign_in())?.token;
         let is_over = AtomicBool::new(false);

@@ -114,6 +114,7 @@ async function renewAll(context: Context, onProgress: (done: number, of: number)
   // Sessions come the newest first. All others get their key before their next message.
   wanted.splice(MOST_AT_ONCE);
   for (const [at, session] of wanted.entries()) {
+    await context.client.leaveRoom();
     // The others must get theirs, so a failure is passed over: that session gets its key before its next message. The server detects
     // another program that was faster.
     await rekey(context, session).catch(() => undefined);
@@ -121,7 +122,10 @@ async function renewAll(context: Context, onProgress: (done: number, of: number)
   }
   const live = [...recent, ...old];
   let unsearched = Math.max(0, live.length - MOST_WITH_RIGHTS);
-  for (const { id } of live.slice(0, MOST_WITH_RIGHTS)) await takeBack(context, id).catch(() => unsearched++);
+  for (const { id } of live.slice(0, MOST_WITH_RIGHTS)) {
+    await context.client.leaveRoom();
+    await takeBack(context, id).catch(() => unsearched++);
+  }
   // One that fails is tried again with the next removal.
   await renewKeys(context).catch(() => undefined);
   await setRemoval(context.store, false);
