@@ -48,6 +48,8 @@ pub enum Connection {
     MachineAway,
     /// The machine cannot write down what happens, so no agent works in the session.
     AgentStopped,
+    /// The machine has no key under which it can send what the agent does, by the server's word.
+    CannotWrite,
 }
 
 /// What a person may command. Each level includes those before it.
@@ -91,6 +93,7 @@ impl Connection {
             Self::Connecting => "connecting…",
             Self::MachineAway => "the machine is away",
             Self::AgentStopped => "disk not writable",
+            Self::CannotWrite => "the machine cannot send",
         }
     }
 }

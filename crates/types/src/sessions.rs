@@ -49,6 +49,24 @@ pub enum SessionStatus {
     Ended,
 }
 
+/// Why the machine of a session cannot write in it now. The server gives it as the machine has said it: no signature covers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CannotWrite {
+    /// A device of the owner was removed, and the server did not take the session's new key from the machine.
+    KeyRefused,
+    /// The session's newest key is not sealed to the machine.
+    KeyNotGiven,
+    /// The session's newest key was not made by a device of the owner.
+    KeyOfStranger,
+    /// The owner's device list, by which it would make a new key, cannot be used.
+    ListUnread,
+}
+
+impl CannotWrite {
+    pub const ALL: [Self; 4] = [Self::KeyRefused, Self::KeyNotGiven, Self::KeyOfStranger, Self::ListUnread];
+}
+
 /// Creates a session. The same `tag` again returns the same session. A machine's token creates sessions of its own machine, which
 /// are `hosted`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -133,6 +151,9 @@ pub struct SessionHeartbeat {
     /// The process that this one continues. It has ended, so the new one does not have to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_host_id: Option<Uuid>,
+    /// Only from the machine that hosts the session. A heartbeat without it says that the machine can write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_write: Option<CannotWrite>,
 }
 
 /// A session as this caller may see it.
@@ -169,6 +190,9 @@ pub struct Session {
     pub archived: bool,
     pub online: bool,
     pub thinking: bool,
+    /// Absent while its machine can write in it, or is not online.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_write: Option<CannotWrite>,
     pub last_active_at: Option<Timestamp>,
     #[serde(default)]
     pub attention: Attention,

@@ -167,10 +167,12 @@ export class LiveFeed implements SessionFeed {
   }
 
   readonly #listed = (): void => {
-    const online = sessions.get().rows.find(({ id }) => id === this.id)?.online;
+    const listed = sessions.get().rows.find(({ id }) => id === this.id);
     const { row } = this.view.get();
-    if (row && online !== undefined && online !== row.online)
-      this.view.update((before) => ({ ...before, row: { ...row, online } }));
+    if (!row || !listed) return;
+    const { online, cannotWrite } = listed;
+    if (online !== row.online || cannotWrite !== row.cannotWrite)
+      this.view.update((before) => ({ ...before, row: { ...row, online, cannotWrite } }));
   };
 
   /** Draws at most once for each frame of the screen. */

@@ -18,6 +18,8 @@ export interface SessionRow {
   open: number;
   online: boolean;
   thinking: boolean;
+  /** Why its machine cannot write in it, by the server's word. */
+  cannotWrite?: "key_refused" | "key_not_given" | "key_of_stranger" | "list_unread" | undefined;
   ended: boolean;
   archived: boolean;
   hosted: boolean;

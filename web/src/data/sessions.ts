@@ -223,6 +223,7 @@ export async function rowOf(session: Session): Promise<SessionRow> {
     attentionId: session.attention?.id ?? undefined,
     open: session.attention?.open ?? 0,
     thinking: session.thinking,
+    cannotWrite: session.cannotWrite ?? undefined,
     ended: session.status === "ended",
     hosted: session.hosted === true,
   };

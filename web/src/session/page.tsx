@@ -20,6 +20,7 @@ import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
+import { CannotWrite } from "./cannot-write.tsx";
 import { MOST_FILES } from "./attachments.ts";
 import { Composer } from "./composer.tsx";
 import { Details } from "./details.tsx";
@@ -182,6 +183,9 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                         What comes next is encrypted with a key that has not reached this device yet. It is shown when the key
                         comes.
                     </p>
+                )}
+                {row?.online === true && row.cannotWrite && view.keptAt === undefined && (
+                    <CannotWrite why={row.cannotWrite} row={row} />
                 )}
                 {view.withheld !== undefined && (
                     <p className="reader-note" role="status">

@@ -29,6 +29,7 @@ interface Given {
     frames?: typeof made.frames;
     title?: string;
     online?: boolean;
+    cannotWrite?: SessionRow["cannotWrite"];
     isGuest?: boolean;
     refusal?: string;
     isPublic?: boolean;
@@ -88,6 +89,7 @@ const row = {
     attention: "none",
     open: 0,
     online: given.online ?? true,
+    cannotWrite: given.cannotWrite,
     thinking: true,
     ended: false,
     archived: false,

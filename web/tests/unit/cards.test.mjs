@@ -228,6 +228,23 @@ describe("cards", { timeout: 10 * 60_000 }, () => {
     }
   });
 
+  test("why a machine cannot write is said as the server's word, while the machine is there", async () => {
+    for (const [online, cannotWrite, todo] of [
+      [true, "key_refused", "ensemble session rekey s makes a new key"],
+      [true, "list_unread", "Run ensemble devices on a primary device"],
+      [true, undefined, undefined],
+      [false, "key_refused", undefined],
+    ]) {
+      const { page, context, checked } = await shown({ bodies: [asks({})], online, cannotWrite });
+      await cardOf(page).allow.waitFor();
+      const said = page.getByRole("status").filter({ hasText: "The server says that the machine keeps what the agent does" });
+      assert.equal(await said.count(), todo === undefined ? 0 : 1, `${online} ${cannotWrite}`);
+      if (todo !== undefined) assert.ok((await said.innerText()).includes(todo), todo);
+      checked();
+      await context.close();
+    }
+  });
+
   test("what may be by a removed device is called so, and why stands once", async () => {
     const items = [undefined, 4].map((unconfirmed, at) => ({
       id: at,

@@ -7,7 +7,7 @@ use clap::Args;
 use ensemble_account::sessions::{AgentState, Card, Titles};
 use ensemble_client::SessionFilter;
 use ensemble_types::attention::AttentionKind;
-use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
+use ensemble_types::sessions::{AccessLevel, CannotWrite, Session, SessionStatus};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ impl Sessions {
                 [
                     session.reference.to_string(),
                     state(session).to_owned(),
-                    with_state(waits_for(session), agent_state),
+                    with_state(session, agent_state),
                     print::inline(agent),
                     of_machine.or_else(|| card.host.clone()).unwrap_or_default(),
                     when::ago(session.updated_at),
@@ -106,14 +106,14 @@ fn table() -> Table {
     ])
 }
 
-fn with_state(waits_for: String, state: &AgentState) -> String {
+fn with_state(session: &Session, state: &AgentState) -> String {
     let commands = match state.still_running.len() {
         0 => None,
         1 => Some("1 command still runs".to_owned()),
         more => Some(format!("{more} commands still run")),
     };
-    // What stops the agent is more than what it wants.
-    let said = [state.problem.as_deref().map(print::inline), Some(waits_for), commands];
+    // What stops the agent comes before what it wants.
+    let said = [state.problem.as_deref().map(print::inline), lacks(session), Some(waits_for(session)), commands];
     said.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
@@ -139,7 +139,18 @@ fn state(session: &Session) -> &'static str {
 /// What waits for the owner does not wait for a guest who only reads.
 async fn needs_me(titles: &Titles<'_>, session: &Session) -> bool {
     session.access_level != AccessLevel::View
-        && (session.attention.kind != AttentionKind::None || titles.agent_state(session).await.problem.is_some())
+        && (session.cannot_write.is_some()
+            || session.attention.kind != AttentionKind::None
+            || titles.agent_state(session).await.problem.is_some())
+}
+
+/// What its machine needs before it can write, by the server's word.
+fn lacks(session: &Session) -> Option<String> {
+    let lacks = match session.cannot_write? {
+        CannotWrite::ListUnread => "a device list that counts",
+        CannotWrite::KeyRefused | CannotWrite::KeyNotGiven | CannotWrite::KeyOfStranger => "a new key",
+    };
+    Some(lacks.to_owned())
 }
 
 fn waits_for(session: &Session) -> String {
@@ -158,6 +169,41 @@ fn waits_for(session: &Session) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::says;
+
+    fn session(more: &Value) -> Session {
+        let id = ensemble_types::ids::SessionId::generate();
+        let at = "2026-03-26T00:00:00Z";
+        let mut all = json!({
+            "id": id, "ref": ensemble_types::refs::Ref::of(&id), "ownerId": ensemble_types::ids::UserId::generate(),
+            "hosted": true, "metadata": "m", "metadataVersion": 1, "agentState": null, "agentStateVersion": 0,
+            "status": "active", "endedAt": null, "archived": false, "online": true, "thinking": false,
+            "lastActiveAt": null, "lastSeq": 1, "accessLevel": "owner", "keyEpoch": 1, "rekeyNeeded": false,
+            "createdAt": at, "updatedAt": at,
+        });
+        let (all_fields, more) = (all.as_object_mut().unwrap(), more.as_object().unwrap());
+        all_fields.extend(more.clone());
+        serde_json::from_value(all).unwrap()
+    }
+
+    #[test]
+    fn a_session_whose_machine_cannot_write_says_what_to_do() {
+        let well = session(&json!({}));
+        assert_eq!((with_state(&well, &AgentState::default()), says::cannot_write(&well)), (String::new(), None));
+        for (why, level, lacks, todo) in [
+            ("key_refused", "owner", "a new key", "`ensemble session rekey "),
+            ("key_not_given", "owner", "a new key", "`ensemble session rekey "),
+            ("key_of_stranger", "view", "a new key", "Its owner has to "),
+            ("list_unread", "owner", "a device list that counts", "Run `ensemble devices` on a primary device"),
+        ] {
+            let asks = json!({ "kind": "question", "open": 1, "since": null, "id": "AAAAAAAAAAA" });
+            let stuck = session(&json!({ "cannotWrite": why, "accessLevel": level, "attention": asks }));
+            let shown = with_state(&stuck, &AgentState::default());
+            assert!(shown.starts_with(&format!("{lacks}, a question")), "{why}: {shown}");
+            let said = says::cannot_write(&stuck).unwrap();
+            assert!(said.starts_with("The server says ") && said.contains(todo), "{why}: {said}");
+        }
+    }
 
     #[test]
     fn a_narrow_terminal_shows_which_session_waits_for_what() {

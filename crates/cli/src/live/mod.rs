@@ -36,6 +36,7 @@ pub(crate) fn connection(live: &Live, is_connected: bool) -> Connection {
         (false, _) => Connection::Connecting,
         (true, false) => Connection::MachineAway,
         (true, true) if live.problem().is_some() => Connection::AgentStopped,
+        (true, true) if live.session.cannot_write.is_some() => Connection::CannotWrite,
         (true, true) => Connection::Online,
     }
 }

@@ -48,10 +48,16 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     let (mut is_connected, mut seen) = (true, Instant::now());
     let sender = live.sender();
     let mut sending: FuturesUnordered<Sending> = FuturesUnordered::new();
+    let mut cannot_write = None;
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
     let was_ended = loop {
         let level = level(&live);
         let connection = super::connection(&live, is_connected);
+        if std::mem::replace(&mut cannot_write, live.session.cannot_write) != live.session.cannot_write
+            && let Some(why) = says::cannot_write(&live.session)
+        {
+            screen.notice(&why);
+        }
         // The first prompt gives it one.
         let title = live.title();
         let name = |user| live.known_name(user);

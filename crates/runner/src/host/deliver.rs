@@ -304,6 +304,7 @@ impl Sender {
         match sent {
             Ok(stored) => {
                 self.pause.reset();
+                self.keys.has_written();
                 Ok(stored.first().zip(stored.last()).map(|(first, last)| first.seq..=last.seq))
             }
             Err(error) if error.is_not_found() => self.is_gone().await,
@@ -311,6 +312,7 @@ impl Sender {
                 let before = self.keys.ring().epoch();
                 if let Err(why) = self.keys.refresh().await {
                     tracing::warn!(session.id = %session, "Messages wait: {why}");
+                    self.keys.cannot_write_as(&why);
                 }
                 if self.keys.ring().epoch() == before {
                     self.pause.wait().await;

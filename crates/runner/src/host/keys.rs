@@ -1,5 +1,7 @@
 //! The keys of one session, as its machine has them.
 
+mod no_key;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,10 +14,11 @@ use ensemble_protocol::seal::{
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::problem::Code;
-use ensemble_types::sessions::{Metadata, Session, UpdateSession};
+use ensemble_types::sessions::{CannotWrite, Metadata, Session, UpdateSession};
 use ensemble_types::text::Blob;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
+pub(crate) use self::no_key::NoKey;
 use super::account::Lists;
 use super::titles::{self, Given, Said, Shown};
 
@@ -35,6 +38,8 @@ pub(crate) struct Keys {
     renewing: Arc<AsyncMutex<Renewing>>,
     /// The newest epoch, and the ring sealed to this machine.
     changed: watch::Sender<(u32, String)>,
+    /// Why nothing can be written, since that was tried last.
+    cannot_write: watch::Sender<Option<CannotWrite>>,
 }
 
 /// A ring, and the content epoch of the owner's list that its maker knew. A device that was removed later may have it.
@@ -70,23 +75,6 @@ impl Seen {
 /// A key that could not be made is tried again after this time.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(2);
 
-/// Why there is no newer key.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoKey {
-    #[error(transparent)]
-    Client(#[from] Error),
-    #[error("the owner's programs have not sealed the session's new key to this machine yet")]
-    NotGiven,
-    #[error("the session's new key was not made by a device of its owner")]
-    Stranger,
-    #[error("the session's new key does not open")]
-    Sealed(#[from] SealError),
-    #[error("the owner's device list cannot be read: {0}")]
-    List(#[source] Error),
-    #[error("a device of the owner was removed, and the session has no new key since")]
-    Old,
-}
-
 impl Keys {
     /// Opens the ring that the host has kept.
     pub(crate) async fn open(
@@ -99,7 +87,8 @@ impl Keys {
         let (signed, content_epoch) = open_host_ring(sealed, &boxed, (session, &machine), lists.content_epoch().await)?;
         let changed = watch::Sender::new((signed.ring.epoch(), sealed.to_owned()));
         let held = Arc::new(Mutex::new(Held { ring: signed.ring, content_epoch }));
-        Ok(Self { client, session, said, machine, own, boxed, lists, held, renewing: Arc::default(), changed })
+        let (renewing, cannot_write) = (Arc::default(), watch::Sender::default());
+        Ok(Self { client, session, said, machine, own, boxed, lists, held, renewing, changed, cannot_write })
     }
 
     /// A new ring, sealed to this machine.
@@ -144,12 +133,40 @@ impl Keys {
                 Err(why) => Err(why),
             };
             if let Err(why) = renewed {
-                renewing.failed = Some(Instant::now());
-                return Err(why);
+                return Err(self.failed(why, newest, &mut renewing));
             }
         }
+        Err(self.failed(NoKey::Old, newest, &mut renewing))
+    }
+
+    fn failed(&self, why: NoKey, newest: u32, renewing: &mut Renewing) -> NoKey {
         renewing.failed = Some(Instant::now());
-        Err(NoKey::Old)
+        // Another task may have read the key meanwhile.
+        if self.fresh(newest).is_none() {
+            self.cannot_write_as(&why);
+        }
+        why
+    }
+
+    /// Why nothing can be written, as it changes.
+    pub(crate) fn cannot_write(&self) -> watch::Receiver<Option<CannotWrite>> {
+        self.cannot_write.subscribe()
+    }
+
+    /// The next heartbeat says this.
+    pub(crate) fn cannot_write_as(&self, why: &NoKey) {
+        if let Some(why) = why.shown() {
+            self.say(Some(why));
+        }
+    }
+
+    /// The server has taken something under the newest key.
+    pub(crate) fn has_written(&self) {
+        self.say(None);
+    }
+
+    fn say(&self, why: Option<CannotWrite>) {
+        self.cannot_write.send_if_modified(|said| std::mem::replace(said, why) != why);
     }
 
     /// The ring, if its maker knew a list with this content epoch.
@@ -304,6 +321,7 @@ impl Keys {
         if new.ring.epoch() > held.ring.epoch() {
             self.changed.send_replace((new.ring.epoch(), sealed));
             *held = new;
+            self.say(None);
         }
     }
 

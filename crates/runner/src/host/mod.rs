@@ -6,8 +6,8 @@
 
 mod account;
 mod agents;
+mod background;
 mod behind;
-mod beside;
 mod confirm;
 mod core;
 mod deadlines;

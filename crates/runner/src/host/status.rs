@@ -53,7 +53,7 @@ pub(crate) async fn run(
     mut status: watch::Receiver<Status>,
     early: Arc<Notify>,
 ) {
-    let mut pause = Pause::new(&host);
+    let (mut pause, mut cannot_write) = (Pause::new(&host), keys.cannot_write());
     // What a host before this one has said stays until there is something else, but for requests: those are closed.
     let known = host.client.session(session).await;
     if let Ok(known) = &known {
@@ -79,6 +79,8 @@ pub(crate) async fn run(
         // Without a key now it is said with the next beat.
         let is_said = is_shown || agent_state.is_some();
         let expected = version.filter(|_| agent_state.is_some());
+        let heartbeat =
+            SessionHeartbeat { cannot_write: *cannot_write.borrow_and_update(), ..beat(&host, Some(now.works)) };
         let update = UpdateSession {
             heartbeat: Some(heartbeat),
             attention,
@@ -121,6 +123,8 @@ pub(crate) async fn run(
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = early.notified() => {}
+            // These keys hold its sender, so the loop continues.
+            _ = cannot_write.changed() => {}
             changed = status.changed() => if changed.is_err() {
                 return;
             },
@@ -160,7 +164,12 @@ pub(crate) async fn claim(host: &Host, session: SessionId) -> Result<(), Error> 
 }
 
 fn beat(host: &Host, thinking: Option<bool>) -> SessionHeartbeat {
-    SessionHeartbeat { thinking, host_id: Some(host.name.id), previous_host_id: host.name.previous }
+    SessionHeartbeat {
+        thinking,
+        host_id: Some(host.name.id),
+        previous_host_id: host.name.previous,
+        ..SessionHeartbeat::default()
+    }
 }
 
 /// Shows the people of a session that its log cannot be written. Without it no agent works. `fails`: a turn ends by that. The next process

@@ -93,6 +93,9 @@ impl Talk {
             Connection::AgentStopped => {
                 Some("The session's machine cannot write to its disk. It does what you send when it can.")
             }
+            Connection::CannotWrite => {
+                Some("The session's machine cannot send what the agent does. `ensemble sessions` says what it needs.")
+            }
         };
         let mut lines = Vec::new();
         for text in away.into_iter().chain(talking.notice) {

@@ -260,6 +260,8 @@ fn a_small_screen_keeps_what_matters() {
     assert_eq!(session.lines(), expected);
     session.connection = Connection::AgentStopped;
     assert_eq!(session.lines()[4], " sonnet · ask · disk not writable");
+    session.connection = Connection::CannotWrite;
+    assert_eq!(session.lines()[4], " sonnet · ask · the machine cannot send");
     for (width, height) in [(1, 1), (19, 5), (20, 6), (22, 7)] {
         let mut session = Session::new(width, height);
         session.host(is_in(Phase::Waiting));

@@ -23,6 +23,8 @@ pub(crate) struct SessionStamp {
     pub(crate) ended: bool,
     pub(crate) key_epoch: i64,
     pub(crate) attention_version: i64,
+    /// Why its machine cannot write, as the number in its row.
+    pub(crate) cannot_write: Option<i16>,
     /// The process that hosts it: the one before learns so that it has to end.
     pub(crate) host: Option<Uuid>,
 }

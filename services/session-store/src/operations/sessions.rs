@@ -18,6 +18,7 @@ use crate::domain::access::{Access, Actor, Refusal};
 use crate::domain::session::{Draft, SessionChange, Versioned};
 use crate::error::Error;
 use crate::store;
+use crate::store::cannot_write;
 use crate::store::sessions::{
     ContentColumns, NO_MACHINE, NewSession, SessionColumns, SessionRow, WholeSession, status,
 };
@@ -99,8 +100,10 @@ pub(crate) async fn update(
             if let Some(columns) = content_columns(&change) {
                 store::sessions::update_contents(can_change, tx, id, &columns)?;
             }
-            // The process before a new host learns at once that it has to end.
-            if !change.is_heartbeat_only() || columns.host_id.is_some_and(|host| Some(host) != session.host_id) {
+            // The process before a new host learns at once that it has to end, and people that nothing comes for want of a key.
+            let is_other_host = columns.host_id.is_some_and(|host| Some(host) != session.host_id);
+            let is_other_reason = columns.cannot_write.is_some_and(|why| why != session.cannot_write);
+            if !change.is_heartbeat_only() || is_other_host || is_other_reason {
                 publish_change(tx, id)?;
             }
             load(tx, id, &caller, online_for)
@@ -220,6 +223,9 @@ fn host(
     online_for: Duration,
 ) -> Result<Option<DbId>, Error> {
     let Some(beat) = &change.heartbeat else { return Ok(None) };
+    if beat.cannot_write.is_some() && *access != Access::Host {
+        return Err(Invalid::new("/heartbeat/cannotWrite", "is for the machine that hosts the session").into());
+    }
     match (beat.host_id, *access == Access::Host) {
         // A person's beat would keep the machine's own process fresh after its end.
         (None, false) if session.hosted => Err(Error::HostOnly),
@@ -254,6 +260,7 @@ fn session_columns(session: &SessionRow, change: &SessionChange, now: Timestamp)
         archived: change.archived,
         last_active_at: change.heartbeat.map(|_| now.db()),
         thinking,
+        cannot_write: change.heartbeat.map(|beat| beat.cannot_write.and_then(cannot_write::number)),
         thinking_since: (thinking == Some(true) && !session.thinking).then(|| now.db()),
         updated_at: (!change.is_silent()).then(|| now.db()),
         ..SessionColumns::default()
@@ -314,6 +321,11 @@ pub(super) fn view(
         archived: row.archived,
         online,
         thinking: online && row.thinking,
+        cannot_write: row
+            .cannot_write
+            .filter(|_| online)
+            .map(|number| cannot_write::from_number(operation, number))
+            .transpose()?,
         last_active_at: row.last_active_at,
         attention: row.attention.attention(operation)?,
         attention_version: row.attention.attention_version,

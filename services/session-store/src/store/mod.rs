@@ -2,6 +2,7 @@
 //! decide permissions and bound transactions.
 
 mod attention;
+pub(crate) mod cannot_write;
 pub(crate) mod hints;
 pub(crate) mod live_frames;
 pub(crate) mod messages;

@@ -36,6 +36,7 @@ table! {
         host_id -> Nullable<Uid>,
         thinking_since -> Nullable<Moment>,
         listed_at -> Moment,
+        cannot_write -> Nullable<SmallInt>,
     }
 }
 

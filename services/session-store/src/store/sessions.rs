@@ -39,6 +39,7 @@ pub(crate) struct SessionRow {
     pub(crate) thinking: bool,
     /// When its program last began to think.
     pub(crate) thinking_since: Option<Timestamp>,
+    pub(crate) cannot_write: Option<i16>,
     #[diesel(embed)]
     pub(crate) attention: AttentionRow,
 }
@@ -68,6 +69,7 @@ pub(crate) struct SessionColumns {
     pub(crate) last_active_at: Option<DbTime>,
     pub(crate) thinking: Option<bool>,
     pub(crate) thinking_since: Option<DbTime>,
+    pub(crate) cannot_write: Option<Option<i16>>,
     pub(crate) host_id: Option<DbId>,
     pub(crate) attention_kind: Option<i16>,
     pub(crate) attention_open: Option<i16>,
@@ -113,6 +115,7 @@ pub(crate) struct DetailRow {
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) archived: bool,
     pub(crate) thinking: bool,
+    pub(crate) cannot_write: Option<i16>,
     pub(crate) last_active_at: Option<Timestamp>,
     pub(crate) last_seq: i64,
     pub(crate) key_epoch: i64,
@@ -150,6 +153,7 @@ impl SessionRow {
             ended: self.ended_at.is_some(),
             key_epoch: self.key_epoch,
             attention_version: self.attention.attention_version,
+            cannot_write: self.cannot_write,
             host: self.host_id.map(|id| id.0),
         }
     }

@@ -86,6 +86,43 @@ on_both_databases! {
         }
     }
 
+    async fn a_heartbeat_says_why_the_machine_cannot_write(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let path = host.path();
+        let guest = fixture.client();
+        host.owner.share(&host.session, &guest, "view").await;
+        let beat = async |why: Value| {
+            let beat = json!({ "heartbeat": { "hostId": host_id(1), "cannotWrite": why } });
+            host.machine.patch(&path, &beat).await
+        };
+        let seen = async |by: &Api| by.get(&path).await.expect(200)["cannotWrite"].clone();
+        beat(Value::Null).await.expect(200);
+        assert_eq!(beat(json!("other")).await.bad_fields(), ["/heartbeat/cannotWrite"]);
+        let mut events = Events::open(host.owner.api.request("GET", &format!("{}/stream", messages(&host.session)))).await;
+        for why in ["key_refused", "key_not_given", "key_of_stranger", "list_unread"] {
+            assert_eq!(beat(json!(why)).await.expect(200)["cannotWrite"], why);
+            let event = events.expect().await;
+            assert_eq!(event.name, "session", "an open screen reads it again");
+            assert_eq!((seen(&host.owner.api).await, seen(&guest.api).await), (json!(why), json!(why)));
+            let list = guest.api.get("/v1/sessions?include=shared").await.expect(200);
+            assert_eq!(list["sessions"][0]["cannotWrite"], why);
+        }
+        // Of an offline machine nothing is known.
+        let before = if on == Backend::Sqlite { "3600000000" } else { "interval '1 hour'" };
+        fixture.execute(&format!("UPDATE sessions SET last_active_at = last_active_at - {before}")).await;
+        assert_eq!(seen(&host.owner.api).await, Value::Null);
+        beat(json!("list_unread")).await.expect(200);
+        assert_eq!(seen(&host.owner.api).await, "list_unread");
+        host.machine.patch(&path, &json!({ "heartbeat": { "hostId": host_id(1) } })).await.expect(200);
+        assert_eq!(seen(&host.owner.api).await, Value::Null);
+        // Only the machine knows it.
+        let own = host.owner.session().await;
+        let person = json!({ "heartbeat": { "cannotWrite": "key_refused" } });
+        let answer = host.owner.api.patch(&format!("/v1/sessions/{own}"), &person).await;
+        assert_eq!(answer.bad_fields(), ["/heartbeat/cannotWrite"]);
+    }
+
     async fn one_process_hosts_a_session(on: Backend) {
         let fixture = Fixture::start_with(on, &[("SESSION_ONLINE_MS", "3600000")]).await;
         let host = Host::new(&fixture).await;

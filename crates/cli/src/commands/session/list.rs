@@ -126,6 +126,9 @@ pub(super) async fn show(context: &Context, me: &Account, id: SessionId) -> Resu
     print::line(format!("messages  {}", session.last_seq))?;
     print::line(format!("created   {}", when::both(session.created_at)))?;
     print::line(format!("changed   {}", when::both(session.updated_at)))?;
+    if let Some(why) = says::cannot_write(&session) {
+        print::note(why);
+    }
     if session.rekey_needed && session.access_level == AccessLevel::Owner {
         print::note(format!(
             "A user lost access after the last change of the key. Change it with `ensemble session rekey {}`.",

@@ -1,6 +1,7 @@
 //! A host for tests, and a server that has one of its sessions and can be restored.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
 
 use ensemble_client::Credential;
@@ -10,6 +11,7 @@ use ensemble_protocol::seal::{BoxKeyPair, KeyRing};
 use ensemble_types::devices::{DeviceList, DeviceListPage, ListedDevice, Role};
 use ensemble_types::ids::{MachineId, MessageId, SessionId, UserId};
 use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
+use ensemble_types::problem::{Code, Problem};
 use ensemble_types::refs::Ref;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -33,7 +35,9 @@ use crate::server;
 pub(in crate::host) struct Server {
     pub(in crate::host) session: SessionId,
     owner: UserId,
-    lists: Arc<Vec<ensemble_types::devices::SignedList>>,
+    lists: Arc<StdMutex<Vec<ensemble_types::devices::SignedList>>>,
+    /// It takes no new key of the session.
+    pub(in crate::host) refuses_keys: Arc<AtomicBool>,
     messages: Arc<StdMutex<Vec<Message>>>,
     /// The requests so far: each with its line (`GET /v1/devices`) and its body.
     pub(in crate::host) requests: watch::Sender<Vec<(String, Value)>>,
@@ -44,6 +48,7 @@ pub(in crate::host) struct Double {
     pub(in crate::host) host: Arc<Host>,
     pub(in crate::host) server: Server,
     pub(in crate::host) ring: KeyRing,
+    primary: AccountKey,
     _folder: TempDir,
 }
 
@@ -55,7 +60,8 @@ impl Double {
         let server = Server {
             session: SessionId::generate(),
             owner: UserId::generate(),
-            lists: Arc::new(vec![list.signed().clone()]),
+            lists: Arc::new(StdMutex::new(vec![list.signed().clone()])),
+            refuses_keys: Arc::default(),
             messages: Arc::default(),
             requests: watch::Sender::default(),
         };
@@ -87,7 +93,7 @@ impl Double {
             starting: Mutex::default(),
             config: Arc::new(config),
         };
-        Self { host: Arc::new(host), server, ring: KeyRing::generate(), _folder: folder }
+        Self { host: Arc::new(host), server, ring: KeyRing::generate(), primary, _folder: folder }
     }
 
     /// The session's keys, with this ring as the newest.
@@ -99,13 +105,26 @@ impl Double {
         let server = (client.clone(), config.machine.clone());
         Keys::open(server, (key.clone(), boxed.clone()), lists.clone(), (session, said), &sealed).await.unwrap()
     }
+
+    /// The owner's list has another content key from now on, as after the removal of a device, and the host has that list.
+    pub(in crate::host) async fn remove_a_device(&self) {
+        let last = self.server.lists.lock().unwrap().last().cloned().unwrap();
+        let mut next = List::first(&last, &self.primary.public_key()).unwrap().successor(clock());
+        next.content_epoch += 1;
+        next.content_public_key = box_key(&AccountKey::generate());
+        self.server.lists.lock().unwrap().push(sign_list(&next, &self.primary).unwrap());
+        self.host.lists.reread().await;
+    }
+}
+
+fn box_key(key: &AccountKey) -> String {
+    BoxKeyPair::of_device(key).unwrap().public().to_text()
 }
 
 fn list(primary: &AccountKey) -> List {
-    let key = |key: &AccountKey| BoxKeyPair::of_device(key).unwrap().public().to_text();
     let device = ListedDevice {
         key: primary.public_key(),
-        box_key: key(primary),
+        box_key: box_key(primary),
         role: Role::Primary,
         machine_id: None,
         name: None,
@@ -117,7 +136,7 @@ fn list(primary: &AccountKey) -> List {
         prev: None,
         created: clock(),
         content_epoch: 1,
-        content_public_key: key(&AccountKey::generate()),
+        content_public_key: box_key(&AccountKey::generate()),
         devices: vec![device],
     };
     List::first(&sign_list(&body, primary).unwrap(), &primary.public_key()).unwrap()
@@ -216,7 +235,12 @@ impl Server {
         let line: Vec<&str> = head.split_whitespace().take(2).collect();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         self.requests.send_modify(|requests| requests.push((line.join(" "), body.clone())));
+        let is_refused = body.get("encryptionKey").is_some() && self.refuses_keys.load(Ordering::Relaxed);
         let (kind, status, answer) = match self.answer_to(line[0], line[1], body) {
+            Some(_) if is_refused => {
+                let problem = Problem::new(Code::Forbidden, "No new key is taken.");
+                ("application/problem+json", 403, serde_json::to_string(&problem).unwrap())
+            }
             Some(answer) => ("application/json", if line[0] == "post" { 201 } else { 200 }, answer.to_string()),
             // The stream of hints, which ends at once.
             None => ("text/event-stream", 200, String::new()),
@@ -235,7 +259,8 @@ impl Server {
             (_, "/v1/events") => return None,
             (_, "/v1/sessions") => json!({ "sessions": [], "nextCursor": null }),
             (_, path) if path.ends_with("/devices") => {
-                let lists = self.lists.iter().skip(usize::try_from(query["after"]).unwrap()).cloned().collect();
+                let lists =
+                    self.lists.lock().unwrap().iter().skip(usize::try_from(query["after"]).unwrap()).cloned().collect();
                 serde_json::to_value(DeviceListPage { lists, next_cursor: None }).unwrap()
             }
             ("post", path) if path.ends_with("/batch") => {

@@ -1,11 +1,14 @@
 //! What is sent to a server that was restored, and what is asked of one that was not.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ensemble_protocol::transcript::body::{Content, Failure, KnownList, Message};
 use ensemble_protocol::transcript::words::ErrorCode;
+use serde_json::{Value, json};
 
 use super::super::kept::local_id;
+use super::super::status::{self, Status};
 use super::double::Double;
 use super::*;
 
@@ -36,7 +39,8 @@ impl Sends {
         let (outbox, behind) = (Outbox::default(), watch::Sender::default());
         let (deliveries, delivered) = mpsc::channel(16);
         let newest = Newest { n: confirmed, seq: i64::try_from(confirmed).unwrap(), last: 0 };
-        let of = (double.host.clone(), double.keys(&double.ring).await, double.server.session);
+        let keys = double.keys(&double.ring).await;
+        let of = (double.host.clone(), keys.clone(), double.server.session);
         double.server.requests.send_replace(Vec::new());
         tokio::spawn(run(of, outbox.clone(), (confirmed, newest), behind.subscribe(), deliveries));
         Self { double, outbox, delivered, keys, _behind: behind }
@@ -101,4 +105,28 @@ async fn what_a_start_has_read_is_not_read_again() {
     let of_messages: Vec<&str> =
         asked.iter().filter_map(|line| line.split_once("/messages")).map(|(_, end)| end).collect();
     assert_eq!(of_messages, ["?after=2&limit=1", ""], "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_heartbeat_says_why_messages_wait_for_a_new_key() {
+    let mut sends = Sends::new(1).await;
+    let (_status, status) = watch::channel(Status::default());
+    let (host, session) = (sends.double.host.clone(), sends.double.server.session);
+    tokio::spawn(status::run(host, sends.keys.clone(), session, status, Arc::default()));
+    let mut requests = sends.double.server.requests.subscribe();
+    let mut said = async |wanted: Value| {
+        let is_newest = |requests: &Vec<(String, Value)>| {
+            let newest = requests.iter().rev().find_map(|(_, body)| body.get("heartbeat"));
+            newest.is_some_and(|beat| beat["cannotWrite"] == wanted)
+        };
+        tokio::time::timeout(LONGEST, requests.wait_for(is_newest)).await.unwrap().unwrap();
+    };
+    said(Value::Null).await;
+    sends.double.server.refuses_keys.store(true, Ordering::Relaxed);
+    sends.double.remove_a_device().await;
+    sends.say([2]);
+    said(json!("key_refused")).await;
+    sends.double.server.refuses_keys.store(false, Ordering::Relaxed);
+    assert_eq!(sends.upto().await, 2);
+    said(Value::Null).await;
 }
