@@ -1,5 +1,7 @@
 //! Costs and tokens, as far as the providers report them.
 
+use std::collections::BTreeSet;
+
 use ensemble_types::runs::{Provider, Task, Usage};
 
 pub(crate) const BOUNDS_OF_COST: &str = "must be more than 0, and at most 1000000";
@@ -20,8 +22,8 @@ pub(crate) fn limits(tasks: &[Task]) -> Option<String> {
     let (least, most) =
         (limited.iter().map(|(max, _)| *max).reduce(f64::min)?, limited.iter().map(|(max, _)| *max).reduce(f64::max)?);
     let range = if least < most { format!("${least} to ${most}") } else { format!("${most}") };
-    let unkept = Provider::ALL.into_iter().filter(|of| !is_reported(*of) && limited.iter().any(|(_, with)| with == of));
-    let unkept: Vec<_> = unkept.map(Provider::as_str).collect();
+    let unkept: BTreeSet<Provider> = limited.iter().map(|(_, with)| *with).filter(|of| !is_reported(*of)).collect();
+    let unkept: Vec<_> = unkept.iter().map(Provider::as_str).collect();
     Some(match unkept.as_slice() {
         [] => format!("{range} a task"),
         names => format!("{range} a task; not kept with {}, which does not report what it costs", names.join(" and ")),

@@ -2,6 +2,7 @@
 
 mod reported;
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::PathBuf;
 
@@ -111,12 +112,9 @@ impl Machines {
     /// What the runners of a machine, or of all machines, offer now.
     pub(crate) fn offered(&self, on: Option<&MachineId>) -> Vec<Provider> {
         let considered = self.all.iter().filter(|known| on.is_none_or(|id| known.machine.id == *id));
-        let runners: Vec<Runner> = considered.filter_map(|known| runner(&known.machine)).collect();
-        let is_offered = |provider: &Provider| {
-            let mut states = runners.iter().flat_map(|runner| &runner.providers);
-            states.any(|state| state.offered && state.provider == provider.as_str())
-        };
-        Provider::ALL.into_iter().filter(is_offered).collect()
+        let states = considered.filter_map(|known| runner(&known.machine)).flat_map(|runner| runner.providers);
+        let offered = states.filter(|state| state.offered).filter_map(|state| state.provider.parse().ok());
+        offered.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 

@@ -71,7 +71,10 @@ impl Known {
         };
         let program = match ensemble_process::find(&wanted.program, config.search_path()) {
             Ok(program) => program,
-            Err(reason) => return without(NotOffered::unavailable(format!("{reason}. {}", install(provider)))),
+            Err(reason) => {
+                let install = provider::install(provider).map(|how| format!(" Install it: {how}")).unwrap_or_default();
+                return without(NotOffered::unavailable(format!("{reason}.{install}")));
+            }
         };
         let environment = config.program_env(wanted);
         let modified = modified(&program);
@@ -122,15 +125,6 @@ fn next_pause(pause: Duration) -> Duration {
 
 fn modified(program: &Path) -> Option<SystemTime> {
     std::fs::metadata(program).and_then(|found| found.modified()).ok()
-}
-
-/// How to install a program, from the pages of its maker.
-fn install(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Claude => "Install it: npm install -g @anthropic-ai/claude-code",
-        Provider::Codex => "Install it: npm install -g @openai/codex",
-        Provider::Gemini => "Install it: npm install -g @google/gemini-cli",
-    }
 }
 
 fn log(found: &[Offer], before: &[Offer]) {

@@ -19,7 +19,8 @@ use crate::time::Timestamp;
 #[schema(examples(json!({"machineId": "laptop", "providers": ["claude"], "capacity": 4, "waitMs": 1000})))]
 pub struct LeaseRequest {
     pub machine_id: MachineId,
-    /// The provider programs that this runner can start.
+    /// The provider programs that this runner can start, at most 16.
+    #[schema(max_items = 16)]
     pub providers: Vec<Provider>,
     /// How many attempts it can take now: 0 to 64. With 0 it asks for orders only.
     #[schema(maximum = 64)]

@@ -5,6 +5,7 @@ use ensemble_rpc::RpcError;
 use ensemble_store_kit::cursor::InvalidCursor;
 use ensemble_store_kit::{QuotaExceeded, StoreError};
 use ensemble_types::problem::{Code, Problem};
+use ensemble_types::runs::Provider;
 use ensemble_types::signatures::OnlyOne;
 
 use crate::domain::{InvalidGraph, InvalidRun, NoFollowUp};
@@ -21,6 +22,8 @@ pub(crate) enum Error {
     InvalidField(&'static str, &'static str),
     #[error("the account has no machine {machine:?}")]
     MachineNotFound { task: usize, machine: String },
+    #[error("no machine of the account offers {provider}")]
+    NotOffered { task: usize, provider: Provider },
     #[error("a machine token can only act for its own machine")]
     WrongMachine,
     #[error("the idempotency key was used with another body")]
@@ -73,6 +76,12 @@ impl IntoProblem for Error {
                 Problem::new(Code::MachineNotFound, format!("You have no machine {machine:?}. Register it first."))
                     .with_field(format!("/tasks/{task}/machineId"), "is not the id of one of your machines")
             }
+            Self::NotOffered { task, provider } => Problem::field(
+                format!("/tasks/{task}/provider"),
+                format!(
+                    "no machine of yours that was there in the last 30 days offers {provider}. Name claude, codex or gemini, or start a runner that offers it"
+                ),
+            ),
             Self::WrongMachine => Problem::new(Code::Forbidden, "This token can only act for its own machine."),
             Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for a new request.")

@@ -1,5 +1,5 @@
 /** Begins a session on a machine of the account, with a task that is sealed for it. */
-import { type components, mayPass, newId } from "@ensemble/client";
+import { mayPass, newId } from "@ensemble/client";
 import type { Starting } from "@ensemble/client/account";
 import type { Attachment } from "@ensemble/client/transcript";
 import { mine } from "./account.ts";
@@ -40,7 +40,7 @@ export async function start(
     const starting = await mine().sessions.prepare({
       machineId: machine,
       directory,
-      provider: provider as components["schemas"]["Provider"],
+      provider,
       mode,
       onWaiting,
       ...(model !== undefined && { model }),

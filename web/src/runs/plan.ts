@@ -64,12 +64,15 @@ const OF_PLAN = [
 ];
 const OF_TASK = [...OF_ALL, "key", "taskKey", "title", "prompt", "promptFile", "dependsOn", "base", "session"];
 const WORDS: Record<string, readonly string[]> = {
-  provider: ["claude", "codex", "gemini"],
   permission: ["plan", "ask", "edit", "bypass"],
   isolation: ["none", "worktree", "shared"],
 };
 /** What other members have to be, in words. */
 const SHAPES: Record<string, [is: (value: unknown) => boolean, said: string]> = {
+  provider: [
+    (value) => typeof value === "string" && /^[a-z][a-z0-9-]{0,31}$/.test(value),
+    "is claude, codex, gemini or another that a machine offers: a-z, 0-9 and -, and first a letter",
+  ],
   retry: [isObject, "has members, as in {maxAttempts: 2}"],
   failOnDenial: [isFlag, "is true or false"],
   session: [isFlag, "is true or false"],

@@ -23,7 +23,7 @@ export function RunPage({ id }: { id: string }) {
     const [again, setAgain] = useState(0);
     // A run that has ended is followed again when it continues.
     useEffect(() => feed.watch(), [feed, again]);
-    const goOn = () => setAgain((count) => count + 1);
+    const followAgain = () => setAgain((count) => count + 1);
     const { run, tasks, error, keptAt } = useStore(feed.view);
     const [chosen, setChosen] = useState<string>();
     const [most, setMost] = useState(FIRST);
@@ -48,7 +48,9 @@ export function RunPage({ id }: { id: string }) {
                 .order(task, "discard", true)
                 .then(
                     ({ state, failure }) =>
-                        state === "discarded" ? undefined : (failure ?? "Its machine may be away: try again when it is back."),
+                        state === "discarded"
+                            ? undefined
+                            : (failure ?? "Its machine may be offline: try again when it is back."),
                     textOf,
                 );
             if (why !== undefined) left.push(`The worktree of ${nameOf(task)} could not be removed. ${why}`);
@@ -86,7 +88,7 @@ export function RunPage({ id }: { id: string }) {
                             type="button"
                             className="button"
                             disabled={isBusy}
-                            onClick={() => attempt(feed.retry().then(goOn))}
+                            onClick={() => attempt(feed.retry().then(followAgain))}
                         >
                             Retry
                         </button>

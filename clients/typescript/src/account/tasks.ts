@@ -146,7 +146,7 @@ export async function sealTurn(
     nonce: newNonce(),
     ...times,
   });
-  return { machineId, provider: turn.provider as CreateTask["provider"], sealed, session: true };
+  return { machineId, provider: turn.provider, sealed, session: true };
 }
 
 /** A task that is sealed for a machine of the account and signed by this device. */

@@ -151,7 +151,13 @@ impl Agent {
 
 impl Agent {
     /// Shows the last session of the agent in this directory, and sends it the prompt.
-    async fn go_on(self, context: &Context, me: &Account, (name, directory): (&str, &Path), text: String) -> Result {
+    async fn resume_last(
+        self,
+        context: &Context,
+        me: &Account,
+        (name, directory): (&str, &Path),
+        text: String,
+    ) -> Result {
         let this = context.home.settings()?.machines.remove(me.client.origin());
         let titles = Titles::of(me)?;
         let filter = SessionFilter { active_only: false, shared: false };

@@ -6,6 +6,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine as Record;
 
 use super::DONE;
+use super::submit::names;
 use crate::complete;
 use crate::confirm;
 use crate::context::Context;
@@ -132,7 +133,7 @@ async fn list(context: &Context, me: &Account) -> Result<()> {
             (true, _) => (Tone::Good, "online"),
             (false, _) => (Tone::Dim, "offline"),
         };
-        let offers: Vec<_> = machines.offered(Some(&machine.id)).iter().map(|provider| provider.as_str()).collect();
+        let offers = names(&machines.offered(Some(&machine.id)));
         let worktrees = match runner(machine).and_then(|runner| runner.worktrees) {
             Some(found) if found.is_nearly_full() => (Tone::Bad, format!("{} of {}", found.kept, found.most)),
             Some(found) if found.kept > 0 => (Tone::Plain, format!("{} of {}", found.kept, found.most)),
@@ -143,7 +144,7 @@ async fn list(context: &Context, me: &Account) -> Result<()> {
             (name.0, name.1.to_owned()),
             (Tone::Plain, machine.reference.to_string()),
             (state.0, state.1.to_owned()),
-            (Tone::Plain, offers.join(", ")),
+            (Tone::Plain, offers),
             worktrees,
             (Tone::Plain, machine.last_active_at.map(when::ago).unwrap_or_default()),
             (Tone::Dim, this.to_owned()),

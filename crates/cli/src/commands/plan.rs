@@ -59,7 +59,7 @@ impl Check {
             Column::text("DIRECTORY", 1, 12),
         ]);
         for step in draft.order.iter().filter_map(|at| draft.steps.get(*at)) {
-            let provider = step.provider.map_or("?", |provider| provider.as_str());
+            let provider = step.provider.as_ref().map_or("?", |provider| provider.as_str());
             let permission = step.permission.map_or("", |permission| permission.as_str());
             let machine = step.machine.as_ref().map_or(default.clone(), ToString::to_string);
             let cells = [&step.called, &step.depends_on.join(", "), provider, permission, &machine, &*step.directory];

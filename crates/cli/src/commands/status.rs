@@ -121,7 +121,7 @@ fn as_json(
 fn show_unconfirmed(names: &[String], is_of_words: bool) -> Result<()> {
     let (has, it) = if names.len() == 1 { ("has", "it") } else { ("have", "them") };
     let (what, who) = match is_of_words {
-        true => ("your old recovery words are worth nothing", "has those words"),
+        true => ("your old recovery words no longer work", "has those words"),
         false => ("a device was removed", "has that device"),
     };
     if names.is_empty() {

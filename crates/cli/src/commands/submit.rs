@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_client::{Error, idempotency_key};
+use ensemble_runner::provider::install;
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
 use ensemble_types::runs::{Permission, Provider, Run};
@@ -33,9 +34,9 @@ pub(crate) struct Options {
     /// The machine: its name, its ref or id, or `any` [default: this machine]
     #[arg(long, value_name = "NAME", add = complete::machines_or_any())]
     pub(crate) machine: Option<String>,
-    /// The provider where none is named: claude, codex or gemini [default: the only one that the machine offers; if it offers
-    /// several, `do` takes the first of them and says so]
-    #[arg(long, value_parser = provider, add = complete::words(&["claude", "codex", "gemini"]))]
+    /// The provider where none is named: claude, codex, gemini or another [default: the only one that the machine offers; if it
+    /// offers several, `do` takes the first of them and says so]
+    #[arg(long, add = complete::words(&["claude", "codex", "gemini"]))]
     pub(crate) provider: Option<Provider>,
     /// The model where none is named
     #[arg(long, value_parser = model)]
@@ -270,24 +271,11 @@ fn none_offered(machine: Option<&MachineId>, machines: &Machines) -> Failure {
 
 /// How to install the providers' programs.
 pub(crate) fn install_hint() -> String {
-    let parts = Provider::ALL.map(|provider| format!("`{}`", install(provider)));
+    let parts: Vec<_> = Provider::ALL.into_iter().filter_map(install).map(|how| format!("`{how}`")).collect();
     format!(
         "Install one and sign in to it, or sign in to one that is installed: {}. The runner finds it within a minute.",
         parts.join(", ")
     )
-}
-
-/// The command that installs a provider's program.
-pub(crate) const fn install(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Claude => "npm install -g @anthropic-ai/claude-code",
-        Provider::Codex => "npm install -g @openai/codex",
-        Provider::Gemini => "npm install -g @google/gemini-cli",
-    }
-}
-
-pub(super) fn provider(text: &str) -> Result<Provider, &'static str> {
-    Provider::ALL.into_iter().find(|provider| provider.as_str() == text).ok_or("must be claude, codex or gemini")
 }
 
 fn permission(text: &str) -> Result<Permission, &'static str> {

@@ -1,6 +1,6 @@
 //! A plan that was read and checked, but not yet placed: its machine, and a provider that no task names, are decided later.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use ensemble_account::tasks::{ClearTask, SessionTask};
@@ -285,10 +285,8 @@ impl Draft {
 
     /// The providers of tasks with a limit of cost that do not say what they cost.
     fn unkept_limits(&self) -> impl Iterator<Item = Provider> {
-        let limited = |provider: &Provider| {
-            self.steps.iter().any(|step| step.provider == Some(*provider) && step.max_cost_usd.is_some())
-        };
-        Provider::ALL.into_iter().filter(|provider| !cost::is_reported(*provider)).filter(limited)
+        let limited = self.steps.iter().filter(|step| step.max_cost_usd.is_some()).filter_map(|step| step.provider);
+        limited.filter(|provider| !cost::is_reported(*provider)).collect::<BTreeSet<_>>().into_iter()
     }
 
     /// What is not wrong, and may be a surprise.

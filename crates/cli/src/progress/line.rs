@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_types::ids::{MachineId, SessionId, TaskId};
-use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
+use ensemble_types::runs::{ChangedTask, Provider, Task, TaskStatus, Usage, WaitingFor};
 
 use super::name;
 use crate::asking;
@@ -12,7 +12,7 @@ use crate::context::now;
 pub(super) struct Line {
     pub(super) id: TaskId,
     pub(super) name: String,
-    pub(super) provider: &'static str,
+    pub(super) provider: Provider,
     pub(super) machine: Option<MachineId>,
     pub(super) status: TaskStatus,
     pub(super) attempt: u32,
@@ -35,7 +35,7 @@ impl Line {
         let mut line = Self {
             id: task.id,
             name: name(task, number),
-            provider: task.provider.as_str(),
+            provider: task.provider,
             machine: None,
             status: task.status,
             attempt: task.attempt,

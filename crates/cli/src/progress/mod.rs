@@ -210,7 +210,7 @@ impl Progress {
             (Tone::Plain, time),
             (Tone::Plain, line.machine.as_ref().map(|id| self.machines.called(id)).unwrap_or_default()),
             (Tone::Plain, line.usage.as_ref().map(cost::dollars).unwrap_or_default()),
-            (Tone::Dim, line.provider.to_owned()),
+            (Tone::Dim, line.provider.to_string()),
             (if line.error.is_some() { Tone::Bad } else { Tone::Dim }, self.detail(line)),
         ]
     }

@@ -250,17 +250,17 @@ impl Reading<'_> {
             };
             providers.insert(provider, config);
         }
+        for name in files.keys() {
+            self.errors.push(format!(
+                "providers.{name} is not claude, codex or gemini. Other agents are under `agents`, and do no tasks of runs"
+            ));
+        }
         providers
     }
 
     fn check_agents(&mut self, agents: &BTreeMap<String, AgentConfig>) {
-        let is_good = |name: &str| {
-            let mut letters = name.chars();
-            let is_usual = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            letters.next().is_some_and(|c| c.is_ascii_lowercase()) && letters.all(is_usual) && name.len() <= 32
-        };
         for (name, agent) in agents {
-            if !is_good(name) || Provider::ALL.iter().any(|provider| provider.as_str() == name) {
+            if !matches!(name.parse(), Ok(Provider::Other(_))) {
                 self.errors.push(format!(
                     "agents.{name}: the name must be 1 to 32 of a-z 0-9 -, begin with a letter, and be no provider"
                 ));
@@ -346,7 +346,10 @@ mod tests {
     fn a_misspelt_field_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runner.yaml");
-        std::fs::write(&path, "servr: x\n").unwrap();
-        assert!(Config::read(Some(&path), &Environment::new()).unwrap_err().to_string().contains("servr"));
+        for (text, misspelt) in [("servr: x\n", "servr"), ("providers: {cluade: {}}\n", "cluade")] {
+            std::fs::write(&path, text).unwrap();
+            let errors = Config::read(Some(&path), &Environment::new()).unwrap_err().to_string();
+            assert!(errors.contains(misspelt), "{errors}");
+        }
     }
 }

@@ -33,27 +33,40 @@ pub(crate) use verdict::{Outcome, Stop, judge};
 pub use ways::Missing;
 pub(crate) use ways::missing;
 
-fn agent(provider: Provider) -> &'static dyn Agent {
+/// `None`: no driver is made for it. The runner offers no such provider, and refuses its tasks before any of this is asked.
+fn agent(provider: Provider) -> Option<&'static dyn Agent> {
     match provider {
-        Provider::Claude => &claude::Claude,
-        Provider::Codex => &codex::Codex,
-        Provider::Gemini => &gemini::Gemini,
+        Provider::Claude => Some(&claude::Claude),
+        Provider::Codex => Some(&codex::Codex),
+        Provider::Gemini => Some(&gemini::Gemini),
+        Provider::Other(_) => None,
+    }
+}
+
+/// The command that installs a provider's program, from the pages of its maker.
+pub fn install(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Claude => Some("npm install -g @anthropic-ai/claude-code"),
+        Provider::Codex => Some("npm install -g @openai/codex"),
+        Provider::Gemini => Some("npm install -g @google/gemini-cli"),
+        Provider::Other(_) => None,
     }
 }
 
 pub(crate) fn invocation(provider: Provider, call: &Call<'_>) -> Invocation {
-    agent(provider).invocation(call)
+    agent(provider).map(|agent| agent.invocation(call)).unwrap_or_default()
 }
 
 /// Whether the provider's program takes patterns of tools that it may use without asking.
 pub(crate) fn takes_tools(provider: Provider) -> bool {
-    agent(provider).takes_tools()
+    agent(provider).is_some_and(Agent::takes_tools)
 }
 
 /// Reads one line of a program's output. Lines that are not JSON are shown unchanged.
 pub(crate) fn read_line(provider: Provider, line: &str, transcript: &mut Transcript) {
-    match line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten() {
-        Some(event) => agent(provider).read(&event, transcript),
+    let event = line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten();
+    match event.zip(agent(provider)) {
+        Some((event, agent)) => agent.read(&event, transcript),
         None if line.trim().is_empty() => {}
         None => transcript.note(line),
     }
@@ -64,13 +77,13 @@ pub(crate) fn lost_session(provider: Provider, transcript: &Transcript, stderr: 
     match transcript.ended() {
         Some(Ended::Failure { refusal, .. }) => *refusal == Refusal::Session,
         Some(Ended::Success) => false,
-        None => agent(provider).lost_session(stderr),
+        None => agent(provider).is_some_and(|agent| agent.lost_session(stderr)),
     }
 }
 
 /// Whether the program's exit code says that a limit of use is reached.
 fn exits_at_limit(provider: Provider, code: i32) -> bool {
-    agent(provider).exits_at_limit(code)
+    agent(provider).is_some_and(|agent| agent.exits_at_limit(code))
 }
 
 /// The default list of variables that each program inherits from the runner. A name that ends in `*` is a prefix.
@@ -100,7 +113,8 @@ pub fn default_pass_env(provider: Provider) -> Vec<String> {
         "SSL_CERT_DIR",
         "NODE_EXTRA_CA_CERTS",
     ];
-    SHARED.iter().chain(agent(provider).inherits()).map(|name| (*name).to_owned()).collect()
+    let own = agent(provider).map_or(&[][..], Agent::inherits);
+    SHARED.iter().chain(own).map(|name| (*name).to_owned()).collect()
 }
 
 #[cfg(test)]

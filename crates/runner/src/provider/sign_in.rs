@@ -82,7 +82,7 @@ pub(crate) async fn ask(
     args: &[String],
     version: Option<String>,
 ) -> State {
-    let check = agent(provider).sign_in(environment, args);
+    let check = agent(provider).map_or(Check::Known(SignIn::Unknown), |agent| agent.sign_in(environment, args));
     let mut environment = environment.clone();
     // Gemini starts itself a second time, with more memory. An answer of one line needs none.
     environment.insert("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned());
@@ -126,6 +126,7 @@ pub(crate) fn changed_at(provider: Provider, environment: &BTreeMap<String, Stri
             let folder = home.join(".gemini");
             ["oauth_creds.json", "settings.json", ".env"].map(|name| folder.join(name)).into()
         }
+        Provider::Other(_) => Vec::new(),
     };
     files.iter().filter_map(|file| std::fs::metadata(file).and_then(|found| found.modified()).ok()).max()
 }

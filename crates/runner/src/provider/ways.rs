@@ -52,6 +52,7 @@ pub(crate) fn missing(
         Provider::Claude => CLAUDE,
         Provider::Codex => CODEX,
         Provider::Gemini => GEMINI,
+        Provider::Other(_) => &[],
     };
     let is_set = |variables: &BTreeMap<String, String>, name: &str| {
         variables.get(name).is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))

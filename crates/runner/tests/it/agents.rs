@@ -310,7 +310,7 @@ async fn is_offered_when_signed_in(fixture: Fixture) {
     let key = match fixture.provider {
         Provider::Claude => "ANTHROPIC_API_KEY",
         Provider::Codex => "CODEX_API_KEY",
-        Provider::Gemini => "GEMINI_API_KEY",
+        Provider::Gemini | Provider::Other(_) => "GEMINI_API_KEY",
     };
     config.providers.get_mut(&fixture.provider).unwrap().env.insert(key.to_owned(), "stand-in".to_owned());
     assert_eq!(offer(&config).await.signed_in, Some(true));

@@ -95,6 +95,10 @@ async fn a_missing_program_is_not_offered_and_the_reason_is_reported() {
         eventually_some(SOON, async || server.lease_requests().into_iter().find(|asked| asked.capacity > 0)).await;
     assert_eq!(asked.providers, [Provider::Claude]);
 
+    let unknown = Lease { provider: "pi".parse().unwrap(), ..task("echo never") };
+    let refused = server.finished(server.enqueue(unknown), SOON).await;
+    assert_eq!((refused.status, code(&refused)), (FinishStatus::Refused, "PROVIDER_NOT_AVAILABLE"), "{refused:?}");
+
     // The runner detects that the program is uninstalled.
     std::fs::remove_file(agent.program()).unwrap();
     eventually_some(SOON, async || {

@@ -24,6 +24,11 @@ impl RunnerRequest {
     pub(crate) fn wants_tasks(&self) -> bool {
         self.capacity > 0 && !self.providers.is_empty()
     }
+
+    /// The names of its providers, separated by commas.
+    pub(crate) fn names(&self) -> String {
+        self.providers.iter().map(Provider::as_str).collect::<Vec<_>>().join(",")
+    }
 }
 
 /// A runner that requested leases and counts as active for some time.

@@ -23,6 +23,7 @@ use crate::operations::{AttemptResults, EndReport, RunningReport, Wake, leases, 
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 const MOST_DENIALS: usize = 32;
 const MOST_ORDERS: usize = 64;
+const MOST_PROVIDERS: usize = 16;
 const MOST_FILES: usize = 256;
 const MOST_NOTES: usize = 4;
 /// The paths of the files that a report names, in bytes: a page of a run has 100 tasks.
@@ -83,6 +84,9 @@ fn runner_request(caller: &Caller, body: &LeaseRequest) -> Result<RunnerRequest,
     let machine = own_machine(caller)?;
     if machine != body.machine_id {
         return Err(Error::WrongMachine);
+    }
+    if body.providers.len() > MOST_PROVIDERS {
+        return Err(Error::InvalidField("/providers", "must be at most 16"));
     }
     let mut providers = body.providers.clone();
     providers.sort_unstable();

@@ -13,6 +13,7 @@ use super::changes::save_run;
 use super::machines::find_gone;
 use super::purge::delete_run;
 use super::quota;
+use super::runners::check_offered;
 use super::topics::{notify_run, work, work_for};
 use super::unsettled::{cancel_queued, requeue_ended, settle};
 use crate::clients::Machines;
@@ -138,6 +139,7 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: Arc<NewRun>) ->
         // A large run takes longer to write than a caller usually waits.
         tx.extend_deadline(Duration::from_millis(tasks.unsigned_abs()));
         check_unfinished(tx, owner, tasks, max_unfinished)?;
+        check_offered(tx, owner, draft)?;
         let reserved = reserve(tx, &quota, owner, draft.stored_bytes())?;
         tx.hold(reserved);
         let hash = draft.id.map(|_| request_hash);

@@ -7,7 +7,7 @@ use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::runs::{ChangesState, Isolation, Permission, Provider, RunStatus, TaskSession, TaskStatus};
 
 macro_rules! text_column {
-    ($column:ident, $of:ident, $values:expr) => {
+    ($column:ident, $of:ident, |$text:ident| $found:expr) => {
         /// For `#[diesel(deserialize_as)]` in row structs.
         #[derive(Clone, Copy, Debug, FromSqlRow)]
         pub(crate) struct $column($of);
@@ -17,9 +17,9 @@ macro_rules! text_column {
             String: FromSql<Text, DB>,
         {
             fn from_sql(value: DB::RawValue<'_>) -> deserialize::Result<Self> {
-                let text = String::from_sql(value)?;
-                let found = $values.into_iter().find(|value: &$of| value.as_str() == text);
-                found.map(Self).ok_or_else(|| format!("{text:?} is not a {}", stringify!($of)).into())
+                let $text = String::from_sql(value)?;
+                let found: Option<$of> = $found;
+                found.map(Self).ok_or_else(|| format!("{:?} is not a {}", $text, stringify!($of)).into())
             }
         }
 
@@ -34,6 +34,9 @@ macro_rules! text_column {
                 column.0
             }
         }
+    };
+    ($column:ident, $of:ident, $values:expr) => {
+        text_column!($column, $of, |text| $values.into_iter().find(|value: &$of| value.as_str() == text));
     };
 }
 
@@ -64,7 +67,7 @@ text_column!(
     ]
 );
 
-text_column!(ProviderColumn, Provider, Provider::ALL);
+text_column!(ProviderColumn, Provider, |text| text.parse().ok());
 text_column!(PermissionColumn, Permission, Permission::ALL);
 text_column!(IsolationColumn, Isolation, Isolation::ALL);
 text_column!(ChangesStateColumn, ChangesState, ChangesState::ALL);

@@ -27,13 +27,19 @@ use super::runs::LockedRun;
 use super::schema::{dependencies, leases, runs, task_specs, tasks};
 use crate::domain::{RunnerRequest, Spending};
 
-/// The three values of `provider IN ($3, $4, $5)`.
-fn providers(request: &RunnerRequest) -> [&'static str; 3] {
-    [0, 1, 2].map(|at| request.providers.get(at).map_or("", |provider| provider.as_str()))
+/// Whether the runner offers the provider of a task. The parameter is [`RunnerRequest::names`]. PostgreSQL splits it once, and
+/// not for each task.
+macro_rules! is_offered {
+    (Pg, $names:literal) => {
+        concat!(" AND provider = ANY ((SELECT string_to_array(", $names, ", ','))::text[])")
+    };
+    (Sqlite, $names:literal) => {
+        concat!(" AND instr(',' || ", $names, " || ',', ',' || provider || ',') > 0")
+    };
 }
 
 macro_rules! candidates {
-    ($index:literal) => {
+    ($on:ident, $index:literal) => {
         concat!(
             "SELECT r.id FROM runs r WHERE r.owner_id = $1 AND r.finished_at IS NULL AND r.ready > 0 \
              AND (r.running < r.max_concurrency \
@@ -48,11 +54,11 @@ macro_rules! candidates {
              AND (t.refusals = 0 OR NOT EXISTS (SELECT 1 FROM task_refusals f \
                                                 WHERE f.task_id = t.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND (t.machine_id = $2 \
-                  OR (t.machine_id IS NULL AND (r.spread OR r.machine_id IS NULL OR r.machine_id = $2))) \
-             AND t.provider IN ($3, $4, $5) \
-             AND t.provider NOT IN (SELECT h.provider FROM provider_holds h \
+                  OR (t.machine_id IS NULL AND (r.spread OR r.machine_id IS NULL OR r.machine_id = $2)))",
+            is_offered!($on, "$3"),
+            " AND t.provider NOT IN (SELECT h.provider FROM provider_holds h \
                                     WHERE h.owner_id = $1 AND h.machine_id = $2) \
-                  LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $6"
+                  LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $4"
         )
     };
 }
@@ -65,23 +71,23 @@ struct RunIdRow {
 
 /// The runs with a task for this runner, the one that was served longest ago first.
 pub(crate) fn candidates(c: &mut Conn, request: &RunnerRequest) -> Result<Vec<RunId>, StoreError> {
-    let [first, second, third] = providers(request);
     macro_rules! load {
         ($c:ident, $text:expr) => {
             cached(
                 sql_query($text)
                     .bind::<Uid, _>(request.owner.db())
                     .bind::<Text, _>(request.machine.as_str())
-                    .bind::<Text, _>(first)
-                    .bind::<Text, _>(second)
-                    .bind::<Text, _>(third)
+                    .bind::<Text, _>(request.names())
                     .bind::<Integer, _>(i32::try_from(request.capacity).unwrap_or(i32::MAX)),
             )
             .load($c)
         };
     }
-    let rows: Vec<RunIdRow> =
-        on!(c, Pg | c | load!(c, candidates!("")), Sqlite | c | load!(c, candidates!(" INDEXED BY tasks_ready")))?;
+    let rows: Vec<RunIdRow> = on!(
+        c,
+        Pg | c | load!(c, candidates!(Pg, "")),
+        Sqlite | c | load!(c, candidates!(Sqlite, " INDEXED BY tasks_ready"))
+    )?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
@@ -105,19 +111,20 @@ pub(crate) struct ReadyTask {
 }
 
 macro_rules! ready_tasks {
-    ($index:literal) => {
+    ($on:ident, $index:literal) => {
         concat!(
             "SELECT id, attempt, refusals, machine_id IS NULL AS unpinned, templated FROM tasks",
             $index,
             " WHERE run_id = $1 AND status = 'queued' AND open_deps = 0 AND not_before IS NULL \
-             AND (machine_id = $2 OR (machine_id IS NULL AND $3)) AND provider IN ($4, $5, $6) \
-             AND (refusals = 0 OR NOT EXISTS (SELECT 1 FROM task_refusals f \
+             AND (machine_id = $2 OR (machine_id IS NULL AND $3))",
+            is_offered!($on, "$4"),
+            " AND (refusals = 0 OR NOT EXISTS (SELECT 1 FROM task_refusals f \
                                               WHERE f.task_id = tasks.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND NOT EXISTS (SELECT 1 FROM deleted_machines m \
-                             WHERE m.owner_id = $7 AND m.machine_id = $2 AND m.registered_at IS NULL) \
+                             WHERE m.owner_id = $5 AND m.machine_id = $2 AND m.registered_at IS NULL) \
              AND NOT EXISTS (SELECT 1 FROM provider_holds h \
-                             WHERE h.owner_id = $7 AND h.machine_id = $2 AND h.provider = tasks.provider) \
-             AND owner_id = $7 ORDER BY position LIMIT $8"
+                             WHERE h.owner_id = $5 AND h.machine_id = $2 AND h.provider = tasks.provider) \
+             AND owner_id = $5 ORDER BY position LIMIT $6"
         )
     };
 }
@@ -131,7 +138,6 @@ pub(crate) fn ready_tasks(
     limit: i32,
 ) -> Result<Vec<ReadyTask>, StoreError> {
     let machine = request.machine.as_str();
-    let [first, second, third] = providers(request);
     let takes_unpinned = run.spread || run.machine.as_deref().is_none_or(|owner| owner == machine);
     macro_rules! load {
         ($c:ident, $text:expr) => {
@@ -140,16 +146,18 @@ pub(crate) fn ready_tasks(
                     .bind::<Uid, _>(run.id.db())
                     .bind::<Text, _>(machine)
                     .bind::<Bool, _>(takes_unpinned)
-                    .bind::<Text, _>(first)
-                    .bind::<Text, _>(second)
-                    .bind::<Text, _>(third)
+                    .bind::<Text, _>(request.names())
                     .bind::<Uid, _>(request.owner.db())
                     .bind::<Integer, _>(limit),
             )
             .load($c)
         };
     }
-    on!(tx, Pg | c | load!(c, ready_tasks!("")), Sqlite | c | load!(c, ready_tasks!(" INDEXED BY tasks_ready")))
+    on!(
+        tx,
+        Pg | c | load!(c, ready_tasks!(Pg, "")),
+        Sqlite | c | load!(c, ready_tasks!(Sqlite, " INDEXED BY tasks_ready"))
+    )
 }
 
 /// Writes that tasks of a run are leased to a machine.

@@ -81,7 +81,8 @@ pub(crate) fn end_due(tx: &mut Conn) -> Result<Vec<(UserId, String)>, StoreError
         .load(c))?;
     let mut ended = Vec::new();
     for (owner, machine, provider) in due {
-        let row = provider_holds::table.find((owner.db(), &machine, Provider::from(provider).as_str()));
+        let provider = Provider::from(provider);
+        let row = provider_holds::table.find((owner.db(), &machine, provider.as_str()));
         // It may have become longer meanwhile.
         let is_due = provider_holds::held_until.le(now.db());
         if on!(tx, |c| diesel::delete(row.filter(is_due)).execute(c))? > 0 {

@@ -55,7 +55,7 @@ struct TaskRow<'a> {
     run_id: DbId,
     owner_id: DbId,
     position: i32,
-    provider: &'static str,
+    provider: &'a str,
     machine_id: Option<&'a str>,
     templated: bool,
     dependents: i32,

@@ -85,7 +85,7 @@ pub(crate) fn of_account(c: &mut Conn, owner: UserId) -> Result<Vec<Runner>, Sto
 
 /// Names of providers that are separated by commas.
 fn providers(names: &str) -> Vec<Provider> {
-    Provider::ALL.into_iter().filter(|provider| names.split(',').any(|name| name == provider.as_str())).collect()
+    names.split(',').filter_map(|name| name.parse().ok()).collect()
 }
 
 pub(crate) fn delete(tx: &mut Conn, owner: UserId, machine: &str) -> Result<(), StoreError> {

@@ -37,8 +37,7 @@ impl ActiveRunners {
 
     /// A runner requests leases and may wait this long for them.
     pub(crate) async fn requested(&self, request: &RunnerRequest, wait: Duration) -> Result<(), StoreError> {
-        let names: Vec<&str> = request.providers.iter().map(|provider| provider.as_str()).collect();
-        let providers = names.join(",");
+        let providers = request.names();
         let now = Instant::now();
         let active_until = now + wait + self.active_for;
         let is_recorded = match self.known().get_mut(&(request.owner, request.machine.clone())) {

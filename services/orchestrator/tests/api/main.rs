@@ -22,6 +22,7 @@ mod losses;
 mod machines;
 mod memory;
 mod one_caller;
+mod open_providers;
 mod outputs;
 mod owners;
 mod permissions;

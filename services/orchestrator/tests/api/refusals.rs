@@ -106,7 +106,7 @@ on_both_databases! {
             ("capacity", json!(65)),
             ("slots", json!(0)),
             ("waitMs", json!(60_001)),
-            ("providers", json!(["chatbot"])),
+            ("providers", json!(["a chatbot"])),
             ("machineId", json!("")),
         ] {
             let mut body = good.clone();

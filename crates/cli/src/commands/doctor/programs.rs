@@ -1,10 +1,11 @@
 //! The programs that tasks need on this machine: git and the agents.
 
+use ensemble_runner::provider::install;
 use ensemble_runner::{Config, OLDEST_GIT, git_version, offers};
 use ensemble_types::runs::Provider;
 
 use super::{Findings, Verdict};
-use crate::commands::submit::{install, install_hint};
+use crate::commands::submit::install_hint;
 use crate::cost;
 use crate::machines::Runner;
 use crate::print;
@@ -49,14 +50,14 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
             Err(not) => {
                 found.push(not.reason.clone());
                 if offer.version.is_none() {
-                    advice = Some(format!("to use it: `{}`", install(offer.provider)));
+                    advice = install(offer.provider).map(|how| format!("to use it: `{how}`"));
                 }
             }
         }
         let signed_in = offer.signed_in.or_else(|| state.and_then(|state| state.signed_in));
         // What this computer has found out says itself what is missing.
         if signed_in == Some(false) && offer.signed_in.is_none() {
-            advice = Some(format!("sign in: `{}`", sign_in(offer.provider)));
+            advice = Some(format!("sign in: `{}`", sign_in(&offer.provider)));
         }
         let is_offered = state.map_or(offer.program.is_ok(), |state| state.offered);
         match state {
@@ -90,10 +91,10 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
 }
 
 /// How people sign in to a provider's program.
-const fn sign_in(provider: Provider) -> &'static str {
+fn sign_in(provider: &Provider) -> &str {
     match provider {
         Provider::Claude => "claude auth login",
         Provider::Codex => "codex login",
-        Provider::Gemini => "gemini",
+        Provider::Gemini | Provider::Other(_) => provider.as_str(),
     }
 }

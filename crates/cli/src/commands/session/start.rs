@@ -17,7 +17,7 @@ use ensemble_types::text::Text;
 use crate::agreed::{self, Where, Work};
 use crate::commands::agent::{Choice, first_prompt, sent};
 use crate::commands::run::here;
-use crate::commands::submit::{Draws, max_cost, provider};
+use crate::commands::submit::{Draws, max_cost};
 use crate::complete;
 use crate::context::{Context, interrupts, now};
 use crate::failure::{Failure, Result};
@@ -47,7 +47,7 @@ pub(crate) struct Start {
     #[arg(long, short = 'C', alias = "directory", value_name = "DIR")]
     dir: PathBuf,
     /// The agent: claude, codex or gemini
-    #[arg(long, value_parser = provider, add = complete::words(&["claude", "codex", "gemini"]))]
+    #[arg(long, add = complete::words(&["claude", "codex", "gemini"]))]
     provider: Provider,
     /// The model [default: the agent's own]
     #[arg(long)]

@@ -27,7 +27,7 @@ fn missing(provider: Provider, on: Option<&MachineId>, machines: &Machines) -> O
     let states: Vec<_> = considered.map(|known| (known, runner(&known.machine))).collect();
     let state = |runner: &Runner| runner.providers.iter().find(|state| state.provider == provider.as_str()).cloned();
     // A runner that has just started has not looked for all agents yet.
-    if states.iter().flat_map(|(_, runner)| runner).any(|runner| state(runner).is_none()) {
+    if states.iter().flat_map(|(_, runner)| runner).any(|runner| runner.providers.is_empty()) {
         return None;
     }
     let place = on.map_or("any of your machines".to_owned(), |id| machines.called(id));

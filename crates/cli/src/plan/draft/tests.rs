@@ -150,7 +150,7 @@ fn mistakes_are_named() {
         ("tasks: [{promt: x, provider: codex}]", "promt"),
         ("tasks: [{prompt: x}]", "provider"),
         ("tasks: [{provider: codex, key: a}]", "task a: it has no prompt"),
-        ("tasks: [{prompt: x, provider: gpt}]", "claude"),
+        ("tasks: [{prompt: x, provider: GPT}]", "claude"),
         ("tasks: [{prompt: x, provider: codex, timeout: soon}]", "soon"),
         ("tasks: [{prompt: x, provider: codex, timeout: 25h}]", "1s to 24h"),
         ("hello", "ensemble do -"),

@@ -73,7 +73,7 @@ impl Fixture {
         let model = match self.provider {
             Provider::Claude => "claude-sonnet-4-5",
             Provider::Codex => "gpt-5",
-            Provider::Gemini => "gemini-2.5-flash",
+            Provider::Gemini | Provider::Other(_) => "gemini-2.5-flash",
         };
         Lease { provider: self.provider, model: Some(model.to_owned()), ..task(prompt) }
     }
@@ -108,7 +108,7 @@ fn set_up(config: &mut Config, provider: Provider, permission: Permission, model
             );
             entry.args = ["-c", "model_provider=standin", "-c", &provider].map(str::to_owned).into();
         }
-        Provider::Gemini => {
+        Provider::Gemini | Provider::Other(_) => {
             set("GEMINI_API_KEY", "stand-in");
             set("GOOGLE_GEMINI_BASE_URL", model_url);
             set(NO_RELAUNCH, "true");

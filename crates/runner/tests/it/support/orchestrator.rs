@@ -256,7 +256,9 @@ async fn lease(shared: Data, body: web::Json<LeaseRequest>) -> HttpResponse {
             let mut leases = Vec::new();
             let wanted = usize::try_from(body.capacity).unwrap();
             while leases.len() < wanted && state.fails_with.is_none() {
-                let next = state.queue.iter().position(|lease| body.providers.contains(&lease.provider));
+                // An unknown provider goes to any machine, as a server could do.
+                let is_wanted = |of: &Provider| body.providers.contains(of) || matches!(of, Provider::Other(_));
+                let next = state.queue.iter().position(|lease| is_wanted(&lease.provider));
                 let Some(lease) = next.and_then(|next| state.queue.remove(next)) else { break };
                 state.recorded.entry(lease.id).or_default();
                 leases.push(lease);
