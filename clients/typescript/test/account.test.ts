@@ -234,7 +234,7 @@ test("recovery words bring an account back, and remove what is lost", async () =
   await assert.rejects(ann.sessions.read(session.id), (error) => isProblem(error, "DEVICE_REMOVED"));
 });
 
-test("a public link is read by anybody, live", async () => {
+test("a public link is read without an account, live", async () => {
   const ann = await create("Ann");
   const session = await ann.sessions.create({ title: "Public plums" });
   const talk = await ann.sessions.converse(session.id);

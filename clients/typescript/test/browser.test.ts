@@ -18,7 +18,7 @@ after(async () => {
   await server?.stop();
 });
 
-test("an account is made in a browser, and is there after its next start", async () => {
+test("an account is made in a browser, and is there after a restart", async () => {
   const base = server.url;
   const made = await browser.run<StepResult>("create", { base });
   assert.equal(made.words, 24);

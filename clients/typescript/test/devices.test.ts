@@ -13,7 +13,7 @@ const second = await lists.SigningKey.fromSeed(bytes(given.secondSeed));
 const box = await seal.BoxPair.ofSeed(bytes(given.secondSeed));
 const [one, two] = given.lists;
 
-test("the lists of the vectors are good, and only in their order", async () => {
+test("the lists of the vectors are valid, and only in their order", async () => {
   const list = await lists.List.first(one, first.publicKey);
   const next = await list.next(two);
   assert.deepEqual([list.digest, next.digest], given.digests);

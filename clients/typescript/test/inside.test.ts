@@ -17,7 +17,7 @@ test("a machine that refuses has not confirmed", async () => {
   assert.deepEqual([receiptOf({ is: "done" }), receiptOf(refused)], ["confirmed", refused]);
 });
 
-test("a session that may have begun is begun again as the same", async () => {
+test("a session that may have begun is begun again under the same id", async () => {
   const { Starting } = await inside<typeof import("../dist/account/sessions/start.js")>("account/sessions/start.js");
   const sent: string[] = [];
   const call = (_method: string, _path: string, { header, body }: { header: object; body: object }): Promise<never> => {

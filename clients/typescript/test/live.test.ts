@@ -180,7 +180,7 @@ test("a session is started, prompted, asked, answered and interrupted", async ()
   );
 });
 
-test("a guest reads, and prompts when the owner has said so", async () => {
+test("a guest reads, and prompts once the owner allows it", async () => {
   const start = {
     machineId: await machine(),
     directory: path(server.home("up"), "work"),

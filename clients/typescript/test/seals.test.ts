@@ -449,7 +449,7 @@ test("what is given is judged and sealed by a new list, however long a program h
   assert.equal(await epochOfBob(unshares.ann, id), 1, "a removed device has shared it with Bob");
 });
 
-test("a shared state that does not open is no end", async () => {
+test("a shared state that does not open does not end the work", async () => {
   const ann = await person("Ann");
   const spoil = async (): Promise<void> => {
     const { client } = ann.account;

@@ -36,7 +36,7 @@ class Place {
   #watched: InstanceType<Watching["Watched"]> | undefined;
 
   private constructor(
-    private readonly computer: SigningKey,
+    readonly computer: SigningKey,
     readonly phone: SigningKey,
     private readonly host: SigningKey,
     private readonly first: DeviceList,
@@ -84,11 +84,11 @@ class Place {
   }
 
   /** The list after the newest one, without the phone. The server shows it when it is put into `lists`. */
-  async withoutPhone(): Promise<List> {
+  async withoutPhone(...more: ListedDevice[]): Promise<List> {
     const newest = this.lists.at(-1);
     assert.ok(newest);
     const body = newest.successor();
-    body.devices = body.devices.filter(({ key }) => key !== this.phone.publicKey);
+    body.devices = [...body.devices.filter(({ key }) => key !== this.phone.publicKey), ...more];
     [body.contentEpoch, body.contentPublicKey] = [2, await ContentRing.generate().publicKey()];
     return newest.next(await signList(body, this.computer));
   }
@@ -99,10 +99,10 @@ class Place {
     return { seq: ++this.#seq, localId, content, senderId: OWNER };
   }
 
-  says(text: string): Promise<object> {
+  says(text: string, signer = this.phone): Promise<object> {
     const [localId, list] = [newId(), { version: 1, digest: "" }];
     const command = { type: "prompt" as const, text, attachments: [], when: "next" as const };
-    return this.#message(this.phone, localId, writeCommand(command, { localId, at: new Date().toISOString(), list }));
+    return this.#message(signer, localId, writeCommand(command, { localId, at: new Date().toISOString(), list }));
   }
 
   hostNames(version: number): Promise<object> {
@@ -140,6 +140,17 @@ test("a session that stays open knows of a removal with the machine's first mess
   ]);
   await place.take(await place.hostNames(2), await place.says("later"));
   assert.deepEqual([(await place.take()).at(-1), place.asked], [["later", false], asked + 1]);
+});
+
+test("messages that arrive together are judged by one list, also when a new device in them has it read", async () => {
+  const place = await Place.make();
+  const computers = ["by the computer", true];
+  assert.deepEqual(await place.take(await place.says("by the computer", place.computer)), [computers]);
+  const [tablet, entry] = await device({ role: "linked" });
+  place.known = await place.withoutPhone(entry);
+  place.lists.push(place.known);
+  const together = [await place.says("by the phone"), await place.says("by the tablet", tablet), await place.hostNames(2)];
+  assert.deepEqual(await place.take(...together), [computers, ["by the phone", false], ["by the tablet", true]]);
 });
 
 test("an old list does not make what is loaded first its owner's", async () => {

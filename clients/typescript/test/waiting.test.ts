@@ -184,7 +184,7 @@ test("hints that are refused or end are followed again, and not without a pause"
   assert.ok(reads <= 3, `it was read ${reads} times, although no hint named a key`);
 });
 
-test("a server that gives the same messages again is not asked for ever", async () => {
+test("a server that gives the same messages again is not asked without end", async () => {
   const id = await shared();
   await say(id, "one");
   await rekeyWithoutBob(id);

@@ -43,7 +43,13 @@ async function grant(
 }
 
 /** Tells the session's machine what this person may do. `isFirst`: they have had no share of it. */
-export async function tellMachine(context: Context, session: Session, user: string, may: May, isFirst: boolean): Promise<Told> {
+export async function tellMachine(
+  context: Context,
+  session: Session,
+  user: string,
+  may: May,
+  isFirst: boolean,
+): Promise<MachineReceipt> {
   if (!session.hosted || session.accessLevel !== "owner") return "nothing";
   const live = await LiveSession.open(context, session.id, { isForPerson: false });
   const { state } = live.view;
@@ -70,7 +76,7 @@ export async function tellMachine(context: Context, session: Session, user: stri
       if (receipt === "confirmed") await endRevocation(context.store, session.id, user);
       if (receipt) return receipt;
     }
-    return "away";
+    return "unconfirmed";
   } finally {
     stop.abort();
     await late;

@@ -141,11 +141,24 @@ export class LiveSession {
       this.#waiting.newest = Math.max(this.#waiting.newest, message.seq);
       return nothing();
     }
-    const { opened, waiting } = await inOrder(this.watched, [message]);
-    return merged(await this.#judge(), this.#fold(opened, waiting));
+    return this.#opened([message], (opened, waiting) => this.#fold(opened, waiting));
   }
 
-  /** Something is lacked that may come: the key of messages, or a list of the owner that the machine has named. */
+  /** Opens messages that follow each other and shows them. Their authors, and those of the view, are found by one list. */
+  async #opened(
+    messages: readonly Sealed[],
+    show: (opened: Incoming[], waiting: Waiting | undefined) => Changed,
+  ): Promise<Changed> {
+    let changed = nothing();
+    for (;;) {
+      const { opened, waiting, list } = await inOrder(this.watched, messages);
+      changed = merged(changed, await this.#judge());
+      // Otherwise older messages were read meanwhile, and a newer list with them.
+      if (this.view.list === list) return merged(changed, show(opened, waiting));
+    }
+  }
+
+  /** Something is missing that may come: the key of messages, or a list of the owner that the machine has named. */
   #isWaiting(): boolean {
     return this.#waiting !== undefined || this.view.withheld !== undefined;
   }
@@ -173,12 +186,12 @@ export class LiveSession {
       const page = await this.#page({ limit: PAGE, after: first - 1 });
       // A server that gives others again would be asked without end.
       const messages = page.filter(({ seq }) => seq >= first);
-      const { opened, waiting } = await inOrder(this.watched, messages);
       const last = messages.at(-1)?.seq ?? newest;
       const isMore = last < newest;
       const rest = isMore ? { first: last + 1, epoch: this.#waiting.epoch, newest } : undefined;
-      changed = merged(changed, await this.#judge());
-      changed = merged(changed, this.#fold(opened, waiting ? { ...waiting, newest: Math.max(waiting.newest, newest) } : rest));
+      const show = (opened: Incoming[], waiting: Waiting | undefined): Changed =>
+        this.#fold(opened, waiting ? { ...waiting, newest: Math.max(waiting.newest, newest) } : rest);
+      changed = merged(changed, await this.#opened(messages, show));
       changed.live = true;
     }
     return this.#tell(changed);
@@ -227,9 +240,7 @@ export class LiveSession {
 
   async #load(isForPerson: boolean): Promise<void> {
     const messages = await this.#page({ limit: PAGE });
-    const { opened, waiting } = await inOrder(this.watched, messages);
-    await this.#judge();
-    this.#fold(opened, waiting);
+    await this.#opened(messages, (opened, waiting) => this.#fold(opened, waiting));
     this.#first = messages[0]?.seq;
     // What is asked must be seen, however much was written since.
     for (let pages = 0; isForPerson && pages < MOST_PAGES; pages++) {
@@ -241,12 +252,14 @@ export class LiveSession {
   async #loadOlder(): Promise<boolean> {
     if (this.#first === undefined || this.#first <= 1) return false;
     const messages = await this.#page({ limit: PAGE, before: this.#first });
-    const { opened, waiting } = await inOrder(this.watched, messages);
-    this.#first = messages[0]?.seq ?? 1;
-    // All that was written under a newer key waits with it.
-    if (waiting) this.#waiting = { ...waiting, newest: this.#waiting?.newest ?? waiting.newest };
-    this.view.waitForKey(this.#waiting !== undefined);
-    this.#tell(merged(await this.#judge(), this.view.older(opened)));
+    const changed = await this.#opened(messages, (opened, waiting) => {
+      this.#first = messages[0]?.seq ?? 1;
+      // All that was written under a newer key waits with it.
+      if (waiting) this.#waiting = { ...waiting, newest: this.#waiting?.newest ?? waiting.newest };
+      this.view.waitForKey(this.#waiting !== undefined);
+      return this.view.older(opened);
+    });
+    this.#tell(changed);
     return true;
   }
 

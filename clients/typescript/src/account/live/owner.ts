@@ -35,15 +35,11 @@ export class Authors {
     return remembered(this.#found, `${user} ${key}`, MOST_SIGNERS, () => this.#find(user, key));
   }
 
-  /** The machine has named this version of the owner's list. Resolves to whether a newer list was read, so authors may differ. A server
-   * that does not show it is asked only once. */
-  async learn(version: number): Promise<boolean> {
-    if (version <= this.#asked) return false;
-    const known = await this.version();
-    if (version <= known) return false;
+  /** The machine has named this version of the owner's list. A server that does not show it is asked only once. */
+  async learn(version: number): Promise<void> {
+    if (version <= this.#asked || version <= (await this.version())) return;
     await this.askAgain();
     this.#asked = version;
-    return (await this.version()) > known;
   }
 
   /** Asks for the list that the machine has named, also when the server has kept it back before. */

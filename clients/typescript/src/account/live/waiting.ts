@@ -23,20 +23,25 @@ export interface Waiting {
 export async function inOrder(
   watched: Watched,
   messages: readonly Sealed[],
-): Promise<{ opened: Incoming[]; waiting: Waiting | undefined }> {
-  // Together: checking a signature waits for other threads.
-  const open = (): Promise<(Incoming | number)[]> => Promise.all(messages.map((message) => watched.opened(message)));
-  let all = await open();
-  while (await watched.learn(all)) all = await open();
+): Promise<{ opened: Incoming[]; waiting: Waiting | undefined; list: number }> {
+  let list: number;
+  let all: (Incoming | number)[];
+  do {
+    list = await watched.authors.version();
+    // Together: checking a signature waits for other threads.
+    all = await Promise.all(messages.map((message) => watched.opened(message)));
+    await watched.learn(all);
+    // A list is also read when a key is not in the known one.
+  } while ((await watched.authors.version()) !== list);
   const opened: Incoming[] = [];
   for (const [at, one] of all.entries()) {
     if (typeof one === "number") {
       const [first, newest] = [messages[at]?.seq ?? 0, messages.at(-1)?.seq ?? 0];
-      return { opened, waiting: { first, epoch: one, newest } };
+      return { opened, waiting: { first, epoch: one, newest }, list };
     }
     opened.push(one);
   }
-  return { opened, waiting: undefined };
+  return { opened, waiting: undefined, list };
 }
 
 /** The longest wait, in milliseconds, before a stream of hints that has ended is followed again. */
