@@ -17,6 +17,7 @@ use crate::home::{Home, Owner};
 use crate::live::Live;
 use crate::notice::Notice;
 use crate::opening::expected;
+use crate::removal::Finished;
 use crate::settings::{Occasion, StoredToken};
 use crate::sharing::People;
 
@@ -117,7 +118,7 @@ impl Account {
         let lock = if is_due { self.home.store().try_lock(devices::REMOVAL_LOCK)? } else { None };
         if lock.is_some() {
             self.say(Notice::FinishingRemoval);
-            if let Err(error) = Box::pin(self.finish_removal()).await {
+            if let Err(error) = Box::pin(self.finish_removal()).await.and_then(Finished::whole) {
                 self.say(Notice::RemovalUnfinished(error));
             }
         }

@@ -51,7 +51,7 @@ pub enum Error {
         .0.display()
     )]
     ReadableByOthers(PathBuf),
-    #[error("There is an account key at {} that was not there a moment ago. Nothing was changed. Run the command again.", .0.display())]
+    #[error("There is an account key in {} that was not there a moment ago. Nothing was changed. Run the command again.", .0.display())]
     KeyAppeared(PathBuf),
     #[error("Another program of yours has been {0} for two minutes. End it, or try again later.")]
     Locked(&'static str),

@@ -49,7 +49,7 @@ impl Home {
     /// Records in another store. It has no directory, so that a runner finds no file of a machine's key or token. Errors name its records
     /// as if they were in this one.
     pub fn on(store: Arc<dyn Store>, computer: Computer, notices: Notices) -> Self {
-        Self { path: PathBuf::from("store:"), store, computer: Arc::new(computer), notices }
+        Self { path: PathBuf::from("the program's store"), store, computer: Arc::new(computer), notices }
     }
 
     /// Records that end with the program.
@@ -118,7 +118,8 @@ impl Home {
             let Some(bytes) = self.store.get(old)? else { continue };
             // Another program may have moved it, and have made a newer one since.
             let mut is_moved = false;
-            let adopt = |found: Option<&[u8]>| {
+            let adopt = |found: Result<Option<&[u8]>>| {
+                let found = found?;
                 is_moved = found.is_none_or(|found| found == bytes);
                 Ok(if found.is_some() { Edit::Keep } else { Edit::Put(bytes.clone()) })
             };
@@ -188,7 +189,7 @@ impl Home {
         let new = key.to_text().as_bytes().to_vec();
         self.store.update(
             KEY,
-            Box::new(|found| match found {
+            Box::new(|found| match found? {
                 Some(_) => Err(Error::KeyAppeared(self.key_path())),
                 None => Ok(Edit::New(new)),
             }),
@@ -254,28 +255,20 @@ impl Home {
     where
         T: Default + Serialize + DeserializeOwned,
     {
-        let (mut parts, mut changed) = (Some((damaged, change)), None);
-        let updated = self.store.update(
+        let mut changed = None;
+        self.store.update(
             name,
             Box::new(|found| {
-                let Some((damaged, change)) = parts.take() else { return Ok(Edit::Keep) };
                 let (mut value, before) = match found {
-                    Some(bytes) => (self.parsed(name, bytes).or_else(damaged)?, bytes.to_vec()),
-                    None => (T::default(), json(&T::default())?),
+                    Ok(Some(bytes)) => (self.parsed(name, bytes).or_else(damaged)?, bytes.to_vec()),
+                    Ok(None) => (T::default(), json(&T::default())?),
+                    Err(unreadable) => (damaged(unreadable)?, Vec::new()),
                 };
                 changed = Some(change(&mut value)?);
                 let after = json(&value)?;
                 Ok(if after == before { Edit::Keep } else { Edit::Put(after) })
             }),
-        );
-        match (updated, parts) {
-            (Err(unreadable @ Error::Unreadable { .. }), Some((damaged, change))) => {
-                let mut value = damaged(unreadable)?;
-                changed = Some(change(&mut value)?);
-                self.write_json(name, &value)?;
-            }
-            (updated, _) => updated?,
-        }
+        )?;
         changed.ok_or_else(|| Error::Form(format!("{name} was not changed.")))
     }
 }
@@ -303,6 +296,8 @@ mod tests {
         home.write_key(&path, &other).unwrap();
         assert_eq!(home.machine_key(&path).unwrap().unwrap().public_key(), other.public_key());
         assert!(home.machine_key(Path::new("/elsewhere/a.key")).is_err());
+        let again = home.store_key(&other, &lock).unwrap_err().to_string();
+        assert!(again.starts_with("There is an account key in the program's store/account.key that"), "{again}");
     }
 
     #[test]
@@ -322,7 +317,16 @@ mod tests {
         assert_ne!(written(&home.path().join("n.json")), before);
         std::fs::write(home.path().join("n.json"), "{").unwrap();
         assert!(matches!(set(4), Err(Error::Damaged { .. })));
-        home.renew_json("n.json", |all: &mut Numbers| Ok(all.insert("b".to_owned(), 1))).unwrap();
+        let renew = || home.renew_json("n.json", |all: &mut Numbers| Ok(all.insert("b".to_owned(), 1)));
+        renew().unwrap();
+        assert_eq!(home.read_json::<Numbers>("n.json").unwrap().unwrap().len(), 1);
+
+        // A link to itself cannot be read, not even by root.
+        std::fs::remove_file(home.path().join("n.json")).unwrap();
+        std::os::unix::fs::symlink("n.json", home.path().join("n.json")).unwrap();
+        assert!(matches!(set(5), Err(Error::Unreadable { .. })));
+        assert!(home.path().join("n.json").is_symlink(), "it is as it was before");
+        assert_eq!(renew().unwrap(), None);
         assert_eq!(home.read_json::<Numbers>("n.json").unwrap().unwrap().len(), 1);
     }
 }

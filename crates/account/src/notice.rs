@@ -8,6 +8,7 @@ use std::time::Duration;
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::refs::Ref;
+use ensemble_types::shares::ShareLevel;
 use ensemble_types::time::Timestamp;
 
 use crate::error::Error;
@@ -89,6 +90,12 @@ pub enum Notice {
     },
     /// It was not looked for in this many sessions.
     RightsNotSearched(usize),
+    /// What a removed device has shared stays shared, because the owner wants that.
+    ShareKept {
+        person: String,
+        level: ShareLevel,
+        session: Ref,
+    },
 
     /// A removal, of this device or another program, continues.
     FinishingRemoval,

@@ -43,6 +43,8 @@ pub struct Settings {
     pub runner_roots: BTreeMap<String, Vec<PathBuf>>,
     /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
     pub unfinished_removals: BTreeMap<String, u32>,
+    /// What is left of these removals where the rest is done, by server origin.
+    pub left_of_removals: BTreeMap<String, LeftOfRemoval>,
     /// The devices whose shares and rights are kept, each with the digest of the list that removes it, by server origin. A list that the
     /// server has not taken keeps nothing.
     pub keep_rights: BTreeMap<String, BTreeMap<String, String>>,
@@ -56,6 +58,14 @@ pub struct Settings {
     pub known_users: BTreeMap<String, BTreeMap<String, String>>,
     /// The name that a user had when something was shared with them first, in lower case, by server origin. Another user does not get it.
     pub known_names: BTreeMap<String, BTreeMap<String, UserId>>,
+}
+
+/// The sessions that a removal could not look at, because what is remembered of them could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOfRemoval {
+    /// The list by which all others were looked at.
+    pub version: u32,
+    pub sessions: BTreeSet<SessionId>,
 }
 
 /// A data directory of `ensemble up`.

@@ -12,6 +12,7 @@ use rand::distributions::Alphanumeric;
 
 use crate::account::Account;
 use crate::error::{Error, Result};
+use crate::home::Home;
 use crate::machine_key;
 use crate::machines::{Card, registration};
 use crate::removal::{Finished, begin_removal};
@@ -24,6 +25,7 @@ pub struct Registered {
     pub credential: Secret,
 }
 
+/// Where it is. A home without a directory has no such file: a runner cannot be started with it.
 pub enum Secret {
     Key(PathBuf),
     Token(PathBuf),
@@ -76,7 +78,7 @@ impl Account {
         forget(self, id)?;
         // It has the keys of the sessions that it hosted, and others may write there.
         self.refresh_own(Duration::ZERO).await?;
-        self.finish_removal().await
+        self.finish_removal().await?.whole()
     }
 }
 
@@ -120,9 +122,14 @@ fn known_here(me: &Account) -> Result<Option<MachineId>> {
 
 /// Whether the stored token of this machine is still valid. It may have expired or been revoked.
 async fn works(me: &Account, path: &Path, id: &MachineId) -> bool {
-    let Ok(token) = std::fs::read_to_string(path) else { return false };
+    let Some(token) = stored_token(&me.home, path) else { return false };
     let answer = me.client.with_credential(Credential::Bearer(token.trim().into())).machine(id).await;
     answer.is_ok_and(|machine| machine.id == *id)
+}
+
+fn stored_token(home: &Home, path: &Path) -> Option<String> {
+    let stored = home.store().get(home.name_of(path).ok()?).ok()??;
+    String::from_utf8(stored).ok()
 }
 
 /// The id of a new machine. It reveals nothing about the host.
@@ -130,4 +137,24 @@ fn new_id() -> Result<MachineId> {
     let random = rand::rngs::OsRng.sample_iter(Alphanumeric).map(|letter| char::from(letter).to_ascii_lowercase());
     let id: String = "m-".chars().chain(random.take(10)).collect();
     id.parse().map_err(|error| Error::Form(format!("The new id of this machine {error}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::ids::UserId;
+
+    use super::*;
+    use crate::home::Owner;
+
+    #[test]
+    fn a_token_is_found_where_it_was_kept() {
+        let place = tempfile::tempdir().unwrap();
+        for home in [Home::of_test(place.path().join("home")), Home::of_test_in_memory()] {
+            let owner = Owner { user: UserId::generate(), account: "abc" };
+            let path = home.machine_token_path(owner, &"laptop".parse().unwrap());
+            assert_eq!(stored_token(&home, &path), None);
+            home.write_secret(&path, b"token").unwrap();
+            assert_eq!(stored_token(&home, &path).as_deref(), Some("token"));
+        }
+    }
 }

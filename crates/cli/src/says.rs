@@ -2,6 +2,7 @@
 
 use ensemble_account::{Account, Error, Notice};
 use ensemble_protocol::transcript::words::May;
+use ensemble_types::sessions::{AccessLevel, CannotWrite, Session};
 
 use crate::{print, when};
 
@@ -94,8 +95,12 @@ fn of_notice(notice: &Notice) -> String {
             error(why)
         ),
         Notice::RightsNotSearched(count) => format!(
-            "It was not looked for what the device has let people do in {count} older live sessions. Machines that know of its removal \
+            "What the device has let people do in {count} older live sessions was not checked. Machines that know of its removal \
              allow none of that."
+        ),
+        Notice::ShareKept { person, level, session } => format!(
+            "The removed device had shared session {session} with {person} ({}). They keep it.",
+            level.as_str()
         ),
         Notice::FinishingRemoval => "Finishing the removal of a device: sessions get new keys.".to_owned(),
         Notice::RemovalUnfinished(why) => {
@@ -196,6 +201,27 @@ fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
         Error::TaskNotSigned { .. } => "Or it was submitted without `ensemble`, which signs.".to_owned(),
         _ => return None,
     })
+}
+
+/// Why the machine of a session cannot write in it, and what to do. The server's word is all that there is of it.
+pub(crate) fn cannot_write(session: &Session) -> Option<String> {
+    let why = match session.cannot_write? {
+        CannotWrite::KeyRefused => {
+            "a device was removed, and the server did not take the new key that the machine made"
+        }
+        CannotWrite::KeyNotGiven => "the machine was not given the session's newest key",
+        CannotWrite::KeyOfStranger => "the session's newest key was not made by a device of its owner",
+        CannotWrite::ListUnread => "the machine cannot use the device list of its owner",
+    };
+    let (reference, is_of_list) = (&session.reference, session.cannot_write == Some(CannotWrite::ListUnread));
+    let todo = match session.access_level {
+        AccessLevel::Owner if is_of_list => {
+            "Run `ensemble devices` on a primary device: it checks the list.".to_owned()
+        }
+        AccessLevel::Owner => format!("`ensemble session rekey {reference}` makes a new key for it."),
+        _ => "Its owner has to make a new key for it.".to_owned(),
+    };
+    Some(format!("The server says that the machine keeps what the agent does and cannot send it: {why}. {todo}"))
 }
 
 /// What to do against the loss of the only device that can add and remove others.

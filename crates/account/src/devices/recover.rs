@@ -39,7 +39,7 @@ impl Account {
         }
         self.send_next(next, Vec::new()).await?;
         if is_replaced {
-            self.finish_removal().await?;
+            self.finish_removal().await?.whole()?;
         }
         Ok(())
     }
@@ -190,6 +190,6 @@ async fn signed_in(home: &Home, client: Client, key: AccountKey, list: &List, lo
 
 async fn finished(me: Account) -> Result<Account> {
     me.settle().await;
-    me.finish_removal().await?;
+    me.finish_removal().await?.whole()?;
     Ok(me)
 }

@@ -72,9 +72,9 @@ impl Home {
                     self.change_json(&record_of(&origin, session), |damaged| Err(of_sessions(damaged)), take_over)?;
                 }
             }
-            let is_same = |found: Option<&[u8]>| found == Some(&*bytes);
-            let replace =
-                |found: Option<&[u8]>| Ok(if is_same(found) { Edit::Put(MOVED.to_vec()) } else { Edit::Keep });
+            let replace = |found: Result<Option<&[u8]>>| {
+                Ok(if found? == Some(&*bytes) { Edit::Put(MOVED.to_vec()) } else { Edit::Keep })
+            };
             self.store().update(OLD, Box::new(replace))?;
         }
         Ok(())

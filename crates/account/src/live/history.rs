@@ -147,6 +147,18 @@ impl Live {
     /// for again. Says what has changed.
     pub async fn renew(&mut self) -> Result<Changed> {
         self.refresh().await?;
+        self.ask_for_list().await?;
+        loop {
+            let opened = self.waited().await?;
+            if opened.is_empty() {
+                return Ok(Changed { state: true, ..std::mem::take(&mut self.unreported) });
+            }
+            opened.into_iter().for_each(|one| self.show(one));
+        }
+    }
+
+    /// Asks again for a list that the server has kept back. The view is judged by it.
+    pub async fn ask_for_list(&mut self) -> Result<()> {
         if self.view.withheld().is_some() {
             self.owner.ask_again().await?;
         }

@@ -26,6 +26,7 @@ pub struct Given {
     session: Ref,
     user_id: UserId,
     may: May,
+    kept: bool,
 }
 
 /// Takes back the rights that removed devices have given in the first [`MOST`] of these sessions, or gives them again if the device is in
@@ -33,9 +34,9 @@ pub struct Given {
 pub(crate) async fn settle_rights(me: &Account, sessions: &[&Session], kept: &BTreeSet<String>) -> Vec<Given> {
     let mut all = Vec::new();
     for session in sessions.iter().take(MOST) {
-        match settle_in(me, session.id, kept).await {
-            Ok(given) => all.extend(given),
-            Err(why) => me.say(Notice::RightsUnknown { session: session.reference, why }),
+        me.client.leave_room().await;
+        if let Err(why) = settle_in(me, session.id, kept, &mut all).await {
+            me.say(Notice::RightsUnknown { session: session.reference, why });
         }
     }
     if sessions.len() > MOST {
@@ -44,7 +45,7 @@ pub(crate) async fn settle_rights(me: &Account, sessions: &[&Session], kept: &BT
     all
 }
 
-async fn settle_in(me: &Account, id: SessionId, kept: &BTreeSet<String>) -> Result<Vec<Given>> {
+async fn settle_in(me: &Account, id: SessionId, kept: &BTreeSet<String>, all: &mut Vec<Given>) -> Result<()> {
     let mut live = me.live(id).await?;
     live.load_state().await?;
     let own = me.own();
@@ -52,19 +53,27 @@ async fn settle_in(me: &Account, id: SessionId, kept: &BTreeSet<String>) -> Resu
     let by_removed = |grant: &&AccessGrant| grant.may != May::Nothing && grant.key.as_ref().is_some_and(is_gone);
     let given: Vec<AccessGrant> =
         live.view.state().map(|state| state.access.iter().filter(by_removed).cloned().collect()).unwrap_or_default();
-    for known in &given {
-        let (local_id, version) = (idempotency_key(), version_after(me, Some(known)));
+    let session = live.session.reference;
+    for known in given {
+        let (local_id, version) = (idempotency_key(), version_after(me, Some(&known)));
         let is_kept = known.key.as_ref().is_some_and(|key| kept.contains(key));
         let may = if is_kept { known.may.clone() } else { May::Nothing };
         if !is_kept {
             let revocation = Revocation { local_id: local_id.clone(), version, removed: false };
             me.home.begin_revocation(me.client.origin(), id, known.user, revocation)?;
         }
-        let order = AccessGrant { may, version, key: None, ..known.clone() };
-        live.sender().send_as(local_id, Content::Control(Control::Access(order))).await?;
-        let (person, session) = (me.described(known.user).await, live.session.reference);
-        me.say(Notice::RightSettled { person, may: known.may.clone(), session, is_kept });
+        let (user_id, given) = (known.user, known.may.clone());
+        let order = AccessGrant { may, version, key: None, ..known };
+        let sent = live.sender().send_as(local_id, Content::Control(Control::Access(order))).await;
+        // A revocation is repeated until it arrives.
+        if is_kept {
+            sent?;
+        } else if let Err(why) = sent {
+            me.say(Notice::RightsUnknown { session, why });
+        }
+        let person = me.described(user_id).await;
+        me.say(Notice::RightSettled { person, may: given.clone(), session, is_kept });
+        all.push(Given { session, user_id, may: given, kept: is_kept });
     }
-    let named = |grant: AccessGrant| Given { session: live.session.reference, user_id: grant.user, may: grant.may };
-    Ok(given.into_iter().map(named).collect())
+    Ok(())
 }

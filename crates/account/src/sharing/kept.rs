@@ -3,45 +3,71 @@
 
 use std::collections::BTreeSet;
 
-use ensemble_protocol::seal::SharedRing;
+use ensemble_protocol::seal::{KeyRing, SharedRing};
 use ensemble_types::sessions::Session;
-use ensemble_types::shares::{Share, UpdateShare};
+use ensemble_types::shares::{Share, ShareLevel, UpdateShare};
 use futures_util::TryStreamExt;
 
-use super::Members;
+use super::{Members, Recipients};
 use crate::account::Account;
 use crate::error::Result;
 
 impl Account {
     /// Gives the key of a session again to the people who got it from these removed devices. The removed devices have that key, so the
     /// new grant speaks of the same content epoch as the old one: its holder reads, and writes after the next key. A key that a removed
-    /// device has made is given to no one.
-    pub(crate) async fn share_again(&self, session: Session, removed: &BTreeSet<String>) -> Result<()> {
+    /// device has made is given to no one. Returns the people.
+    pub(crate) async fn share_again(&self, session: Session, removed: &BTreeSet<String>) -> Result<Recipients> {
+        let mut again = Recipients::new();
         if !self.is_maker_listed(&session) {
-            return Ok(());
+            return Ok(again);
         }
         let (session, ring) = self.readable(session).await?;
-        let origin = self.client.origin();
-        let (known, gone) =
-            (self.home.known_session(origin, session.id)?, self.home.removed_shares(origin, session.id)?);
-        let (counts, members) = (ring.floor().max(known.floor)..=ring.epoch(), Members::given_by(removed));
-        let shares: Vec<Share> = self.client.shares(session.id).try_collect().await?;
-        for share in shares.iter().filter(|share| !gone.contains(&share.user_id)) {
-            let counts_anyway = self.granted(share, &counts, &Members::default()).await.is_ok();
-            let Ok((level, None)) = self.granted(share, &counts, &members).await else { continue };
+        for (share, level) in self.given_by(&session, &ring, removed).await? {
             let Ok(old) = SharedRing::from_text(&share.encrypted_key) else { continue };
-            if counts_anyway {
-                continue;
-            }
             let grant = (share.user_id, level);
             let (key, epoch) = self.sealed_at(&session, grant, (&ring, old.content_epoch())).await?;
             let update = UpdateShare { encrypted_key: Some(key), access_level: None, content_epoch: Some(epoch) };
             match self.client.update_share(session.id, share.user_id, &update).await {
                 // The share was removed in the meantime.
                 Err(error) if error.is_not_found() => {}
-                answer => drop(answer?),
+                answer => {
+                    answer?;
+                    again.insert(share.user_id, level);
+                }
             }
         }
-        Ok(())
+        Ok(again)
+    }
+
+    /// The people who have the present key of a session from these removed devices only. They get its next key.
+    pub(crate) async fn kept_people(&self, session: &Session, removed: &BTreeSet<String>) -> Result<Recipients> {
+        if removed.is_empty() {
+            return Ok(Recipients::new());
+        }
+        let (session, ring) = self.readable(session.clone()).await?;
+        let given = self.given_by(&session, &ring, removed).await?;
+        Ok(given.into_iter().map(|(share, level)| (share.user_id, level)).collect())
+    }
+
+    /// The shares that count only because these removed devices have made them.
+    async fn given_by(
+        &self,
+        session: &Session,
+        ring: &KeyRing,
+        removed: &BTreeSet<String>,
+    ) -> Result<Vec<(Share, ShareLevel)>> {
+        let origin = self.client.origin();
+        let (known, gone) =
+            (self.home.known_session(origin, session.id)?, self.home.removed_shares(origin, session.id)?);
+        let (counts, members) = (ring.floor().max(known.floor)..=ring.epoch(), Members::given_by(removed));
+        let shares: Vec<Share> = self.client.shares(session.id).try_collect().await?;
+        let mut given = Vec::new();
+        for share in shares.into_iter().filter(|share| !gone.contains(&share.user_id)) {
+            let counts_anyway = self.granted(&share, &counts, &Members::default()).await.is_ok();
+            if let (false, Ok((level, None))) = (counts_anyway, self.granted(&share, &counts, &members).await) {
+                given.push((share, level));
+            }
+        }
+        Ok(given)
     }
 }

@@ -127,7 +127,11 @@ impl Store for FileStore {
     fn update(&self, name: &str, change: Change<'_>) -> Result<()> {
         let path = self.path(name)?;
         let _held = self.lock_records(name)?;
-        self.edit(&path, change(self.get(name)?.as_deref())?)
+        let edit = match self.get(name) {
+            Ok(found) => change(Ok(found.as_deref())),
+            Err(why) => change(Err(why)),
+        };
+        self.edit(&path, edit?)
     }
 
     fn replace(&self, name: &str, edit: Edit) -> Result<()> {

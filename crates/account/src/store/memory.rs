@@ -51,7 +51,7 @@ impl Store for MemoryStore {
     fn update(&self, name: &str, change: Change<'_>) -> Result<()> {
         let record = self.record(name)?;
         let mut held = hold(&record);
-        let edit = change(held.as_deref())?;
+        let edit = change(Ok(held.as_deref()))?;
         edit_held(name, &mut held, edit)
     }
 

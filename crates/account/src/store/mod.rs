@@ -54,8 +54,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     fn check(&self) -> Result<()>;
 }
 
-/// What is done to a record, from what it holds.
-pub type Change<'a> = Box<dyn FnOnce(Option<&[u8]>) -> Result<Edit> + 'a>;
+/// What is done to a record, from what it holds, or from why it cannot be read.
+pub type Change<'a> = Box<dyn FnOnce(Result<Option<&[u8]>>) -> Result<Edit> + 'a>;
 
 /// How a record changes.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ mod tests {
             put(&*store, "a/b/c.json", "1").unwrap();
             put(&*store, "d", "2").unwrap();
             let change: Change<'_> = Box::new(|before| {
-                assert_eq!(before, Some(&b"1"[..]));
+                assert_eq!(before?, Some(&b"1"[..]));
                 Ok(Edit::Put(b"3".to_vec()))
             });
             store.update("a/b/c.json", change).unwrap();
@@ -137,7 +137,7 @@ mod tests {
             let add = || {
                 let change: Change<'_> = Box::new(|before| {
                     std::thread::yield_now();
-                    Ok(Edit::Put([before.unwrap_or_default(), b"x"].concat()))
+                    Ok(Edit::Put([before?.unwrap_or_default(), b"x"].concat()))
                 });
                 store.update("count", change).unwrap();
             };

@@ -10,7 +10,7 @@ use ensemble_account::live::{KeyHints, Live, Watch, Watched};
 use ensemble_agent::McpServer;
 use ensemble_client::SessionEvent;
 use ensemble_protocol::transcript::body::Content;
-use ensemble_protocol::transcript::view::{Author, Incoming};
+use ensemble_protocol::transcript::view::{Author, Incoming, Keep, View};
 use ensemble_protocol::transcript::words::Mode;
 use ensemble_runner::local::Start;
 use ensemble_types::ids::{SessionId, UserId};
@@ -30,6 +30,8 @@ use crate::live::{self, host};
 
 /// Messages of the past that an editor gets.
 const MOST_REPLAYED: i64 = 6_000;
+/// What is kept to find out whether the server keeps a list back. What the editor is shown is kept elsewhere.
+const JUDGED: Keep = Keep { items: 200, bytes: 1 << 20 };
 
 /// What a session tells the process.
 pub(super) enum Report {
@@ -223,13 +225,14 @@ async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), report
         is_cut: after > 0,
     };
     reports.say(Report::Opened(Ok(opening))).await;
-    let mut named = HashSet::from([live.me.id]);
+    live.view = View::new(JUDGED);
+    let mut reported = Reported { names: HashSet::from([live.me.id]), list: None };
     {
         let mut messages = pin!(client.messages_after(id, after));
         while let Some(message) = messages.next().await {
             let message = message?;
             after = message.seq;
-            if let Some(report) = said(&mut live, &message, &mut named).await? {
+            if let Some(report) = said(&mut live, &message, &mut reported, reports).await? {
                 reports.say(report).await;
             }
         }
@@ -241,9 +244,9 @@ async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), report
     loop {
         let watched = tokio::select! {
             watched = watch.next() => watched?,
-            () = keys.next(live.lacks_key()) => {
+            () = keys.next(live.is_waiting()) => {
                 online(&mut live).await;
-                if !waited(&mut live, &mut named, reports).await? {
+                if !waited(&mut live, &mut reported, reports).await? {
                     watch.lost();
                 }
                 continue;
@@ -253,7 +256,7 @@ async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), report
             Watched::Connected => {
                 reports.say(Report::Event(id, Event::Connected(true))).await;
                 let report = online(&mut live).await;
-                if !waited(&mut live, &mut named, reports).await? {
+                if !waited(&mut live, &mut reported, reports).await? {
                     watch.lost();
                 }
                 report
@@ -282,7 +285,7 @@ async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), report
             }
             Watched::Event(SessionEvent::Changed(_)) => {
                 let report = online(&mut live).await;
-                if !waited(&mut live, &mut named, reports).await? {
+                if !waited(&mut live, &mut reported, reports).await? {
                     watch.lost();
                 }
                 report
@@ -302,37 +305,72 @@ async fn online(live: &mut Live) -> Option<Report> {
     Some(Report::Event(live.session.id, Event::Online(live.session.online)))
 }
 
-/// A message, opened and checked. `None`: it waits for its key, or came with those that have waited.
-async fn said(live: &mut Live, message: &Message, named: &mut HashSet<UserId>) -> Result<Option<Report>> {
-    let Some(opened) = live.arrived(message).await? else { return Ok(None) };
-    Ok(Some(report(live, opened.incoming(), named).await))
+/// What was reported to the process and is not said again.
+struct Reported {
+    names: HashSet<UserId>,
+    /// The version of the owner's list that authors are found by.
+    list: Option<u32>,
 }
 
-/// Reports the messages whose key has come. False: they could not all be read now.
-async fn waited(live: &mut Live, named: &mut HashSet<UserId>, reports: &Reports) -> Result<bool> {
+/// A message, opened and checked. `None`: it waits for its key, or came with those that have waited.
+async fn said(
+    live: &mut Live,
+    message: &Message,
+    reported: &mut Reported,
+    reports: &Reports,
+) -> Result<Option<Report>> {
+    let Some(opened) = live.arrived(message).await? else { return Ok(None) };
+    listed(live, reported, reports).await;
+    Ok(Some(report(live, opened.incoming(), reported).await))
+}
+
+/// Reports the messages whose key has come, and a list that was kept back until now. False: they could not all be read now.
+async fn waited(live: &mut Live, reported: &mut Reported, reports: &Reports) -> Result<bool> {
+    match live.ask_for_list().await {
+        Err(failure) if is_passing(&failure) => return Ok(false),
+        asked => asked?,
+    }
     loop {
         let opened = match live.waited().await {
-            Err(ensemble_account::Error::Client(error)) if error.is_passing() => return Ok(false),
+            Err(failure) if is_passing(&failure) => return Ok(false),
             opened => opened?,
         };
+        listed(live, reported, reports).await;
         if opened.is_empty() {
             return Ok(true);
         }
         for one in opened {
-            let report = report(live, one.incoming(), named).await;
+            let report = report(live, one.incoming(), reported).await;
             reports.say(report).await;
         }
     }
 }
 
+fn is_passing(failure: &ensemble_account::Error) -> bool {
+    matches!(failure, ensemble_account::Error::Client(error) if error.is_passing())
+}
+
+/// Reports the list that authors are found by, if it has changed.
+async fn listed(live: &Live, reported: &mut Reported, reports: &Reports) {
+    let Some(version) = live.view.list().filter(|version| reported.list != Some(*version)) else { return };
+    reported.list = Some(version);
+    let removed = live.view.items().filter_map(|item| match &item.author {
+        Author::Person { key, removed_in: Some(list), .. } => Some((key.clone(), *list)),
+        _ => None,
+    });
+    let event = Event::Listed { owner: live.session.owner_id, version, removed: removed.collect() };
+    reports.say(Report::Event(live.session.id, event)).await;
+}
+
 /// A message with the names that are new in it.
-async fn report(live: &mut Live, incoming: Incoming, named: &mut HashSet<UserId>) -> Report {
+async fn report(live: &mut Live, incoming: Incoming, reported: &mut Reported) -> Report {
     let mut names = Vec::new();
     for user in people(&incoming) {
-        if named.insert(user) {
+        if reported.names.insert(user) {
             names.push((user, live.name(user).await));
         }
     }
+    live.view.message(incoming.clone());
     Report::Event(live.session.id, Event::Said(Box::new(incoming), names))
 }
 

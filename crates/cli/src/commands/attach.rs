@@ -166,7 +166,7 @@ pub(super) const MAY_CHANGE: usize = 500;
 impl Printed {
     async fn message(&mut self, live: &mut Live, message: &Message) -> Result<()> {
         if self.json {
-            return live.arrived(message).await?.map_or(Ok(()), |opened| self.json_line(opened));
+            return live.arrived(message).await?.map_or(Ok(()), |opened| self.json_line(live, opened));
         }
         live.take(message).await?;
         live.learn_names().await;
@@ -184,27 +184,38 @@ impl Printed {
             return self.print(live, 0);
         }
         live.refresh().await?;
+        live.ask_for_list().await?;
         loop {
             let opened = live.waited().await?;
             if opened.is_empty() {
                 return Ok(());
             }
-            opened.into_iter().try_for_each(|one| self.json_line(one))?;
+            opened.into_iter().try_for_each(|one| self.json_line(live, one))?;
         }
     }
 
-    fn json_line(&self, opened: Opened) -> Result<()> {
-        let Opened { seq, author, body, message } = opened;
-        let is_meant = message.is_ok_and(|message| is_approval(&message.content));
+    fn json_line(&self, live: &mut Live, opened: Opened) -> Result<()> {
+        let (seq, mut author) = (opened.seq, author_json(&opened.author));
+        let is_meant = opened.message.as_ref().is_ok_and(|message| is_approval(&message.content));
+        let body: Option<Value> = opened.body.as_deref().and_then(|body| serde_json::from_str(body).ok());
+        let changed = live.view.message(opened.incoming());
+        let items = changed.items.iter().filter_map(|id| live.view.item(*id));
+        let unconfirmed = items.filter(|item| item.seq == seq).find_map(|item| item.unconfirmed);
+        if let (Some(list), Some(author)) = (unconfirmed, author.as_object_mut()) {
+            author.insert("unconfirmed".to_owned(), list.into());
+        }
         if self.approvals && !is_meant {
             return Ok(());
         }
-        let body: Option<Value> = body.and_then(|body| serde_json::from_str(&body).ok());
-        print::json(&json!({ "seq": seq, "author": author_json(&author), "body": body }), true)
+        print::json(&json!({ "seq": seq, "author": author, "body": body }), true)
     }
 
     /// Prints all but the newest `held` items.
     fn print(&mut self, live: &Live, held: usize) -> Result<()> {
+        if self.json {
+            // Each message was printed when it came.
+            return Ok(());
+        }
         let new = live.view.items().len().saturating_sub(held);
         let first = self.next;
         let name = |user| live.known_name(user);

@@ -206,19 +206,21 @@ async fn remove(
     }
     removed.keep_state().await;
     let ((), unconfirmed) = tokio::join!(me.settle(), await_machines(me, &machines, &name));
-    let Finished { rekeyed: changed, rights, foreign } = removed.finish().await?;
+    let Finished { rekeyed: changed, rights, shares, foreign, unread } = removed.finish().await?;
     let waiting = others_sessions(&foreign);
     if context.json {
         let removed = serde_json::json!({
             "removed": device.public_key, "rekeyed": changed, "sharedWithYou": waiting, "unconfirmed": unconfirmed,
-            "rights": rights,
+            "rights": rights, "shares": shares,
         });
-        return print::json(&removed, false);
+        print::json(&removed, false)?;
+    } else {
+        print::line(format!(
+            "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
+             replace it with `ensemble share link`."
+        ))?;
     }
-    print::line(format!(
-        "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
-         replace it with `ensemble share link`."
-    ))
+    unread.map_or(Ok(()), |why| Err(why.into()))
 }
 
 /// The refs of sessions of other people. What is written there can be read by a removed device until their owners' programs give

@@ -20,10 +20,7 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
         Author::Host if matches!(&item.shown, Shown::Prompt(..)) => "the task".to_owned(),
         Author::Host => String::new(),
         Author::Person { user, .. } => match item.unconfirmed {
-            Some(list) => format!(
-                "{} (not confirmed: the server does not give version {list} of the device list, which the machine names)",
-                name(*user)
-            ),
+            Some(list) => format!("{} ({})", name(*user), unconfirmed(list)),
             None => name(*user),
         },
         Author::Unknown(why) => why.clone(),
@@ -54,6 +51,11 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
         Shown::Note(note) => format!("   ({})", self::note(note, &name)),
         Shown::Newer(name) => format!("   ({}: something newer than this program)", visible(name)),
     })
+}
+
+/// Why it is not known whether a device of the owner has written something.
+pub(crate) fn unconfirmed(list: u32) -> String {
+    format!("not confirmed: the server does not give version {list} of the device list, which the machine names")
 }
 
 fn state(taken: &Taken) -> String {

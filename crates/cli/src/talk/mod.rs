@@ -192,9 +192,9 @@ fn why_not(reason: Option<VoiceRefusal>) -> &'static str {
             "Too many conversations were begun within a short time. Wait a minute, then begin again."
         }
         Some(VoiceRefusal::UserSessions) => {
-            "You talk elsewhere already. End a conversation there, or wait until it has ended."
+            "You are already talking elsewhere. End a conversation there, or wait until it has ended."
         }
-        Some(VoiceRefusal::TotalSessions) => "As many people talk to this server as it allows. Try again later.",
+        Some(VoiceRefusal::TotalSessions) => "Too many people are talking to this server. Try again later.",
         Some(VoiceRefusal::UserDailySeconds) => {
             "Your time for talking today is used up. It starts again at midnight (UTC)."
         }

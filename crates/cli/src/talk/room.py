@@ -1,6 +1,6 @@
 """Joins the room of one conversation for `ensemble talk`, which starts this program and carries it.
 
-It has no key of the account and decides nothing. It reads orders as JSON lines on standard input and tells what happens as JSON lines on
+It has no key of the account and decides nothing. It reads orders as JSON lines on standard input and reports what happens as JSON lines on
 standard output; each call of the agent is passed on, and answered as the parent says. When standard input ends, so does this program: a
 parent that is gone leaves no participant in the room.
 

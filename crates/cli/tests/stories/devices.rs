@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use crate::ensemble::{User, up};
+use crate::killed::shared;
 use crate::linking::{Dialog, add, join, link};
 use crate::live::until;
+use crate::lying::LyingServer;
 
 fn texts(user: &User, session: &str) -> Vec<Value> {
     user.json_lines(&["session", "read", session]).iter().map(|line| line["body"]["text"].clone()).collect()
@@ -66,6 +68,53 @@ fn a_second_computer_is_linked_works_and_is_removed() {
     let own: String = owner.json(&["devices"])["devices"][0]["publicKey"].as_str().unwrap().to_owned();
     assert!(second.fail(&["devices", "remove", &own, "--yes"]).contains("only a primary one"));
     assert!(owner.fail(&["devices", "remove", "nothing", "--yes"]).contains("You have no device nothing"));
+}
+
+#[test]
+fn a_removal_continues_with_only_the_sessions_that_it_could_not_look_at() {
+    let server = LyingServer::start();
+    let (owner, _friend, session) = shared(&server);
+    let other = owner.json(&["session", "create", "--title", "Other"])["session"]["id"].as_str().unwrap().to_owned();
+    let second = User::new(None);
+    add(&owner, &second, &[]);
+    let removed = second.json(&["whoami"])["device"]["publicKey"].as_str().unwrap().to_owned();
+    let epoch = |of: &str| owner.json(&["session", "show", of])["session"]["keyEpoch"].as_i64().unwrap();
+    let before = [epoch(&session), epoch(&other)];
+    let settings = |member: &str| {
+        let settings = std::fs::read(owner.files().join("settings.json")).unwrap();
+        serde_json::from_slice::<Value>(&settings).unwrap()[member].clone()
+    };
+    // What this computer remembers of the session cannot be read.
+    let servers = std::fs::read_dir(owner.files().join("sessions")).unwrap();
+    let [folder] = &*servers.map(|entry| entry.unwrap().path()).collect::<Vec<_>>() else { panic!("one server") };
+    let file = folder.join(format!("{session}.json"));
+    let record = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "{").unwrap();
+
+    let failed = owner.fail(&["devices", "remove", &removed, "--yes"]);
+    assert!(failed.contains("is damaged"), "{failed}");
+    let is_unfinished = || settings("unfinishedRemovals")[&server.url].is_u64();
+    let left = settings("leftOfRemovals")[&server.url]["sessions"].clone();
+    assert!(is_unfinished() && left == serde_json::json!([session]), "{left}");
+    let next = |of: &str| {
+        server.lie(|_, _| {});
+        let next = owner.run(&["whoami"]);
+        assert!(next.code == 0 && next.err.contains(of), "{}", next.err);
+        server.requests().into_iter().filter(|line| line.contains("/v1/sessions")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        next("It could not be finished"),
+        [format!("GET /v1/sessions/{session}")],
+        "only whether it still exists"
+    );
+    assert!(is_unfinished());
+
+    std::fs::write(&file, record).unwrap();
+    let requests = next("Finishing the removal");
+    assert!(requests.contains(&format!("PATCH /v1/sessions/{session}")), "{requests:?}");
+    assert!(!requests.iter().any(|line| line.contains(&other)), "{requests:?}");
+    assert_eq!([epoch(&session), epoch(&other)], before.map(|epoch| epoch + 1));
+    assert_eq!([settings("unfinishedRemovals"), settings("leftOfRemovals")], [(); 2].map(|()| serde_json::json!({})));
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn the_rights_that_a_removed_device_has_given_end_with_it() {
         let removed = owner.json(&[&["devices", "remove", &key, "--yes"], kept].concat());
         let [right] = &**removed["rights"].as_array().unwrap() else { panic!("{removed}") };
         assert_eq!((&right["userId"], &right["may"]), (&json!(editor_id), &json!("prompt")));
+        assert_eq!(right["kept"], !kept.is_empty(), "{right}");
         key
     };
 
@@ -66,6 +67,6 @@ fn it_is_said_where_it_was_not_looked_for_rights_of_a_removed_device() {
         }
     });
     let removed = owner.run(&["devices", "remove", &key_of(&phone), "--yes"]);
-    let not_searched = "It was not looked for what the device has let people do in 3 older live sessions.";
+    let not_searched = "What the device has let people do in 3 older live sessions was not checked.";
     assert!(removed.code == 0 && removed.err.contains(not_searched), "{}", removed.err);
 }

@@ -20,6 +20,10 @@ fn shared_by_phone(server: &LyingServer, owner: &User, session: &str) -> (String
     (phone.json(&["whoami"])["device"]["publicKey"].as_str().unwrap().to_owned(), friend)
 }
 
+fn whose_id(user: &User) -> String {
+    user.json(&["whoami"])["id"].as_str().unwrap().to_owned()
+}
+
 fn wishes(owner: &User) -> Value {
     let settings = std::fs::read(owner.files().join("settings.json")).unwrap();
     serde_json::from_slice::<Value>(&settings).unwrap()["keepRights"].clone()
@@ -37,6 +41,9 @@ fn what_is_kept_is_kept_by_the_command_that_finishes_a_removal() {
     assert!(wishes(&owner)[&server.url][&phone].is_string(), "the digest of the list that removes it");
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && next.err.contains("Finishing the removal"), "{}", next.err);
+    let shared = next.err.lines().filter(|line| line.contains("The removed device had shared session"));
+    let [kept] = &*shared.collect::<Vec<_>>() else { panic!("{}", next.err) };
+    assert!(kept.contains(&whose_id(&friend_of_phone)) && kept.contains("(edit)"), "{kept}");
     assert_eq!((epoch(), wishes(&owner)), (before + 1, json!({})));
     owner.succeed(&["session", "send", &session, "after"]);
     for friend in [friend, friend_of_phone] {
@@ -61,9 +68,11 @@ fn what_is_kept_is_kept_where_the_new_key_comes_later() {
         let removed = owner.json(&[&["devices", "remove", &phone, "--yes"], keep].concat());
         server.tell_the_truth();
         assert_eq!(removed["rekeyed"], 0, "{removed}");
-        friend_of_phone
+        (friend_of_phone, removed["shares"].clone())
     };
-    let kept = remove(&["--keep-rights"]);
+    let (kept, shares) = remove(&["--keep-rights"]);
+    let reference = owner.json(&["session", "show", &session])["session"]["ref"].clone();
+    assert_eq!(shares, json!([{"session": reference, "userId": whose_id(&kept), "level": "edit"}]));
     // The phone has the key of now.
     let refused = kept.fail(&["session", "send", &session, "too early"]);
     assert!(refused.contains("A device was removed since"), "{refused}");
@@ -73,7 +82,8 @@ fn what_is_kept_is_kept_where_the_new_key_comes_later() {
     assert!(after.0 == "after" && after.1 != before);
     assert_eq!(last(&kept, &session), after);
 
-    let lost = remove(&[]);
+    let (lost, shares) = remove(&[]);
+    assert_eq!(shares, json!([]));
     let sent = owner.run(&["session", "send", &session, "without them"]);
     assert!(sent.code == 0 && sent.err.contains("does not get the new key"), "{}", sent.err);
     assert_eq!(last(&kept, &session).0, "without them");

@@ -14,6 +14,7 @@ use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::acp::Editor;
 use crate::ensemble::{Running, User};
 use crate::lies::{get, list_of, newest_list, shown, sign_up};
 use crate::lies_table::{Cast, Row, tell_all};
@@ -220,13 +221,24 @@ pub(crate) fn removed_is_read(server: &LyingServer, rows: &[Row]) {
         hosted.take_newest_key();
         // A holder of the key passes on what the phone has signed.
         hosted.append(&[hosted.prompt("by the phone", &hosted.phone.key)]);
+        let by_phone = |reader: &User| {
+            let lines = reader.json_lines(&["log", &session]);
+            let line = lines.iter().find(|line| line["body"]["text"] == "by the phone");
+            line.unwrap_or_else(|| panic!("{lines:#?}"))["author"].clone()
+        };
         let cast = Cast::from([("owner", json!(me)), ("known", json!([known]))]);
         row.tell_to(COMMAND_LINE, server, &cast, || {
             let log = guest.succeed(&["log", &session]);
             let at = log.find("> by the phone").unwrap_or_else(|| panic!("{log}"));
             let author = log[..at].trim_end().lines().next_back().unwrap();
             assert!(author.contains(&row.says), "{log}");
+            assert!(by_phone(&guest)["unconfirmed"].is_u64(), "{}", by_phone(&guest));
+            let mut editor = Editor::start(&guest, &[], false);
+            editor.done("session/load", &json!({"sessionId": session, "cwd": guest.home(), "mcpServers": []}));
+            editor.sees("user_message_chunk", &row.says);
         });
+        let author = by_phone(&guest);
+        assert!(author["removedIn"].is_u64() && author["unconfirmed"].is_null(), "{author}");
         let log = guest.succeed(&["log", &session]);
         assert!(log.contains("(a device that was removed): by the phone"), "{log}");
     }
@@ -265,6 +277,7 @@ fn removed(server: &LyingServer, rows: &[Row]) {
     for row in rows {
         let hosted = Hosted::new(server);
         let (user, me) = (&hosted.user, hosted.owner.user.to_string());
+        let lacks_key = || user.succeed(&["sessions"]).contains("a new key");
         let lists = get(server, user, &format!("/v1/users/{me}/devices"))["lists"].clone();
         let newest = lists.as_array().unwrap().last().unwrap();
         // The phone's prompt comes in the place of another message.
@@ -298,9 +311,11 @@ fn removed(server: &LyingServer, rows: &[Row]) {
             seen(user, &hosted.name, "waits", |log| log.iter().find(|body| body["text"] == "waits").map(drop));
             hosted.append(&[carrier]);
             until("what the machine decides", || hosted.machine_knows("evil").then_some(()));
+            until("what the machine lacks", || lacks_key().then_some(()));
         });
         // The machine gets the key now.
         hosted.said("waits");
+        until("the machine's word that it has it", || (!lacks_key()).then_some(()));
         let log = hosted.does("the end");
         let receipt = log.iter().find(|body| body["commandId"] == "evil").unwrap();
         assert!(receipt["outcome"] == "rejected" && !says(&log, "evil"), "{log:#?}");

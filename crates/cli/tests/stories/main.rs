@@ -23,6 +23,8 @@ mod changes;
 #[cfg(feature = "up")]
 mod clients;
 #[cfg(feature = "up")]
+mod continued;
+#[cfg(feature = "up")]
 mod crowd;
 #[cfg(feature = "up")]
 mod data;
@@ -41,8 +43,6 @@ mod first_client;
 mod first_frame;
 #[cfg(feature = "up")]
 mod given_rights;
-#[cfg(feature = "up")]
-mod going_on;
 #[cfg(feature = "up")]
 mod interruptions;
 #[cfg(feature = "up")]

@@ -218,7 +218,7 @@ async fn grant(
         };
         let name = me.described(user).await;
         print::note(format!(
-            "{machine} has not confirmed that {name} may no longer prompt. The next command tells it again."
+            "{machine} has not confirmed that {name} may no longer prompt. The next command tries again."
         ));
     }
     Ok(outcome)
@@ -231,7 +231,7 @@ fn ended(outcome: GrantOutcome) -> Result {
         GrantOutcome::Unconfirmed => Ok(UNCONFIRMED.into()),
         GrantOutcome::Rejected { code, text, again } => {
             let why = live::text::rejection(code.as_ref(), text.as_deref());
-            let next = if again { " The next command tells it again." } else { "" };
+            let next = if again { " The next command tries again." } else { "" };
             Err(Failure::message(format!("The machine did not take it: {why}{next}")))
         }
     }

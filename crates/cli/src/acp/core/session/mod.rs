@@ -58,6 +58,12 @@ pub(in crate::acp) struct Opening {
 pub(in crate::acp) enum Event {
     /// A message, and the names of people in it that were not named before.
     Said(Box<Incoming>, Vec<(UserId, String)>),
+    /// From now on authors are found by this version of the owner's list. `removed`: keys that were removed from it, and when.
+    Listed {
+        owner: UserId,
+        version: u32,
+        removed: HashMap<String, u32>,
+    },
     /// What was there at the beginning has been said.
     CaughtUp,
     Frame(Frame),
@@ -171,6 +177,7 @@ impl Session {
                     Stage::Closed => return self.closed(&changed, out),
                 }
             }
+            Event::Listed { owner, version, removed } => drop(self.view.checked(owner, version, &removed)),
             Event::Gone(why) if matches!(self.stage, Stage::Closed) => {
                 self.close_now(Err(&why), out);
                 return false;

@@ -39,7 +39,7 @@ impl Session {
                 self.receipt(&item.local_id, taken, out);
             }
             Shown::Prompt(prompt, _) if is_new => {
-                let by = self.other(&item.author);
+                let by = self.other(item);
                 for content in blocks::prompt_blocks(prompt, by.as_deref()) {
                     self.chunk(out, "user_message_chunk", content, &item.local_id);
                 }
@@ -50,7 +50,7 @@ impl Session {
                 self.note(out, &format!("The machine did not take the prompt of {by}: {why}"));
             }
             Shown::Control(control, _) if is_new && self.is_open() => {
-                self.control_of_others(control, &item.author, out)
+                self.control_of_others(control, item, out);
             }
             Shown::Turn(turn) => self.turn(turn, out),
             Shown::Text(part) if is_new => {
@@ -101,7 +101,7 @@ impl Session {
         }
     }
 
-    fn control_of_others(&mut self, control: &Control, author: &Author, out: &mut Out) {
+    fn control_of_others(&mut self, control: &Control, item: &Item, out: &mut Out) {
         let what = match control {
             Control::Interrupt => "interrupted the turn".to_owned(),
             Control::Stop => "ended the session".to_owned(),

@@ -1,4 +1,6 @@
-//! Prompts of the editor and what becomes of them; and what others do meanwhile.
+//! Prompts of the editor and their results; and what others do meanwhile.
+
+use std::collections::HashMap;
 
 use super::*;
 use crate::acp::rpc::{INTERNAL, INVALID, NOT_FOUND};
@@ -98,6 +100,24 @@ fn an_agent_that_fails_says_why_in_the_answer() {
     let error = editor.answer(request).unwrap()["error"].clone();
     assert_eq!((&error["message"], &error["data"]["code"]), (&json!("You've hit your limit"), &json!("quota")));
     assert_eq!(editor.texts(), Vec::<String>::new());
+}
+
+#[test]
+fn while_the_list_is_kept_back_that_the_machine_names_nothing_is_called_its_owners() {
+    let mut editor = Editor::open(&json!({}));
+    let listed = |version| Event::Listed { owner: ANN.parse().unwrap(), version, removed: HashMap::new() };
+    editor.event(listed(0));
+    editor.said(ann(ELSEWHERE), "e1", None, prompt("Pick them"));
+    editor.said(ben(), "b1", None, prompt("And the pears"));
+    editor.said(ann(ELSEWHERE), "e2", None, Content::Control(Control::Interrupt));
+    let [picked, pears, interrupted] = &*editor.texts() else { panic!("three messages") };
+    let why = "\\(not confirmed: the server does not give version 1 of";
+    assert!(picked.contains(&format!("you {why}")) && picked.ends_with("> Pick them"), "{picked}");
+    assert_eq!(pears, "**Ben \\*B\\*:**\n> And the pears");
+    assert!(interrupted.contains(&format!("You, elsewhere, interrupted the turn {why}")), "{interrupted}");
+    editor.event(listed(1));
+    editor.said(ann(ELSEWHERE), "e3", None, prompt("And the quinces"));
+    assert_eq!(editor.texts(), ["And the quinces"]);
 }
 
 #[test]
