@@ -54,7 +54,7 @@ async def many_starts(client: Any, person: Callable[[], Any], agents: Agents, ht
     say(f"7. {STARTS} starts at once end no conversation")
     talks = []
     for number in range(TALKING):
-        started, one = await client.start(f"goes-on-{number}"), person()
+        started, one = await client.start(f"lasting-{number}"), person()
         await one.join(started)
         await client.becomes(started, "active", lambda status: status["state"] == "active")
         talks.append((started, one))

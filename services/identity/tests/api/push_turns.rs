@@ -36,7 +36,7 @@ on_both_databases! {
         let browser = place.subscribe("live").await;
         place.give(vec![place.event("permission", TWO)]).await;
         pushed(&browser, 1).await;
-        assert_eq!(calls(), 4, "it came before anybody gave up");
+        assert_eq!(calls(), 4, "it came before any try timed out");
     }
 
     async fn an_account_with_many_silent_push_services_does_not_delay_others(on: Backend) {
