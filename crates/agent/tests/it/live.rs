@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 use crate::wire::{self, Entry};
 
-/// The machine is slow, and gemini needs seconds to start.
-pub(crate) const SOON: Duration = Duration::from_secs(90);
+/// opencode computes for six seconds before it is ready. While the whole suite runs it has had a twelfth of a processor.
+pub(crate) const SOON: Duration = Duration::from_secs(300);
 
 /// An agent's home, its work and its model.
 pub(crate) struct Place {
@@ -309,8 +309,14 @@ impl Live<'_> {
         match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(bytes) => self.feed(&bytes),
             Err(RecvTimeoutError::Disconnected) => self.end(),
-            Err(RecvTimeoutError::Timeout) => panic!("no {what} within {SOON:?}: {:#?}", self.events),
+            Err(RecvTimeoutError::Timeout) => panic!("no {what}, processor {:?}: {:#?}", self.ticks(), self.events),
         }
+    }
+
+    /// What the program has computed so far (proc_pid_stat(5)): it distinguishes one that waits from one that gets no processor.
+    fn ticks(&self) -> Vec<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        stat.split_whitespace().skip(13).take(2).map(str::to_owned).collect()
     }
 
     fn line(&mut self, line: &Line) {
