@@ -109,6 +109,52 @@ fn a_machine_writes_nothing_that_a_removed_device_opens() {
     assert!(!opens(&mut thief, &data, "word-later"));
 }
 
+/// The owner stops sharing while an agent works, and the server keeps the next key from the machine.
+#[test]
+fn a_machine_writes_nothing_that_a_removed_guest_opens() {
+    let (server, place) = (LyingServer::start(), Place::new());
+    let user = &place.user;
+    user.succeed(&["--server", &server.url, "login"]);
+    let session = place.start(&["claude", "[[say begin]]"]);
+    turns(user, &session, 1);
+    let friend = User::new(Some(&server.direct));
+    let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    user.succeed(&["share", "add", &session, &them]);
+    let epoch = key_epoch(user, &session);
+    let work = "[[run touch began; until test -e go; do sleep 0.1; done; echo after-$((40+2))]]";
+    user.succeed(&["prompt", &session, work]);
+    let asked = request(user, &session);
+    user.succeed(&["answer", &session, "allow", "--request", &asked]);
+    until("the command", || place.file("began").exists().then_some(()));
+    let keep_back = || {
+        let epoch = epoch.clone();
+        server.lie(move |_, answer| {
+            if let Some(session) = answer.as_object_mut().filter(|answer| answer.contains_key("rekeyNeeded")) {
+                session.remove("hostKey");
+                session.insert("keyEpoch".to_owned(), epoch.clone());
+                // So the owner's program sends the machine its word under the key that there is.
+                session.insert("rekeyNeeded".to_owned(), json!(false));
+            }
+        });
+    };
+    keep_back();
+    let removed = user.run(&["share", "remove", &session, &them]);
+    assert!(removed.code == 0 && removed.err.contains("takes no commands"), "{}", removed.err);
+    keep_back();
+    std::fs::write(place.file("go"), "").unwrap();
+    until("why nothing is written", || {
+        let shown = user.json(&["session", "show", &session]);
+        (shown["session"]["cannotWrite"] == "key_refused").then_some(())
+    });
+    let written = |line: &String| line.starts_with("POST ") && line.contains("/messages");
+    assert!(!server.lied().is_empty() && !server.requests().iter().any(written), "{:?}", server.requests());
+    server.tell_the_truth();
+    turns(user, &session, 2);
+    assert!(log(user, &session).iter().any(|body| body.to_string().contains("after-42")));
+    let made = key_epoch(user, &session);
+    assert_eq!(made.as_i64(), epoch.as_i64().map(|epoch| epoch + 1), "the one that the owner's program has made");
+}
+
 /// A screen of the owner that is open while another program of theirs removes a device.
 #[test]
 fn an_open_screen_continues_after_a_device_was_removed() {

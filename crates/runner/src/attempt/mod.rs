@@ -37,7 +37,7 @@ use crate::workplace::{Orders, Workplaces};
 use heartbeat::Heartbeat;
 pub(crate) use held::Held;
 use signed::NotRun;
-pub(crate) use signed::signed_order;
+pub(crate) use signed::{carried_out, signed_order};
 pub(crate) use slot::Slot;
 pub(crate) use unchecked::Unchecked;
 

@@ -204,10 +204,8 @@ fn check_tools(lease: &Lease, provider: &crate::config::ProviderConfig) -> Resul
         let message = format!("{} takes no allowedTools. Leave them out, or use another provider.", lease.provider);
         return Err(Outcome::refused("TOOLS_NOT_ALLOWED", message));
     }
-    // Where a task may run everything, it may also ask for less.
-    let may_all = provider.permission_limit.max(provider.permission) == Permission::Bypass;
-    let is_allowed =
-        |tool: &&String| may_all || provider.allowed_tools.iter().any(|allowed| allowed == "*" || allowed == *tool);
+    // Where a task may run everything, it may also ask for less. The host has refused what only a primary device may ask for.
+    let is_allowed = |tool: &&String| provider.allows_all() || provider.names(tool);
     match lease.allowed_tools.iter().find(|tool| !is_allowed(tool)) {
         None => Ok(()),
         Some(tool) => Err(Outcome::refused(

@@ -97,6 +97,10 @@ pub(crate) async fn signed_order(context: &Context, order: &Order) -> Result<Opt
     let checked = match host(context).await {
         Ok(host) => loop {
             match host.check_order(order).await {
+                Ok(Ok(Some(wanted))) => match host.result_of(&wanted).await {
+                    Some(result) => return Err(result),
+                    None => return Ok(Some(wanted)),
+                },
                 Ok(checked) => break checked,
                 Err(error) => wait(&mut pause, &error).await,
             }
@@ -112,6 +116,13 @@ pub(crate) async fn signed_order(context: &Context, order: &Order) -> Result<Opt
         return Err(failed(&why.sentence));
     }
     Err(failed(&format!("{}. {}", why.why, why.sentence)))
+}
+
+/// A signed order was carried out, with this result.
+pub(crate) async fn carried_out(context: &Context, order: &TaskOrder, result: &OrderResult) {
+    if let Ok(host) = host(context).await {
+        host.carried_out(order, result).await;
+    }
 }
 
 /// The host, which knows the owner's devices.

@@ -150,6 +150,16 @@ const NO_OWNER: &str = "it takes only tasks that its owner has signed, and knows
      runner.yaml it takes unsigned tasks: then the server controls what this machine does";
 
 impl ProviderConfig {
+    /// Whether a task may do everything.
+    pub(crate) fn allows_all(&self) -> bool {
+        self.permission_limit.max(self.permission) == Permission::Bypass
+    }
+
+    /// Whether this tool is one that tasks may name.
+    pub(crate) fn names(&self, tool: &str) -> bool {
+        self.allowed_tools.iter().any(|allowed| allowed == "*" || allowed == tool)
+    }
+
     pub fn of(provider: Provider) -> Self {
         Self {
             enabled: true,

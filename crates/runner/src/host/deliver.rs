@@ -166,6 +166,7 @@ impl Sender {
     }
 
     async fn send_new(&mut self, outbox: &Outbox, messages: &[Outgoing]) -> Result<(), Over> {
+        let messages = self.keys.under_one(messages);
         let Some((first, last)) = messages.first().zip(messages.last()) else { return Ok(()) };
         if self.may_be_restored().await {
             self.doubts = true;
@@ -280,7 +281,8 @@ impl Sender {
     /// Sends these once. Returns the `seq` of the first and the last one. `None`: it did not work, and a pause is over.
     async fn send(&mut self, messages: &[Outgoing]) -> Result<Option<RangeInclusive<i64>>, Over> {
         let (host, session) = (self.host.clone(), self.session);
-        let ring = match self.keys.writing_ring().await {
+        let last = messages.last().map_or(u64::MAX, |message| message.n);
+        let ring = match self.keys.ring_for(last).await {
             Ok(ring) => ring,
             Err(NoKey::Client(error)) if error.is_not_found() => return self.is_gone().await,
             Err(why) => {

@@ -57,6 +57,9 @@ pub(crate) struct Kept {
     /// Commands from before this time are not taken: what was remembered of them is lost.
     pub(crate) lost: Option<Timestamp>,
     pub(crate) access: Vec<AccessGrant>,
+    /// The newest key that a person may have whose share was removed: nothing more is written under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) old_key: Option<u32>,
     /// Prompts that wait for their turn.
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) turn: Option<RunningTurn>,
@@ -218,6 +221,7 @@ pub(crate) enum Change {
     Behind(Behind),
     Take(TakenCommand),
     Access(AccessGrant),
+    OldKey(u32),
     Queue(Queued),
     /// The prompt that this key has signed with this `localId`.
     Unqueue(String, String),
@@ -274,6 +278,7 @@ impl Kept {
             taken: VecDeque::new(),
             lost: None,
             access: Vec::new(),
+            old_key: None,
             queue: VecDeque::new(),
             turn: None,
             open: BTreeMap::new(),
@@ -311,6 +316,7 @@ impl Kept {
                 self.access.retain(|known| known.user != grant.user);
                 self.access.push(grant);
             }
+            Change::OldKey(epoch) => self.old_key = self.old_key.max(Some(epoch)),
             Change::Queue(prompt) => self.queue.push_back(prompt),
             Change::Unqueue(key, id) => self.queue.retain(|prompt| !(prompt.key == key && prompt.local_id == id)),
             Change::Give(key, id) => {

@@ -1,6 +1,7 @@
 //! The keys of one session, as its machine has them.
 
 mod no_key;
+mod old;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use ensemble_types::text::Blob;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 pub(crate) use self::no_key::NoKey;
+use self::old::{Old, Wanted};
 use super::account::Lists;
 use super::titles::{self, Given, Said, Shown};
 
@@ -34,6 +36,7 @@ pub(crate) struct Keys {
     boxed: Arc<BoxKeyPair>,
     lists: Arc<Lists>,
     held: Arc<Mutex<Held>>,
+    old: Arc<Mutex<Old>>,
     /// Held while this machine makes a new key.
     renewing: Arc<AsyncMutex<Renewing>>,
     /// The newest epoch, and the ring sealed to this machine.
@@ -87,8 +90,8 @@ impl Keys {
         let (signed, content_epoch) = open_host_ring(sealed, &boxed, (session, &machine), lists.content_epoch().await)?;
         let changed = watch::Sender::new((signed.ring.epoch(), sealed.to_owned()));
         let held = Arc::new(Mutex::new(Held { ring: signed.ring, content_epoch }));
-        let (renewing, cannot_write) = (Arc::default(), watch::Sender::default());
-        Ok(Self { client, session, said, machine, own, boxed, lists, held, renewing, changed, cannot_write })
+        let (old, renewing, cannot_write) = (Arc::default(), Arc::default(), watch::Sender::default());
+        Ok(Self { client, session, said, machine, own, boxed, lists, held, old, renewing, changed, cannot_write })
     }
 
     /// A new ring, sealed to this machine.
@@ -110,12 +113,19 @@ impl Keys {
         self.held().ring
     }
 
-    /// The keys for writing: ones that no removed device has, by the owner's list of at most a minute ago. Where there are none yet, this
-    /// machine makes them.
+    /// The keys for writing: ones that neither a removed device has, by the owner's list of at most a minute ago, nor a person whose share
+    /// was removed. Where there are none yet, this machine makes them.
     pub(crate) async fn writing_ring(&self) -> Result<KeyRing, NoKey> {
+        self.ring_for(u64::MAX).await
+    }
+
+    /// The same for the machine's messages up to this count.
+    pub(crate) async fn ring_for(&self, last: u64) -> Result<KeyRing, NoKey> {
         const TRIES: usize = 3;
-        let newest = self.lists.recent_content_epoch().await;
-        if let Some(ring) = self.fresh(newest) {
+        let content_epoch = self.lists.recent_content_epoch().await;
+        let old = *self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = Wanted { content_epoch, above: old.below(last) };
+        if let Some(ring) = self.fresh(wanted) {
             return Ok(ring);
         }
         let mut renewing = self.renewing.lock().await;
@@ -124,25 +134,26 @@ impl Keys {
             return Err(NoKey::Old);
         }
         for _ in 0..TRIES {
-            if let Some(ring) = self.fresh(newest) {
+            if let Some(ring) = self.fresh(wanted) {
                 return Ok(ring);
             }
             let renewed = match self.refresh().await {
-                Ok(_) if self.fresh(newest).is_some() => Ok(()),
+                Ok(_) if self.fresh(wanted).is_some() => Ok(()),
+                Ok(_) if old.waits() && self.fresh(Wanted { above: 0, ..wanted }).is_some() => Err(NoKey::Soon),
                 Ok(seen) => self.renew(&seen, &mut renewing.made).await,
                 Err(why) => Err(why),
             };
             if let Err(why) = renewed {
-                return Err(self.failed(why, newest, &mut renewing));
+                return Err(self.failed(why, wanted, &mut renewing));
             }
         }
-        Err(self.failed(NoKey::Old, newest, &mut renewing))
+        Err(self.failed(NoKey::Old, wanted, &mut renewing))
     }
 
-    fn failed(&self, why: NoKey, newest: u32, renewing: &mut Renewing) -> NoKey {
+    fn failed(&self, why: NoKey, wanted: Wanted, renewing: &mut Renewing) -> NoKey {
         renewing.failed = Some(Instant::now());
         // Another task may have read the key meanwhile.
-        if self.fresh(newest).is_none() {
+        if self.fresh(wanted).is_none() {
             self.cannot_write_as(&why);
         }
         why
@@ -169,9 +180,9 @@ impl Keys {
         self.cannot_write.send_if_modified(|said| std::mem::replace(said, why) != why);
     }
 
-    /// The ring, if its maker knew a list with this content epoch.
-    fn fresh(&self, newest: u32) -> Option<KeyRing> {
-        Some(self.held()).filter(|held| held.content_epoch >= newest).map(|held| held.ring)
+    fn fresh(&self, Wanted { content_epoch, above }: Wanted) -> Option<KeyRing> {
+        let is_fresh = |held: &Held| held.content_epoch >= content_epoch && held.ring.epoch() > above;
+        Some(self.held()).filter(is_fresh).map(|held| held.ring)
     }
 
     /// Gives the session a new key, sealed to the owner's newest content key and to this machine. Guests get theirs from the owner's
@@ -361,21 +372,4 @@ impl Keys {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::deliver::double::Double;
-
-    #[tokio::test]
-    async fn a_server_that_is_found_without_the_key_gets_it() {
-        let double = Double::new().await;
-        let keys = double.keys(&double.ring.next_by_machine().unwrap()).await;
-        let shown: Session = serde_json::from_value(double.server.session()).unwrap();
-        assert_eq!((shown.key_epoch, keys.ring().epoch()), (1, 2));
-        keys.look_at(&shown).await.unwrap();
-        let requests = double.server.requests.borrow().clone();
-        let given: Vec<_> = requests.iter().filter(|(line, _)| line.starts_with("patch")).collect();
-        assert_eq!(given.len(), 1, "{requests:?}");
-        assert_eq!(given[0].1["expectedKeyEpoch"], 1);
-        assert!(given[0].1["hostKey"].is_string() && given[0].1["encryptionKey"].is_string());
-    }
-}
+mod tests;

@@ -237,6 +237,7 @@ impl Host {
 
     /// What has changed is on disk before any of it is sent.
     async fn session(self: &Arc<Self>, mut core: Core, mut spool: Spool, keys: Keys) -> Result<Session, Why> {
+        keys.note_old(core.kept.old_key, &[]);
         let changes = core.take_changes();
         if !changes.is_empty() {
             let written = on_disk(move || spool.write(&changes).map(|()| spool)).await;

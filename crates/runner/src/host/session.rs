@@ -169,6 +169,8 @@ impl Session {
                         What::Message { seq, upto, command } => {
                             self.core.set_list(self.host.lists.known().await);
                             if let Some(command) = command {
+                                let (epoch, sealed) = keys.borrow_and_update().clone();
+                                self.core.set_key(epoch, sealed);
                                 self.core.command(seq, *command);
                             }
                             self.core.seen(upto);
@@ -267,6 +269,7 @@ impl Session {
             let has_written = !changes.is_empty();
             if has_written {
                 self.write(&changes).await?;
+                self.keys.note_old(self.core.kept.old_key, &changes);
                 self.outbox.add(changes.iter().filter_map(|change| match change {
                     Change::Say(message) => Some(message.clone()),
                     _ => None,

@@ -125,8 +125,9 @@ impl Shown {
     /// How the session continues with what was found.
     pub(crate) fn recovered(self, card: Card) -> Recovered {
         let n = self.n();
-        let Card { session, agent, directory, host_key, process } = card;
-        let mut kept = Kept { n, seen: self.newest, process, ..Kept::new(session, agent, directory, host_key) };
+        let Card { session, agent, directory, host_key, old_key, process } = card;
+        let mut kept =
+            Kept { n, seen: self.newest, old_key, process, ..Kept::new(session, agent, directory, host_key) };
         let mut open: BTreeMap<String, bool> = BTreeMap::new();
         let mut tools: BTreeSet<String> = BTreeSet::new();
         for (_, fact) in self.own.into_values() {

@@ -66,6 +66,9 @@ pub(crate) struct Card {
     pub(crate) directory: PathBuf,
     /// The session's keys, sealed to this machine.
     pub(crate) host_key: String,
+    /// As in [`Kept`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) old_key: Option<u32>,
     /// Marks the processes of the agent that was started last.
     pub(crate) process: Option<Uuid>,
 }
@@ -80,14 +83,15 @@ pub(crate) enum Opened {
 
 impl Card {
     fn of(kept: &Kept) -> Self {
-        let Kept { session, agent, directory, host_key, process, .. } = kept.clone();
-        Self { session, agent, directory, host_key, process }
+        let Kept { session, agent, directory, host_key, old_key, process, .. } = kept.clone();
+        Self { session, agent, directory, host_key, old_key, process }
     }
 
     /// Applies a change. False: it is not about what the card says.
     fn apply(&mut self, change: &Change) -> bool {
         match change {
             Change::HostKey(sealed) => self.host_key.clone_from(sealed),
+            Change::OldKey(epoch) => self.old_key = self.old_key.max(Some(*epoch)),
             Change::Process(id) => self.process = Some(*id),
             _ => return false,
         }

@@ -17,7 +17,7 @@ use super::git::GitError;
 use super::repository::Repository;
 use super::shown::Shown;
 use super::worktree::{State, Worktree, commit_all};
-use crate::attempt::{Context, signed_order};
+use crate::attempt::{Context, carried_out, signed_order};
 use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::wake;
@@ -56,7 +56,13 @@ impl Orders {
         tokio::spawn(async move {
             let result = match signed_order(&context, &order).await {
                 Err(refused) => refused,
-                Ok(wanted) => context.workplaces.carry_out(order.kind, order.task_id, wanted.as_ref()).await,
+                Ok(wanted) => {
+                    let result = context.workplaces.carry_out(order.kind, order.task_id, wanted.as_ref()).await;
+                    if let Some(wanted) = &wanted {
+                        carried_out(&context, wanted, &result).await;
+                    }
+                    result
+                }
             };
             tracing::info!(order.id = order.id, task.id = %order.task_id, kind = ?order.kind, outcome = ?result.outcome,
                 "Carried out an order");

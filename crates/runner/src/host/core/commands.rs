@@ -2,10 +2,10 @@
 
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_protocol::transcript::body::{
-    Answer, Content, Control, Failure, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
+    AccessGrant, Answer, Content, Control, Failure, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
 };
 use ensemble_protocol::transcript::rules::{Decision, Right, Signer, Situation, time_of};
-use ensemble_protocol::transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
+use ensemble_protocol::transcript::words::{ErrorCode, May, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
 
 use super::prompts::queued;
@@ -122,6 +122,7 @@ impl Core {
                 Err(done) => done,
             },
             (_, Content::Answer(answer)) => self.answer(answer, &signer),
+            (_, Content::Control(Control::Access(grant))) => self.access(grant, epoch),
             (_, Content::Control(control)) => self.control(control, self.rules.right(&signer)),
             _ => Done::Rejected(ReceiptCode::Unsupported, None),
         };
@@ -265,6 +266,18 @@ impl Core {
         self.receipt(prompt.local_id, prompt.key, Done::Rejected(code, Some(why)));
     }
 
+    /// What the owner has said about a person, in a message that is sealed with the key of this epoch. A person whose share was removed has
+    /// all keys so far, and could have sealed the message again with an older one.
+    fn access(&mut self, grant: AccessGrant, epoch: u32) -> Done {
+        let is_same = |known: &AccessGrant| (&known.may, known.version) == (&grant.may, grant.version);
+        let is_known = self.kept.access.iter().any(|known| known.user == grant.user && is_same(known));
+        if grant.removed && grant.may == May::Nothing && !is_known {
+            self.change(Change::OldKey(epoch.max(self.key_epoch)));
+        }
+        self.change(Change::Access(grant));
+        Done::Now
+    }
+
     fn control(&mut self, control: Control, right: Right) -> Done {
         match control {
             Control::Interrupt => {
@@ -312,11 +325,7 @@ impl Core {
                 self.start();
                 Done::Now
             }
-            Control::Access(grant) => {
-                self.change(Change::Access(grant));
-                Done::Now
-            }
-            Control::Newer(_) => Done::Rejected(ReceiptCode::Unsupported, None),
+            Control::Access(_) | Control::Newer(_) => Done::Rejected(ReceiptCode::Unsupported, None),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use ensemble_client::Credential;
 use ensemble_client::devices::{List, sign_list};
 use ensemble_protocol::AccountKey;
-use ensemble_protocol::seal::{BoxKeyPair, KeyRing};
+use ensemble_protocol::seal::{Binding, BoxKeyPair, KeyRing, seal_ring};
 use ensemble_types::devices::{DeviceList, DeviceListPage, ListedDevice, Role};
 use ensemble_types::ids::{MachineId, MessageId, SessionId, UserId};
 use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
@@ -38,6 +38,8 @@ pub(in crate::host) struct Server {
     lists: Arc<StdMutex<Vec<ensemble_types::devices::SignedList>>>,
     /// It takes no new key of the session.
     pub(in crate::host) refuses_keys: Arc<AtomicBool>,
+    /// The session's newest key for the host, and its epoch.
+    key: Arc<StdMutex<(u32, Option<String>)>>,
     messages: Arc<StdMutex<Vec<Message>>>,
     /// The requests so far: each with its line (`GET /v1/devices`) and its body.
     pub(in crate::host) requests: watch::Sender<Vec<(String, Value)>>,
@@ -62,6 +64,7 @@ impl Double {
             owner: UserId::generate(),
             lists: Arc::new(StdMutex::new(vec![list.signed().clone()])),
             refuses_keys: Arc::default(),
+            key: Arc::new(StdMutex::new((1, None))),
             messages: Arc::default(),
             requests: watch::Sender::default(),
         };
@@ -104,6 +107,14 @@ impl Double {
         let said = titles::Said::open(titles::Card::new("claude", sessions), sessions);
         let server = (client.clone(), config.machine.clone());
         Keys::open(server, (key.clone(), boxed.clone()), lists.clone(), (session, said), &sealed).await.unwrap()
+    }
+
+    /// A program of the owner gives the session and the host this key.
+    pub(in crate::host) fn give(&self, ring: &KeyRing) {
+        let Host { config, boxed, .. } = &*self.host;
+        let binding = Binding::Host { session: self.server.session, machine: &config.machine, content_epoch: 1 };
+        let sealed = seal_ring(ring, &boxed.public(), binding, &self.primary).unwrap();
+        *self.server.key.lock().unwrap() = (ring.epoch(), Some(sealed));
     }
 
     /// The owner's list has another content key from now on, as after the removal of a device, and the host has that list.
@@ -197,14 +208,15 @@ impl Server {
         MessagePage { messages: page, has_more, next_before: None, next_after: None, last_seq }
     }
 
-    /// As the server has it, with the first key.
+    /// As the server has it: with the first key, or the one that a program of the owner has given it.
     pub(in crate::host) fn session(&self) -> Value {
+        let (epoch, host_key) = self.key.lock().unwrap().clone();
         json!({
             "id": self.session, "ref": Ref::of(&self.session), "ownerId": self.owner, "hosted": true,
             "metadata": "m", "metadataVersion": 1, "agentState": null, "agentStateVersion": 0,
             "status": "active", "endedAt": null, "archived": false, "online": true, "thinking": false,
             "lastActiveAt": null, "lastSeq": self.messages.lock().unwrap().len(), "accessLevel": "edit",
-            "keyEpoch": 1, "rekeyNeeded": false, "createdAt": clock(), "updatedAt": clock(),
+            "keyEpoch": epoch, "hostKey": host_key, "rekeyNeeded": false, "createdAt": clock(), "updatedAt": clock(),
         })
     }
 

@@ -7,7 +7,7 @@ use ensemble_protocol::transcript::body::{Content, Failure, KnownList, Message};
 use ensemble_protocol::transcript::words::ErrorCode;
 use serde_json::{Value, json};
 
-use super::super::kept::local_id;
+use super::super::kept::{Change, local_id};
 use super::super::status::{self, Status};
 use super::double::Double;
 use super::*;
@@ -105,6 +105,23 @@ async fn what_a_start_has_read_is_not_read_again() {
     let of_messages: Vec<&str> =
         asked.iter().filter_map(|line| line.split_once("/messages")).map(|(_, end)| end).collect();
     assert_eq!(of_messages, ["?after=2&limit=1", ""], "{asked:?}");
+}
+
+/// The owner's program waits for the receipt of a removal, and then makes the next key.
+#[tokio::test]
+async fn what_a_machine_says_after_a_removal_is_under_the_next_key() {
+    let mut sends = Sends::new(1).await;
+    sends.double.give(&sends.double.ring.next().unwrap());
+    let receipt = Outgoing { n: 3, local_id: None, body: String::new() };
+    sends.keys.note_old(Some(1), &[Change::Say(receipt)]);
+    sends.say(2..=4);
+    assert_eq!((sends.upto().await, sends.upto().await), (3, 4));
+    let requests = sends.double.server.requests.borrow().clone();
+    let posted = requests.iter().filter(|(line, _)| line.starts_with("post"));
+    let messages =
+        posted.flat_map(|(_, body)| body["messages"].as_array().cloned().unwrap_or_else(|| vec![body.clone()]));
+    let epochs: Vec<Value> = messages.map(|message| message["keyEpoch"].clone()).collect();
+    assert_eq!(epochs, [1, 1, 2]);
 }
 
 #[tokio::test]

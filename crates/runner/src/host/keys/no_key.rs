@@ -17,14 +17,17 @@ pub(crate) enum NoKey {
     Sealed(#[from] SealError),
     #[error("the owner's device list cannot be read: {0}")]
     List(#[source] Error),
-    #[error("a device of the owner was removed, and the session has no new key since")]
+    #[error("a device of the owner or a share was removed, and the session has no new key since")]
     Old,
+    #[error("a share was removed, and the owner's program has a moment to make the new key")]
+    Soon,
 }
 
 impl NoKey {
     /// What people see of it. `None`: it passes, or is over with the session.
     pub(super) fn shown(&self) -> Option<CannotWrite> {
         match self {
+            Self::Soon => None,
             Self::Client(error) | Self::List(error) if error.is_passing() || error.is_not_found() => None,
             Self::Client(_) | Self::Old => Some(CannotWrite::KeyRefused),
             Self::NotGiven | Self::Sealed(_) => Some(CannotWrite::KeyNotGiven),

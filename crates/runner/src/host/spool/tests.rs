@@ -39,6 +39,25 @@ fn what_was_written_is_there_again() {
 }
 
 #[test]
+fn a_key_that_a_removed_guest_has_is_known_also_without_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = folder.path().join("sessions");
+    fs::create_dir(&sessions).unwrap();
+    let mut kept = kept();
+    let mut spool = Spool::create(&sessions, &kept).unwrap();
+    step(&mut spool, &mut kept, vec![Change::OldKey(3)]);
+    step(&mut spool, &mut kept, vec![Change::OldKey(2)]);
+    drop(spool);
+    let snapshot = sessions.join(kept.session.to_string()).join(SNAPSHOT);
+    let whole = fs::read(&snapshot).unwrap();
+    fs::write(&snapshot, "").unwrap();
+    assert_eq!(lost(&sessions, &kept).0.old_key, Some(3));
+    fs::write(&snapshot, whole).unwrap();
+    let Opened::Whole(_, read) = Spool::open(&sessions, kept.session).unwrap() else { panic!("it is whole") };
+    assert_eq!(read.old_key, Some(3));
+}
+
+#[test]
 fn half_a_step_did_not_happen() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = kept();

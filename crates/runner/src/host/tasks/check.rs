@@ -7,7 +7,7 @@ use ensemble_client::devices::List;
 use ensemble_protocol::seal::{SessionTask, SignedTask};
 use ensemble_types::devices::Role;
 use ensemble_types::leases::Lease;
-use ensemble_types::runs::{Permission, TaskSession};
+use ensemble_types::runs::{Permission, Provider, TaskSession};
 use ensemble_types::time::Timestamp;
 
 /// The longest time that a task may be valid.
@@ -71,6 +71,15 @@ impl Refused {
     pub(crate) fn unsupported(why: impl Into<String>) -> Self {
         let sentence = "The runner of the machine does not know this kind of task. Update it.";
         Self { code: "TASK_NOT_SUPPORTED", sentence: sentence.into(), why: why.into() }
+    }
+
+    /// A tool that a device names which is not primary.
+    pub(super) fn tool(tool: &str, provider: Provider) -> Self {
+        let sentence = format!(
+            "Only a primary device has an agent use tools that the machine's configuration does not name. Submit it on a primary device, or \
+             add {tool:?} to providers.{provider}.allowedTools in runner.yaml on the machine."
+        );
+        Self { code: "TOOLS_NOT_ALLOWED", sentence: sentence.into(), why: "its signer is no primary device".to_owned() }
     }
 
     pub(super) fn busy(why: impl Into<String>) -> Self {

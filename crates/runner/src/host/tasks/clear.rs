@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_client::Error;
 use ensemble_client::devices::List;
 use ensemble_protocol::seal::{ClearTask, SessionTask, SignedAs, SignedBase, TaskAction, TaskOrder, open_clear};
+use ensemble_types::changes::OrderResult;
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::leases::{Lease, Order, OrderKind, TaskOutput};
@@ -110,6 +111,18 @@ impl Host {
             Err(refused) => Ok(Err(self.explained(refused))),
         }
     }
+
+    /// What came of an order that was carried out before. It is not carried out again: its owner may have taken back what it did.
+    pub(crate) async fn result_of(&self, order: &TaskOrder) -> Option<OrderResult> {
+        self.nonces.result(&order.nonce).await
+    }
+
+    /// An order was carried out.
+    pub(crate) async fn carried_out(&self, order: &TaskOrder, result: &OrderResult) {
+        if let Err(error) = self.nonces.carried_out(&order.nonce, result).await {
+            tracing::warn!(task.id = %order.task_id, "What came of an order cannot be remembered, so it may be carried out again: {error}");
+        }
+    }
 }
 
 impl CheckedOrder {
@@ -138,6 +151,9 @@ pub(super) fn check_task(lease: &Lease, list: &List, config: &Config, now: Times
     if may(&task, config) == Some(Permission::Bypass) && role != Role::Primary {
         return Err(Refused::clear("only a primary device lets an agent work without permission checks"));
     }
+    if role != Role::Primary {
+        check_tools(&task, config)?;
+    }
     let digest = digest(&*signed.signed_body);
     let message = match (lease.follow_up, &lease.signed_message) {
         (false, None) => None,
@@ -162,6 +178,18 @@ fn may(task: &ClearTask, config: &Config) -> Option<Permission> {
     let programs = config.programs();
     let provider = programs.providers.get(&task.provider)?;
     Some(task.permission.unwrap_or(provider.permission).min(provider.permission_limit.max(provider.permission)))
+}
+
+/// Where a task may do everything, a primary device may name any tool, and another one those of the file. Elsewhere the attempt checks them.
+fn check_tools(task: &ClearTask, config: &Config) -> Result<(), Refused> {
+    let programs = config.programs();
+    let Some(provider) = programs.providers.get(&task.provider).filter(|provider| provider.allows_all()) else {
+        return Ok(());
+    };
+    match task.allowed_tools.iter().find(|tool| !provider.names(tool)) {
+        Some(tool) => Err(Refused::tool(tool, task.provider)),
+        None => Ok(()),
+    }
 }
 
 fn check_machine(wanted: Option<&MachineId>, this: &MachineId) -> Result<(), Refused> {

@@ -42,7 +42,7 @@ fn task(account: &Account) -> ClearTask {
     }
 }
 
-fn order(account: &Account, action: TaskAction, task_id: TaskId, task_digest: &str) -> TaskOrder {
+pub(super) fn order(account: &Account, action: TaskAction, task_id: TaskId, task_digest: &str) -> TaskOrder {
     let is_message = action == TaskAction::Message;
     TaskOrder {
         action,
@@ -198,6 +198,21 @@ fn only_a_primary_device_has_an_agent_work_without_checks() {
     let mut config = config(&account);
     config.providers.get_mut(&Provider::Claude).unwrap().permission = Permission::Bypass;
     assert_eq!(check_task(&unsaid, &account.list, &config, now()).unwrap_err().code, "TASK_NOT_SIGNED");
+}
+
+#[test]
+fn only_a_primary_device_names_tools_that_the_file_does_not() {
+    let account = Account::new();
+    let mut config = config(&account);
+    let task = ClearTask { allowed_tools: vec!["Bash".to_owned()], ..task(&account) };
+    let by = |config: &Config, key| {
+        let lease = lease_of(&task, Some(sign(&task, task.machine_id.as_ref(), key)));
+        check_task(&lease, &account.list, config, now()).err().map(|refused| refused.code)
+    };
+    assert_eq!(by(&config, &account.linked), Some("TOOLS_NOT_ALLOWED"));
+    assert_eq!(by(&config, &account.primary), None);
+    config.providers.get_mut(&Provider::Claude).unwrap().allowed_tools = vec!["Bash".to_owned()];
+    assert_eq!(by(&config, &account.linked), None);
 }
 
 #[test]

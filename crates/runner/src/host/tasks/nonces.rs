@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_process::disk::{on_disk, replace};
+use ensemble_types::changes::OrderResult;
 use ensemble_types::ids::TaskId;
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ const MOST_ORDERS: usize = 1_000;
 const KEPT_LONGER: Duration = Duration::from_secs(24 * 3_600);
 /// With fewer, tasks are remembered longer.
 const ROOM: usize = 2_000;
+/// Of the files in the way of an order.
+const MOST_FILES: usize = 16;
 const KEPT_FOR_MESSAGES: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// 16 bytes in base64url.
 const NONCE_LENGTH: usize = 22;
@@ -66,6 +69,9 @@ struct Taken {
     /// The provider's conversation in which this machine has worked on the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     conversation: Option<String>,
+    /// What came of the order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<OrderResult>,
 }
 
 /// A line of the log.
@@ -138,6 +144,20 @@ impl Nonces {
         self.write(&mut known, nonce, taken).await
     }
 
+    /// What came of the order with this nonce, when it was carried out.
+    pub(super) async fn result(&self, nonce: &str) -> Option<OrderResult> {
+        self.known.lock().await.taken.get(nonce)?.result.clone()
+    }
+
+    /// Remembers that.
+    pub(super) async fn carried_out(&self, nonce: &str, result: &OrderResult) -> io::Result<()> {
+        let mut known = self.known.lock().await;
+        let Some(taken) = known.taken.get(nonce).filter(|taken| taken.is_order) else { return Ok(()) };
+        let files = result.files.iter().take(MOST_FILES).cloned().collect();
+        let taken = Taken { result: Some(OrderResult { files, ..result.clone() }), ..taken.clone() };
+        self.write(&mut known, nonce.to_owned(), taken).await
+    }
+
     /// Takes a task under this id. It is on disk when this returns.
     pub(super) async fn take(&self, once: &Once<'_>, id: TaskId, now: Timestamp) -> Result<(), Refused> {
         let is_nonce = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -166,7 +186,8 @@ impl Nonces {
             return Err(Refused::busy(format!("{most} tasks are remembered, and no more can be")));
         }
         let digest = once.digest.to_owned();
-        let taken = Taken { task: id, digest, expires: once.expires, is_order: once.is_order, conversation: None };
+        let (expires, is_order) = (once.expires, once.is_order);
+        let taken = Taken { task: id, digest, expires, is_order, conversation: None, result: None };
         let written = self.write(&mut known, once.nonce.to_owned(), taken).await;
         written.map_err(|error| Refused::busy(format!("{}: {error}", self.path.display())))
     }

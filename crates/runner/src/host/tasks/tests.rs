@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use ensemble_client::devices::{List, sign_list};
 use ensemble_protocol::AccountKey;
-use ensemble_protocol::seal::{BoxKeyPair, SealError, SessionTask, SignedTask, open_task, seal_task};
+use ensemble_protocol::seal::{BoxKeyPair, SealError, SessionTask, SignedTask, TaskAction, open_task, seal_task};
+use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::devices::{DeviceList, ListedDevice, Role};
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId, UserId};
 use ensemble_types::leases::Lease;
 use ensemble_types::runs::{Permission, Provider, TaskSession};
+use ensemble_types::text::Text;
 use ensemble_types::time::Timestamp;
 
 use super::check::{Refused, check};
-use super::clear_tests::lease;
+use super::clear_tests::{lease, order};
 use super::nonces::{Nonces, Once};
+use crate::host::deliver::double::Double;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -281,6 +284,27 @@ async fn an_id_has_one_task_and_what_was_said_about_it() {
     let nonces = Nonces::open(folder.path(), now()).unwrap();
     assert_eq!(nonces.conversation(id).await.as_deref(), Some("c-1"));
     assert!(nonces.was_taken(&task.nonce, id, "d").await && !log.exists());
+}
+
+#[tokio::test]
+async fn an_order_is_carried_out_once() {
+    let double = Double::new().await;
+    let nonces = &double.host.nonces;
+    let (id, at) = (TaskId::generate(), double.host.now());
+    let order = order(&Account::new(), TaskAction::Apply, id, "d");
+    let once = Once { nonce: &order.nonce, digest: "o", at, expires: at.plus(HOUR), is_order: true };
+    nonces.take(&once, id, at).await.unwrap();
+    assert!(double.host.result_of(&order).await.is_none(), "a process that was killed has not carried it out");
+    let files = (0..100).map(|n| Text::new(format!("f{n}")).unwrap()).collect();
+    let result = OrderResult { outcome: OrderOutcome::Conflicted, files, reason: None };
+    double.host.carried_out(&order, &result).await;
+    nonces.take(&once, id, at).await.unwrap();
+    let known = double.host.result_of(&order).await.unwrap();
+    assert_eq!((known.outcome, known.files.len(), &*known.files[0]), (OrderOutcome::Conflicted, 16, "f0"));
+    // Also by the next process.
+    let nonces = Nonces::open(double.host.sessions.parent().unwrap(), at).unwrap();
+    assert_eq!(nonces.result(&order.nonce).await.unwrap().outcome, OrderOutcome::Conflicted);
+    assert!(nonces.result(&SessionTask::nonce()).await.is_none());
 }
 
 #[tokio::test]

@@ -63,6 +63,7 @@ impl Server {
             agent: "claude".into(),
             directory: "/nonexistent".into(),
             host_key: "k".into(),
+            old_key: None,
             process: None,
         };
         let Recovered { kept, unanswered } = self.shown().recovered(card);

@@ -21,6 +21,7 @@ mod commands;
 mod cost;
 mod life;
 mod lost;
+mod old_key;
 mod restored;
 mod tasks;
 
