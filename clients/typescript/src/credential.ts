@@ -66,6 +66,15 @@ export class DeviceCredential implements Credential {
     return Date.now() - (ahead > EXACT_MS && ahead <= MOST_MS ? (this.#clockAhead ?? 0) : 0);
   }
 
+  /** The earlier and the later one of the clocks of this device and the server, in milliseconds. A later time of the server is followed for a
+   * day, as by `now`. */
+  clocks(): readonly [earlier: number, later: number] {
+    const here = Date.now();
+    const ahead = this.#clockAhead ?? 0;
+    const there = Math.abs(ahead) > EXACT_MS ? here - ahead : here;
+    return [Math.min(here, there), ahead < -MOST_MS ? here : Math.max(here, there)];
+  }
+
   async bearer(client: Caller): Promise<string> {
     return (await this.signIn(client)).token;
   }

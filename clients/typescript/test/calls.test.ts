@@ -65,6 +65,7 @@ test("what is signed carries the server's time, unless the server names another 
     [-10 * minute, -10 * minute],
     [2_000, 0],
     [25 * 60 * minute, 0],
+    [-25 * 60 * minute, 0],
   ] as const) {
     const handler = signingIn((_, response) => json(response, 200, {}));
     // The server makes its tokens by its own clock, and answers when the clock of this device is back.
@@ -79,6 +80,8 @@ test("what is signed carries the server's time, unless the server names another 
       assert.equal(credential.now(), noon + ahead, "nothing is measured yet");
       await credential.signIn(new Client({ base: url, credential }));
       assert.equal(credential.now(), noon + ahead - corrected, String(ahead));
+      const earlier = Math.abs(ahead) > 5_000 ? Math.min(noon, noon + ahead) : noon + ahead;
+      assert.deepEqual(credential.clocks(), [earlier, Math.max(noon + ahead, credential.now())], String(ahead));
     });
     t.mock.timers.reset();
   }

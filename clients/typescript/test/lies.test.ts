@@ -165,6 +165,58 @@ const scenarios: Record<string, (rows: Row[]) => Promise<void>> = {
       await tell(row, liar, {}, () => writes(row, talk, [ann, id, 2]));
     }
   },
+  "an owner writes after a removal that has made no key": async (rows) => {
+    const { account: ann, liar } = await person(server.url, "Ann");
+    for (const row of rows) {
+      const { id } = await ann.sessions.create({ title: "Plums" });
+      await ann.sessions.share(id, bob.userId, "edit");
+      const talk = await ann.sessions.converse(id);
+      liar.refuses = (line) => (line === `PATCH /v1/sessions/${id}` ? 500 : undefined);
+      await assert.rejects(ann.sessions.unshare(id, bob.userId), { status: 500 });
+      liar.refuses = undefined;
+      const missing: string[] = [];
+      const stop = ann.notices.subscribe((notice) => notice.is === "session_missing" && missing.push(notice.session));
+      await tell(row, liar, { session: id }, async () => {
+        if (row.expect === "not-written") {
+          await assert.rejects(talk.send("secret"), { status: 500 }, row.id);
+          await assert.rejects(ann.sessions.createLink(id), { status: 500 }, row.id);
+          return assert.ok(!liar.sent.some((call) => /^POST .*(messages|public-share)$/.test(call)), row.id);
+        }
+        // It is said and asked once.
+        for (let times = 0; times < 3; times++) await ann.sessions.finish();
+        assert.deepEqual(missing, [id], row.id);
+        assert.equal(liar.sent.filter((call) => call === `GET /v1/sessions/${id}`).length, 1, row.id);
+      });
+      stop();
+      liar.lie = ofSession(() => ({ rekeyNeeded: false }));
+      await writes(row, talk, [ann, id, 2]);
+      liar.lie = undefined;
+      const kept = await ann.store.get<Json>("unfinished");
+      assert.deepEqual([kept.removed, kept.missing], [{}, {}], row.id);
+    }
+    // A session that was deleted elsewhere is forgotten with the person's own deletion.
+    const { id } = await ann.sessions.create({ title: "Plums" });
+    await ann.sessions.share(id, bob.userId, "edit");
+    liar.refuses = (line) => (line === `PATCH /v1/sessions/${id}` ? 500 : undefined);
+    await assert.rejects(ann.sessions.unshare(id, bob.userId), { status: 500 });
+    liar.refuses = (line) => (line.endsWith(`/v1/sessions/${id}`) ? 404 : undefined);
+    await ann.sessions.finish();
+    await ann.sessions.remove(id);
+    liar.refuses = undefined;
+    const kept = await ann.store.get<Json>("unfinished");
+    assert.deepEqual([kept.removed, kept.missing], [{}, {}]);
+  },
+  "an owner's machine has not confirmed the end of a right": async (rows) => {
+    const { account: ann, liar, store } = await person(server.url, "Ann");
+    const { id } = await ann.sessions.create({ title: "Plums" });
+    // What is left of a command that was not confirmed.
+    const revoked = { [id]: { [bob.userId]: { localId: newId(), version: Date.now() } } };
+    await store.update("unfinished", () => ({ revoked }));
+    for (const row of rows) {
+      await tell(row, liar, { session: id }, () => ann.sessions.finish());
+      assert.deepEqual((await store.get<Json>("unfinished")).revoked, revoked, row.id);
+    }
+  },
   "an owner chooses a machine by its name": async (rows) => {
     const { account: ann, liar } = await person(server.url, "Ann");
     const [ring, id] = [KeyRing.generate(), "desk"];

@@ -12,6 +12,8 @@ export type Lie = (answer: Json, url: URL, method: string) => Json;
 /** A connection whose answers can be changed. */
 export class Liar {
   lie: Lie | undefined;
+  /** The status with which a call is refused, without the real server. */
+  refuses: ((line: string) => number | undefined) | undefined;
   /** Whether an answer was changed. */
   hasLied = false;
   readonly sent: string[] = [];
@@ -20,6 +22,13 @@ export class Liar {
     const url = new URL(String(input));
     const method = init?.method ?? "GET";
     this.sent.push(`${method} ${url.pathname}`);
+    const refused = this.refuses?.(`${method} ${url.pathname}`);
+    if (refused !== undefined) {
+      this.hasLied = true;
+      const code = refused === 404 ? "NOT_FOUND" : "INTERNAL";
+      const problem = { type: "about:blank", title: "No", status: refused, code, detail: "No." };
+      return Response.json(problem, { status: refused, headers: { "content-type": "application/problem+json" } });
+    }
     const response = await fetch(input, init);
     if (!this.lie || !response.headers.get("content-type")?.startsWith("application/json")) return response;
     const answer = await response.json();
@@ -38,7 +47,9 @@ export interface Row {
   /** What a program must do with the lie. */
   expect: "refused" | "not-written" | "ignored" | "not-shown";
   /** The changes to the answers to these requests. `{name}` stands for a text of the cast, `*` for any part of a path. */
-  answers: Record<string, Change[]>;
+  answers?: Record<string, Change[]>;
+  /** The status with which these requests are refused. They do not reach the real server. */
+  refuses?: Record<string, number>;
 }
 
 /** A change at one place of an answer, or at several: `*` stands for every item, `-1` for the last one. `$name` is a value of the cast. */
@@ -67,14 +78,16 @@ export async function tell<T>(row: Row, liar: Liar, cast: Cast, tries: () => Pro
     assert.ok(given.slice(1) in cast, `the cast has no ${given}`);
     return structuredClone(cast[given.slice(1)]);
   };
-  const routes = Object.entries(row.answers).map(([route, changes]) => {
+  const matches = (route: string): ((line: string) => boolean) => {
     const parts = route.split("/").map((part) => (part.startsWith("{") ? cast[part.slice(1, -1)] : part));
-    const is = (line: string): boolean =>
+    return (line) =>
       line.split("/").length === parts.length && line.split("/").every((part, at) => parts[at] === "*" || part === parts[at]);
-    return { is, changes };
-  });
+  };
+  const routes = Object.entries(row.answers ?? {}).map(([route, changes]) => ({ is: matches(route), changes }));
+  const refusals = Object.entries(row.refuses ?? {}).map(([route, status]) => ({ is: matches(route), status }));
   liar.hasLied = false;
   liar.sent.length = 0;
+  liar.refuses = (line) => refusals.find(({ is }) => is(line))?.status;
   liar.lie = (answer, { pathname }, method) => {
     const whole = { answer };
     for (const { changes } of routes.filter(({ is }) => is(`${method} ${pathname}`)))
@@ -89,7 +102,7 @@ export async function tell<T>(row: Row, liar: Liar, cast: Cast, tries: () => Pro
   try {
     return await tries();
   } finally {
-    liar.lie = undefined;
+    liar.lie = liar.refuses = undefined;
     assert.ok(liar.hasLied, `the server did not lie about ${row.id}: ${liar.sent.join(", ")}`);
   }
 }

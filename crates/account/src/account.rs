@@ -111,6 +111,9 @@ impl Account {
         if let Err(error) = self.finish_rekeys().await {
             self.say(Notice::KeysUnfinished(error));
         }
+        if let Err(error) = self.finish_share_removals().await {
+            self.say(Notice::GuestKeepsKey(error));
+        }
         let unfinished = self.home.settings()?.unfinished_removals.remove(self.client.origin());
         // A list that the server has not taken removes no device.
         let is_due = unfinished.is_some_and(|version| version <= self.own().list.version());

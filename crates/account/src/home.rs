@@ -147,6 +147,14 @@ impl Home {
         self.read_key(path, "a machine's key")
     }
 
+    /// Keeps a machine's key that was removed next to its file, before another one takes its place. Returns where it is.
+    pub(crate) fn keep_removed_key(&self, path: &Path, removed: &AccountKey) -> Result<PathBuf> {
+        let public: String = removed.public_key().chars().filter(char::is_ascii_alphanumeric).take(16).collect();
+        let kept = path.with_extension(format!("removed-{public}"));
+        self.write_key(&kept, removed)?;
+        Ok(kept)
+    }
+
     fn read_key(&self, path: &Path, what: &'static str) -> Result<Option<AccountKey>> {
         let Some(bytes) = self.store.get(self.name_of(path)?)? else { return Ok(None) };
         let key = std::str::from_utf8(&bytes).ok().and_then(AccountKey::from_text);

@@ -1,5 +1,6 @@
 //! What this computer remembers of sessions: whose they are, the newest keys that it has used, and what is not finished.
 
+mod missing;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,13 +56,16 @@ pub struct KnownSession {
     /// failed has made none.
     #[serde(default)]
     pub tried: u32,
+    /// The highest version of a right that this device has signed for a person. A server could keep it back until later.
+    #[serde(default)]
+    pub given: u64,
 }
 
 impl Default for KnownSession {
     fn default() -> Self {
         let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
         let (owner, host, hostless, asked, said) = (None, None, None, None, None);
-        Self { epoch, floor, owner, host, hostless, asked, said, renewed: BTreeMap::new(), tried: 0 }
+        Self { epoch, floor, owner, host, hostless, asked, said, renewed: BTreeMap::new(), tried: 0, given: 0 }
     }
 }
 
@@ -166,11 +170,24 @@ impl Home {
         })
     }
 
-    /// Forgets a session that was deleted.
+    /// Forgets a session that the person has deleted, with what is not finished of it.
     pub fn forget_session(&self, origin: &str, session: SessionId) -> Result<()> {
+        self.forget_unfinished(origin, session)?;
         self.take_over_sessions()?;
         self.remove(&record_of(origin, session))?;
         self.forget_title(origin, session)
+    }
+
+    /// Notes the version of a right before it is signed, and returns it: `version` of the highest one before. The session is remembered
+    /// already.
+    pub(crate) fn note_given(&self, origin: &str, session: SessionId, version: impl FnOnce(u64) -> u64) -> Result<u64> {
+        self.change_session(origin, session, |known| {
+            let next = version(known.as_ref().map_or(0, |known| known.given));
+            if let Some(known) = known {
+                known.given = next.max(known.given);
+            }
+            next
+        })
     }
 
     /// Notes whether the machine that hosts the session lacks the key that was made (`true`), or was given it. The session is remembered
@@ -250,6 +267,7 @@ impl Home {
             return Ok(());
         }
         self.change_settings(|settings| {
+            settings.missing_sessions.get_mut(origin).and_then(|missing| missing.remove(&session));
             if let Some(sessions) = settings.removed_shares.get_mut(origin) {
                 if let Some(removed) = sessions.get_mut(&session) {
                     removed.retain(|user| !users.contains(user));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ensemble_client::devices::MOST_DEVICES;
+use ensemble_client::devices::{Known, MOST_DEVICES};
 use ensemble_protocol::AccountKey;
 use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::MachineId;
@@ -15,12 +15,15 @@ use crate::error::{Error, Result};
 use crate::notice::Notice;
 
 /// The file with this machine's key. The account's list has the key from now on, with a name, and with this device as the one on its
-/// computer. `None`: this device may not sign lists, or the list is full; such a machine works with a token. A machine that is new at the
-/// server gets a new key.
+/// computer. `None`: this device may not sign lists, or the list is full; such a machine works with a token. `is_new`: the server says
+/// that the machine is new. It keeps its key all the same, because its sessions are sealed to that.
 pub(crate) async fn listed(me: &Account, machine: &MachineId, is_new: bool) -> Result<Option<PathBuf>> {
     let path = me.home.machine_key_path(me.owner(), machine);
-    let key = me.home.machine_key(&path)?.filter(|_| !is_new);
+    let key = me.home.machine_key(&path)?;
     let is_listed = key.as_ref().is_some_and(|key| of_key(&me.own().list, key, machine).is_some());
+    if is_new && is_listed {
+        me.say(Notice::MachineForgotten(machine.clone()));
+    }
     match list_it(me, machine, (path.clone(), key)).await {
         // Its name can wait. Its work cannot.
         Err(why) if is_listed => {
@@ -46,6 +49,12 @@ async fn list_it(
         }
         if !me.is_primary() {
             return Ok(entry.map(|_| path));
+        }
+        if let (Some(removed), None) = (&key, entry)
+            && is_removed(me, removed).await?
+        {
+            me.say(Notice::MachineKeyRemoved(me.home.keep_removed_key(&path, removed)?));
+            key = None;
         }
         let mut names = me.names().await?;
         // It would get no name now.
@@ -82,13 +91,13 @@ async fn list_it(
         let next = me.sign_next(&own.list, (next, names), own.contents.clone(), is_added.then_some(&used))?;
         match me.send_next(next, Vec::new()).await {
             Ok(()) => return Ok(Some(path)),
-            // Another program of the account was faster.
-            Err(Error::Client(error)) if error.is(Code::DeviceListConflict) => {
+            // Another program of the account was faster. If the server says that the key was removed before, the lists show it.
+            Err(Error::Client(error))
+                if error.is(Code::DeviceListConflict) || (error.is(Code::Conflict) && is_added) =>
+            {
                 me.refresh_own(Duration::ZERO).await?;
                 key = Some(used);
             }
-            // The key was removed before. A removed key is never listed again.
-            Err(Error::Client(error)) if error.is(Code::Conflict) && is_added => {}
             Err(failure) => return Err(failure),
         }
     }
@@ -119,6 +128,18 @@ pub(crate) async fn unlist(me: &Account, machines: &[&MachineId]) -> Result<()> 
         }
     }
     Err(OVERTAKEN)
+}
+
+/// Whether an earlier list of the account had this key and the newest one does not. It is never listed again. The server's word is not
+/// enough: a machine with another key does not open its sessions.
+async fn is_removed(me: &Account, key: &AccountKey) -> Result<bool> {
+    let (public, mut was_listed, mut is_listed) = (key.public_key(), false, false);
+    let each = |list: &List| {
+        is_listed = list.device(&public).is_some();
+        was_listed |= is_listed;
+    };
+    me.client.read_lists(me.id, Known::Account(me.owner().account), each).await?;
+    Ok(was_listed && !is_listed)
 }
 
 fn of_key<'l>(list: &'l List, key: &AccountKey, machine: &MachineId) -> Option<&'l ListedDevice> {

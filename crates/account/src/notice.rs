@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_protocol::transcript::words::May;
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::refs::Ref;
 use ensemble_types::shares::ShareLevel;
 use ensemble_types::time::Timestamp;
@@ -37,6 +37,10 @@ pub enum Notice {
     ListFull {
         most: usize,
     },
+    /// The server calls this machine new, although the list has its key.
+    MachineForgotten(MachineId),
+    /// The account has removed the key of this machine, which gets another one. The removed one is in this file.
+    MachineKeyRemoved(PathBuf),
     /// Only a primary device takes the machine's entry from the list.
     MachineStaysListed,
 
@@ -107,6 +111,10 @@ pub enum Notice {
     SharedStateNotKept(Error),
     RevocationUnfinished(Error),
     KeysUnfinished(Error),
+    /// A session from which a person was removed has no new key yet, so nothing is written there.
+    GuestKeepsKey(Error),
+    /// The server calls a session missing of which something is not finished.
+    SessionMissing(SessionId),
     SessionWithoutNewKey {
         session: Ref,
         why: Error,

@@ -166,8 +166,18 @@ impl Account {
     }
 
     /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
-    /// access, have the one that it had.
+    /// access, have the one that it had. Who lost access here is known without the server.
     pub(crate) async fn writable(&self, id: SessionId) -> Result<(Session, KeyRing)> {
+        let (session, ring) = self.writable_for_removed(id).await?;
+        if self.home.removed_shares(self.client.origin(), id)?.is_empty() {
+            return Ok((session, ring));
+        }
+        self.renewed_key(session, &Members::default()).await
+    }
+
+    /// The same for what users who lost access may read: that they have lost it. Their session's machine is to get it at once, and under a
+    /// key that it has.
+    pub(crate) async fn writable_for_removed(&self, id: SessionId) -> Result<(Session, KeyRing)> {
         self.refresh_own(OLDEST).await?;
         let session = self.session(id).await?;
         let (mut session, mut ring) = self.readable(session).await?;

@@ -54,6 +54,8 @@ pub struct Settings {
     pub removed_shares: BTreeMap<String, BTreeMap<SessionId, BTreeSet<UserId>>>,
     /// Who may not command the agent of a session any more, while its machine has not confirmed it, by server origin and session.
     pub revocations: BTreeMap<String, BTreeMap<SessionId, BTreeMap<UserId, Revocation>>>,
+    /// When the server has called a session missing of which something is not finished, in seconds since 1970, by server origin.
+    pub missing_sessions: BTreeMap<String, BTreeMap<SessionId, u64>>,
     /// The account key that was first seen for a user, by server origin.
     pub known_users: BTreeMap<String, BTreeMap<String, String>>,
     /// The name that a user had when something was shared with them first, in lower case, by server origin. Another user does not get it.

@@ -290,14 +290,21 @@ impl Account {
         Ok((Blob::new(sealed.to_text()).map_err(|_| closed(SealError::TooManyKeys))?, epoch))
     }
 
-    /// Finishes what a killed command has left: gives users their keys, and sessions from which it has removed a user a new key.
+    /// Gives users the keys that a killed command has not given them.
     pub(crate) async fn finish_rekeys(&self) -> Result<()> {
-        let (origin, settings) = (self.client.origin(), self.home.settings()?);
+        let unfinished = self.home.settings()?.unfinished_rekeys.remove(self.client.origin()).unwrap_or_default();
         let mut failed = None;
-        for id in settings.unfinished_rekeys.get(origin).cloned().unwrap_or_default().into_keys() {
+        for id in unfinished.into_keys() {
             failed = failed.or(self.finish_rekey(id).await.err());
         }
-        for id in settings.removed_shares.get(origin).cloned().unwrap_or_default().into_keys() {
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives sessions a new key from which a command has removed a user that has ended before.
+    pub(crate) async fn finish_share_removals(&self) -> Result<()> {
+        let removed = self.home.settings()?.removed_shares.remove(self.client.origin()).unwrap_or_default();
+        let mut failed = None;
+        for id in removed.into_keys() {
             failed = failed.or(self.finish_share_removal(id).await.err());
         }
         failed.map_or(Ok(()), Err)
@@ -307,18 +314,17 @@ impl Account {
         let lock = self.home.lock_keys().await?;
         // As it is now: another command may have finished it meanwhile, or begun another one.
         let Some(unfinished) = self.home.unfinished(self.client.origin(), id)? else { return Ok(()) };
-        if let Some(session) = self.still_there(id).await? {
-            let (session, ring) = self.readable(session).await?;
-            // Another ring was made by another program, which has given it to the people.
-            if let Some(Unfinished { mut recipients, .. }) = unfinished.of(&ring) {
-                // A device that was removed since has it: the people get the next one.
-                if self.due(&session)?.is_some() {
-                    return self.rekey_locked(session, &Members::default(), &lock).await.map(drop);
-                }
-                let removed = self.home.removed_shares(self.client.origin(), id)?;
-                recipients.retain(|user, _| !removed.contains(user));
-                self.pass_on(&session, &ring, &recipients).await?;
+        let Some(session) = self.still_there(id).await? else { return Ok(()) };
+        let (session, ring) = self.readable(session).await?;
+        // Another ring was made by another program, which has given it to the people.
+        if let Some(Unfinished { mut recipients, .. }) = unfinished.of(&ring) {
+            // A device that was removed since has it: the people get the next one.
+            if self.due(&session)?.is_some() {
+                return self.rekey_locked(session, &Members::default(), &lock).await.map(drop);
             }
+            let removed = self.home.removed_shares(self.client.origin(), id)?;
+            recipients.retain(|user, _| !removed.contains(user));
+            self.pass_on(&session, &ring, &recipients).await?;
         }
         self.home.end_rekey(self.client.origin(), id)
     }
@@ -326,24 +332,31 @@ impl Account {
     async fn finish_share_removal(&self, id: SessionId) -> Result<()> {
         let lock = self.home.lock_keys().await?;
         // As it is now: another command may have finished it meanwhile.
-        let removed = self.home.removed_shares(self.client.origin(), id)?;
-        if removed.is_empty() {
+        if self.home.removed_shares(self.client.origin(), id)?.is_empty() {
             return Ok(());
         }
-        match self.still_there(id).await? {
-            Some(session) => self.rekey_locked(session, &Members::default(), &lock).await.map(drop),
-            None => self.home.end_removal(self.client.origin(), id, &removed),
-        }
+        let Some(session) = self.still_there(id).await? else { return Ok(()) };
+        self.rekey_locked(session, &Members::default(), &lock).await.map(drop)
     }
 
     fn left_out(&self, share: &Share, why: Error) {
         self.say(Notice::LeftOut { user: share.user_id, session: share.session_id, why });
     }
 
-    async fn still_there(&self, id: SessionId) -> Result<Option<Session>> {
+    /// A session of which something is not finished, unless the server calls it missing. That ends nothing here.
+    pub(crate) async fn still_there(&self, id: SessionId) -> Result<Option<Session>> {
+        let origin = self.client.origin();
+        if self.home.is_missing(origin, id, seconds())? {
+            return Ok(None);
+        }
         match self.session(id).await {
-            Ok(session) => Ok(Some(session)),
-            Err(Error::Client(error)) if error.is_not_found() => Ok(None),
+            Ok(session) => self.home.end_missing(origin, id).map(|()| Some(session)),
+            Err(Error::Client(error)) if error.is_not_found() => {
+                if self.home.note_missing(origin, id, seconds())? {
+                    self.say(Notice::SessionMissing(id));
+                }
+                Ok(None)
+            }
             Err(failure) => Err(failure),
         }
     }

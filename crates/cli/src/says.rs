@@ -43,6 +43,14 @@ fn of_notice(notice: &Notice) -> String {
             "Your account has {most} devices, so this machine gets a token and no key. Remove some with `ensemble devices \
              remove`."
         ),
+        Notice::MachineForgotten(machine) => format!(
+            "The server says that this machine is new, but your device list has its key. It keeps the key. If its runner cannot sign in, \
+             delete it with `ensemble machine delete {machine}` and start it again."
+        ),
+        Notice::MachineKeyRemoved(kept) => format!(
+            "The key of this machine was removed from your device list, so it gets another one. The old one is kept in {}.",
+            kept.display()
+        ),
         Notice::MachineStaysListed => {
             "The device list still has its key, so it keeps the keys of its sessions, until a primary device removes it."
                 .to_owned()
@@ -113,6 +121,15 @@ fn of_notice(notice: &Notice) -> String {
         Notice::KeysUnfinished(why) => {
             format!("Some people have not got the new key of a session: {} The next command tries again.", error(why))
         }
+        Notice::GuestKeepsKey(why) => format!(
+            "A person who was removed from a session still has its key, so nothing is written there before it has a new one: {} The next \
+             command tries again.",
+            error(why)
+        ),
+        Notice::SessionMissing(session) => format!(
+            "The server says that session {session} is not there. The removal of a person from it, or what people were still to get of it, \
+             is not finished and stays noted. If it was deleted: `ensemble session delete {session}`."
+        ),
         Notice::SessionWithoutNewKey { session, why } => format!("Session {session} has no new key: {}", error(why)),
         Notice::SessionsDone { done, of } => format!("{done} of {of} sessions are done."),
         Notice::SharesMayEnd { session, why } => {

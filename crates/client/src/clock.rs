@@ -50,6 +50,14 @@ impl Clock {
         }
         Timestamp::from_micros(here.micros().saturating_sub(ahead))
     }
+
+    /// The earlier and the later one of the two clocks. A later time of the server is followed for a day, as by [`Self::now`].
+    pub fn both(&self) -> (Timestamp, Timestamp) {
+        let (here, ahead) = ((self.local)(), self.ahead_micros.load(Ordering::Relaxed));
+        let there = Timestamp::from_micros(here.micros().saturating_sub(ahead));
+        let later = if ahead < -MOST { here } else { here.max(there) };
+        (here.min(there), later)
+    }
 }
 
 impl Default for Clock {
@@ -91,6 +99,21 @@ mod tests {
             assert_eq!(clock.now(), Timestamp::from_unix_seconds(NOON - corrected), "{ahead}");
         }
         assert_eq!(measured(90_000).ahead(), 90_000, "it is said, and not followed");
+    }
+
+    #[test]
+    fn a_server_that_is_ahead_makes_nothing_earlier_and_one_that_is_behind_makes_nothing_later() {
+        let day = 24 * 3_600;
+        for (ahead, earlier, later) in [
+            (-(day - 3_600), 0, day - 3_600),
+            (day - 3_600, -(day - 3_600), 0),
+            (3 * day, -3 * day, 0),
+            (-3 * day, 0, 0),
+            (4, 0, 0),
+        ] {
+            let expected = [earlier, later].map(|seconds| Timestamp::from_unix_seconds(NOON + seconds));
+            assert_eq!(<[Timestamp; 2]>::from(measured(ahead).both()), expected, "{ahead}");
+        }
     }
 
     #[test]

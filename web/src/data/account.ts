@@ -6,7 +6,7 @@ import { server } from "../base/server.ts";
 import { setClockAhead } from "../base/server-clock.ts";
 import { Store } from "../base/store.ts";
 import { say } from "../base/toast.tsx";
-import { notSearched } from "../base/words.ts";
+import { isMissing, notSearched } from "../base/words.ts";
 import { tellSignedOut } from "../base/signed-out.ts";
 import { onCall, onTrying } from "./connection.ts";
 import { textOf } from "./failure.ts";
@@ -224,9 +224,13 @@ async function show(found: Account): Promise<void> {
   // A recovery, or what was left unfinished, has removed a device.
   found.notices.subscribe((notice) => {
     if (notice.is === "rights_not_searched") say(`A device was removed. ${notSearched(notice.sessions)}`);
+    if (notice.is === "session_missing") say(isMissing(notice.session));
   });
-  // What a tab that was closed has left unfinished, as keys of sessions for people who may read them.
-  void found.sessions.finish().catch(() => undefined);
+  // What a tab that was closed has left unfinished, as keys of sessions for people who may read them. Where the server or the network
+  // fails, what a person writes there fails too.
+  void found.sessions.finish().catch((error: unknown) => {
+    if (!mayHeal(error) && !removed.get()) say(`What was begun before is not finished. ${textOf(error)}`);
+  });
 }
 
 async function readMe(found: Account): Promise<void> {

@@ -2,6 +2,7 @@
 import { Distrust, followRun, isProblem, newId } from "@ensemble/client";
 import {
   doubt,
+  drawOnce,
   Draws,
   NOT_CHECKED,
   NOT_SIGNED,
@@ -11,10 +12,12 @@ import {
   takeSigned,
   withIds,
   type CheckedTasks,
+  type Once,
   type Turn,
 } from "@ensemble/client/account";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
+import { say } from "../base/toast.tsx";
 import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
 import { keepTrying, mayHeal } from "./keep-trying.ts";
@@ -36,6 +39,10 @@ const ONE_WAIT_MS = 20_000;
 const LONGEST_WAIT_MS = 10 * 60_000;
 
 const OTHER_RUN = "The server answered with another run than the one that was asked for. Do not trust it.";
+
+/** A server that lies has several signed copies then. */
+const DRAWN_AGAIN =
+  "The server says that an id is taken, so the plan is signed again under other ids. A machine does each task once.";
 
 /** How often any run of the account was said to have changed. */
 export const runChanges = new Store(0);
@@ -62,9 +69,10 @@ export async function submitPlan(planned: Planned): Promise<string> {
   const { client } = account;
   const isChosen = planned.id != null || planned.tasks.some(({ id }) => id != null);
   const draws = new Draws();
+  const once = planned.tasks.map(() => drawOnce(account));
   for (;;) {
     const again = sent?.plan === plan ? sent : undefined;
-    const one = again ?? { plan, key: newId(), body: await signed(account, planned) };
+    const one = again ?? { plan, key: newId(), body: await signed(account, planned, once) };
     sent = one;
     try {
       const params = { header: { "Idempotency-Key": one.key } };
@@ -77,19 +85,24 @@ export async function submitPlan(planned: Planned): Promise<string> {
       if (isTaken) sent = undefined;
       // What was sent before may have been a run that was deleted since, and is not begun again by itself.
       if (again !== undefined || isChosen || !draws.mayDrawAgain(error)) throw error;
+      say(DRAWN_AGAIN);
     }
   }
 }
 
 /** A plan with ids that are drawn here, signed and sealed. */
-async function signed(account: ReturnType<typeof mine>, planned: Planned): Promise<Schemas["CreateRun"]> {
+async function signed(
+  account: ReturnType<typeof mine>,
+  planned: Planned,
+  once: readonly Once[],
+): Promise<Schemas["CreateRun"]> {
   const named = withIds(account, planned);
   const tasks: Schemas["CreateTask"][] = [];
-  for (const { turn, ...task } of named.tasks) {
+  for (const [position, { turn, ...task }] of named.tasks.entries()) {
     const ids = { runId: named.id, taskId: task.id };
-    tasks.push(turn ? { ...task, ...(await sealTurn(account, ids, turn)) } : task);
+    tasks.push(turn ? { ...task, ...(await sealTurn(account, ids, turn, once[position])) } : task);
   }
-  return signRun(account, { ...named, tasks });
+  return signRun(account, { ...named, tasks }, once);
 }
 
 /** Whether a task is not what one of the account's devices has signed, although the server does not call it sealed. */

@@ -27,6 +27,7 @@ export type { Start, Starting } from "./sessions/start.js";
 export type { Metadata } from "./sessions/titles.js";
 export {
   doubt,
+  drawOnce,
   Draws,
   NOT_CHECKED,
   NOT_SIGNED,
@@ -36,6 +37,7 @@ export {
   takeSigned,
   withIds,
   type CheckedTasks,
+  type Once,
   type Turn,
   type Wanted,
 } from "./tasks.js";

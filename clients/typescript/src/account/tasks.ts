@@ -37,10 +37,14 @@ export function withIds<R extends CreateRun>(context: Context, run: R): WithIds<
   return { ...run, id: run.id ?? uuidV7(now), tasks };
 }
 
+/** What is drawn once for a task that is submitted, however often it is signed under other ids: a machine does it once. */
+export type Once = Pick<SessionTask, "nonce" | "sessionId">;
+export const drawOnce = (context: Context): Once => ({ nonce: newNonce(), sessionId: uuidV7(context.credential.now()) });
+
 /** The same run with each task signed by this device, under ids that it has chosen. What the run says for all of its tasks is signed with each
  * of them. Sealed tasks have a signature of their own. A machine lets an agent work in `bypass` only where a primary device has signed it, so a
  * linked one is refused here. */
-export async function signRun(context: Context, given: CreateRun): Promise<CreateRun> {
+export async function signRun(context: Context, given: CreateRun, once: readonly Once[] = []): Promise<CreateRun> {
   const run = withIds(context, given);
   const isBypass = [run, ...run.tasks].some(({ permission }) => permission === "bypass");
   if (isBypass && !(await context.isPrimary())) {
@@ -56,7 +60,7 @@ export async function signRun(context: Context, given: CreateRun): Promise<Creat
       tasks.push(task);
       continue;
     }
-    const body = bodyOf([task, position], run, ids, now);
+    const body = bodyOf([task, position], run, ids, [now, once[position]?.nonce]);
     tasks.push({ ...task, ...(await signTask(JSON.stringify(body), body.machineId, context.keys.signer)) });
   }
   return { ...run, tasks };
@@ -66,7 +70,7 @@ function bodyOf(
   [task, position]: [task: CreateTask & { id: string }, position: number],
   run: WithIds<CreateRun>,
   ids: ReadonlyMap<string, string>,
-  now: number,
+  [now, nonce = newNonce()]: [now: number, nonce: string | undefined],
 ): ClearTask {
   const { prompt, provider, model, workingDirectory, base, isolation, title, taskKey } = task;
   const permission = task.permission ?? run.permission;
@@ -90,7 +94,7 @@ function bodyOf(
     ...(dependsOn.length > 0 && { dependsOn }),
     ...(base != null && { base: baseTask === undefined ? { ref: base } : { task: baseTask } }),
     machineId: task.machineId ?? run.machineId ?? null,
-    nonce: newNonce(),
+    nonce,
     at: new Date(now).toISOString(),
     expires: new Date(now + GOOD_FOR).toISOString(),
   };
@@ -134,16 +138,17 @@ export async function sealTurn(
   context: Context,
   ids: Pick<SessionTask, "runId" | "taskId">,
   { machineId, mode = "ask", ...turn }: Turn,
+  { nonce, sessionId } = drawOnce(context),
 ): Promise<Pick<CreateTask, "machineId" | "provider" | "sealed" | "session">> {
   const now = context.credential.now();
   const times = { at: new Date(now).toISOString(), expires: new Date(now + GOOD_FOR).toISOString() };
   const sealed = await sealedFor(context, machineId, {
     ...ids,
     session: true,
-    sessionId: uuidV7(now),
+    sessionId,
     mode,
     ...turn,
-    nonce: newNonce(),
+    nonce,
     ...times,
   });
   return { machineId, provider: turn.provider, sealed, session: true };

@@ -22,6 +22,11 @@ export interface Rekey {
   before?: Rekey | undefined;
 }
 
+/** For a session that the server has called missing it is not asked again within this time, in milliseconds. */
+const ASK_AGAIN = 3_600_000;
+/** How many of these sessions are kept. */
+const MOST_MISSING = 200;
+
 export interface Unfinished {
   /** The users who still need a key of a session. */
   rekeys: Record<string, Rekey>;
@@ -31,10 +36,12 @@ export interface Unfinished {
   isRemoval: boolean;
   /** Who may not command the agent of a session any more, by session and user, while its machine has not confirmed it. */
   revoked: Record<string, Record<string, Revocation>>;
+  /** When the server has called a session missing of which something is not finished, in milliseconds since 1970. */
+  missing: Record<string, number>;
 }
 
 const NAME = "unfinished";
-const NONE: Unfinished = { rekeys: {}, removed: {}, isRemoval: false, revoked: {} };
+const NONE: Unfinished = { rekeys: {}, removed: {}, isRemoval: false, revoked: {}, missing: {} };
 
 /** A record of an older program lacks what was added since. */
 const whole = (kept: Partial<Unfinished> | undefined): Unfinished => ({ ...structuredClone(NONE), ...structuredClone(kept) });
@@ -79,8 +86,57 @@ export const removedShares = async (store: Store, session: string): Promise<stri
 export const beginShareRemoval = (store: Store, session: string, user: string): Promise<void> =>
   change(store, ({ removed }) => (removed[session] = [...new Set([...(removed[session] ?? []), user])]));
 
-export const endShareRemoval = (store: Store, session: string): Promise<void> =>
-  change(store, ({ removed }) => delete removed[session]);
+/** These users do not have the session's key any more. Others may have lost access meanwhile. */
+export async function endShareRemoval(store: Store, session: string, users: readonly string[]): Promise<void> {
+  if (users.length === 0) return;
+  await change(store, ({ removed, missing }) => {
+    delete missing[session];
+    const others = (removed[session] ?? []).filter((user) => !users.includes(user));
+    if (others.length > 0) removed[session] = others;
+    else delete removed[session];
+  });
+}
+
+/** Whether the server has just called a session missing. */
+export async function isMissing(store: Store, session: string): Promise<boolean> {
+  const at = (await unfinished(store)).missing[session];
+  // A clock that was set back must not make it longer.
+  return at !== undefined && Math.abs(Date.now() - at) < ASK_AGAIN;
+}
+
+/** Notes that the server calls a session missing. What is not finished of it stays: a server could end it with one answer. Only the
+ * person's own deletion does. True: it has not been noted before. */
+export async function noteMissing(store: Store, session: string): Promise<boolean> {
+  let isNew = false;
+  await change(store, (now) => {
+    isNew = now.missing[session] === undefined;
+    now.missing[session] = Date.now();
+    const [oldest, ...others] = Object.entries(now.missing).sort(([, one], [, other]) => one - other);
+    if (oldest && others.length >= MOST_MISSING) forget(now, oldest[0]);
+  });
+  return isNew;
+}
+
+/** The session is there. */
+export async function endMissing(store: Store, session: string): Promise<void> {
+  if ((await unfinished(store)).missing[session] === undefined) return;
+  await change(store, ({ missing }) => delete missing[session]);
+}
+
+function forget({ rekeys, removed, revoked, missing }: Unfinished, session: string): void {
+  for (const all of [rekeys, removed, revoked, missing]) delete all[session];
+}
+
+/** Whether something of a session is not finished. */
+export async function isUnfinished(store: Store, session: string): Promise<boolean> {
+  const { rekeys, removed, revoked } = await unfinished(store);
+  return [rekeys, removed, revoked].some((all) => session in all);
+}
+
+/** The person has deleted the session. */
+export async function forgetUnfinished(store: Store, session: string): Promise<void> {
+  if (await isUnfinished(store, session)) await change(store, (now) => forget(now, session));
+}
 
 export const setRemoval = (store: Store, isRemoval: boolean): Promise<void> =>
   change(store, (now) => (now.isRemoval = isRemoval));

@@ -84,11 +84,11 @@ impl Home {
 /// The record with the newer key, and at the same one that of this version. The numbers only grow, and whose session it is stays.
 fn newer(old: KnownSession, known: Option<KnownSession>) -> KnownSession {
     let Some(known) = known else { return old };
-    let (epoch, floor) = (old.epoch.max(known.epoch), old.floor.max(known.floor));
+    let (epoch, floor, given) = (old.epoch.max(known.epoch), old.floor.max(known.floor), old.given.max(known.given));
     let whose = known.owner.map(|owner| (Some(owner), known.host.clone()));
     let newer = if old.epoch > known.epoch { old } else { known };
     let (owner, host) = whose.unwrap_or((newer.owner, newer.host.clone()));
-    KnownSession { epoch, floor, owner, host, ..newer }
+    KnownSession { epoch, floor, owner, host, given, ..newer }
 }
 
 #[cfg(test)]

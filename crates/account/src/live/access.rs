@@ -13,6 +13,7 @@ use ensemble_types::shares::{Share, ShareLevel};
 use futures_util::TryStreamExt;
 
 use super::Live;
+use super::versions::{CLOCKS, Versions};
 use crate::account::Account;
 use crate::error::{Error, Result};
 use crate::known_sessions::Revocation;
@@ -31,7 +32,7 @@ pub enum GrantOutcome {
 }
 
 /// Sends the session's machine what this person may do. Sessions of people, and those of others, need nothing. `is_first`: they have
-/// had no share of it.
+/// had no share of it, as the server says.
 pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_first: bool) -> Result<GrantOutcome> {
     if !session.hosted || session.access_level != AccessLevel::Owner {
         return Ok(GrantOutcome::Done);
@@ -40,8 +41,10 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
     live.load().await?;
     let state = live.view.state();
     let known = state.and_then(|state| state.access.iter().find(|grant| grant.user == user));
-    // A right that was given may not be in the last state, so taking one away is always said.
-    let is_new = state.is_some() && known.is_none() && is_first;
+    // A right that was given may not be in the state that the server shows, so taking one away is always said, except where this device
+    // has given none.
+    let has_had_none = is_first && known.is_none() && me.home.known_session(me.client.origin(), session.id)?.given == 0;
+    let is_new = state.is_some() && has_had_none;
     let noted = me.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
     let taking = noted.get(&session.id).and_then(|users| users.get(&user));
     let (is_taking, removed) = (taking.is_some(), may == May::Nothing && taking.is_some_and(|taking| taking.removed));
@@ -49,7 +52,11 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
     if has_it || (is_new && may == May::Nothing) {
         return Ok(GrantOutcome::Done);
     }
-    let (version, has_had_none) = (version_after(me, known), is_first && known.is_none());
+    let versions = Versions::of(me, session.id);
+    let version = match may {
+        May::Nothing => versions.to_take(known, None)?,
+        _ => versions.to_give(known, taking)?,
+    };
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
     let (origin, local_id) = (me.client.origin(), idempotency_key());
     if may == May::Nothing {
@@ -59,8 +66,19 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
         // What was taken away before counts no more.
         me.home.end_revocation(origin, session.id, user)?;
     }
+    let by_earlier = match may {
+        May::Nothing => Some(versions.to_take(known, Some(version))?).filter(|earlier| *earlier < version),
+        _ => None,
+    };
+    let by_earlier = match by_earlier {
+        Some(earlier) => Some((earlier, named(me, user, may.clone(), (earlier, removed, known)).await?)),
+        None => None,
+    };
     let grant = named(me, user, may.clone(), (version, removed, known)).await?;
-    let taken = live.command_as(local_id, grant).await?;
+    let mut taken = live.command_as(local_id, grant).await?;
+    if let Some(by_earlier) = by_earlier {
+        taken = take_by_earlier(&mut live, (user, removed), by_earlier, (version, taken)).await?;
+    }
     if taken == Taken::Done {
         me.home.end_revocation(origin, session.id, user)?;
     }
@@ -84,30 +102,51 @@ pub fn begin_taking(me: &Account, session: &Session, user: UserId, removed: bool
     if !session.hosted || session.access_level != AccessLevel::Owner {
         return Ok(());
     }
-    let revocation = Revocation { local_id: idempotency_key(), version: version_after(me, None), removed };
+    // Whose it is, and its machine, are known from now on, whatever the server says later.
+    me.home.remember_session(me.client.origin(), session, None)?;
+    let version = Versions::of(me, session.id).to_take(None, None)?;
+    let revocation = Revocation { local_id: idempotency_key(), version, removed };
     me.home.begin_revocation(me.client.origin(), session.id, user, revocation)
 }
 
-/// `known` is what the machine has said of this person. To take a right away needs no list of theirs, which a server could spoil.
+/// A machine refuses a version that is ahead of its clock, and one of the two clocks here may be ahead. So it gets a version by the earlier
+/// clock too, if it has refused the other one, or is away and may refuse it. `taken` is what it has said of the other one.
+async fn take_by_earlier(
+    live: &mut Live,
+    (user, removed): (UserId, bool),
+    (earlier, grant): (u64, Content),
+    (version, taken): (u64, Taken),
+) -> Result<Taken> {
+    let local_id = idempotency_key();
+    match taken {
+        Taken::Rejected { code: Some(ReceiptCode::Stale), .. } => {
+            let revocation = Revocation { local_id: local_id.clone(), version: earlier, removed };
+            live.me.home.begin_revocation(live.me.client.origin(), live.session.id, user, revocation)?;
+            live.command_as(local_id, grant).await
+        }
+        Taken::NotYet | Taken::Queued if version - earlier > CLOCKS => {
+            live.sender().send_as(local_id, grant).await?;
+            Ok(taken)
+        }
+        taken => Ok(taken),
+    }
+}
+
+/// `known` is what the machine has said of this person. To take a right away from a person who is known needs no list of theirs, which a
+/// server could spoil.
 async fn named(
     me: &Account,
     user: UserId,
     may: May,
     (version, removed, known): (u64, bool, Option<&AccessGrant>),
 ) -> Result<Content> {
-    if let (May::Nothing, Some(known)) = (&may, known) {
-        let account = known.account.clone();
-        return Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None })));
-    }
-    let list = me.list_of(user).await?;
-    let account = account_digest(&list.body().account).ok_or(Error::KeyUnreadable(user))?;
+    let account = match (&may, known, me.known_account(user)?) {
+        (May::Nothing, Some(known), _) => Some(known.account.clone()),
+        (May::Nothing, None, Some(account)) => account_digest(&account),
+        _ => account_digest(&me.list_of(user).await?.body().account),
+    };
+    let account = account.ok_or(Error::KeyUnreadable(user))?;
     Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None })))
-}
-
-/// The version of the next grant. The clock, so that a computer that has not read the last state does not go back.
-pub(super) fn version_after(me: &Account, known: Option<&AccessGrant>) -> u64 {
-    let clock = u64::try_from(me.client.now().micros() / 1_000).unwrap_or_default();
-    known.map_or(0, |known| known.version.saturating_add(1)).max(clock)
 }
 
 /// Tells machines again who may not command them any more, where that did not arrive or was refused. Waits for no receipt: the next
@@ -123,13 +162,9 @@ pub(crate) async fn tell_again(me: &Account) -> Result<()> {
 
 async fn tell_one_again(me: &Account, id: SessionId, users: BTreeMap<UserId, Revocation>) -> Result<()> {
     let end = |user| me.home.end_revocation(me.client.origin(), id, user);
-    let session = match me.session(id).await {
-        Ok(session) => Some(session),
-        Err(Error::Client(error)) if error.is_not_found() => None,
-        Err(failure) => return Err(failure),
-    };
+    let Some(session) = me.still_there(id).await? else { return Ok(()) };
     // Without its machine nothing works for anybody there.
-    if session.is_none_or(|session| !session.hosted || me.is_without_its_host(&session)) {
+    if me.is_without_its_host(&session) {
         return users.into_keys().try_for_each(end);
     }
     let mut live = me.live(id).await?;
@@ -151,8 +186,9 @@ async fn tell_of_one_again(
     let end = || me.home.end_revocation(me.client.origin(), id, user);
     let taken = live.taken(&local_id);
     let known = live.view.state().and_then(|state| state.access.iter().find(|grant| grant.user == user));
-    // There is no such person, and the machine knows none.
-    if known.is_none() && me.client.user(user).await.is_err_and(|error| error.is_not_found()) {
+    // There is no such person: neither the machine nor this device knows one.
+    let is_unknown = known.is_none() && me.known_account(user)?.is_none();
+    if is_unknown && me.client.user(user).await.is_err_and(|error| error.is_not_found()) {
         return end();
     }
     let is_newer = known.is_some_and(|known| known.version >= version);
@@ -162,20 +198,25 @@ async fn tell_of_one_again(
     let is_superseded =
         matches!(&taken, Some(Taken::Rejected { code: Some(code), .. }) if *code == ReceiptCode::Superseded);
     let is_outrun = is_newer || is_superseded;
-    if is_outrun {
+    if is_newer {
         let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
-        // Another device has given them something later. A share to read gives nothing here.
+        // Another device has given them something later, as the machine has signed it. A share to read gives nothing here.
         if shares.iter().any(|share| share.user_id == user && share.access_level != ShareLevel::View) {
             return end();
         }
     }
+    let versions = Versions::of(me, id);
+    let next = versions.to_take(known, None)?;
     let (local_id, version) = match taken {
         // It has not arrived, or long ago. It is no second command.
-        None if version <= version_after(me, None) && !is_outrun => (local_id, version),
+        None if version <= next && !is_outrun => (local_id, version),
         // This computer's clock was ahead when it was noted.
-        None => (local_id, version_after(me, known)),
+        None => (local_id, next),
         // What was refused is refused for ever.
-        Some(Taken::Rejected { .. }) => (idempotency_key(), version_after(me, known)),
+        Some(Taken::Rejected { code: Some(ReceiptCode::Stale), .. }) => {
+            (idempotency_key(), versions.to_take(known, Some(version))?)
+        }
+        Some(Taken::Rejected { .. }) => (idempotency_key(), next),
         // The machine reads it when it is back.
         Some(_) => return Ok(()),
     };

@@ -8,6 +8,7 @@ pub mod names;
 mod owner;
 pub mod rights;
 mod sender;
+mod versions;
 mod watch;
 
 use std::collections::{HashMap, HashSet};

@@ -10,7 +10,7 @@ use ensemble_types::refs::Ref;
 use ensemble_types::sessions::Session;
 use serde::Serialize;
 
-use super::access::version_after;
+use super::versions::Versions;
 use crate::account::Account;
 use crate::error::Result;
 use crate::known_sessions::Revocation;
@@ -55,8 +55,10 @@ async fn settle_in(me: &Account, id: SessionId, kept: &BTreeSet<String>, all: &m
         live.view.state().map(|state| state.access.iter().filter(by_removed).cloned().collect()).unwrap_or_default();
     let session = live.session.reference;
     for known in given {
-        let (local_id, version) = (idempotency_key(), version_after(me, Some(&known)));
+        let (local_id, versions) = (idempotency_key(), Versions::of(me, id));
         let is_kept = known.key.as_ref().is_some_and(|key| kept.contains(key));
+        let version =
+            if is_kept { versions.to_give(Some(&known), None) } else { versions.to_take(Some(&known), None) }?;
         let may = if is_kept { known.may.clone() } else { May::Nothing };
         if !is_kept {
             let revocation = Revocation { local_id: local_id.clone(), version, removed: false };

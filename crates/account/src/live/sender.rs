@@ -6,8 +6,8 @@ use std::time::Duration;
 use ensemble_client::idempotency_key;
 use ensemble_protocol::seal::{self, Purpose};
 use ensemble_protocol::transcript::Envelope;
-use ensemble_protocol::transcript::body::{Content, Message as Said, Prompt};
-use ensemble_protocol::transcript::words::When;
+use ensemble_protocol::transcript::body::{Content, Control, Message as Said, Prompt};
+use ensemble_protocol::transcript::words::{May, When};
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::AppendMessage;
 use ensemble_types::problem::Code;
@@ -48,13 +48,18 @@ impl Sender {
         } else if list.version > self.me.own().list.version() {
             self.me.refresh_own(Duration::ZERO).await?;
         }
+        let takes_away = matches!(&content, Content::Control(Control::Access(grant)) if grant.may == May::Nothing);
         let said = Said { local_id: local_id.clone(), at: self.me.client.now(), list, n: None, content };
         let body = said.write().map_err(|error| Error::NotSent(error.to_string()))?;
         let envelope = Envelope::sign(self.session, self.me.id, body, self.me.key.signing_key());
         let text = envelope.and_then(|envelope| envelope.write());
         let text = text.map_err(|error| Error::NotSent(error.to_string()))?;
         for _ in 0..TRIES {
-            let (session, ring) = self.me.writable(self.session).await?;
+            let (session, ring) = if takes_away {
+                self.me.writable_for_removed(self.session).await?
+            } else {
+                self.me.writable(self.session).await?
+            };
             let sealed = seal::seal(&ring, Purpose::Message(self.session), &text)
                 .map_err(|error| Error::Seal("The message".to_owned(), error))?;
             let message = AppendMessage {

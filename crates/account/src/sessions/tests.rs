@@ -13,7 +13,7 @@ use crate::known_sessions::KnownSession;
 use ensemble_types::ids::UserId;
 
 /// A user with a second device, which is linked.
-fn user(second: &AccountKey) -> Account {
+pub(crate) fn user(second: &AccountKey) -> Account {
     let key = AccountKey::generate();
     let (list, contents) = first_list(&key, [listed(second, Role::Linked)]);
     let client = Client::builder("http://127.0.0.1:9").build().unwrap();

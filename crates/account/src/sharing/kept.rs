@@ -14,8 +14,8 @@ use crate::error::Result;
 
 impl Account {
     /// Gives the key of a session again to the people who got it from these removed devices. The removed devices have that key, so the
-    /// new grant speaks of the same content epoch as the old one: its holder reads, and writes after the next key. A key that a removed
-    /// device has made is given to no one. Returns the people.
+    /// new grant speaks of an earlier content epoch: its holder reads, and writes after the next key. A key that a removed device has made
+    /// is given to no one. Returns the people.
     pub(crate) async fn share_again(&self, session: Session, removed: &BTreeSet<String>) -> Result<Recipients> {
         let mut again = Recipients::new();
         if !self.is_maker_listed(&session) {
@@ -25,7 +25,8 @@ impl Account {
         for (share, level) in self.given_by(&session, &ring, removed).await? {
             let Ok(old) = SharedRing::from_text(&share.encrypted_key) else { continue };
             let grant = (share.user_id, level);
-            let (key, epoch) = self.sealed_at(&session, grant, (&ring, old.content_epoch())).await?;
+            let of_owner = earlier(&old, self.own().list.body().content_epoch);
+            let (key, epoch) = self.sealed_at(&session, grant, (&ring, of_owner)).await?;
             let update = UpdateShare { encrypted_key: Some(key), access_level: None, content_epoch: Some(epoch) };
             match self.client.update_share(session.id, share.user_id, &update).await {
                 // The share was removed in the meantime.
@@ -69,5 +70,36 @@ impl Account {
             }
         }
         Ok(given)
+    }
+}
+
+/// The content epoch of the owner that the grant of a removed device speaks of. The device has chosen it, so it is one before that of now in
+/// any case.
+fn earlier(old: &SharedRing, now: u32) -> u32 {
+    old.content_epoch().min(now.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_protocol::AccountKey;
+    use ensemble_protocol::seal::{BoxKeyPair, Grant};
+    use ensemble_types::ids::{SessionId, UserId};
+
+    use super::*;
+
+    /// A guest writes only under a key that was granted in the content epoch of now.
+    #[test]
+    fn a_grant_of_a_removed_device_is_never_of_the_content_epoch_of_now() {
+        let key = AccountKey::generate();
+        let to = BoxKeyPair::of_device(&AccountKey::generate()).unwrap().public();
+        let account = AccountKey::generate().public_key();
+        let of = |content_epoch| {
+            let (session, recipient) = (SessionId::generate(), UserId::generate());
+            let level = ShareLevel::Edit;
+            let grant = Grant { session, recipient, account: &account, level, content_epoch, recipient_epoch: 1 };
+            SharedRing::seal(&KeyRing::generate(), &to, (grant, None), &key, None).unwrap()
+        };
+        let chosen = [1, 2, 3, 4, u32::MAX].map(|content_epoch| earlier(&of(content_epoch), 3));
+        assert_eq!(chosen, [1, 2, 2, 2, 2]);
     }
 }

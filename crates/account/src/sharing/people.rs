@@ -85,9 +85,7 @@ impl Account {
             .user(user)
             .await
             .map_err(|error| if error.is_not_found() { Error::NoUser(user) } else { error.into() })?;
-        let settings = self.home.settings()?;
-        let known = settings.known_users.get(origin).and_then(|users| users.get(&id)).cloned();
-        let (first, is_new) = match known {
+        let (first, is_new) = match self.known_account(user)? {
             Some(key) => (key, false),
             None => (self.pinned_anywhere(user, &seen.public_key).await?, true),
         };
@@ -100,6 +98,12 @@ impl Account {
             })?;
         }
         Ok(first)
+    }
+
+    /// The same without the server. `None`: none was seen here.
+    pub(crate) fn known_account(&self, user: UserId) -> Result<Option<String>> {
+        let users = self.home.settings()?.known_users.remove(self.client.origin()).unwrap_or_default();
+        Ok(users.get(&user.to_string()).cloned())
     }
 
     /// `Ada (01a2…)`, or the id. The name is what the server says.

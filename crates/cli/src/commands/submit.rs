@@ -65,6 +65,10 @@ pub(crate) struct Options {
     pub(crate) idempotency_key: Option<String>,
 }
 
+/// A server that lies has several signed copies then.
+pub(super) const DRAWN_AGAIN: &str =
+    "The server says that an id is taken, so it is signed again under other ids. A machine does it once.";
+
 /// How often ids are drawn for what is submitted. Another run or task may have the ref of one.
 #[derive(Debug)]
 pub(super) struct Draws(u32);
@@ -149,7 +153,7 @@ impl Options {
         let run = loop {
             let plan = draft.clone().create(provider, &sealing)?;
             match me.client.create_run(&plan, &key).await {
-                Err(error) if draws.may_draw_again(&error) => {}
+                Err(error) if draws.may_draw_again(&error) => print::note(DRAWN_AGAIN),
                 made => break made?,
             }
         };

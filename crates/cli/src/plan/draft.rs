@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use ensemble_account::tasks::{ClearTask, SessionTask};
+use ensemble_account::tasks::ClearTask;
 use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::placeholders::{doubtful, misspelt};
 use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
@@ -42,6 +42,7 @@ pub(crate) struct Step {
     pub(crate) directory: Text<1, 4_096>,
     pub(crate) machine: Option<MachineId>,
     pub(crate) depends_on: Vec<String>,
+    pub(super) once: sessions::Once,
     /// It is the first turn of a live session.
     pub(super) is_session: bool,
     pub(super) prompt: Text<1, 65_536>,
@@ -192,6 +193,7 @@ fn step(
     }
     let step = Step {
         called: called.to_owned(),
+        once: sessions::Once::draw(),
         is_session,
         provider: task.provider.or(defaults.provider),
         is_local: directory.as_ref().is_none_or(|directory| !directory.is_absolute()),
@@ -228,6 +230,7 @@ impl Draft {
         let literal = if is_plain { prompt.to_owned() } else { prompt.replace("{{", "\\{{") };
         let step = Step {
             called: "number 1".to_owned(),
+            once: sessions::Once::draw(),
             is_session: false,
             provider: overrides.provider,
             is_local,
@@ -364,7 +367,7 @@ impl Step {
             depends_on: ids.outputs(&self.prompt),
             base: self.base.as_ref().map(|base| ids.base(base)),
             machine_id: self.machine.as_ref().or(by.machine()).cloned(),
-            nonce: SessionTask::nonce(),
+            nonce: self.once.nonce,
             at,
             expires: at.plus(sessions::GOOD_FOR),
         };

@@ -25,6 +25,19 @@ pub(crate) trait Seal {
     fn sign(&self, task: &ClearTask) -> Result<Option<Signed>>;
 }
 
+/// What is drawn once for a task that is submitted, however often it is signed under other ids: a machine does it once.
+#[derive(Clone, Debug)]
+pub(super) struct Once {
+    pub(super) nonce: String,
+    session: SessionId,
+}
+
+impl Once {
+    pub(super) fn draw() -> Self {
+        Self { nonce: SessionTask::nonce(), session: SessionId::generate() }
+    }
+}
+
 /// What such a task cannot have.
 pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
     let refused = [
@@ -61,14 +74,14 @@ impl Step {
             task_id,
             session: TaskSession::Turn,
             prompt: Some(self.prompt.replace("\\{{", "{{")),
-            session_id: SessionId::generate(),
+            session_id: self.once.session,
             provider,
             working_directory: self.directory.into_string(),
             mode: self.permission.unwrap_or(Permission::Ask),
             model: self.model.map(Text::into_string),
             title: self.title.as_ref().map(|title| title.to_string()).or_else(|| Some(print::short(&self.prompt, 60))),
             max_cost_usd: self.max_cost_usd,
-            nonce: SessionTask::nonce(),
+            nonce: self.once.nonce,
             at,
             expires: at.plus(GOOD_FOR),
         };

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ensemble::User;
 use crate::lies_host::{removed_is_read, strangers_are_read};
+use crate::lies_removed::{unconfirmed_right, unfinished_removal};
 use crate::lies_runs::looked_at;
 use crate::lies_table::{Cast, Expect, Row, tell_all};
 use crate::lies_while_linking::{another_account, swapped_key};
@@ -30,6 +31,8 @@ fn the_command_line_does_what_its_user_sees() {
             ("an owner shares with a friend", friends_list),
             ("an owner gives a session a new key", new_key),
             ("an owner writes after a guest has removed a device", guests_epoch),
+            ("an owner writes after a removal that has made no key", unfinished_removal),
+            ("an owner's machine has not confirmed the end of a right", unconfirmed_right),
             ("an owner chooses a machine by its name", machine),
             ("a device shares a session with a user whom another device knows", shared_state),
             ("an owner removes a device", removal),
@@ -98,7 +101,7 @@ pub(crate) fn moved(sealed: &str, from: &str) -> String {
 }
 
 /// These commands end with an error that says why, and write nothing.
-fn refused(row: &Row, server: &LyingServer, user: &User, commands: &[&[&str]]) {
+pub(crate) fn refused(row: &Row, server: &LyingServer, user: &User, commands: &[&[&str]]) {
     for command in commands {
         let said = user.fail(command);
         assert!(said.contains(&row.says), "{}: {command:?}: {said}", row.id);
@@ -111,7 +114,7 @@ fn refused(row: &Row, server: &LyingServer, user: &User, commands: &[&[&str]]) {
 }
 
 /// The lie changes nothing for writing and reading.
-fn writes(row: &Row, (user, id): (&User, &str), epoch: i64) {
+pub(crate) fn writes(row: &Row, (user, id): (&User, &str), epoch: i64) {
     let text = format!("in spite of {}", row.id);
     user.succeed(&["session", "send", id, "--force", &text]);
     let lines = user.json_lines(&["session", "read", id]);

@@ -43,11 +43,11 @@ fn a_machine_does_what_its_owner_has_signed() {
 }
 
 /// A hosted session of a person who also has a phone.
-struct Hosted {
-    user: User,
+pub(crate) struct Hosted {
+    pub(crate) user: User,
     _programs: TempDir,
-    name: String,
-    session: SessionId,
+    pub(crate) name: String,
+    pub(crate) session: SessionId,
     machine: MachineId,
     owner: Thief,
     phone: Thief,
@@ -67,7 +67,7 @@ impl Drop for Hosted {
 }
 
 impl Hosted {
-    fn new(server: &LyingServer) -> Self {
+    pub(crate) fn new(server: &LyingServer) -> Self {
         let ((user, programs), phone) = (scripted::user(), User::new(None));
         user.succeed(&["--server", &server.url, "login"]);
         add(&user, &phone, &["--role", "linked"]);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::lying::LyingServer;
 
@@ -25,6 +25,9 @@ pub(crate) struct Row {
     /// part of a path. Empty: the lie is what the server passes on.
     #[serde(default)]
     answers: BTreeMap<String, Vec<Change>>,
+    /// The status with which these requests are refused. They do not reach the real server.
+    #[serde(default)]
+    refuses: BTreeMap<String, u16>,
     pub(crate) expect: Expect,
     /// What the command line says.
     #[serde(default)]
@@ -131,6 +134,7 @@ impl Row {
                 _ => route,
             })
         };
+        let refuses: Vec<(String, u16)> = self.refuses.iter().map(|(route, status)| (filled(route), *status)).collect();
         let answers: Vec<(String, Vec<Step>)> = self
             .answers
             .iter()
@@ -142,11 +146,21 @@ impl Row {
             let steps = steps.filter(|step| step.only.iter().all(|(name, value)| shown[name] == *value));
             steps.for_each(|step| change(answer, &step.at, &step.to));
         });
+        server.refuse_with(move |line| {
+            let (_, status) = refuses.iter().find(|(route, _)| is_route(line, route))?;
+            Some((*status, problem(*status)))
+        });
         let result = tries();
         assert!(!server.lied().is_empty(), "{} was not used: {:?}", self.id, server.requests());
         server.tell_the_truth();
         result
     }
+}
+
+/// The body of a refusal.
+pub(crate) fn problem(status: u16) -> Value {
+    let code = if status == 404 { "NOT_FOUND" } else { "INTERNAL" };
+    json!({"type": "about:blank", "title": "No", "status": status, "code": code, "detail": "No."})
 }
 
 fn is_route(line: &str, route: &str) -> bool {

@@ -1,10 +1,14 @@
 //! A machine is a separate entry in the device list: on the computer of its owner, or on one that does not have the account.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::ensemble::{Running, User, up, wait_for_runner};
+use crate::lies::newest_list;
 use crate::linking::{Dialog, add, join, link};
 use crate::live::{turns, until};
+use crate::lying::LyingServer;
 use crate::scripted;
 
 fn devices(user: &User) -> Vec<Value> {
@@ -38,6 +42,47 @@ fn a_runner_is_a_device_of_its_own() {
     assert_ne!(machines_after[0]["publicKey"], machines[0]["publicKey"]);
     owner.succeed(&["machine", "delete", machine.as_str().unwrap(), "--yes"]);
     assert_eq!(with_role(&devices(&owner), "machine").len(), 0);
+}
+
+#[test]
+fn a_machine_keeps_its_key_whatever_the_server_calls_new() {
+    let server = LyingServer::start();
+    let owner = User::new(Some(&server.url));
+    owner.succeed(&["login"]);
+    owner.succeed(&["machine", "register"]);
+    let machine = owner.json(&["machine", "list"])["machines"][0]["machine"].clone();
+    let files = || -> BTreeMap<_, _> {
+        walk(&owner).into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    };
+    let before = (newest_list(&owner), files());
+    server.refuse_with(move |line| (line == "POST /v1/machines").then(|| (201, machine.clone())));
+    let said = owner.run(&["machine", "register"]);
+    assert_eq!((newest_list(&owner), files()), before, "{}", said.err);
+    assert!(said.code == 0 && said.err.contains("It keeps the key"), "{}", said.err);
+    server.tell_the_truth();
+    assert!(!owner.run(&["machine", "register"]).err.contains("It keeps the key"));
+}
+
+#[test]
+fn a_machine_whose_key_was_removed_gets_another_one_and_loses_none() {
+    let (owner, second) = (User::new(None), User::new(None));
+    let (_up, _url) = up(&owner, &["--no-runner"]);
+    owner.succeed(&["machine", "register"]);
+    add(&owner, &second, &[]);
+    let before = with_role(&devices(&owner), "machine")[0]["publicKey"].as_str().unwrap().to_owned();
+    let [file] = walk(&owner).try_into().unwrap();
+    let key = std::fs::read(&file).unwrap();
+    second.succeed(&["devices", "remove", &before, "--yes"]);
+    let said = owner.run(&["machine", "register"]);
+    let listed = devices(&owner);
+    let now = with_role(&listed, "machine");
+    assert_eq!(now.len(), 1);
+    assert_ne!(now[0]["publicKey"], before);
+    assert_ne!(std::fs::read(&file).unwrap(), key);
+    let kept: Vec<_> = walk(&owner).into_iter().filter(|path| std::fs::read(path).unwrap() == key).collect();
+    assert_eq!(kept.len(), 1, "{}", said.err);
+    let is_said = said.err.contains("gets another one") && said.err.contains(kept[0].to_str().unwrap());
+    assert!(said.code == 0 && is_said, "{kept:?}: {}", said.err);
 }
 
 /// The files below `machines`.

@@ -12,8 +12,8 @@ use crate::ensemble::{Running, User, up_at};
 /// What a lie changes of an answer: the line of the request (`GET /v1/devices`) and the answer.
 type Lie = Box<dyn Fn(&str, &mut Value) + Send>;
 
-/// Whether the request with this line is refused.
-type Refuses = Box<dyn Fn(&str) -> bool + Send>;
+/// The status and the body with which the request with this line is refused, if it is.
+type Refuses = Box<dyn Fn(&str) -> Option<(u16, Value)> + Send>;
 
 /// The real server behind one that lies.
 pub(crate) struct LyingServer {
@@ -90,7 +90,12 @@ impl LyingServer {
 
     /// From now on these requests are answered with 500, and do not reach the real server.
     pub(crate) fn refuse(&self, is_refused: impl Fn(&str) -> bool + Send + 'static) {
-        self.state.lock().unwrap().refuses = Some(Box::new(is_refused));
+        self.refuse_with(move |line| is_refused(line).then_some((500, Value::Null)));
+    }
+
+    /// The same with a status and a body.
+    pub(crate) fn refuse_with(&self, refuses: impl Fn(&str) -> Option<(u16, Value)> + Send + 'static) {
+        self.state.lock().unwrap().refuses = Some(Box::new(refuses));
     }
 
     pub(crate) fn tell_the_truth(&self) {
@@ -111,9 +116,13 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let line: String = head.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     let agent = head.lines().find_map(|line| line.to_lowercase().strip_prefix("user-agent: ").map(str::to_owned));
     let target = state.lock().unwrap().target.clone();
-    if state.lock().unwrap().refuses.as_ref().is_some_and(|is_refused| is_refused(&line)) {
-        return client
-            .write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let refused = state.lock().unwrap().refused(&line);
+    if let Some((status, body)) = refused {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let kind = if body.is_empty() { "" } else { "content-type: application/problem+json\r\n" };
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {status} No\r\n{kind}content-length: {length}\r\nconnection: close\r\n\r\n");
+        return client.write_all((answer + &body).as_bytes());
     }
     let mut server = TcpStream::connect(target)?;
     server.set_read_timeout(Some(LONGEST))?;
@@ -142,6 +151,12 @@ fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
 }
 
 impl State {
+    fn refused(&mut self, line: &str) -> Option<(u16, Value)> {
+        let refused = self.refuses.as_ref()?(line)?;
+        self.lied.push(line.to_owned());
+        Some(refused)
+    }
+
     /// What a program with this `User-Agent` is answered.
     fn lied(&mut self, line: &str, agent: &str, body: Vec<u8>) -> Vec<u8> {
         let Some(lie) = self.lie.as_ref().filter(|_| agent.starts_with(self.listener)) else { return body };

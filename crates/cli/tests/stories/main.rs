@@ -56,6 +56,8 @@ mod lies;
 #[cfg(feature = "up")]
 mod lies_host;
 #[cfg(feature = "up")]
+mod lies_removed;
+#[cfg(feature = "up")]
 mod lies_runs;
 #[cfg(feature = "up")]
 mod lies_table;

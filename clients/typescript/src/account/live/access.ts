@@ -1,18 +1,18 @@
 // What a guest may do with the agent of a live session. A share lets a person read; the machine obeys only what the owner has signed.
 
 import { newId } from "../../client.js";
-import { isNotFound, Refused } from "../../errors.js";
+import { Refused } from "../../errors.js";
 import { sleep } from "../../retry.js";
 import { accountDigest } from "../../protocol/lists/list.js";
 import type { May } from "../../protocol/transcript/body.js";
 import type { Taken } from "../../protocol/transcript/item.js";
 import type { Context } from "../context.js";
-import type { Session } from "../sessions/known.js";
-import { readSession } from "../sessions/read.js";
-import { isWithoutItsHost } from "../sessions/rekey.js";
+import { knownSession, rememberSession, type Session } from "../sessions/known.js";
+import { isWithoutItsHost, stillThere } from "../sessions/rekey.js";
 import { sharesOf, type Share } from "../sessions/share.js";
-import { beginRevocation, endRevocation, unfinished, type Revocation } from "../unfinished.js";
+import { beginRevocation, endRevocation, removedShares, unfinished, type Revocation } from "../unfinished.js";
 import { LiveSession } from "./index.js";
+import { CLOCKS, Versions } from "./versions.js";
 
 /** How long the machine may take to answer, in milliseconds. */
 const RECEIPT_WITHIN = 15_000;
@@ -24,7 +24,10 @@ export type MachineReceipt = "confirmed" | "unconfirmed" | "nothing" | Extract<T
 /** Notes that a person's right is to be taken away, before anything else is done: whatever happens, the machine receives it. */
 export async function beginTaking(context: Context, session: Session, user: string): Promise<void> {
   if (!session.hosted || session.accessLevel !== "owner") return;
-  await beginRevocation(context.store, session.id, user, { localId: newId(), version: context.credential.now() });
+  // Whose it is, and its machine, are known from now on, whatever the server says later.
+  await rememberSession(context, session, undefined);
+  const version = await Versions.of(context, session.id).toTake(undefined);
+  await beginRevocation(context.store, session.id, user, { localId: newId(), version });
 }
 
 /** To take a right away needs no list of theirs, which a server could spoil: the machine has said whose account it is. */
@@ -38,11 +41,13 @@ async function grant(
 ): Promise<void> {
   const known = may === "none" ? live.view.state?.access.find((grant) => grant.user === user) : undefined;
   const account = known?.account ?? (await accountDigest((await context.people.list(user)).body.account));
-  const value = { user, account, may, version };
+  // One whose share was removed has the session's key, so the machine writes nothing more under it.
+  const removed = may === "none" && (await removedShares(context.store, live.session.id)).includes(user);
+  const value = { user, account, may, version, ...(removed && { removed }) };
   await live.control({ action: "access", value }, localId);
 }
 
-/** Tells the session's machine what this person may do. `isFirst`: they have had no share of it. */
+/** Tells the session's machine what this person may do. `isFirst`: they have had no share of it, as the server says. */
 export async function tellMachine(
   context: Context,
   session: Session,
@@ -54,17 +59,41 @@ export async function tellMachine(
   const live = await LiveSession.open(context, session.id, { isForPerson: false });
   const { state } = live.view;
   const known = state?.access.find((grant) => grant.user === user);
-  const isUnknown = state !== undefined && known === undefined && isFirst;
-  // A right that was given may not be in the last state, so its removal is always sent.
-  const isTaking = (await unfinished(context.store)).revoked[session.id]?.[user] !== undefined;
-  if ((known?.may === may && may !== "none" && !isTaking) || (isUnknown && may === "none")) return "nothing";
-  // The clock, so that a device that has not read the last state does not go back.
-  const version = Math.max((known?.version ?? 0) + 1, context.credential.now());
+  // A right that was given may not be in the state that the server shows, so its removal is always sent, except where this device has given
+  // none.
+  const hasGivenNone = ((await knownSession(context, session.id))?.given ?? 0) === 0;
+  const isUnknown = state !== undefined && known === undefined && isFirst && hasGivenNone;
+  const taking = (await unfinished(context.store)).revoked[session.id]?.[user];
+  if ((known?.may === may && may !== "none" && !taking) || (isUnknown && may === "none")) return "nothing";
+  const versions = Versions.of(context, session.id);
+  const version = may === "none" ? await versions.toTake(known) : await versions.toGive(known, taking);
   const localId = newId();
   // What was taken away before counts no more when something is given.
   if (may === "none") await beginRevocation(context.store, session.id, user, { localId, version });
   else await endRevocation(context.store, session.id, user);
   await grant(context, live, user, may, version, localId);
+  const receipt = await receiptFor(live, localId);
+  if (receipt === "confirmed") await endRevocation(context.store, session.id, user);
+  if (may !== "none" || receipt === "confirmed") return receipt;
+  // A machine refuses a version that is ahead of its clock, and one of the two clocks here may be ahead.
+  const earlier = await versions.toTake(known, version);
+  const again = newId();
+  if (isStale(receipt) && earlier < version) {
+    await beginRevocation(context.store, session.id, user, { localId: again, version: earlier });
+    await grant(context, live, user, may, earlier, again);
+    const second = await receiptFor(live, again);
+    if (second === "confirmed") await endRevocation(context.store, session.id, user);
+    return second;
+  }
+  // The machine is away, and may refuse the other one later.
+  if (receipt === "unconfirmed" && version - earlier > CLOCKS) await grant(context, live, user, may, earlier, again);
+  return receipt;
+}
+
+const isStale = (receipt: MachineReceipt): boolean => typeof receipt === "object" && receipt.code === "stale";
+
+/** Waits for the machine's answer to a command. */
+async function receiptFor(live: LiveSession, localId: string): Promise<MachineReceipt> {
   const stop = new AbortController();
   const late = sleep(RECEIPT_WITHIN, stop.signal).then(
     () => stop.abort(),
@@ -73,7 +102,6 @@ export async function tellMachine(
   try {
     for await (const _changed of live.follow({ signal: stop.signal })) {
       const receipt = receiptOf(live.taken(localId));
-      if (receipt === "confirmed") await endRevocation(context.store, session.id, user);
       if (receipt) return receipt;
     }
     return "unconfirmed";
@@ -90,7 +118,7 @@ export async function takeBack(context: Context, id: string): Promise<void> {
   const { list } = await context.own();
   for (const known of live.view.state?.access ?? []) {
     if (known.may === "none" || known.key === undefined || list.commands(known.key)) continue;
-    const [localId, version] = [newId(), Math.max(known.version + 1, context.credential.now())];
+    const [localId, version] = [newId(), await Versions.of(context, id).toTake(known)];
     await beginRevocation(context.store, id, known.user, { localId, version });
     await grant(context, live, known.user, "none", version, localId);
     context.notices.give({ is: "right_taken_back", session: id, user: known.user });
@@ -121,28 +149,27 @@ async function tellOneAgain(
   { localId, version: noted }: Revocation,
 ): Promise<void> {
   const end = (): Promise<void> => endRevocation(context.store, id, user);
-  const session = await readSession(context, id).catch((error: unknown) => {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  });
+  const session = await stillThere(context, id);
+  if (!session) return;
   // No agent works there any more.
-  if (!session?.hosted || isWithoutItsHost(await context.own(), session)) return end();
+  if (isWithoutItsHost(await context.own(), session)) return end();
   const live = await LiveSession.open(context, id, { isForPerson: false });
   const taken = live.taken(localId);
   const known = live.view.state?.access.find((grant) => grant.user === user);
   const isNewer = known !== undefined && known.version >= noted;
   if (taken?.is === "done" || (isNewer && known.may === "none")) return end();
   const isOutrun = isNewer || (taken?.is === "rejected" && taken.code === "superseded");
-  // Another device has given them something later. A share to read gives nothing here.
+  // Another device has given them something later, as the machine has signed it. A share to read gives nothing here.
   const mayCommand = (share: Share): boolean => share.userId === user && share.accessLevel !== "view";
-  if (isOutrun && (await sharesOf(context, id)).some(mayCommand)) return end();
+  if (isNewer && (await sharesOf(context, id)).some(mayCommand)) return end();
   // The machine reads it when it is back.
   if (taken && taken.is !== "rejected") return;
   // A refused command stays refused. One that may have arrived is not sent under a new id.
   const next = taken ? newId() : localId;
   // What was refused needs another version, and so does one that a clock had made while it was ahead.
-  const isNew = isOutrun || taken !== undefined || noted > context.credential.now();
-  const version = isNew ? Math.max((known?.version ?? 0) + 1, context.credential.now()) : noted;
-  await beginRevocation(context.store, id, user, { localId: next, version });
-  await grant(context, live, user, "none", version, next);
+  const stale = taken?.code === "stale" ? noted : undefined;
+  const version = await Versions.of(context, id).toTake(known, stale);
+  const isNew = isOutrun || taken !== undefined || noted > version;
+  await beginRevocation(context.store, id, user, { localId: next, version: isNew ? version : noted });
+  await grant(context, live, user, "none", isNew ? version : noted, next);
 }

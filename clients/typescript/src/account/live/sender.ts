@@ -6,6 +6,7 @@ import { signBody } from "../../protocol/transcript/envelope.js";
 import type { Context } from "../context.js";
 import { FRESH } from "../lists.js";
 import type { Session } from "../sessions/known.js";
+import type { Opened } from "../sessions/read.js";
 import { sendMessage } from "../sessions/write.js";
 
 /** A command that was sent. */
@@ -28,6 +29,8 @@ export async function sendCommand(
   const list = { version: owner.version, digest: owner.digest };
   const body = writeCommand(command, { localId, at: new Date(credential.now()).toISOString(), list });
   const signed = await signBody(id, userId, body, keys.signer);
-  const { seq } = await sendMessage(context, id, localId, ({ ring }) => sealContent(ring, purposes.message(id), signed));
+  const isForRemoved = command.type === "control" && command.action === "access" && command.value.may === "none";
+  const seal = ({ ring }: Opened): Promise<string> => sealContent(ring, purposes.message(id), signed);
+  const { seq } = await sendMessage(context, id, localId, seal, { isForRemoved });
   return { localId, seq };
 }

@@ -1,7 +1,7 @@
 // The sessions of an account and those that are shared with it: lists, titles, new ones, people and links.
 
 import { newId } from "../../client.js";
-import { Distrust, isProblem, Refused } from "../../errors.js";
+import { Distrust, isNotFound, isProblem, Refused } from "../../errors.js";
 import { uuidV7 } from "../../protocol/bytes.js";
 import { LinkSecret } from "../../protocol/seal/link.js";
 import { KeyRing } from "../../protocol/seal/ring.js";
@@ -15,7 +15,7 @@ import { FRESH } from "../lists.js";
 import { beginTaking, tellAgain, tellMachine, type MachineReceipt } from "../live/access.js";
 import { Conversation } from "../live/conversation.js";
 import { LiveSession } from "../live/index.js";
-import { beginShareRemoval, endShareRemoval, unfinished } from "../unfinished.js";
+import { beginShareRemoval, forgetUnfinished, isUnfinished, unfinished } from "../unfinished.js";
 import { sessionPages, type SessionFilter } from "./find.js";
 import { rememberSession, type Session } from "./known.js";
 import { readable, readSession, ringForTitle } from "./read.js";
@@ -110,10 +110,15 @@ export class Sessions {
     await client.call("PATCH", "/v1/sessions/{id}", { path: { id: session.id }, body });
   }
 
-  /** Deletes a session for all users. */
+  /** Deletes a session for all users. What is not finished of it ends, also if it was deleted elsewhere. */
   async remove(id: string): Promise<void> {
-    const { client } = this.context;
-    await client.call("DELETE", "/v1/sessions/{id}", { path: { id } });
+    const { client, store } = this.context;
+    try {
+      await client.call("DELETE", "/v1/sessions/{id}", { path: { id } });
+    } catch (error) {
+      if (!isNotFound(error) || !(await isUnfinished(store, id))) throw error;
+    }
+    await forgetUnfinished(store, id);
   }
 
   // ---- People ----
@@ -176,7 +181,6 @@ export class Sessions {
     // The machine first: their rights end with its receipt.
     const receipt = await tellMachine(this.context, session, user, "none", false);
     await rekey(this.context, await readSession(this.context, session.id), { without: [user] });
-    await endShareRemoval(store, session.id);
     return receipt;
   }
 

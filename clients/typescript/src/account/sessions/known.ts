@@ -23,6 +23,8 @@ interface KnownSession {
   /** The epoch of the last key that was to be made for these reasons. The times count once the session has it: an attempt that failed has
    * made none. */
   tried?: number | undefined;
+  /** The highest version of a right that this device has signed for a person. A server could keep it back until later. */
+  given?: number | undefined;
 }
 
 /** For what this device cannot prove by its account's own list, a session gets one key in this many milliseconds: a ring holds 170 keys. */
@@ -35,7 +37,7 @@ export const hostOf = (session: Session): string | undefined => (session.hosted 
 const record = (session: string): string => `session ${session}`;
 
 /** What is remembered of a session. Undefined: it was not used here. */
-export const knownSession = (context: Context, session: string): Promise<KnownSession | undefined> =>
+export const knownSession = (context: Pick<Context, "store">, session: string): Promise<KnownSession | undefined> =>
   context.store.get<KnownSession>(record(session));
 
 /** The epoch of the oldest grant that counts in a session, as far as this device knows. */
@@ -57,6 +59,7 @@ export async function rememberSession(
     asked: known?.asked,
     renewed: known?.renewed,
     tried: known?.tried,
+    given: known?.given,
     hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? ring?.epoch : undefined)),
   }));
 }
@@ -88,4 +91,18 @@ export async function noteCause(
     const renewed = Object.fromEntries([...recent, ...guests.map((guest) => [guest, now] as const)]);
     return { ...known, epoch: known?.epoch ?? 1, tried: epoch, asked: isAsked ? now : known?.asked, renewed };
   });
+}
+
+/** Notes the version of a right before it is signed, and returns it: `version` of the highest one before. */
+export async function noteGiven(
+  { store }: Pick<Context, "store">,
+  session: string,
+  version: (given: number) => number,
+): Promise<number> {
+  let next = 0;
+  await store.update<KnownSession>(record(session), (known) => {
+    next = version(known?.given ?? 0);
+    return { ...known, epoch: known?.epoch ?? 1, given: next };
+  });
+  return next;
 }

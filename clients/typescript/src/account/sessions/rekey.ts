@@ -6,7 +6,17 @@ import { bindings, openRing, sealRing, type SignedRing } from "../../protocol/se
 import type { Context } from "../context.js";
 import { FRESH } from "../lists.js";
 import type { Own } from "../own.js";
-import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished, waitingFor } from "../unfinished.js";
+import {
+  beginRekey,
+  endMissing,
+  endRekey,
+  endShareRemoval,
+  isMissing,
+  noteMissing,
+  removedShares,
+  unfinished,
+  waitingFor,
+} from "../unfinished.js";
 import { hostOf, isOwner, knownSession, mayAsk, noteCause, rememberSession, type Session } from "./known.js";
 import { binding, epochIn, isMadeNow, readable, readSession, type Opened } from "./read.js";
 import { grantedRecipients, passOn, type Members } from "./share.js";
@@ -80,7 +90,8 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     const opened = await readable(context, read);
     const { session, ring: before } = opened;
     // Another program of the owner may have been faster. It may not have known of the removal.
-    const isNoOneGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
+    const removed = await removedShares(store, session.id);
+    const isNoOneGone = !members.without && !members.level && removed.length === 0;
     const why = await due(context, session);
     if (before.epoch > replaced && isNoOneGone && why === undefined) return opened;
     const waiting = await waitingFor(store, session.id, before);
@@ -104,6 +115,7 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
       continue;
     }
     await rememberSession(context, session, ring, body.hostKey === undefined);
+    await endShareRemoval(store, session.id, removed);
     // A user who did not get it gets it with the next command.
     if (await passOn(context, session, ring, recipients)) await endRekey(store, session.id);
     // As it is now, whatever the server says.
@@ -138,7 +150,7 @@ export async function finish(context: Context): Promise<void> {
   let failed: unknown;
   const attempt = (run: Promise<void>): Promise<void> => run.catch((error: unknown) => void (failed ??= error));
   for (const id of Object.keys(rekeys)) await attempt(finishRekey(context, id));
-  for (const [id, users] of Object.entries(removed)) await attempt(finishShareRemoval(context, id, users));
+  for (const id of Object.keys(removed)) await attempt(finishShareRemoval(context, id));
   if (failed) throw failed;
 }
 
@@ -148,7 +160,7 @@ async function finishRekey(context: Context, id: string): Promise<void> {
     // Another tab may have finished it, or begun another one.
     if (!(await unfinished(store)).rekeys[id]) return;
     const read = await stillThere(context, id);
-    if (!read) return endRekey(store, id);
+    if (!read) return;
     await context.own(FRESH);
     const { session, ring } = await readable(context, read);
     const waiting = await waitingFor(store, id, ring);
@@ -165,17 +177,27 @@ async function finishRekey(context: Context, id: string): Promise<void> {
   });
 }
 
-async function finishShareRemoval(context: Context, id: string, users: string[]): Promise<void> {
-  const session = await stillThere(context, id);
-  if (session) await rekey(context, session, { without: users });
-  await endShareRemoval(context.store, id);
+async function finishShareRemoval(context: Context, id: string): Promise<void> {
+  const { store } = context;
+  await store.lock("rekey", async () => {
+    // Another tab may have finished it.
+    if ((await removedShares(store, id)).length === 0) return;
+    const session = await stillThere(context, id);
+    if (session) await rekeyed(context, session, {});
+  });
 }
 
-async function stillThere(context: Context, id: string): Promise<Session | undefined> {
+/** A session of which something is not finished, unless the server calls it missing. That ends nothing here. */
+export async function stillThere(context: Context, id: string): Promise<Session | undefined> {
+  const { notices, store } = context;
+  if (await isMissing(store, id)) return undefined;
   try {
-    return await readSession(context, id);
+    const session = await readSession(context, id);
+    await endMissing(store, id);
+    return session;
   } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
+    if (!isNotFound(error)) throw error;
+    if (await noteMissing(store, id)) notices.give({ is: "session_missing", session: id });
+    return undefined;
   }
 }

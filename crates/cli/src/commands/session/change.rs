@@ -4,6 +4,7 @@ use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::sharing::Members;
 use ensemble_types::ids::SessionId;
+use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{Session, SessionStatus, UpdateSession};
 use serde_json::json;
 
@@ -47,11 +48,15 @@ impl Rename {
 impl Delete {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
-        let reference = me.client.session(id).await?.reference;
+        let reference = Ref::of(&id);
         if !self.yes {
             confirm::deletion(&format!("session {reference} with all its messages, for everyone"))?;
         }
-        me.client.delete_session(id).await?;
+        match me.client.delete_session(id).await {
+            // It was deleted elsewhere. What is not finished of it ends here.
+            Err(error) if error.is_not_found() && context.home.is_unfinished(me.client.origin(), id)? => {}
+            deleted => deleted?,
+        }
         context.home.forget_session(me.client.origin(), id)?;
         context.home.forget_draft(id)?;
         context.home.forget_used_session(me, id);

@@ -17,7 +17,7 @@ use ensemble_types::text::Text;
 use crate::agreed::{self, Where, Work};
 use crate::commands::agent::{Choice, first_prompt, sent};
 use crate::commands::run::here;
-use crate::commands::submit::{Draws, max_cost};
+use crate::commands::submit::{DRAWN_AGAIN, Draws, max_cost};
 use crate::complete;
 use crate::context::{Context, interrupts, now};
 use crate::failure::{Failure, Result};
@@ -142,6 +142,7 @@ impl Start {
             let sealed = me.seal_task(&task, machine, &machines)?;
             match me.client.create_run(&plan(&task, machine, sealed), &idempotency_key()).await {
                 Err(error) if draws.may_draw_again(&error) => {
+                    print::note(DRAWN_AGAIN);
                     (task.run_id, task.task_id, task.nonce) =
                         (RunId::generate(), TaskId::generate(), SessionTask::nonce());
                 }

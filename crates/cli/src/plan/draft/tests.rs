@@ -76,6 +76,20 @@ fn a_task_that_is_a_session_is_sealed_for_its_machine() {
     assert!(plan(one).unwrap_err().to_string().contains("--machine"));
 }
 
+/// A server that says that an id is taken may keep each plan that was signed.
+#[test]
+fn a_plan_that_is_signed_again_is_done_once() {
+    let text = "{defaults: {provider: claude}, tasks: [{session: true, permission: ask, prompt: x}]}";
+    let draft = draft(text, Overrides::default(), &[]).unwrap();
+    let [first, second] = [draft.clone(), draft].map(|draft| {
+        let run = draft.create(None, &Clear("here".parse().unwrap())).unwrap();
+        let sealed = run.tasks[0].sealed.as_deref().unwrap().strip_prefix("here ").unwrap().to_owned();
+        serde_json::from_str::<SessionTask>(&sealed).unwrap()
+    });
+    assert_ne!(first.task_id, second.task_id);
+    assert_eq!((first.session_id, first.nonce), (second.session_id, second.nonce));
+}
+
 fn plan(text: &str) -> Result<CreateRun> {
     draft(text, Overrides::default(), &[])?.create(None, &NoMachine)
 }

@@ -1,0 +1,111 @@
+//! Sessions that the server calls missing although something of them is not finished. What is not finished stays: a server could end it with
+//! one answer. Only the person's own deletion of the session does.
+
+use std::time::Duration;
+
+use ensemble_types::ids::SessionId;
+
+use crate::error::Result;
+use crate::home::Home;
+use crate::settings::Settings;
+
+/// Within this time the server is not asked again for a session that it has called missing.
+const ASK_AGAIN: Duration = Duration::from_secs(3_600);
+/// How many are kept. Each is one from which the person has removed someone, or whose key was not given to all.
+const MOST: usize = 200;
+
+impl Home {
+    /// Whether the server has just called it missing. In seconds since 1970.
+    pub(crate) fn is_missing(&self, origin: &str, session: SessionId, now: u64) -> Result<bool> {
+        let missing = self.settings()?.missing_sessions.remove(origin).unwrap_or_default();
+        // A clock that was set back must not make it longer.
+        Ok(missing.get(&session).is_some_and(|at| now.abs_diff(*at) < ASK_AGAIN.as_secs()))
+    }
+
+    /// Notes that the server calls it missing. `true`: it has not done so before.
+    pub(crate) fn note_missing(&self, origin: &str, session: SessionId, now: u64) -> Result<bool> {
+        let mut is_new = false;
+        self.change_settings(|settings| {
+            let missing = settings.missing_sessions.entry(origin.to_owned()).or_default();
+            is_new = missing.insert(session, now).is_none();
+            let oldest = missing.iter().min_by_key(|(_, at)| **at).map(|(session, _)| *session);
+            if let (true, Some(oldest)) = (missing.len() > MOST, oldest) {
+                forget(settings, origin, oldest);
+            }
+        })?;
+        Ok(is_new)
+    }
+
+    /// The session is there.
+    pub(crate) fn end_missing(&self, origin: &str, session: SessionId) -> Result<()> {
+        if !self.settings()?.missing_sessions.get(origin).is_some_and(|missing| missing.contains_key(&session)) {
+            return Ok(());
+        }
+        self.change_settings(|settings| {
+            settings.missing_sessions.get_mut(origin).and_then(|missing| missing.remove(&session));
+        })
+    }
+
+    /// Whether something of a session is not finished.
+    pub fn is_unfinished(&self, origin: &str, session: SessionId) -> Result<bool> {
+        let settings = self.settings()?;
+        let is_in_rekeys = settings.unfinished_rekeys.get(origin).is_some_and(|all| all.contains_key(&session));
+        let is_in_removals = settings.removed_shares.get(origin).is_some_and(|all| all.contains_key(&session));
+        let is_in_revocations = settings.revocations.get(origin).is_some_and(|all| all.contains_key(&session));
+        Ok(is_in_rekeys || is_in_removals || is_in_revocations)
+    }
+
+    /// The person has deleted the session.
+    pub(super) fn forget_unfinished(&self, origin: &str, session: SessionId) -> Result<()> {
+        if !self.is_unfinished(origin, session)? {
+            return Ok(());
+        }
+        self.change_settings(|settings| forget(settings, origin, session))
+    }
+}
+
+fn forget(settings: &mut Settings, origin: &str, session: SessionId) {
+    settings.unfinished_rekeys.get_mut(origin).and_then(|all| all.remove(&session));
+    settings.removed_shares.get_mut(origin).and_then(|all| all.remove(&session));
+    settings.revocations.get_mut(origin).and_then(|all| all.remove(&session));
+    settings.missing_sessions.get_mut(origin).and_then(|all| all.remove(&session));
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::ids::UserId;
+
+    use super::*;
+
+    const ORIGIN: &str = "https://ensemble.example";
+
+    #[test]
+    fn what_is_not_finished_of_a_missing_session_ends_with_its_deletion() {
+        let home = Home::of_test_in_memory();
+        let (session, user) = (SessionId::generate(), UserId::generate());
+        home.begin_share_removal(ORIGIN, session, user).unwrap();
+        assert!(home.note_missing(ORIGIN, session, 10_000).unwrap(), "it is said");
+        assert!(!home.note_missing(ORIGIN, session, 20_000).unwrap(), "it was said");
+        assert!(home.is_missing(ORIGIN, session, 23_599).unwrap(), "nothing is asked");
+        assert!(!home.is_missing(ORIGIN, session, 23_600).unwrap() && !home.is_missing(ORIGIN, session, 0).unwrap());
+        assert!(home.removed_shares(ORIGIN, session).unwrap().contains(&user));
+        home.end_missing(ORIGIN, session).unwrap();
+        assert!(!home.is_missing(ORIGIN, session, 20_000).unwrap() && home.is_unfinished(ORIGIN, session).unwrap());
+        home.note_missing(ORIGIN, session, 20_000).unwrap();
+        home.forget_session(ORIGIN, session).unwrap();
+        assert!(!home.is_missing(ORIGIN, session, 20_000).unwrap() && !home.is_unfinished(ORIGIN, session).unwrap());
+    }
+
+    #[test]
+    fn a_bounded_number_of_missing_sessions_is_kept() {
+        let home = Home::of_test_in_memory();
+        let sessions: Vec<SessionId> = (0..=MOST).map(|_| SessionId::generate()).collect();
+        for (now, session) in (1..).zip(&sessions) {
+            home.begin_share_removal(ORIGIN, *session, UserId::generate()).unwrap();
+            home.note_missing(ORIGIN, *session, now).unwrap();
+        }
+        let is_kept = |at: usize| home.is_unfinished(ORIGIN, sessions[at]).unwrap();
+        assert!(!is_kept(0) && is_kept(1) && is_kept(MOST));
+        assert_eq!(home.settings().unwrap().missing_sessions[ORIGIN].len(), MOST);
+    }
+}
