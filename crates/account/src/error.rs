@@ -173,8 +173,8 @@ pub enum Error {
     )]
     OtherOwner(Ref),
     #[error(
-        "The server gave you an older key of session {0} than it gave before, so it was not used. If this stays so, do not trust this \
-         server."
+        "The server gave you an older key of session {0} than it gave before, so it was not used. After a restore from a backup \
+         its owner makes new ones, at most once an hour. If this stays so, do not trust this server."
     )]
     OlderKey(Ref),
     #[error(

@@ -49,6 +49,9 @@ pub struct KnownSession {
     /// The `asked` for which the person was informed when the next key can follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<u64>,
+    /// When keys last took the place of ones that the server had lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<u64>,
     /// What `asked` is, for the guests who had removed a device.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub renewed: BTreeMap<UserId, u64>,
@@ -64,8 +67,9 @@ pub struct KnownSession {
 impl Default for KnownSession {
     fn default() -> Self {
         let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
-        let (owner, host, hostless, asked, said) = (None, None, None, None, None);
-        Self { epoch, floor, owner, host, hostless, asked, said, renewed: BTreeMap::new(), tried: 0, given: 0 }
+        let (owner, host, hostless, asked, said, replaced) = (None, None, None, None, None, None);
+        let renewed = BTreeMap::new();
+        Self { epoch, floor, owner, host, hostless, asked, said, replaced, renewed, tried: 0, given: 0 }
     }
 }
 
@@ -73,6 +77,17 @@ impl KnownSession {
     /// Whether the server's word may replace the key of this epoch now.
     pub(crate) fn may_ask(&self, epoch: u32, now: u64) -> bool {
         epoch < self.tried || self.asked.is_none_or(|at| is_over(at, now))
+    }
+
+    /// How many newer keys than this ring has were used here. A server that was restored has lost them.
+    pub(crate) fn lost(&self, ring: &KeyRing) -> u32 {
+        self.epoch.saturating_sub(ring.epoch())
+    }
+
+    /// Whether keys may take the place of lost ones now. A server could show an old key again and again, until the ring is full.
+    pub(crate) fn may_replace_lost(&self, now: u64) -> bool {
+        // What was begun is completed.
+        self.tried > self.epoch || self.replaced.is_none_or(|at| is_over(at, now))
     }
 
     /// When a removal of this guest may replace the key again.
@@ -158,6 +173,15 @@ impl Home {
             known.asked = if is_asked { Some(now) } else { known.asked };
             known.renewed.retain(|_, at| !is_over(*at, now));
             known.renewed.extend(guests.iter().map(|guest| (*guest, now)));
+        })
+    }
+
+    /// Notes before keys take the place of lost ones which epoch is to be the last one, and when that is.
+    pub(crate) fn note_replaced(&self, origin: &str, session: SessionId, epoch: u32, now: Option<u64>) -> Result<()> {
+        self.change_session(origin, session, |known| {
+            let Some(known) = known else { return };
+            known.tried = epoch;
+            known.replaced = now.or(known.replaced);
         })
     }
 
@@ -309,76 +333,4 @@ impl Home {
 }
 
 #[cfg(test)]
-mod tests {
-    use ensemble_types::shares::ShareLevel;
-    use serde_json::json;
-
-    use super::*;
-
-    const ORIGIN: &str = "https://ensemble.example";
-
-    fn session() -> Session {
-        let document = json!({
-            "id": SessionId::generate(), "ref": "4d6f8h2j", "ownerId": UserId::generate(), "metadata": "", "metadataVersion": 1,
-            "encryptionKey": "AAAA", "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
-            "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
-            "createdAt": "2026-03-26T00:00:00.000Z", "updatedAt": "2026-03-26T00:00:00.000Z", "hosted": false,
-            "keyEpoch": 1, "contentEpoch": 1, "rekeyNeeded": false,
-        });
-        serde_json::from_value(document).unwrap()
-    }
-
-    /// A grant that is older than the floor counts for nothing, so who sets an older floor brings removed people back.
-    #[test]
-    fn the_highest_floor_is_remembered() {
-        let home = Home::of_test_in_memory();
-        let session = session();
-        let first = KeyRing::generate();
-        let (second, by_machine) = (first.next().unwrap(), first.next_by_machine().unwrap().next_by_machine().unwrap());
-        assert_eq!((second.floor(), by_machine.floor(), by_machine.epoch()), (2, 1, 3));
-        for ring in [&first, &second, &by_machine] {
-            home.remember_session(ORIGIN, &session, Some(ring)).unwrap();
-        }
-        let known = home.known_session(ORIGIN, session.id).unwrap();
-        assert_eq!((known.epoch, known.floor), (3, 2));
-    }
-
-    #[test]
-    fn a_guest_makes_one_key_an_hour_and_takes_none_from_others() {
-        let home = Home::of_test_in_memory();
-        let (session, ann, bob) = (session(), UserId::generate(), UserId::generate());
-        home.remember_session(ORIGIN, &session, Some(&KeyRing::generate())).unwrap();
-        let note = |is_asked, guests: &[UserId], now| {
-            home.note_cause(ORIGIN, session.id, 2, (is_asked, &guests.iter().copied().collect()), now).unwrap();
-            home.known_session(ORIGIN, session.id).unwrap()
-        };
-        let known = note(false, &[ann], 10_000);
-        assert!(!known.may_renew(ann, 2, 13_599) && known.may_renew(ann, 2, 13_600));
-        assert!(known.may_renew(bob, 2, 10_000) && known.may_ask(2, 10_000));
-        assert!(known.may_renew(ann, 1, 10_000), "the key was not made");
-        let known = note(true, &[bob], 12_000);
-        assert!(!known.may_renew(ann, 2, 12_000) && !known.may_renew(bob, 2, 12_000) && !known.may_ask(2, 12_000));
-        let known = note(false, &[bob], 20_000);
-        assert!(known.may_ask(2, 20_000) && known.asked == Some(12_000), "it is not asked again");
-        assert_eq!(known.renewed.into_keys().collect::<Vec<_>>(), [bob], "what is over is forgotten");
-    }
-
-    /// A program was killed before it had given a new key to all people, and a machine has made the next one since: they still wait.
-    #[test]
-    fn people_wait_for_a_ring_that_continues_the_one_that_was_made() {
-        let home = Home::of_test_in_memory();
-        let session = session();
-        let made = KeyRing::generate().next().unwrap();
-        let recipients = Recipients::from([(UserId::generate(), ShareLevel::View)]);
-        home.begin_rekey(ORIGIN, session.id, &made, &recipients, None).unwrap();
-        let unfinished = home.unfinished(ORIGIN, session.id).unwrap().unwrap();
-        assert!(unfinished.is_for(&made) && unfinished.is_for(&made.next_by_machine().unwrap()));
-        assert!(!unfinished.is_for(&made.next().unwrap()), "a device has made it, and has given it to the people");
-        assert!(!unfinished.is_for(&KeyRing::generate().next().unwrap()), "another key of the same epoch");
-        // A program is killed before the server has the next key.
-        let next = made.next().unwrap();
-        home.begin_rekey(ORIGIN, session.id, &next, &recipients, Some(unfinished)).unwrap();
-        let waiting = |ring| home.unfinished(ORIGIN, session.id).unwrap().unwrap().of(ring);
-        assert!(waiting(&made).is_some() && waiting(&next).is_some() && waiting(&next.next().unwrap()).is_none());
-    }
-}
+mod tests;

@@ -113,6 +113,12 @@ pub enum Notice {
     KeysUnfinished(Error),
     /// A session from which a person was removed has no new key yet, so nothing is written there.
     GuestKeepsKey(Error),
+    /// The server shows an older key of an own session than was used here. `is_replaced`: it has new ones for them.
+    KeysLost {
+        session: Ref,
+        lost: u32,
+        is_replaced: bool,
+    },
     /// The server calls a session missing of which something is not finished.
     SessionMissing(SessionId),
     SessionWithoutNewKey {

@@ -4,23 +4,22 @@ mod create;
 mod due;
 mod makers;
 mod messages;
+mod next_key;
 mod signing;
 mod titles;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{self, Binding, BoxPublicKey, KeyRing, Purpose, SealError, SharedRing, SignedRing};
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, SessionId};
-use ensemble_types::problem::Code;
-use ensemble_types::sessions::{AccessLevel, Session, UpdateSession};
+use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::text::Blob;
 use serde::{Deserialize, Serialize};
 
 use crate::account::Account;
-use crate::devices::{self, seconds};
+use crate::devices;
 use crate::error::{Error, Result};
 use crate::known_sessions::KnownSession;
 use crate::notice::Notice;
@@ -122,14 +121,37 @@ impl Account {
         Ok(())
     }
 
-    /// The keys for reading, if who made or gave them may, and they are not older than keys that were used before.
+    /// The keys for reading, if who made or gave them may.
     pub(crate) async fn reading_ring(&self, session: &Session) -> Result<KeyRing> {
-        Ok(self.readable(session.clone()).await?.1)
+        Ok(self.readable_so_far(session.clone()).await?.1)
     }
 
-    /// The session with its keys for reading. The session is read again when another program has just made a newer key: what is judged
-    /// of it afterwards must be judged of the keys that are returned.
-    pub(crate) async fn readable(&self, mut session: Session) -> Result<(Session, KeyRing)> {
+    /// The session with its keys for reading. A server that was restored has lost newer keys of an own session: what it has is read, and
+    /// nothing is written under it.
+    pub(crate) async fn readable_so_far(&self, session: Session) -> Result<(Session, KeyRing)> {
+        let (session, ring, known) = self.newest(session).await?;
+        match known.lost(&ring) {
+            0 => {}
+            lost if session.access_level == AccessLevel::Owner => {
+                self.say(Notice::KeysLost { session: session.reference, lost, is_replaced: false });
+            }
+            _ => return Err(Error::OlderKey(session.reference)),
+        }
+        Ok((session, ring))
+    }
+
+    /// The session with its keys, if who made or gave them may, and they are not older than keys that were used before.
+    pub(crate) async fn readable(&self, session: Session) -> Result<(Session, KeyRing)> {
+        let (session, ring, known) = self.newest(session).await?;
+        if known.lost(&ring) > 0 {
+            return Err(Error::OlderKey(session.reference));
+        }
+        Ok((session, ring))
+    }
+
+    /// The session with the newest keys that the server has, and what was known of it before. The session is read again when another program
+    /// has just made a newer key: what is judged of it afterwards must be judged of the keys that are returned.
+    pub(crate) async fn newest(&self, mut session: Session) -> Result<(Session, KeyRing, KnownSession)> {
         let origin = self.client.origin();
         let known = self.home.known_session(origin, session.id)?;
         self.check_as_before(&session, &known)?;
@@ -138,12 +160,9 @@ impl Account {
             session = self.session(session.id).await?;
             (ring, is_fresh) = self.checked_ring(&session).await?;
         }
-        if ring.epoch() < known.epoch {
-            return Err(Error::OlderKey(session.reference));
-        }
         // A device that was removed since could have made a ring of any epoch and floor.
         self.home.remember_session(origin, &session, is_fresh.then_some(&ring))?;
-        Ok((session, ring))
+        Ok((session, ring, known))
     }
 
     /// The keys for reading, if who made or gave them may, and whether no device that was removed since can have made or opened them.
@@ -168,8 +187,9 @@ impl Account {
     /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
     /// access, have the one that it had. Who lost access here is known without the server.
     pub(crate) async fn writable(&self, id: SessionId) -> Result<(Session, KeyRing)> {
-        let (session, ring) = self.writable_for_removed(id).await?;
-        if self.home.removed_shares(self.client.origin(), id)?.is_empty() {
+        let (session, ring) = self.writable_despite_removal(id).await?;
+        let is_own = session.access_level == AccessLevel::Owner;
+        if !is_own || self.home.removed_shares(self.client.origin(), id)?.is_empty() {
             return Ok((session, ring));
         }
         self.renewed_key(session, &Members::default()).await
@@ -177,16 +197,22 @@ impl Account {
 
     /// The same for what users who lost access may read: that they have lost it. Their session's machine is to get it at once, and under a
     /// key that it has.
-    pub(crate) async fn writable_for_removed(&self, id: SessionId) -> Result<(Session, KeyRing)> {
+    pub(crate) async fn writable_despite_removal(&self, id: SessionId) -> Result<(Session, KeyRing)> {
         self.refresh_own(OLDEST).await?;
-        let session = self.session(id).await?;
-        let (mut session, mut ring) = self.readable(session).await?;
+        let (mut session, mut ring, known) = self.newest(self.session(id).await?).await?;
+        let is_own = session.access_level == AccessLevel::Owner;
+        if is_own && known.lost(&ring) > 0 {
+            return self.renewed_key(session, &Members::default()).await;
+        }
+        if known.lost(&ring) > 0 {
+            return Err(Error::OlderKey(session.reference));
+        }
         if lacks_key(&session, &ring) {
             // It may be on its way: the owner's program gives it to people after it has made it.
             session = self.session(id).await?;
             (session, ring) = self.readable(session).await?;
         }
-        if session.access_level == AccessLevel::Owner {
+        if is_own {
             if self.due(&session)?.is_some() {
                 return self.renewed_key(session, &Members::default()).await;
             }
@@ -204,16 +230,18 @@ impl Account {
         Ok((session, ring))
     }
 
-    /// Begins a new epoch: makes a key for the owner, for every user with a share, and for the machine that hosts the session.
+    /// Begins a new epoch, because a person wants it: makes a key for the owner, for every user with a share, and for the machine that hosts
+    /// the session.
     pub async fn rekey(&self, session: Session, members: &Members) -> Result<Session> {
-        self.renewed_key(session, members).await.map(|(session, _)| session)
+        let lock = self.home.lock_keys().await?;
+        self.rekey_locked(session, members, true, &lock).await.map(|(session, _)| session)
     }
 
     /// The same, with the key that was made here, whatever the server answers.
     pub(crate) async fn renewed_key(&self, session: Session, members: &Members) -> Result<(Session, KeyRing)> {
         // Two commands at once would take each other's people for unfinished ones.
         let lock = self.home.lock_keys().await?;
-        self.rekey_locked(session, members, &lock).await
+        self.rekey_locked(session, members, false, &lock).await
     }
 
     /// The same for a session from a list, if it is due for a new key. The server detects another program that was faster.
@@ -224,7 +252,7 @@ impl Account {
             return Ok(false);
         }
         let replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
-        self.next_key(session, members, replaced).await.map(|_| true)
+        self.next_key(session, members, (replaced, false)).await.map(|_| true)
     }
 
     /// The same for a caller that has the lock.
@@ -232,89 +260,14 @@ impl Account {
         &self,
         session: Session,
         members: &Members,
+        is_wanted: bool,
         _lock: &Lock,
     ) -> Result<(Session, KeyRing)> {
         // As it is now: another program may have given it a new key before this one had the lock. What the server calls its epoch is no
         // proof of that.
         let replaced = self.signed_ring(&session).map_or(u32::MAX, |signed| signed.ring.epoch());
         let session = self.session(session.id).await?;
-        self.next_key(session, members, replaced).await
-    }
-
-    /// Makes the key after this epoch, unless another program has.
-    async fn next_key(&self, mut session: Session, members: &Members, mut replaced: u32) -> Result<(Session, KeyRing)> {
-        const TRIES: usize = 3;
-        let origin = self.client.origin();
-        for _ in 0..TRIES {
-            let removed = self.home.removed_shares(origin, session.id)?;
-            let ring;
-            (session, ring) = self.readable(session).await?;
-            // The faster program may not have known of the removals.
-            let has_no_removal = members.is_empty() && removed.is_empty();
-            let due = self.due(&session)?;
-            if ring.epoch() > replaced && has_no_removal && due.is_none() {
-                return Ok((session, ring));
-            }
-            let recipients = self.recipients(&session, &ring, members).await?;
-            let before = self.home.unfinished(origin, session.id)?.and_then(|unfinished| unfinished.of(&ring));
-            let old = ring;
-            let ring = old.next().map_err(|error| Error::Seal("The key".to_owned(), error))?;
-            let (metadata, seen) = self.title_for_new_key(&session, (&old, &ring)).await?.unzip();
-            self.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
-            // A removal of one's own is known without the server.
-            let is_asked = due == Some(Due::Asked) && has_no_removal && members.renewed.is_empty();
-            self.home.note_cause(origin, session.id, ring.epoch(), (is_asked, &members.renewed), seconds())?;
-            let update = UpdateSession {
-                expected_metadata_version: metadata.as_ref().map(|_| session.metadata_version),
-                metadata,
-                encryption_key: Some(seal_ring(&ring, &self.content_key()?, self.binding(&session), &self.key)?),
-                host_key: self.host_key(&session, &ring)?,
-                expected_key_epoch: Some(i64::from(old.epoch())),
-                content_epoch: self.content_epoch(),
-                ..UpdateSession::default()
-            };
-            match self.client.update_session(session.id, &update).await {
-                // Another program of the owner was faster.
-                Err(error) if error.is(Code::VersionMismatch) => {
-                    self.home.restore_rekey(origin, session.id, before)?;
-                    replaced = old.epoch();
-                    session = self.session(session.id).await?;
-                }
-                changed => {
-                    changed?;
-                    self.home.remember_session(origin, &session, Some(&ring))?;
-                    if session.hosted {
-                        let is_hostless = update.host_key.is_none();
-                        self.home.note_host(origin, session.id, ring.epoch(), is_hostless)?;
-                    }
-                    self.home.end_removal(origin, session.id, &removed)?;
-                    match self.pass_on(&session, &ring, &recipients).await {
-                        Ok(()) => self.home.end_rekey(origin, session.id)?,
-                        Err(error) => self.say(Notice::KeyNotPassedOn(error)),
-                    }
-                    // As it is now, and not as the server may say.
-                    let mut session = Session { key_epoch: i64::from(ring.epoch()), rekey_needed: false, ..session };
-                    if let (Some(metadata), Some(seen)) = (update.metadata, seen) {
-                        (session.metadata, session.metadata_version) = (metadata.into_string(), seen.version);
-                        self.home.note_titles(origin, BTreeMap::from([(session.id, seen)]))?;
-                    }
-                    return Ok((session, ring));
-                }
-            }
-        }
-        Err(Error::Overtaken("the key of this session"))
-    }
-
-    /// The ring for the machine that hosts the session, while the account's list has that machine.
-    fn host_key(&self, session: &Session, ring: &KeyRing) -> Result<Option<Blob<1, 8_192>>> {
-        let Some(machine) = host_of(session) else { return Ok(None) };
-        let own = self.own();
-        let entry = own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine));
-        let Some(entry) = entry else { return Ok(None) };
-        let to = BoxPublicKey::from_text(&entry.box_key)
-            .map_err(|error| Error::Seal("The key of the machine".to_owned(), error))?;
-        let binding = Binding::Host { session: session.id, machine, content_epoch: own.contents.epoch() };
-        seal_ring(ring, &to, binding, &self.key).map(Some)
+        self.next_key(session, members, (replaced, is_wanted)).await
     }
 }
 

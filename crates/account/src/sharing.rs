@@ -124,7 +124,7 @@ impl Account {
     pub(crate) async fn recipients(&self, session: &Session, ring: &KeyRing, members: &Members) -> Result<Recipients> {
         let removed = self.home.removed_shares(self.client.origin(), session.id)?;
         let known = self.home.known_session(self.client.origin(), session.id)?;
-        let counts = ring.floor().max(known.floor)..=ring.epoch();
+        let counts = ring.floor().max(known.floor)..=ring.epoch().max(known.epoch);
         // A user who was to get this key, and has not got it yet, has the grant of an earlier one.
         let unfinished = self.home.unfinished(self.client.origin(), session.id)?;
         let unfinished = unfinished.and_then(|unfinished| unfinished.of(ring));
@@ -315,12 +315,15 @@ impl Account {
         // As it is now: another command may have finished it meanwhile, or begun another one.
         let Some(unfinished) = self.home.unfinished(self.client.origin(), id)? else { return Ok(()) };
         let Some(session) = self.still_there(id).await? else { return Ok(()) };
-        let (session, ring) = self.readable(session).await?;
+        let (session, ring, known) = self.newest(session).await?;
+        if known.lost(&ring) > 0 {
+            return self.rekey_locked(session, &Members::default(), false, &lock).await.map(drop);
+        }
         // Another ring was made by another program, which has given it to the people.
         if let Some(Unfinished { mut recipients, .. }) = unfinished.of(&ring) {
             // A device that was removed since has it: the people get the next one.
             if self.due(&session)?.is_some() {
-                return self.rekey_locked(session, &Members::default(), &lock).await.map(drop);
+                return self.rekey_locked(session, &Members::default(), false, &lock).await.map(drop);
             }
             let removed = self.home.removed_shares(self.client.origin(), id)?;
             recipients.retain(|user, _| !removed.contains(user));
@@ -336,7 +339,7 @@ impl Account {
             return Ok(());
         }
         let Some(session) = self.still_there(id).await? else { return Ok(()) };
-        self.rekey_locked(session, &Members::default(), &lock).await.map(drop)
+        self.rekey_locked(session, &Members::default(), false, &lock).await.map(drop)
     }
 
     fn left_out(&self, share: &Share, why: Error) {
@@ -352,9 +355,8 @@ impl Account {
         match self.session(id).await {
             Ok(session) => self.home.end_missing(origin, id).map(|()| Some(session)),
             Err(Error::Client(error)) if error.is_not_found() => {
-                if self.home.note_missing(origin, id, seconds())? {
-                    self.say(Notice::SessionMissing(id));
-                }
+                self.home.note_missing(origin, id, seconds())?;
+                self.say(Notice::SessionMissing(id));
                 Ok(None)
             }
             Err(failure) => Err(failure),

@@ -126,6 +126,12 @@ fn of_notice(notice: &Notice) -> String {
              command tries again.",
             error(why)
         ),
+        Notice::KeysLost { session, lost, is_replaced } => format!(
+            "The server has lost the newest {} of session {session} (restored from a backup?). What was written under {} does not open.{}",
+            if *lost == 1 { "key".to_owned() } else { format!("{lost} keys") },
+            if *lost == 1 { "it" } else { "them" },
+            if *is_replaced { " The session has a new key." } else { " Nothing is written before the session has a new key." },
+        ),
         Notice::SessionMissing(session) => format!(
             "The server says that session {session} is not there. The removal of a person from it, or what people were still to get of it, \
              is not finished and stays noted. If it was deleted: `ensemble session delete {session}`."

@@ -56,7 +56,7 @@ impl Sender {
         let text = text.map_err(|error| Error::NotSent(error.to_string()))?;
         for _ in 0..TRIES {
             let (session, ring) = if takes_away {
-                self.me.writable_for_removed(self.session).await?
+                self.me.writable_despite_removal(self.session).await?
             } else {
                 self.me.writable(self.session).await?
             };

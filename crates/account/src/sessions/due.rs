@@ -18,6 +18,8 @@ pub enum Due {
     Removal,
     /// The machine that hosts it is not in the list any more.
     RemovalOfHost,
+    /// Its key was made for a server that had lost some, and the one above all lost ones is not made.
+    Interrupted,
     /// The server says so.
     Asked,
 }
@@ -45,6 +47,10 @@ impl Account {
         }
         // A machine makes a key because of a list that was signed, and gives it to no people. So one may follow each of its keys.
         let is_by_machine = self.own().list.device(&signed.signer).is_some_and(|device| device.role == Role::Machine);
+        // A person's device leaves the floor only where another key follows at once.
+        if !is_by_machine && signed.ring.floor() < signed.ring.epoch() {
+            return Some(Due::Interrupted);
+        }
         (session.rekey_needed && (is_by_machine || known.may_ask(signed.ring.epoch(), now))).then_some(Due::Asked)
     }
 
@@ -67,7 +73,7 @@ impl Account {
     }
 
     /// The ring of an own session, if no device that was removed since can have it.
-    fn fresh_ring(&self, session: &Session) -> Option<SignedRing> {
+    pub(crate) fn fresh_ring(&self, session: &Session) -> Option<SignedRing> {
         let own = self.own();
         let newest = own.contents.pair(own.contents.epoch()).ok()?;
         let signed = seal::open_ring(session.encryption_key.as_deref()?, &newest, self.binding(session)).ok()?;

@@ -21,7 +21,7 @@ pub struct Messages {
 impl Account {
     /// The messages of a session, to read them.
     pub async fn messages(&self, session: Session) -> Result<Messages> {
-        let (session, ring) = self.readable(session).await?;
+        let (session, ring) = self.readable_so_far(session).await?;
         Ok(Messages { me: self.clone(), session, ring })
     }
 

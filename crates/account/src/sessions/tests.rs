@@ -89,13 +89,17 @@ fn the_servers_word_makes_one_key_an_hour_and_a_removal_one_at_any_time() {
     const NOON: u64 = 1_800_000_000;
     let (second, id) = (AccountKey::generate(), SessionId::generate());
     let me = user(&second);
-    let sealed = |signer: &AccountKey| {
+    let sealed = |ring: &KeyRing| {
         let binding = Binding::Session { session: id, owner: me.id };
-        seal_ring(&KeyRing::generate(), &me.content_key().unwrap(), binding, signer).unwrap().into_string()
+        seal_ring(ring, &me.content_key().unwrap(), binding, &second).unwrap().into_string()
     };
-    let mut session = session(&me, id, &sealed(&second));
+    let first = KeyRing::generate();
+    let mut session = session(&me, id, &sealed(&first));
     let known = |asked| KnownSession { asked, ..KnownSession::default() };
     assert_eq!(me.due_at(&session, &known(None), NOON), None);
+    // A device that gave a restored server keys was interrupted, also one that this computer knows nothing of.
+    let in_between = Session { encryption_key: Some(sealed(&first.next_by_machine().unwrap())), ..session.clone() };
+    assert_eq!(me.due_at(&in_between, &known(Some(NOON)), NOON), Some(Due::Interrupted));
     session.rekey_needed = true;
     assert_eq!(me.due_at(&session, &known(None), NOON), Some(Due::Asked));
     assert_eq!(me.due_at(&session, &known(Some(NOON - 3_599)), NOON), None);

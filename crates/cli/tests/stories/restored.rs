@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ensemble_testkit::free_port;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ensemble::{Running, User, up_at, wait_for_runner};
+use crate::lies::sign_up;
+use crate::lies_table::problem;
 use crate::live::{assert_whole, host_of, kill, log, seen, turns, until};
 use crate::lying::LyingServer;
 use crate::place::Place;
@@ -174,4 +176,59 @@ fn a_host_that_is_killed_between_two_parts_sends_the_rest() {
     let counts: Vec<u64> = log.iter().filter_map(|body| body["n"].as_u64()).collect();
     assert_eq!(counts, (1..=counts.len() as u64).collect::<Vec<_>>(), "once, in order and without a gap");
     assert_eq!(says(&log, "error", "older state of this session"), 1);
+}
+
+/// The texts that a person reads of a session of people, and the epoch of the key of the last one.
+fn reads(user: &User, session: &str) -> (Vec<Value>, Value) {
+    let lines = user.json_lines(&["session", "read", session]);
+    let epoch = lines.last().unwrap()["message"]["keyEpoch"].clone();
+    (lines.into_iter().map(|line| line["body"]["text"].clone()).collect(), epoch)
+}
+
+#[test]
+fn a_session_of_people_gets_keys_above_the_lost_ones() {
+    let listen = format!("127.0.0.1:{}", free_port());
+    let between = LyingServer::before(&listen);
+    let server = Server::at(&between.operator, &listen, &["--no-runner", "--public-url", &between.url]);
+    let first = server.start();
+    let ((owner, _), (friend, friend_id)) = (sign_up(&between.url), sign_up(&between.url));
+    let session = owner.json(&["session", "create", "--title", "Plans"])["session"]["ref"].as_str().unwrap().to_owned();
+    owner.succeed(&["share", "add", &session, &friend_id]);
+    owner.succeed(&["session", "send", &session, "one"]);
+    assert_eq!(first.interrupt(), 0);
+    server.copy("data", "backup");
+    let second = server.start();
+    owner.succeed(&["session", "rekey", &session]);
+    owner.succeed(&["session", "rekey", &session]);
+    owner.succeed(&["session", "send", &session, "two"]);
+    assert_eq!(reads(&friend, &session), (vec![json!("one"), json!("two")], json!(3)));
+    assert_eq!(second.interrupt(), 0);
+    server.restore();
+
+    let third = server.start();
+    let read = owner.run(&["session", "read", &session]);
+    assert!(read.code == 0 && read.out.contains("one"), "{}", read.err);
+    assert!(read.err.contains("has lost the newest 2 keys"), "{}", read.err);
+    assert!(friend.fail(&["session", "read", &session]).contains("an older key"), "only the owner can mend that");
+    // The server fails when it has two of the three keys.
+    let changes = AtomicUsize::new(0);
+    between.refuse_with(move |line| {
+        let is_change = line.starts_with("PATCH /v1/sessions/");
+        (is_change && changes.fetch_add(1, Ordering::SeqCst) >= 2).then(|| (500, problem(500)))
+    });
+    owner.fail(&["session", "send", &session, "three"]);
+    between.tell_the_truth();
+    let sent = owner.run(&["session", "send", &session, "three"]);
+    // Who was given the last of the lost keys may have been removed since, as far as the server knows.
+    let left_out = format!("{friend_id} does not get the new key");
+    assert!(sent.code == 0 && sent.err.contains(&left_out), "{}", sent.err);
+    owner.succeed(&["share", "add", &session, &friend_id]);
+    for user in [&owner, &friend] {
+        assert_eq!(reads(user, &session), (vec![json!("one"), json!("three")], json!(4)));
+    }
+    // A server could show an old key again and again, until the ring is full.
+    assert_eq!(third.interrupt(), 0);
+    server.restore();
+    let _fourth = server.start();
+    assert!(owner.fail(&["session", "send", &session, "four"]).contains("at most once an hour"));
 }

@@ -7,7 +7,7 @@ import { asObject, openContent, purposes, sealJson, type KeyRing } from "../../p
 import { followSession, type FollowOptions } from "../../streams.js";
 import type { Context } from "../context.js";
 import type { Session } from "../sessions/known.js";
-import { readable, readSession } from "../sessions/read.js";
+import { readableSoFar, readSession } from "../sessions/read.js";
 import { sendMessage } from "../sessions/write.js";
 import type { components } from "../../openapi.js";
 
@@ -32,7 +32,7 @@ export class Conversation {
   ) {}
 
   static async open(context: Context, id: string): Promise<Conversation> {
-    const { session, ring } = await readable(context, await readSession(context, id));
+    const { session, ring } = await readableSoFar(context, await readSession(context, id));
     return new Conversation(context, session, ring);
   }
 
@@ -81,7 +81,7 @@ export class Conversation {
       opened = await openContent(this.ring, purpose, content);
     } catch (error) {
       if (!(error instanceof SealError && error.kind === "epoch")) throw error;
-      const { session, ring } = await readable(this.context, await readSession(this.context, this.session.id));
+      const { session, ring } = await readableSoFar(this.context, await readSession(this.context, this.session.id));
       [this.session, this.ring] = [session, ring];
       opened = await openContent(this.ring, purpose, content);
     }

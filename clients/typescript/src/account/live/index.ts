@@ -9,7 +9,7 @@ import { View, type Changed, type Incoming, type Keep } from "../../protocol/tra
 import { followSession, type FollowOptions, type SessionEvent } from "../../streams.js";
 import type { Context } from "../context.js";
 import type { Session } from "../sessions/known.js";
-import { readable, readSession } from "../sessions/read.js";
+import { readableSoFar, readSession } from "../sessions/read.js";
 import { shownOf, titled, type Metadata } from "../sessions/titles.js";
 import { sendCommand, type Sent } from "./sender.js";
 import { inOrder, KeyHints, type Waiting } from "./waiting.js";
@@ -53,7 +53,7 @@ export class LiveSession {
   ): Promise<LiveSession> {
     const read = await readSession(context, id);
     if (!read.hosted) throw new Refused("No agent works in this session: people write to each other in it.");
-    const [{ session, ring }] = await Promise.all([readable(context, read), context.people.list(read.ownerId)]);
+    const [{ session, ring }] = await Promise.all([readableSoFar(context, read), context.people.list(read.ownerId)]);
     const live = new LiveSession(context, new Watched(context, session, ring), keep);
     await live.#load(isForPerson);
     return live;

@@ -29,8 +29,8 @@ export async function sendCommand(
   const list = { version: owner.version, digest: owner.digest };
   const body = writeCommand(command, { localId, at: new Date(credential.now()).toISOString(), list });
   const signed = await signBody(id, userId, body, keys.signer);
-  const isForRemoved = command.type === "control" && command.action === "access" && command.value.may === "none";
+  const despiteRemoval = command.type === "control" && command.action === "access" && command.value.may === "none";
   const seal = ({ ring }: Opened): Promise<string> => sealContent(ring, purposes.message(id), signed);
-  const { seq } = await sendMessage(context, id, localId, seal, { isForRemoved });
+  const { seq } = await sendMessage(context, id, localId, seal, { despiteRemoval });
   return { localId, seq };
 }

@@ -8,7 +8,7 @@ import { readFrame, type Frame } from "../../protocol/transcript/frame.js";
 import type { Incoming } from "../../protocol/transcript/view.js";
 import type { Context } from "../context.js";
 import type { Session } from "../sessions/known.js";
-import { readable, readSession } from "../sessions/read.js";
+import { readableSoFar, readSession } from "../sessions/read.js";
 import { Authors } from "./owner.js";
 import type { components } from "../../openapi.js";
 
@@ -99,7 +99,7 @@ export class Watched {
 
   async #newKey(): Promise<void> {
     try {
-      const { session, ring } = await readable(this.context, this.session);
+      const { session, ring } = await readableSoFar(this.context, this.session);
       [this.session, this.ring] = [session, ring];
     } catch (error) {
       if (!(error instanceof SealError)) throw error;

@@ -18,7 +18,7 @@ import { LiveSession } from "../live/index.js";
 import { beginShareRemoval, forgetUnfinished, isUnfinished, unfinished } from "../unfinished.js";
 import { sessionPages, type SessionFilter } from "./find.js";
 import { rememberSession, type Session } from "./known.js";
-import { readable, readSession, ringForTitle } from "./read.js";
+import { readable, readableSoFar, readSession, ringForTitle } from "./read.js";
 import { finish, lacksKey, rekey } from "./rekey.js";
 import { sealedFor, sharesOf, type Share } from "./share.js";
 import { Starting, type Start } from "./start.js";
@@ -238,7 +238,7 @@ export class Sessions {
 
   /** The keys of a session for reading, checked. */
   async ring(session: Session): Promise<KeyRing> {
-    return (await readable(this.context, session)).ring;
+    return (await readableSoFar(this.context, session)).ring;
   }
 }
 

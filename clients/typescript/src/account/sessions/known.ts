@@ -7,7 +7,7 @@ import type { components } from "../../openapi.js";
 export type Session = components["schemas"]["Session"];
 
 /** What is remembered of a session that this device has used. */
-interface KnownSession {
+export interface KnownSession {
   epoch: number;
   /** The highest floor of a ring that was used. A machine or a device that is removed later could have set an older one. */
   floor?: number;
@@ -18,7 +18,9 @@ interface KnownSession {
   hostless?: number | undefined;
   /** When this device last made a key only because the server asked for it, in milliseconds since 1970 by the clock of this device. */
   asked?: number | undefined;
-  /** The same for the guests who had removed a device. */
+  /** When keys last took the place of ones that the server had lost. */
+  replaced?: number | undefined;
+  /** What `asked` is, for the guests who had removed a device. */
   renewed?: Record<string, number> | undefined;
   /** The epoch of the last key that was to be made for these reasons. The times count once the session has it: an attempt that failed has
    * made none. */
@@ -40,10 +42,6 @@ const record = (session: string): string => `session ${session}`;
 export const knownSession = (context: Pick<Context, "store">, session: string): Promise<KnownSession | undefined> =>
   context.store.get<KnownSession>(record(session));
 
-/** The epoch of the oldest grant that counts in a session, as far as this device knows. */
-export const knownFloor = async (context: Context, session: string): Promise<number> =>
-  (await knownSession(context, session))?.floor ?? 1;
-
 /** Remembers the owner of a session, and the epochs of a ring that was made here or by a device that is listed now. */
 export async function rememberSession(
   context: Context,
@@ -57,12 +55,22 @@ export async function rememberSession(
     owner: session.ownerId,
     host: hostOf(session),
     asked: known?.asked,
+    replaced: known?.replaced,
     renewed: known?.renewed,
     tried: known?.tried,
     given: known?.given,
     hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? ring?.epoch : undefined)),
   }));
 }
+
+/** How many newer keys than this ring has were used here. A server that was restored has lost them. */
+export const lostEpochs = (known: KnownSession | undefined, ring: KeyRing): number =>
+  Math.max(0, (known?.epoch ?? 1) - ring.epoch);
+
+/** Whether keys may take the place of lost ones now. A server could show an old key again and again, until the ring is full. What was begun
+ * is completed. */
+export const mayReplaceLost = (known: KnownSession | undefined): boolean =>
+  (known?.tried ?? 0) > (known?.epoch ?? 1) || known?.replaced === undefined || isOver(known.replaced);
 
 /** Whether the server's word may replace the key of this epoch now. */
 export async function mayAsk(context: Context, session: string, epoch: number): Promise<boolean> {
@@ -92,6 +100,15 @@ export async function noteCause(
     return { ...known, epoch: known?.epoch ?? 1, tried: epoch, asked: isAsked ? now : known?.asked, renewed };
   });
 }
+
+/** Notes before keys take the place of lost ones which epoch is to be the last one, and that it is now. `tried`: nothing was begun. */
+export const noteReplaced = (context: Context, session: string, tried: number | undefined, isNow: boolean): Promise<void> =>
+  context.store.update<KnownSession>(record(session), (known) => ({
+    ...known,
+    epoch: known?.epoch ?? 1,
+    tried,
+    replaced: isNow ? Date.now() : known?.replaced,
+  }));
 
 /** Notes the version of a right before it is signed, and returns it: `version` of the highest one before. */
 export async function noteGiven(

@@ -9,7 +9,7 @@ import type { Context } from "../context.js";
 import { everHadOnce, JUST_READ } from "../lists.js";
 import type { Own } from "../own.js";
 import { remembered } from "../remembered.js";
-import { hostOf, isOwner, knownSession, rememberSession, type Session } from "./known.js";
+import { hostOf, isOwner, knownSession, lostEpochs, rememberSession, type KnownSession, type Session } from "./known.js";
 import { checkGrant } from "./share.js";
 
 /** A session as it was judged, with its keys. */
@@ -95,18 +95,35 @@ export function ringForTitle(context: Context, session: Session): Promise<KeyRin
   return remembered(all, name, MOST_RINGS, async () => (await titleRing(context, session)).ring);
 }
 
-/** The session with the keys for reading, if who made or gave them may, and they are not older than keys that were used before. It is
- * the session as it is now, when another tab has made a newer key since it was read. */
+/** The session with its keys, if who made or gave them may, and they are not older than keys that were used before. */
 export async function readable(context: Context, given: Session): Promise<Opened> {
-  const ring = await checkedRing(context, given);
-  const least = (await knownSession(context, given.id))?.epoch ?? 1;
-  if (ring.epoch >= least) return { session: given, ring };
-  const session = await readSession(context, given.id);
-  const newer = await checkedRing(context, session);
-  if (newer.epoch < least) {
-    throw new Distrust(`The server gave you an older key of session ${session.ref} than it gave before, so it was not used.`);
+  const { session, ring, known } = await newest(context, given);
+  if (lostEpochs(known, ring) > 0) throw olderKey(session);
+  return { session, ring };
+}
+
+/** The session with the keys for reading. A server that was restored has lost newer keys of an own session: what it has is read, and
+ * nothing is written under it. */
+export async function readableSoFar(context: Context, given: Session): Promise<Opened> {
+  const { session, ring } = isOwner(given) ? await newest(context, given) : await readable(context, given);
+  return { session, ring };
+}
+
+export const olderKey = ({ ref }: Session): Distrust =>
+  new Distrust(
+    `The server gave you an older key of session ${ref} than it gave before, so it was not used. After a restore from a backup its owner makes new ones, at most once an hour.`,
+  );
+
+/** The session with the newest keys that the server has, and what was known of it. It is the session as it is now, when another tab has
+ * made a newer key since it was read. */
+export async function newest(context: Context, given: Session): Promise<Opened & { known: KnownSession | undefined }> {
+  let [session, ring] = [given, await checkedRing(context, given)];
+  const known = await knownSession(context, given.id);
+  if (lostEpochs(known, ring) > 0) {
+    session = await readSession(context, given.id);
+    ring = await checkedRing(context, session);
   }
-  return { session, ring: newer };
+  return { session, ring, known };
 }
 
 /** The keys for reading, if their maker or giver may give them. */

@@ -17,8 +17,19 @@ import {
   unfinished,
   waitingFor,
 } from "../unfinished.js";
-import { hostOf, isOwner, knownSession, mayAsk, noteCause, rememberSession, type Session } from "./known.js";
-import { binding, epochIn, isMadeNow, readable, readSession, type Opened } from "./read.js";
+import {
+  hostOf,
+  isOwner,
+  knownSession,
+  lostEpochs,
+  mayAsk,
+  mayReplaceLost,
+  noteCause,
+  noteReplaced,
+  rememberSession,
+  type Session,
+} from "./known.js";
+import { binding, epochIn, isMadeNow, newest, olderKey, readSession, type Opened } from "./read.js";
 import { grantedRecipients, passOn, type Members } from "./share.js";
 import { noteTitle, titleForNewKey } from "./titles.js";
 import type { components } from "../../openapi.js";
@@ -27,7 +38,9 @@ type UpdateSession = components["schemas"]["UpdateSession"];
 
 /** The ring of an own session, if no device that was removed since can have it: it was sealed to the newest content key, by a device that
  * is listed. */
-async function freshRing(context: Context, session: Session, sealed: string): Promise<SignedRing | undefined> {
+export async function freshRing(context: Context, session: Session): Promise<SignedRing | undefined> {
+  const sealed = session.encryptionKey;
+  if (!sealed) return undefined;
   const { contents } = await context.own();
   try {
     const signed = await openRing(sealed, await contents.pair(), binding(context, session));
@@ -51,21 +64,22 @@ async function mayItsHostRead(context: Context, session: Session, epoch: number)
   return known?.hostless === undefined || epoch < known.hostless;
 }
 
-/** Why a session is to get a new key: a device, or the machine that hosts it, is not in the account's list any more; or the server says
- * so. What the list proves makes one always. What the server says may make one, at most once an hour and session, because a ring's size
+/** Why a session is to get a new key: a device, or the machine that hosts it, is not in the account's list any more; its key was made for a
+ * server that had lost some, and the one above all lost ones is not made; or the server says so. What the list proves makes one always. What the server says may make one, at most once an hour and session, because a ring's size
  * is limited, and prevents none. */
-export type Due = "removal" | "removal_of_host" | "asked";
+export type Due = "removal" | "removal_of_host" | "interrupted" | "asked";
 
 /** Why an own session is to get a new key before anything is written there. */
 export async function due(context: Context, session: Session): Promise<Due | undefined> {
-  const sealed = session.encryptionKey;
-  if (!isOwner(session) || !sealed) return undefined;
-  const signed = await freshRing(context, session, sealed);
+  if (!isOwner(session) || !session.encryptionKey) return undefined;
+  const signed = await freshRing(context, session);
   if (!signed) return "removal";
   if (await mayItsHostRead(context, session, signed.ring.epoch)) return "removal_of_host";
+  const isByMachine = (await context.own()).list.device(signed.signer)?.role === "machine";
+  // A person's device leaves the floor only where another key follows at once.
+  if (!isByMachine && signed.ring.floor < signed.ring.epoch) return "interrupted";
   if (!session.rekeyNeeded) return undefined;
   // A machine makes a key because of a list that was signed, and gives it to no people. So one may follow each of its keys.
-  const isByMachine = (await context.own()).list.device(signed.signer)?.role === "machine";
   return isByMachine || (await mayAsk(context, session.id, signed.ring.epoch)) ? "asked" : undefined;
 }
 
@@ -86,35 +100,62 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
   await context.own(FRESH);
   // What the server calls its epoch is no proof that another program was faster.
   let [read, replaced] = [given, await epochIn(context, given)];
+  // The key that was to be above lost ones. The server may have taken some of the keys before it.
+  let least = 0;
   for (let tries = 0; tries < 3; tries++) {
-    const opened = await readable(context, read);
-    const { session, ring: before } = opened;
+    const { session, ring: before, known } = await newest(context, read);
+    const lost = lostEpochs(known, before);
     // Another program of the owner may have been faster. It may not have known of the removal.
     const removed = await removedShares(store, session.id);
     const isNoOneGone = !members.without && !members.level && removed.length === 0;
     const why = await due(context, session);
-    if (before.epoch > replaced && isNoOneGone && why === undefined) return opened;
+    if (before.epoch > replaced && isNoOneGone && why === undefined && lost === 0 && before.epoch >= least)
+      return { session, ring: before };
+    // What a person does waits for no hour.
+    const isWanted = members.without !== undefined || members.level !== undefined;
+    if (lost > 0 && !isWanted && least === 0 && !mayReplaceLost(known)) throw olderKey(session);
     const waiting = await waitingFor(store, session.id, before);
+    // Who waits for a lost key still does if the server has only hidden it.
+    const kept = lost > 0 ? (await unfinished(store)).rekeys[session.id] : waiting;
     const recipients = await grantedRecipients(context, session, before, members, waiting?.recipients);
-    const ring = before.next();
+    // A server that was restored gets a key for each epoch that it has lost, and then the one that is used.
+    const rings: KeyRing[] = [];
+    let last = before;
+    // The last key of all is the one that is used.
+    while (last.epoch < Math.min(known?.epoch ?? 1, LAST_EPOCH - 1)) rings.push((last = last.nextInBetween()));
+    const ring = last.next();
+    rings.push(ring);
     const digest = (await ring.digestOf(ring.epoch)) ?? "";
     const titled = await titleForNewKey(context, session, before, ring);
-    await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: waiting });
+    await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest, before: kept });
     const renewed = members.renewed ?? [];
     // Removals by this account are known without the server.
     const isAsked = why === "asked" && isNoOneGone && renewed.length === 0;
     await noteCause(context, session.id, ring.epoch, isAsked, renewed);
+    if (lost > 0) await noteReplaced(context, session.id, ring.epoch, true);
     const title = titled && { metadata: titled.metadata, expectedMetadataVersion: session.metadataVersion };
-    const body = { ...(await update(context, session, ring)), expectedKeyEpoch: before.epoch, ...title };
+    let [isHostless, isBegun] = [false, false];
     try {
-      await client.call("PATCH", "/v1/sessions/{id}", { path: { id: session.id }, body });
+      for (const next of rings) {
+        const body = {
+          ...(await update(context, session, next)),
+          expectedKeyEpoch: next.epoch - 1,
+          ...(next === ring && title),
+        };
+        await client.call("PATCH", "/v1/sessions/{id}", { path: { id: session.id }, body });
+        [isHostless, isBegun] = [body.hostKey === undefined, true];
+      }
     } catch (error) {
       if (!isProblem(error, "VERSION_MISMATCH")) throw error;
-      await endRekey(store, session.id, waiting);
+      await endRekey(store, session.id, kept);
+      // Nothing was begun: the server has another key than it has shown.
+      if (lost > 0 && !isBegun) await noteReplaced(context, session.id, known?.tried, false);
+      if (lost > 0) least = ring.epoch;
       [read, replaced] = [await readSession(context, session.id), before.epoch];
       continue;
     }
-    await rememberSession(context, session, ring, body.hostKey === undefined);
+    await rememberSession(context, session, ring, isHostless);
+    if (lost > 0) context.notices.give({ is: "keys_replaced", session: session.ref, lost });
     await endShareRemoval(store, session.id, removed);
     // A user who did not get it gets it with the next command.
     if (await passOn(context, session, ring, recipients)) await endRekey(store, session.id);
@@ -162,7 +203,11 @@ async function finishRekey(context: Context, id: string): Promise<void> {
     const read = await stillThere(context, id);
     if (!read) return;
     await context.own(FRESH);
-    const { session, ring } = await readable(context, read);
+    const { session, ring, known } = await newest(context, read);
+    if (lostEpochs(known, ring) > 0) {
+      await rekeyed(context, session, {});
+      return;
+    }
     const waiting = await waitingFor(store, id, ring);
     // Another program has made this ring, and has given it to the people.
     if (!waiting) return endRekey(store, id);
@@ -197,7 +242,8 @@ export async function stillThere(context: Context, id: string): Promise<Session 
     return session;
   } catch (error) {
     if (!isNotFound(error)) throw error;
-    if (await noteMissing(store, id)) notices.give({ is: "session_missing", session: id });
+    await noteMissing(store, id);
+    notices.give({ is: "session_missing", session: id });
     return undefined;
   }
 }

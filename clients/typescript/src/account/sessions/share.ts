@@ -6,7 +6,7 @@ import { SharedRing, type Admin, type ShareLevel } from "../../protocol/seal/sha
 import type { Context } from "../context.js";
 import { everHad, FRESH } from "../lists.js";
 import { removedShares, type Recipients } from "../unfinished.js";
-import { hostOf, isOwner, knownFloor, mayRenew, type Session } from "./known.js";
+import { hostOf, isOwner, knownSession, mayRenew, type Session } from "./known.js";
 import type { components } from "../../openapi.js";
 
 export type Share = components["schemas"]["Share"];
@@ -91,17 +91,20 @@ export async function grantedRecipients(
   waiting: Recipients = {},
 ): Promise<Recipients> {
   const gone = new Set([...(await removedShares(context.store, session.id)), ...(members.without ?? [])]);
-  const floor = Math.max(ring.floor, await knownFloor(context, session.id));
+  const known = await knownSession(context, session.id);
+  const floor = Math.max(ring.floor, known?.floor ?? 1);
+  const epoch = Math.max(ring.epoch, known?.epoch ?? 1);
   const levels = new Map(Object.entries(waiting));
   const recipients: Recipients = {};
   const byAdmins: { share: Share; level: ShareLevel; admin: Admin }[] = [];
   for (const share of await sharesOf(context, session.id)) {
     if (gone.has(share.userId)) continue;
-    const granted = await orUndefined(granting(context, share, floor, ring.epoch));
+    const granted = await orUndefined(granting(context, share, floor, epoch));
     const waits = levels.get(share.userId);
     if (granted?.admin) byAdmins.push({ share, level: granted.level, admin: granted.admin });
     else if (granted) recipients[share.userId] = granted.level;
     else if (waits) recipients[share.userId] = waits;
+    else context.notices.give({ is: "left_out", session: session.ref, user: share.userId });
   }
   const admins = { ...recipients };
   for (const { share, level, admin } of byAdmins) {

@@ -4,8 +4,8 @@ import { isProblem, Refused } from "../../errors.js";
 import type { Context } from "../context.js";
 import { FRESH } from "../lists.js";
 import { removedShares } from "../unfinished.js";
-import { isOwner } from "./known.js";
-import { readable, readSession, type Opened } from "./read.js";
+import { isOwner, lostEpochs } from "./known.js";
+import { newest, olderKey, readable, readSession, type Opened } from "./read.js";
 import { due, lacksKey, rekey } from "./rekey.js";
 import { checkGrant, whoRenewed } from "./share.js";
 import type { components } from "../../openapi.js";
@@ -13,17 +13,20 @@ import type { components } from "../../openapi.js";
 /** The session with the keys for writing. It gets a new key first if a user who must not read what comes has the old one. Who lost access
  * here is known without the server. */
 export async function writable(context: Context, id: string): Promise<Opened> {
-  const opened = await writableForRemoved(context, id);
+  const opened = await writableDespiteRemoval(context, id);
   const { session } = opened;
   return (await removedShares(context.store, session.id)).length === 0 ? opened : rekey(context, session);
 }
 
 /** The same for what users who lost access may read: that they have lost it. Their session's machine is to get it at once, and under a key
  * that it has. */
-async function writableForRemoved(context: Context, id: string): Promise<Opened> {
+async function writableDespiteRemoval(context: Context, id: string): Promise<Opened> {
   const [read] = await Promise.all([readSession(context, id), context.own(FRESH)]);
   // What is judged below is what is written under.
-  let opened = await readable(context, read);
+  const { known, ...now } = await newest(context, read);
+  if (isOwner(now.session) && lostEpochs(known, now.ring) > 0) return rekey(context, now.session);
+  if (lostEpochs(known, now.ring) > 0) throw olderKey(now.session);
+  let opened: Opened = now;
   // It may be on its way: the owner's program gives it to people after it has made it.
   if (lacksKey(opened.session, opened.ring)) opened = await readable(context, await readSession(context, id));
   const { session, ring } = opened;
@@ -49,11 +52,11 @@ export async function sendMessage(
   id: string,
   localId: string,
   seal: (opened: Opened) => Promise<string>,
-  { isForRemoved = false } = {},
+  { despiteRemoval = false } = {},
 ): Promise<components["schemas"]["Message"]> {
   const { client } = context;
   for (let tries = 0; tries < 3; tries++) {
-    const opened = await (isForRemoved ? writableForRemoved : writable)(context, id);
+    const opened = await (despiteRemoval ? writableDespiteRemoval : writable)(context, id);
     const body = { content: await seal(opened), localId, keyEpoch: opened.ring.epoch };
     try {
       return await client.call("POST", "/v3/sessions/{id}/messages", { path: { id }, body });

@@ -88,6 +88,11 @@ export class KeyRing {
     return new KeyRing(secrets, secrets.epoch);
   }
 
+  /** The same where another one follows at once: grants count as before. */
+  nextInBetween(): KeyRing {
+    return new KeyRing(this.#secrets.next(), this.floor);
+  }
+
   /** The epoch of the newest key, which seals. */
   get epoch(): number {
     return this.#secrets.epoch;
