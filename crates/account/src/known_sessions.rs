@@ -117,9 +117,20 @@ fn next_after(at: u64) -> Timestamp {
 pub struct Revocation {
     pub local_id: String,
     pub version: u64,
-    /// They have no share any more.
+    #[serde(flatten)]
+    pub share: LostShare,
+}
+
+/// Whether a person who loses a right keeps their share.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LostShare {
+    /// They have none any more.
     #[serde(default)]
     pub removed: bool,
+    /// The newest epoch that this device had used of the session's keys then. They may have that key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_epoch: Option<u32>,
 }
 
 impl Unfinished {

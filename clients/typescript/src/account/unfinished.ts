@@ -11,6 +11,8 @@ export type Recipients = Record<string, ShareLevel>;
 export interface Revocation {
   localId: string;
   version: number;
+  /** Their share is removed too: the newest epoch of the session's keys that this device had used then. They may have that key. */
+  keyEpoch?: number | undefined;
 }
 
 /** Who is still to get a key: the newest epoch of its ring, and the digest of that epoch's key. */

@@ -16,7 +16,7 @@ use super::Live;
 use super::versions::{CLOCKS, Versions};
 use crate::account::Account;
 use crate::error::{Error, Result};
-use crate::known_sessions::Revocation;
+use crate::known_sessions::{LostShare, Revocation};
 use crate::notice::Notice;
 
 /// Whether the session's machine has taken a change of a person's right.
@@ -47,8 +47,8 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
     let is_new = state.is_some() && has_had_none;
     let noted = me.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
     let taking = noted.get(&session.id).and_then(|users| users.get(&user));
-    let (is_taking, removed) = (taking.is_some(), may == May::Nothing && taking.is_some_and(|taking| taking.removed));
-    let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && !is_taking;
+    let share = taking.filter(|_| may == May::Nothing).map(|taking| taking.share).unwrap_or_default();
+    let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && taking.is_none();
     if has_it || (is_new && may == May::Nothing) {
         return Ok(GrantOutcome::Done);
     }
@@ -60,7 +60,7 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
     let (origin, local_id) = (me.client.origin(), idempotency_key());
     if may == May::Nothing {
-        let revocation = Revocation { local_id: local_id.clone(), version, removed };
+        let revocation = Revocation { local_id: local_id.clone(), version, share };
         me.home.begin_revocation(origin, session.id, user, revocation)?;
     } else {
         // What was taken away before counts no more.
@@ -71,13 +71,13 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
         _ => None,
     };
     let by_earlier = match by_earlier {
-        Some(earlier) => Some((earlier, named(me, user, may.clone(), (earlier, removed, known)).await?)),
+        Some(earlier) => Some((earlier, named(me, user, may.clone(), (earlier, share, known)).await?)),
         None => None,
     };
-    let grant = named(me, user, may.clone(), (version, removed, known)).await?;
+    let grant = named(me, user, may.clone(), (version, share, known)).await?;
     let mut taken = live.command_as(local_id, grant).await?;
     if let Some(by_earlier) = by_earlier {
-        taken = take_by_earlier(&mut live, (user, removed), by_earlier, (version, taken)).await?;
+        taken = take_by_earlier(&mut live, (user, share), by_earlier, (version, taken)).await?;
     }
     if taken == Taken::Done {
         me.home.end_revocation(origin, session.id, user)?;
@@ -105,7 +105,11 @@ pub fn begin_taking(me: &Account, session: &Session, user: UserId, removed: bool
     // Whose it is, and its machine, are known from now on, whatever the server says later.
     me.home.remember_session(me.client.origin(), session, None)?;
     let version = Versions::of(me, session.id).to_take(None, None)?;
-    let revocation = Revocation { local_id: idempotency_key(), version, removed };
+    // Another program may have made the newest key since this one has used one.
+    let shown = me.fresh_ring(session).map_or(0, |signed| signed.ring.epoch());
+    let newest = me.home.known_session(me.client.origin(), session.id)?.epoch.max(shown);
+    let share = LostShare { removed, key_epoch: removed.then_some(newest) };
+    let revocation = Revocation { local_id: idempotency_key(), version, share };
     me.home.begin_revocation(me.client.origin(), session.id, user, revocation)
 }
 
@@ -113,14 +117,14 @@ pub fn begin_taking(me: &Account, session: &Session, user: UserId, removed: bool
 /// clock too, if it has refused the other one, or is away and may refuse it. `taken` is what it has said of the other one.
 async fn take_by_earlier(
     live: &mut Live,
-    (user, removed): (UserId, bool),
+    (user, share): (UserId, LostShare),
     (earlier, grant): (u64, Content),
     (version, taken): (u64, Taken),
 ) -> Result<Taken> {
     let local_id = idempotency_key();
     match taken {
         Taken::Rejected { code: Some(ReceiptCode::Stale), .. } => {
-            let revocation = Revocation { local_id: local_id.clone(), version: earlier, removed };
+            let revocation = Revocation { local_id: local_id.clone(), version: earlier, share };
             live.me.home.begin_revocation(live.me.client.origin(), live.session.id, user, revocation)?;
             live.command_as(local_id, grant).await
         }
@@ -138,7 +142,7 @@ async fn named(
     me: &Account,
     user: UserId,
     may: May,
-    (version, removed, known): (u64, bool, Option<&AccessGrant>),
+    (version, LostShare { removed, key_epoch }, known): (u64, LostShare, Option<&AccessGrant>),
 ) -> Result<Content> {
     let account = match (&may, known, me.known_account(user)?) {
         (May::Nothing, Some(known), _) => Some(known.account.clone()),
@@ -146,7 +150,7 @@ async fn named(
         _ => account_digest(&me.list_of(user).await?.body().account),
     };
     let account = account.ok_or(Error::KeyUnreadable(user))?;
-    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None })))
+    Ok(Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key_epoch, key: None })))
 }
 
 /// Tells machines again who may not command them any more, where that did not arrive or was refused. Waits for no receipt: the next
@@ -169,6 +173,9 @@ async fn tell_one_again(me: &Account, id: SessionId, users: BTreeMap<UserId, Rev
     }
     let mut live = me.live(id).await?;
     live.load().await?;
+    if live.view.state().is_none() {
+        live.load_state().await?;
+    }
     let mut failed = None;
     for (user, revocation) in users {
         failed = failed.or(tell_of_one_again(me, &live, user, revocation).await.err());
@@ -180,7 +187,7 @@ async fn tell_of_one_again(
     me: &Account,
     live: &Live,
     user: UserId,
-    Revocation { local_id, version, removed }: Revocation,
+    Revocation { local_id, version, share }: Revocation,
 ) -> Result<()> {
     let id = live.session.id;
     let end = || me.home.end_revocation(me.client.origin(), id, user);
@@ -192,13 +199,20 @@ async fn tell_of_one_again(
         return end();
     }
     let is_newer = known.is_some_and(|known| known.version >= version);
-    if taken == Some(Taken::Done) || (is_newer && known.is_some_and(|known| known.may == May::Nothing)) {
+    // One that says nothing of the share does not say which keys are old.
+    let is_whole = |known: &AccessGrant| known.removed && known.key_epoch >= share.key_epoch;
+    let has_ended = |known: &AccessGrant| known.may == May::Nothing && (!share.removed || is_whole(known));
+    if taken == Some(Taken::Done) || (is_newer && known.is_some_and(has_ended)) {
         return end();
     }
     let is_superseded =
         matches!(&taken, Some(Taken::Rejected { code: Some(code), .. }) if *code == ReceiptCode::Superseded);
+    // What counts is not known, and another device may have given it.
+    if is_superseded && live.view.state().is_none() {
+        return Ok(());
+    }
     let is_outrun = is_newer || is_superseded;
-    if is_newer {
+    if is_newer && known.is_some_and(|known| known.may != May::Nothing) {
         let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
         // Another device has given them something later, as the machine has signed it. A share to read gives nothing here.
         if shares.iter().any(|share| share.user_id == user && share.access_level != ShareLevel::View) {
@@ -220,9 +234,9 @@ async fn tell_of_one_again(
         // The machine reads it when it is back.
         Some(_) => return Ok(()),
     };
-    let revocation = Revocation { local_id: local_id.clone(), version, removed };
+    let revocation = Revocation { local_id: local_id.clone(), version, share };
     me.home.begin_revocation(me.client.origin(), id, user, revocation)?;
-    let grant = named(me, user, May::Nothing, (version, removed, known)).await?;
+    let grant = named(me, user, May::Nothing, (version, share, known)).await?;
     live.sender().send_as(local_id, grant).await?;
     me.say(Notice::RefusalRepeated { user, session: live.session.reference });
     Ok(())

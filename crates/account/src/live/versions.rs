@@ -59,6 +59,7 @@ mod tests {
     use ensemble_types::ids::UserId;
 
     use super::*;
+    use crate::known_sessions::LostShare;
     use crate::sessions::tests::{session, user};
 
     const NOON: u64 = 1_800_000_000_000;
@@ -72,7 +73,7 @@ mod tests {
 
     fn known(version: u64) -> AccessGrant {
         let (user, account) = (UserId::generate(), String::new());
-        AccessGrant { user, account, may: May::Prompt, version, removed: false, key: None }
+        AccessGrant { user, account, may: May::Prompt, version, removed: false, key_epoch: None, key: None }
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_given_again_is_above_what_is_still_on_its_way() {
         let (me, id) = (user(&ensemble_protocol::AccountKey::generate()), SessionId::generate());
-        let taking = |version| Revocation { local_id: "a".into(), version, removed: false };
+        let taking = |version| Revocation { local_id: "a".into(), version, share: LostShare::default() };
         let versions = at(&me, id, (NOON + HOUR, NOON));
         assert_eq!(versions.to_give(None, Some(&taking(NOON + HOUR))).unwrap(), NOON, "the machine refuses that one");
         assert_eq!(versions.to_give(None, Some(&taking(NOON + 60_000))).unwrap(), NOON + 60_001);

@@ -256,6 +256,7 @@ fn far_right(server: &LyingServer, rows: &[Row]) {
             may: May::Approve,
             version: (1 << 53) - 1,
             removed: false,
+            key_epoch: None,
             key: None,
         };
         hosted.append(&[hosted.message(&row.id, Content::Control(Control::Access(grant)), &hosted.phone.key)]);

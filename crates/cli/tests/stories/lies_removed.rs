@@ -8,7 +8,7 @@ use crate::ensemble::User;
 use crate::lies::{refused, sign_up, victim, writes};
 use crate::lies_host::Hosted;
 use crate::lies_table::{Cast, Expect, Row, problem};
-use crate::live::host_of;
+use crate::live::{host_of, log, until};
 use crate::lying::LyingServer;
 
 /// What the owner's computer keeps of these sessions.
@@ -84,7 +84,10 @@ pub(crate) fn unconfirmed_right(server: &LyingServer, rows: &[Row]) {
     assert_eq!(user.run(&["share", "add", &hosted.name, &guest_id, "--level", "view"]).code, 5);
     assert!(!server.lied().is_empty());
     server.tell_the_truth();
+    let receipts = |log: &[Value]| log.iter().filter(|body| body["type"] == "receipt").count();
+    let before = receipts(&log(user, &hosted.name));
     kill(host, Signal::SIGCONT).unwrap();
+    until("the machine", || (receipts(&log(user, &hosted.name)) > before).then_some(()));
     let removed = user.run(&["share", "remove", &hosted.name, &guest_id]);
     assert!(removed.code == 0 && removed.err.contains("takes no commands from them"), "{}", removed.err);
     assert_eq!(kept(user, "revocations"), json!({}));

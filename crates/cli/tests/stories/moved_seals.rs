@@ -114,6 +114,8 @@ fn a_machine_writes_nothing_that_a_removed_device_opens() {
 fn a_machine_writes_nothing_that_a_removed_guest_opens() {
     let (server, place) = (LyingServer::start(), Place::new());
     let user = &place.user;
+    // The owner's program makes the next key first, also on a busy machine.
+    std::fs::write(user.files().join("runner.yaml"), "timing: {rekeyGraceMs: 30000}\n").unwrap();
     user.succeed(&["--server", &server.url, "login"]);
     let session = place.start(&["claude", "[[say begin]]"]);
     turns(user, &session, 1);

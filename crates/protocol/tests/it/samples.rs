@@ -14,7 +14,7 @@ fn id(text: &str) -> String {
 
 fn grant(may: May, version: u64) -> AccessGrant {
     let user = "01890a5d-ac96-774b-bcce-b302099a8059".parse().unwrap();
-    AccessGrant { user, account: id(DIGEST), may, version, removed: false, key: None }
+    AccessGrant { user, account: id(DIGEST), may, version, removed: false, key_epoch: None, key: None }
 }
 
 fn text() -> TextPart {

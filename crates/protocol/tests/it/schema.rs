@@ -115,6 +115,10 @@ fn a_grant_says_when_the_share_is_gone() {
         assert_eq!((validator(&body).is_ok(), Message::read(&body.to_string()).is_ok()), (is_good, is_good));
         let Ok(read) = Message::read(&body.to_string()) else { continue };
         assert_eq!(serde_json::from_str::<Value>(&read.write().unwrap()).unwrap(), body);
+        for (epoch, is_good) in [(json!(7), true), (json!(-1), false), (json!("7"), false)] {
+            body["value"]["keyEpoch"] = epoch;
+            assert_eq!((validator(&body).is_ok(), Message::read(&body.to_string()).is_ok()), (is_good, is_good));
+        }
     }
 }
 

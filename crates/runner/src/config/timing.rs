@@ -48,6 +48,9 @@ pub struct Timing {
     /// How long a stopping runner tries to deliver its reports. The next start delivers the rest.
     #[serde(rename = "deliverGraceMs", with = "millis")]
     pub deliver_grace: Duration,
+    /// How long the owner's program has to make a session's next key after a share was removed. Then this machine makes one.
+    #[serde(rename = "rekeyGraceMs", with = "millis")]
+    pub rekey_grace: Duration,
     /// The first and the longest pause before a call is retried.
     #[serde(rename = "backoffFirstMs", with = "millis")]
     pub backoff_first: Duration,
@@ -83,6 +86,7 @@ impl Default for Timing {
             rest_after: Duration::from_secs(60),
             linger: Duration::from_secs(600),
             deliver_grace: Duration::from_secs(10),
+            rekey_grace: Duration::from_secs(5),
             backoff_first: Duration::from_millis(250),
             backoff_longest: Duration::from_secs(5),
             output_interval: Duration::from_millis(100),

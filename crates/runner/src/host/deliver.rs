@@ -285,6 +285,10 @@ impl Sender {
         let ring = match self.keys.ring_for(last).await {
             Ok(ring) => ring,
             Err(NoKey::Client(error)) if error.is_not_found() => return self.is_gone().await,
+            Err(NoKey::Soon) => {
+                self.pause.wait().await;
+                return Ok(None);
+            }
             Err(why) => {
                 tracing::warn!(session.id = %session, "Messages wait for a new key: {why}");
                 self.pause.wait().await;

@@ -31,6 +31,8 @@ pub(crate) struct Keys {
     session: SessionId,
     /// What this machine says of it.
     said: Said,
+    /// How long the owner's program has to make the next key after a share was removed.
+    grace: Duration,
     machine: MachineId,
     own: AccountKey,
     boxed: Arc<BoxKeyPair>,
@@ -50,6 +52,8 @@ pub(crate) struct Keys {
 struct Held {
     ring: KeyRing,
     content_epoch: u32,
+    /// The device or machine key that has signed it.
+    maker: String,
 }
 
 /// The results of earlier attempts to make a new key.
@@ -84,14 +88,28 @@ impl Keys {
         (client, machine): (Client, MachineId),
         (own, boxed): (AccountKey, Arc<BoxKeyPair>),
         lists: Arc<Lists>,
-        (session, said): (SessionId, Said),
+        (session, said, grace): (SessionId, Said, Duration),
         sealed: &str,
     ) -> Result<Self, SealError> {
         let (signed, content_epoch) = open_host_ring(sealed, &boxed, (session, &machine), lists.content_epoch().await)?;
         let changed = watch::Sender::new((signed.ring.epoch(), sealed.to_owned()));
-        let held = Arc::new(Mutex::new(Held { ring: signed.ring, content_epoch }));
+        let held = Arc::new(Mutex::new(Held { ring: signed.ring, content_epoch, maker: signed.signer }));
         let (old, renewing, cannot_write) = (Arc::default(), Arc::default(), watch::Sender::default());
-        Ok(Self { client, session, said, machine, own, boxed, lists, held, old, renewing, changed, cannot_write })
+        Ok(Self {
+            client,
+            session,
+            said,
+            grace,
+            machine,
+            own,
+            boxed,
+            lists,
+            held,
+            old,
+            renewing,
+            changed,
+            cannot_write,
+        })
     }
 
     /// A new ring, sealed to this machine.
@@ -139,7 +157,9 @@ impl Keys {
             }
             let renewed = match self.refresh().await {
                 Ok(_) if self.fresh(wanted).is_some() => Ok(()),
-                Ok(_) if old.waits() && self.fresh(Wanted { above: 0, ..wanted }).is_some() => Err(NoKey::Soon),
+                Ok(_) if old.waits(self.grace) && self.fresh(Wanted { above: 0, ..wanted }).is_some() => {
+                    Err(NoKey::Soon)
+                }
                 Ok(seen) => self.renew(&seen, &mut renewing.made).await,
                 Err(why) => Err(why),
             };
@@ -201,7 +221,7 @@ impl Keys {
             Some(held) => held.ring,
             None => before.next_by_machine()?,
         };
-        let held = Held { ring, content_epoch: content_epoch.get() };
+        let held = Held { ring, content_epoch: content_epoch.get(), maker: self.own.public_key() };
         *made = Some(held.clone());
         self.give(held, &before, (&to, content_epoch), seen).await
     }
@@ -262,7 +282,7 @@ impl Keys {
         if let Some(version) = next.filter(|_| metadata.is_some()) {
             self.said.keep(&given.unwrap_or_default().signed_in((ring.epoch(), version))).await;
         }
-        self.take(Held { ring, content_epoch: content_epoch.get() }, sealed);
+        self.take(Held { ring, content_epoch: content_epoch.get(), maker: self.own.public_key() }, sealed);
         Ok(())
     }
 
@@ -356,7 +376,7 @@ impl Keys {
             if !is_own && !list.device(&signed.signer).is_some_and(|device| device.role.shares_sessions()) {
                 return Err(NoKey::Stranger);
             }
-            Ok(Held { ring: signed.ring, content_epoch })
+            Ok(Held { ring: signed.ring, content_epoch, maker: signed.signer })
         };
         let held = match open(&self.lists.refreshed().await.map_err(NoKey::List)?) {
             Ok(held) => held,

@@ -199,7 +199,7 @@ impl Host {
         let own = (self.key.clone(), self.boxed.clone());
         let server = (self.client.clone(), self.config.machine.clone());
         let said = titles::Said::open(card, &self.sessions.join(id.to_string()));
-        Keys::open(server, own, self.lists.clone(), (id, said), host_key)
+        Keys::open(server, own, self.lists.clone(), (id, said, self.config.timing.rekey_grace), host_key)
             .await
             .map_err(|error| Why::Damaged(format!("its key does not open: {error}")))
     }

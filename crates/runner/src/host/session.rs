@@ -171,6 +171,7 @@ impl Session {
                             if let Some(command) = command {
                                 let (epoch, sealed) = keys.borrow_and_update().clone();
                                 self.core.set_key(epoch, sealed);
+                                self.core.key_is_by(self.keys.newest());
                                 self.core.command(seq, *command);
                             }
                             self.core.seen(upto);

@@ -78,6 +78,7 @@ fn a_person_whose_access_is_removed_has_none() {
             may: May::Nothing,
             version: 1,
             removed,
+            key_epoch: None,
             key: None,
         };
         control(&Control::Access(grant), |_| "Ben".to_owned())

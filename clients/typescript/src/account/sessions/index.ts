@@ -156,7 +156,7 @@ export class Sessions {
     const { client } = this.context;
     const before = await readSession(this.context, id);
     const isOwner = before.accessLevel === "owner";
-    if (may(level, approve) === "none") await beginTaking(this.context, before, user);
+    if (may(level, approve) === "none") await beginTaking(this.context, before, user, false);
     const { session, ring } = isOwner
       ? await rekey(this.context, before, { level: { user, level } })
       : await writable(this.context, before.id);
@@ -175,7 +175,7 @@ export class Sessions {
       await client.call("DELETE", "/v1/sessions/{id}/shares/{userId}", params);
       return "nothing";
     }
-    await beginTaking(this.context, session, user);
+    await beginTaking(this.context, session, user, true);
     await beginShareRemoval(store, session.id, user);
     await client.call("DELETE", "/v1/sessions/{id}/shares/{userId}", params);
     // The machine first: their rights end with its receipt.

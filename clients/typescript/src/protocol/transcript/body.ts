@@ -56,7 +56,15 @@ const textPart = shape({
 
 const mode = word<"ask" | "edit" | "plan" | "bypass">();
 const may = word<"prompt" | "approve" | "none">();
-const access = shape({ user: text, account: text, may, version: whole, key: optional(text) });
+const access = shape({
+  user: text,
+  account: text,
+  may,
+  version: whole,
+  removed: optional(flag),
+  keyEpoch: optional(whole),
+  key: optional(text),
+});
 const choice = shape({ id: text, name: text });
 
 const contents = {

@@ -103,6 +103,7 @@ pub struct SetModel {
 
 /// What a person may command, as the owner has signed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AccessGrant {
     pub user: UserId,
     /// SHA-256 (base64url) of that person's account key as the owner's client has pinned it.
@@ -110,9 +111,13 @@ pub struct AccessGrant {
     pub may: May,
     /// The highest for a user counts.
     pub version: u64,
-    /// The person has no share of the session any more. For those who read it: the machine looks at `may` only.
+    /// The person has no share of the session any more, and the machine writes nothing more under the keys that they have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+    /// The newest epoch of the session's keys that the signer knew when it took the share away. A server may have kept that key from the
+    /// machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_epoch: Option<u32>,
     /// The device key that has signed it. The machine says so in its state; a command says nothing of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

@@ -42,8 +42,10 @@ impl Access {
         if grant.user == owner || matches!(grant.may, May::Other(_)) {
             return Err(ReceiptCode::Unsupported);
         }
-        // Another device may have signed it.
-        let is_same = |known: &AccessGrant| *known == AccessGrant { key: known.key.clone(), ..grant.clone() };
+        // Another device may have signed it, which knew another key.
+        let is_same = |known: &AccessGrant| {
+            *known == AccessGrant { key: known.key.clone(), key_epoch: known.key_epoch, ..grant.clone() }
+        };
         match self.0.get(&grant.user) {
             Some(known) if is_same(known) => return Ok(()),
             Some(known) if !counts_after(grant, known) => return Err(ReceiptCode::Superseded),

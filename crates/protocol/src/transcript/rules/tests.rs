@@ -55,8 +55,15 @@ fn set_mode(mode: Mode) -> Content {
 }
 
 fn grant(number: u8, may: May, version: u64) -> Content {
-    let grant =
-        AccessGrant { user: user(number), account: format!("a{number}"), may, version, removed: false, key: None };
+    let grant = AccessGrant {
+        user: user(number),
+        account: format!("a{number}"),
+        may,
+        version,
+        removed: false,
+        key_epoch: None,
+        key: None,
+    };
     Content::Control(Control::Access(grant))
 }
 

@@ -158,7 +158,7 @@ async fn a_right_that_a_removed_device_has_given_is_worth_nothing() {
     let role = async |by: Option<&AccountKey>| {
         let account = account_digest(&guest.primary.public_key()).unwrap();
         let key = by.map(AccountKey::public_key);
-        let grant = AccessGrant { user, account, may: May::Prompt, version: 1, removed: false, key };
+        let grant = AccessGrant { user, account, may: May::Prompt, version: 1, removed: false, key_epoch: None, key };
         let found = lists.signer((user, &guest.primary.public_key()), Some(&grant), &said).await;
         found.unwrap().signer.role
     };

@@ -2,10 +2,10 @@
 
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_protocol::transcript::body::{
-    AccessGrant, Answer, Content, Control, Failure, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
+    Answer, Content, Control, Failure, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
 };
 use ensemble_protocol::transcript::rules::{Decision, Right, Signer, Situation, time_of};
-use ensemble_protocol::transcript::words::{ErrorCode, May, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
+use ensemble_protocol::transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
 
 use super::prompts::queued;
@@ -99,6 +99,10 @@ impl Core {
         let done = match (decision, message.content) {
             (Decision::Reject(ReceiptCode::Busy), _) if list_is_withheld => {
                 Done::Rejected(ReceiptCode::Busy, Some(WITHHELD.to_owned()))
+            }
+            (Decision::Reject(ReceiptCode::Superseded), Content::Control(Control::Access(grant))) => {
+                self.note_removed(&grant, epoch);
+                Done::Rejected(ReceiptCode::Superseded, None)
             }
             (Decision::Reject(ReceiptCode::Superseded), Content::Prompt(_)) => {
                 let text =
@@ -264,18 +268,6 @@ impl Core {
             return self.fail(ErrorCode::Crashed, &why);
         }
         self.receipt(prompt.local_id, prompt.key, Done::Rejected(code, Some(why)));
-    }
-
-    /// What the owner has said about a person, in a message that is sealed with the key of this epoch. A person whose share was removed has
-    /// all keys so far, and could have sealed the message again with an older one.
-    fn access(&mut self, grant: AccessGrant, epoch: u32) -> Done {
-        let is_same = |known: &AccessGrant| (&known.may, known.version) == (&grant.may, grant.version);
-        let is_known = self.kept.access.iter().any(|known| known.user == grant.user && is_same(known));
-        if grant.removed && grant.may == May::Nothing && !is_known {
-            self.change(Change::OldKey(epoch.max(self.key_epoch)));
-        }
-        self.change(Change::Access(grant));
-        Done::Now
     }
 
     fn control(&mut self, control: Control, right: Right) -> Done {

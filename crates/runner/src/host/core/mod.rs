@@ -9,6 +9,7 @@ mod commands;
 mod diffs;
 mod judge;
 mod life;
+mod old_key;
 mod parts;
 mod prompts;
 mod restored;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     /// The newest device list of the owner.
     list: KnownList,
     key_epoch: u32,
+    /// Who has made the key of this epoch.
+    key_maker: Option<(u32, String)>,
     branch: Option<String>,
     /// `None`: the agent's process does not run.
     driver: Option<Box<dyn Driver>>,
@@ -199,6 +202,7 @@ impl Core {
             as_root,
             list,
             key_epoch,
+            key_maker: None,
             branch,
             driver: None,
             abilities: None,
@@ -273,6 +277,11 @@ impl Core {
             self.key_epoch = epoch;
             self.change(Change::HostKey(sealed));
         }
+    }
+
+    /// The newest key, and the device or machine key of its maker.
+    pub(crate) fn key_is_by(&mut self, newest: (u32, String)) {
+        self.key_maker = Some(newest);
     }
 
     /// Closes every open request.

@@ -106,7 +106,15 @@ impl Double {
         let sealed = Keys::seal_own(ring, (key, boxed), (session, &config.machine), 1).unwrap();
         let said = titles::Said::open(titles::Card::new("claude", sessions), sessions);
         let server = (client.clone(), config.machine.clone());
-        Keys::open(server, (key.clone(), boxed.clone()), lists.clone(), (session, said), &sealed).await.unwrap()
+        Keys::open(
+            server,
+            (key.clone(), boxed.clone()),
+            lists.clone(),
+            (session, said, config.timing.rekey_grace),
+            &sealed,
+        )
+        .await
+        .unwrap()
     }
 
     /// A program of the owner gives the session and the host this key.

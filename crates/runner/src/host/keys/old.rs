@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 use super::Keys;
 use crate::host::kept::{Change, Outgoing};
 
-/// The program that removes a share makes a new key, and gives it to the others. After this time the machine makes one.
-const FOR_THE_OWNER: Duration = Duration::from_secs(5);
-
 /// The newest key that such a person may have.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Old {
@@ -33,13 +30,19 @@ impl Old {
         if n > self.upto { self.epoch } else { 0 }
     }
 
-    /// The owner's program still has time to make the next key.
-    pub(super) fn waits(&self) -> bool {
-        self.since.is_some_and(|since| since.elapsed() < FOR_THE_OWNER)
+    /// The owner's program, which gives it to the others as well, still has time to make the next key.
+    pub(super) fn waits(&self, grace: Duration) -> bool {
+        self.since.is_some_and(|since| since.elapsed() < grace)
     }
 }
 
 impl Keys {
+    /// The newest epoch, and the key of its maker.
+    pub(crate) fn newest(&self) -> (u32, String) {
+        let held = self.held();
+        (held.ring.epoch(), held.maker)
+    }
+
     /// A person whose share was removed may have the key of this epoch. The first message of the step is the receipt of that: the owner's
     /// program waits for it before it makes the next key.
     pub(crate) fn note_old(&self, epoch: Option<u32>, step: &[Change]) {

@@ -54,7 +54,7 @@ async fn a_machine_makes_the_key_that_a_removed_guest_does_not_have() {
 #[tokio::test]
 async fn a_machine_takes_the_key_of_the_owners_program_that_removes_a_guest() {
     let double = Double::new().await;
-    let keys = double.keys(&double.ring).await;
+    let keys = Keys { grace: Duration::from_secs(600), ..double.keys(&double.ring).await };
     keys.note_old(Some(1), &receipt(7));
     assert_eq!(keys.ring_for(7).await.unwrap().epoch(), 1, "the owner's program waits for the receipt");
     let soon = keys.writing_ring().await.unwrap_err();
@@ -64,9 +64,9 @@ async fn a_machine_takes_the_key_of_the_owners_program_that_removes_a_guest() {
     double.give(&next);
     keys.refresh().await.unwrap();
     assert_eq!((keys.writing_ring().await.unwrap(), keys.ring_for(8).await.unwrap()), (next.clone(), next.clone()));
-    // The next removal, after a start. A key that came before it was made for people who may have been removed.
-    let keys = double.keys(&next).await;
-    keys.note_old(Some(2), &[]);
+    // The next removal, and the owner's program makes no key. One that came before was made for people who may have been removed.
+    let keys = Keys { grace: Duration::ZERO, ..double.keys(&next).await };
+    keys.note_old(Some(2), &receipt(9));
     keys.writing_ring().await.unwrap();
     assert_eq!((made(&double), keys.ring().epoch()), (1, 3));
 }

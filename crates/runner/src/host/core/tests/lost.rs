@@ -123,6 +123,7 @@ fn what_was_under_way_is_closed_and_the_next_prompt_resumes() {
         may: May::Approve,
         version: 1,
         removed: false,
+        key_epoch: None,
         key: None,
     };
     for command in [prompt("one"), Content::Control(Control::Access(grant)), Content::Control(Control::Stop)] {

@@ -306,7 +306,8 @@ impl Room {
     }
 
     fn grant(&mut self, user: UserId, may: May, version: u64) -> Receipt {
-        let grant = AccessGrant { user, account: "account".into(), may, version, removed: false, key: None };
+        let grant =
+            AccessGrant { user, account: "account".into(), may, version, removed: false, key_epoch: None, key: None };
         self.send(Content::Control(Control::Access(grant)))
     }
 

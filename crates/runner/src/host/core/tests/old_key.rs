@@ -4,7 +4,14 @@ use super::*;
 
 fn taking(user: UserId, removed: bool, version: u64) -> Content {
     let (account, may) = ("account".to_owned(), May::Nothing);
-    Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key: None }))
+    Content::Control(Control::Access(AccessGrant { user, account, may, version, removed, key_epoch: None, key: None }))
+}
+
+fn grant_of(content: Content) -> AccessGrant {
+    match content {
+        Content::Control(Control::Access(grant)) => grant,
+        _ => unreachable!(),
+    }
 }
 
 #[test]
@@ -27,6 +34,35 @@ fn a_removed_share_makes_the_key_old() {
     assert_eq!(room.core.kept.old_key, Some(3));
     let again = room_by(room.owner, room.core.kept.clone());
     assert_eq!(again.core.kept.old_key, Some(3));
+    // The owner has given the session a key since, and the server has kept it from the machine.
+    let named = |epoch| {
+        let grant = grant_of(taking(UserId::generate(), true, 1));
+        Content::Control(Control::Access(AccessGrant { key_epoch: Some(epoch), ..grant }))
+    };
+    room.send(named(5));
+    assert_eq!(room.core.kept.old_key, Some(5));
+    // It wakes with the key that the device which has removed the person has made after that.
+    room.core.set_key(7, "k7".into());
+    let owner = room.signer(room.owner, Role::Primary).key;
+    room.core.key_is_by((7, owner.clone()));
+    room.send(named(6));
+    assert_eq!(room.core.kept.old_key, Some(6));
+    // Another device has made the newest one, and may have given it to the person.
+    room.core.set_key(8, "k8".into());
+    for maker in [(8, "another".to_owned()), (7, owner)] {
+        room.core.key_is_by(maker);
+        room.send(named(6));
+        assert_eq!(room.core.kept.old_key, Some(8));
+    }
+    // What counts is another right, which the removed person has had the server keep back until now.
+    room.send(taking(guest, false, 9));
+    let late = AccessGrant { key_epoch: Some(9), ..grant_of(taking(guest, true, 8)) };
+    assert_eq!(room.send(Content::Control(Control::Access(late))).code, Some(ReceiptCode::Superseded));
+    assert_eq!(room.core.kept.old_key, Some(9));
+    for far in [u32::MAX, 169] {
+        room.send(named(far));
+        assert_eq!(room.core.kept.old_key, Some(9), "{far}: it would take the machine's last keys");
+    }
 }
 
 #[test]
