@@ -35,7 +35,7 @@ export interface FollowOptions {
   signal?: AbortSignal;
   /** Called when the connection is lost and when it is back. */
   onState?: (state: StreamState) => void;
-  /** A stream without a byte for so long is broken, in milliseconds (default 40,000: the server sends a comment every 15 s). */
+  /** A stream without a byte for this time is broken, in milliseconds (default 40,000: the server sends a comment every 15 s). */
   silence?: number;
 }
 
@@ -56,7 +56,7 @@ interface RawEvent {
   data: string;
 }
 
-/** A proxy that holds streams back sends no head for so long, or no byte after it. The service sends both at once. */
+/** A proxy that holds streams back sends no head for this time, or no byte after it. The service sends both at once. */
 const HEAD_WITHIN = 5_000;
 const FIRST_BYTE_WITHIN = 3_000;
 

@@ -44,8 +44,8 @@ fn of_notice(notice: &Notice) -> String {
              remove`."
         ),
         Notice::MachineForgotten(machine) => format!(
-            "The server says that this machine is new, but your device list has its key. It keeps the key. If its runner cannot sign in, \
-             delete it with `ensemble machine delete {machine}` and start it again."
+            "The server says that machine {machine} is new, but your device list has its key. It keeps the key. Do not delete the \
+             machine: its sessions open with that key only."
         ),
         Notice::MachineKeyRemoved(kept) => format!(
             "The key of this machine was removed from your device list, so it gets another one. The old one is kept in {}.",
@@ -122,7 +122,7 @@ fn of_notice(notice: &Notice) -> String {
             format!("Some people have not got the new key of a session: {} The next command tries again.", error(why))
         }
         Notice::GuestKeepsKey(why) => format!(
-            "A person who was removed from a session still has its key, so nothing is written there before it has a new one: {} The next \
+            "A person who was removed from a session still has its key, so nothing is written there until it has a new one: {} The next \
              command tries again.",
             error(why)
         ),
@@ -133,8 +133,8 @@ fn of_notice(notice: &Notice) -> String {
             if *is_replaced { " The session has a new key." } else { " Nothing is written before the session has a new key." },
         ),
         Notice::SessionMissing(session) => format!(
-            "The server says that session {session} is not there. The removal of a person from it, or what people were still to get of it, \
-             is not finished and stays noted. If it was deleted: `ensemble session delete {session}`."
+            "The server says that session {session} is not there. Removing a person from it, or giving people its key, is unfinished and \
+             stays noted. If the session was deleted, run `ensemble session delete {session}`."
         ),
         Notice::SessionWithoutNewKey { session, why } => format!("Session {session} has no new key: {}", error(why)),
         Notice::SessionsDone { done, of } => format!("{done} of {of} sessions are done."),
@@ -230,7 +230,7 @@ fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
 pub(crate) fn cannot_write(session: &Session) -> Option<String> {
     let why = match session.cannot_write? {
         CannotWrite::KeyRefused => {
-            "a device was removed, and the server did not take the new key that the machine made"
+            "a device or a person was removed, and the server did not take the new key that the machine made"
         }
         CannotWrite::KeyNotGiven => "the machine was not given the session's newest key",
         CannotWrite::KeyOfStranger => "the session's newest key was not made by a device of its owner",

@@ -33,7 +33,7 @@ impl Default for FollowTimeouts {
     }
 }
 
-/// A proxy that holds streams back sends no head for so long, or no byte after it. A service sends both at once.
+/// A proxy that holds streams back sends no head for this time, or no byte after it. A service sends both at once.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(3);
 

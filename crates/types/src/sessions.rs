@@ -53,7 +53,7 @@ pub enum SessionStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CannotWrite {
-    /// A device of the owner was removed, and the server did not take the session's new key from the machine.
+    /// A device of the owner, or a share, was removed, and the server did not take the session's new key from the machine.
     KeyRefused,
     /// The session's newest key is not sealed to the machine.
     KeyNotGiven,

@@ -107,17 +107,16 @@ export async function isMissing(store: Store, session: string): Promise<boolean>
 }
 
 /** Notes that the server calls a session missing. What is not finished of it stays: a server could end it with one answer. Only the
- * person's own deletion does. True: it has not been noted before. */
-export async function noteMissing(store: Store, session: string): Promise<boolean> {
-  let isNew = false;
-  await change(store, (now) => {
-    isNew = now.missing[session] === undefined;
-    now.missing[session] = Date.now();
-    const [oldest, ...others] = Object.entries(now.missing).sort(([, one], [, other]) => one - other);
-    if (oldest && others.length >= MOST_MISSING) forget(now, oldest[0]);
+ * person's own deletion does. */
+export const noteMissing = (store: Store, session: string): Promise<void> =>
+  change(store, ({ missing, rekeys }) => {
+    missing[session] = Date.now();
+    const [oldest, ...others] = Object.entries(missing).sort(([, one], [, other]) => one - other);
+    if (!oldest || others.length < MOST_MISSING) return;
+    // Whom the person has removed, and whose right is to end, stays noted: the server does not choose how many these are.
+    delete missing[oldest[0]];
+    delete rekeys[oldest[0]];
   });
-  return isNew;
-}
 
 /** The session is there. */
 export async function endMissing(store: Store, session: string): Promise<void> {

@@ -11,7 +11,7 @@ use crate::settings::Settings;
 
 /// Within this time the server is not asked again for a session that it has called missing.
 const ASK_AGAIN: Duration = Duration::from_secs(3_600);
-/// How many are kept. Each is one from which the person has removed someone, or whose key was not given to all.
+/// How many are kept.
 const MOST: usize = 200;
 
 impl Home {
@@ -22,18 +22,18 @@ impl Home {
         Ok(missing.get(&session).is_some_and(|at| now.abs_diff(*at) < ASK_AGAIN.as_secs()))
     }
 
-    /// Notes that the server calls it missing. `true`: it has not done so before.
-    pub(crate) fn note_missing(&self, origin: &str, session: SessionId, now: u64) -> Result<bool> {
-        let mut is_new = false;
+    /// Notes that the server calls it missing.
+    pub(crate) fn note_missing(&self, origin: &str, session: SessionId, now: u64) -> Result<()> {
         self.change_settings(|settings| {
             let missing = settings.missing_sessions.entry(origin.to_owned()).or_default();
-            is_new = missing.insert(session, now).is_none();
+            missing.insert(session, now);
             let oldest = missing.iter().min_by_key(|(_, at)| **at).map(|(session, _)| *session);
             if let (true, Some(oldest)) = (missing.len() > MOST, oldest) {
-                forget(settings, origin, oldest);
+                missing.remove(&oldest);
+                // Whom the person has removed, and whose right is to end, stays noted: the server does not choose how many these are.
+                settings.unfinished_rekeys.get_mut(origin).and_then(|all| all.remove(&oldest));
             }
-        })?;
-        Ok(is_new)
+        })
     }
 
     /// The session is there.
@@ -73,9 +73,12 @@ fn forget(settings: &mut Settings, origin: &str, session: SessionId) {
 
 #[cfg(test)]
 mod tests {
+    use ensemble_protocol::seal::KeyRing;
     use ensemble_types::ids::UserId;
+    use ensemble_types::shares::ShareLevel;
 
     use super::*;
+    use crate::sharing::Recipients;
 
     const ORIGIN: &str = "https://ensemble.example";
 
@@ -84,8 +87,8 @@ mod tests {
         let home = Home::of_test_in_memory();
         let (session, user) = (SessionId::generate(), UserId::generate());
         home.begin_share_removal(ORIGIN, session, user).unwrap();
-        assert!(home.note_missing(ORIGIN, session, 10_000).unwrap(), "it is said");
-        assert!(!home.note_missing(ORIGIN, session, 20_000).unwrap(), "it was said");
+        home.note_missing(ORIGIN, session, 10_000).unwrap();
+        home.note_missing(ORIGIN, session, 20_000).unwrap();
         assert!(home.is_missing(ORIGIN, session, 23_599).unwrap(), "nothing is asked");
         assert!(!home.is_missing(ORIGIN, session, 23_600).unwrap() && !home.is_missing(ORIGIN, session, 0).unwrap());
         assert!(home.removed_shares(ORIGIN, session).unwrap().contains(&user));
@@ -101,11 +104,18 @@ mod tests {
         let home = Home::of_test_in_memory();
         let sessions: Vec<SessionId> = (0..=MOST).map(|_| SessionId::generate()).collect();
         for (now, session) in (1..).zip(&sessions) {
-            home.begin_share_removal(ORIGIN, *session, UserId::generate()).unwrap();
+            let people = Recipients::from([(UserId::generate(), ShareLevel::View)]);
+            home.begin_rekey(ORIGIN, *session, &KeyRing::generate(), &people, None).unwrap();
             home.note_missing(ORIGIN, *session, now).unwrap();
         }
         let is_kept = |at: usize| home.is_unfinished(ORIGIN, sessions[at]).unwrap();
         assert!(!is_kept(0) && is_kept(1) && is_kept(MOST));
         assert_eq!(home.settings().unwrap().missing_sessions[ORIGIN].len(), MOST);
+        // A removal does not depend on how many sessions the server calls missing.
+        let (removed, user) = (SessionId::generate(), UserId::generate());
+        home.begin_share_removal(ORIGIN, removed, user).unwrap();
+        home.note_missing(ORIGIN, removed, 0).unwrap();
+        assert!(!home.is_missing(ORIGIN, removed, 0).unwrap() && is_kept(1));
+        assert!(home.removed_shares(ORIGIN, removed).unwrap().contains(&user));
     }
 }

@@ -147,7 +147,7 @@ async fn needs_me(titles: &Titles<'_>, session: &Session) -> bool {
 /// What its machine needs before it can write, by the server's word.
 fn lacks(session: &Session) -> Option<String> {
     let lacks = match session.cannot_write? {
-        CannotWrite::ListUnread => "a device list that counts",
+        CannotWrite::ListUnread => "a valid device list",
         CannotWrite::KeyRefused | CannotWrite::KeyNotGiven | CannotWrite::KeyOfStranger => "a new key",
     };
     Some(lacks.to_owned())
@@ -194,7 +194,7 @@ mod tests {
             ("key_refused", "owner", "a new key", "`ensemble session rekey "),
             ("key_not_given", "owner", "a new key", "`ensemble session rekey "),
             ("key_of_stranger", "view", "a new key", "Its owner has to "),
-            ("list_unread", "owner", "a device list that counts", "Run `ensemble devices` on a primary device"),
+            ("list_unread", "owner", "a valid device list", "Run `ensemble devices` on a primary device"),
         ] {
             let asks = json!({ "kind": "question", "open": 1, "since": null, "id": "AAAAAAAAAAA" });
             let stuck = session(&json!({ "cannotWrite": why, "accessLevel": level, "attention": asks }));

@@ -65,9 +65,9 @@ pub(crate) struct Options {
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// A server that lies has several signed copies then.
+/// A lying server then holds several signed copies.
 pub(super) const DRAWN_AGAIN: &str =
-    "The server says that an id is taken, so it is signed again under other ids. A machine does it once.";
+    "The server says that an id is already taken, so this is signed again under new ids. A machine does it only once.";
 
 /// How often ids are drawn for what is submitted. Another run or task may have the ref of one.
 #[derive(Debug)]

@@ -76,7 +76,7 @@ impl Refused {
     /// A tool that a device names which is not primary.
     pub(super) fn tool(tool: &str, provider: Provider) -> Self {
         let sentence = format!(
-            "Only a primary device has an agent use tools that the machine's configuration does not name. Submit it on a primary device, or \
+            "Only a primary device may let an agent use tools that the machine's configuration does not name. Submit it on a primary device, or \
              add {tool:?} to providers.{provider}.allowedTools in runner.yaml on the machine."
         );
         Self { code: "TOOLS_NOT_ALLOWED", sentence: sentence.into(), why: "its signer is no primary device".to_owned() }
