@@ -71,14 +71,3 @@ export function machineName({ name, hasOtherName, ref, isListed }: Called & { re
   if (!isListed) return `${ref} (not in your list)`;
   return name ?? (hasOtherName ? `${ref} (the server gives another name)` : `Machine ${ref}`);
 }
-
-/** The server calls a session missing of which something is not finished. */
-export function isMissing(session: string): string {
-  return `The server says that session ${session} is not there. Keys or rights of people there are not changed yet, and stay noted until it is there again.`;
-}
-
-/** What a removal leaves open: sessions that were not searched for rights that the removed device has given. */
-export function notSearched(sessions: number): string {
-  const where = sessions === 1 ? "a session" : `${sessions.toLocaleString()} sessions`;
-  return `What it has let people do in ${where} was not checked. Machines that know of its removal allow none of that.`;
-}

@@ -6,7 +6,6 @@ import { server } from "../base/server.ts";
 import { setClockAhead } from "../base/server-clock.ts";
 import { Store } from "../base/store.ts";
 import { say } from "../base/toast.tsx";
-import { isMissing, notSearched } from "../base/words.ts";
 import { tellSignedOut } from "../base/signed-out.ts";
 import { onCall, onTrying } from "./connection.ts";
 import { textOf } from "./failure.ts";
@@ -221,10 +220,11 @@ async function show(found: Account): Promise<void> {
   } else {
     await readMe(found);
   }
-  // A recovery, or what was left unfinished, has removed a device.
   found.notices.subscribe((notice) => {
-    if (notice.is === "rights_not_searched") say(`A device was removed. ${notSearched(notice.sessions)}`);
-    if (notice.is === "session_missing") say(isMissing(notice.session));
+    void import("./notice-text.ts").then(({ noticeText }) => {
+      const text = noticeText(notice);
+      if (text) say(text);
+    });
   });
   // What a tab that was closed has left unfinished, as keys of sessions for people who may read them. Where the server or the network
   // fails, what a person writes there fails too.

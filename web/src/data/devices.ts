@@ -1,6 +1,7 @@
 /** The devices of the account, checked against the list that was signed. */
 import type { Linking, NewWords, Removed } from "@ensemble/client/account";
-import { deviceName, machineName, notSearched } from "../base/words.ts";
+import { deviceName, machineName } from "../base/words.ts";
+import { notSearched } from "./notice-text.ts";
 import { mine } from "./account.ts";
 import { confirmationsChanged } from "./machines.ts";
 

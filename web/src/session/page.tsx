@@ -20,7 +20,6 @@ import { KeptNote } from "../shell/kept-note.tsx";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
-import { CannotWrite } from "./cannot-write.tsx";
 import { MOST_FILES } from "./attachments.ts";
 import { Composer } from "./composer.tsx";
 import { Details } from "./details.tsx";
@@ -36,6 +35,7 @@ import { useTyping } from "./use-digits.ts";
 
 /** Loaded when a conversation begins. */
 const Talk = lazy(() => import("../voice/talk.tsx"));
+const RareNotes = lazy(() => import("./rare-notes.tsx"));
 
 export function SessionPage({ id, isTalking = false }: { id: string; isTalking?: boolean }) {
     const feed = useFeed(id);
@@ -71,6 +71,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
         state?.branch,
         row?.host,
     ].filter((text) => text !== undefined && text !== "");
+    const stuck = row?.online === true && row.cannotWrite && view.keptAt === undefined ? row : undefined;
     return (
         <Directory value={state?.directory}>
             <div className="session">
@@ -178,20 +179,10 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                         new link.
                     </p>
                 )}
-                {view.lacksKey && (
-                    <p className="reader-note" role="status">
-                        What comes next is encrypted with a key that has not reached this device yet. It is shown when the key
-                        comes.
-                    </p>
-                )}
-                {row?.online === true && row.cannotWrite && view.keptAt === undefined && (
-                    <CannotWrite why={row.cannotWrite} row={row} />
-                )}
-                {view.withheld !== undefined && (
-                    <p className="reader-note" role="status">
-                        The machine names version {view.withheld} of the owner’s device list, and the server does not give it.
-                        What is not confirmed may be by a device that was removed. The server is asked again.
-                    </p>
+                {(view.lacksKey || stuck || view.withheld !== undefined) && (
+                    <Suspense>
+                        <RareNotes row={stuck} lacksKey={view.lacksKey} withheld={view.withheld} />
+                    </Suspense>
                 )}
                 {view.isOpen && !isPublic && view.isGone !== true && <Dock feed={feed} wanted={wanted} />}
                 {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
