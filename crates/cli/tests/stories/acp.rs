@@ -14,8 +14,8 @@ use crate::ensemble::{Running, User, up};
 use crate::live::{assert_whole, host_of, kill, log, until};
 use crate::place::Place;
 
-/// Agents need seconds to start on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
+/// opencode computes for six seconds before it is ready, and may get a twelfth of a processor.
+const SOON: Duration = Duration::from_secs(300);
 
 fn library() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/acp-client").canonicalize().unwrap()
