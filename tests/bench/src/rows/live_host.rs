@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ensemble_client::{Client, Credential, Known, SessionEvent, SessionFilter, idempotency_key};
@@ -168,9 +168,18 @@ impl Computer {
 
     /// The process id of the host.
     pub(super) fn host(&self) -> Result<u32> {
+        Ok(std::fs::read_to_string(self.host_folder()?.join("pid"))?.trim().parse()?)
+    }
+
+    /// When the host has kept the newest device list of the account, in milliseconds since 1970.
+    pub(super) fn listed_at(&self) -> Result<f64> {
+        let kept = std::fs::metadata(self.host_folder()?.join("owner.json"))?.modified()?;
+        Ok(kept.duration_since(UNIX_EPOCH)?.as_secs_f64() * 1e3)
+    }
+
+    fn host_folder(&self) -> Result<PathBuf> {
         let mut hosts = std::fs::read_dir(self.home.join("ensemble/hosts"))?;
-        let folder = hosts.next().context("no host")??.path();
-        Ok(std::fs::read_to_string(folder.join("pid"))?.trim().parse()?)
+        Ok(hosts.next().context("no host")??.path())
     }
 
     /// Reads and checks what a client of this session needs.
@@ -245,6 +254,12 @@ impl Attached<'_> {
             }
             SessionEvent::Changed(_) => Ok(Arrived::Other),
         }
+    }
+
+    /// Whether it is a message of the machine under a newer key than this client has.
+    pub(super) fn is_under_newer_key(&self, event: &SessionEvent) -> bool {
+        let SessionEvent::Message(message) = event else { return false };
+        message.sender_machine_id.is_some() && message.key_epoch > Some(self.ring.epoch().into())
     }
 
     pub(super) async fn prompt(&self, text: String) -> Result<()> {

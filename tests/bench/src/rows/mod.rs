@@ -1,6 +1,7 @@
 //! The rows of the table, one file for each area.
 
 mod edge;
+mod first_key;
 mod fixture;
 mod held;
 mod history;
@@ -56,6 +57,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "live-latency", measure: live_latency::latency },
     Row { name: "live-many", measure: live_many::latency },
     Row { name: "removal", measure: removal::of_a_device },
+    Row { name: "first-key", measure: first_key::after_a_removal },
     Row { name: "voice", measure: voice::starts },
     Row { name: "idle", measure: idle::memory_and_start },
 ];

@@ -121,7 +121,7 @@ async fn sessions(computer: &Computer) -> Result<Vec<SessionId>> {
 }
 
 /// Adds a device to the account's list. Returns its key.
-async fn add_device(computer: &Computer) -> Result<String> {
+pub(super) async fn add_device(computer: &Computer) -> Result<String> {
     let (list, contents) = own(computer).await?;
     let key = AccountKey::generate();
     let mut entry = ListedDevice {

@@ -1,4 +1,4 @@
-//! This program as `claude` in a live session. It does what the prompt says, `ask N`, `say N` or `many N`, and writes the times of its
+//! This program as `claude` in a live session. It does what the prompt says, `ask N`, `say N`, `many N` or `lines N`, and writes the times of its
 //! own clock into what it asks and says.
 
 use std::io::{BufRead, Write};
@@ -22,6 +22,8 @@ const THINKS: Duration = Duration::from_millis(500);
 /// Between two tokens of a text.
 const TOKEN_EVERY: Duration = Duration::from_millis(50);
 const TOKENS: usize = 20;
+/// Between two lines of `lines N`.
+const LINE_EVERY: Duration = Duration::from_millis(100);
 
 /// The agent, until its input ends.
 pub(crate) fn agent() -> Result<()> {
@@ -50,7 +52,8 @@ pub(crate) fn agent() -> Result<()> {
                         left = count;
                         ask(left, None)?;
                     }
-                    ("many", count) => many(count)?,
+                    ("many", count) => lines(count, Duration::ZERO)?,
+                    ("lines", count) => lines(count, LINE_EVERY)?,
                     (_, count) => say(count)?,
                 }
             }
@@ -113,8 +116,11 @@ fn say(count: u32) -> Result<()> {
     end("done")
 }
 
-fn many(count: u32) -> Result<()> {
-    (1..=count).try_for_each(|number| whole(&format!("line {number}")))?;
+fn lines(count: u32, pause: Duration) -> Result<()> {
+    for number in 1..=count {
+        whole(&format!("line {number}"))?;
+        std::thread::sleep(pause);
+    }
     end("done")
 }
 
