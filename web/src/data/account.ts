@@ -80,15 +80,8 @@ export function mine(): Account {
 
 /** Opens the account of this browser, if it has one. If the server does not answer, this is repeated. */
 export async function open(): Promise<void> {
-  const over = new AbortController();
   const trying = onTrying();
-  const failed = (error: unknown): void => {
-    if (mayHeal(error)) return trying.failed(error);
-    if (removed.get()) return over.abort();
-    account.set({ state: "failed", text: textOf(error) });
-    over.abort();
-  };
-  await keepTrying(
+  await whileItMayHeal(
     async () => {
       const found = await Account.open({ base: server(), store: await kept(), onCall });
       if (!found) return account.set({ state: "none" });
@@ -97,10 +90,20 @@ export async function open(): Promise<void> {
       opened = found;
       return account.set({ state: "words", made });
     },
-    failed,
-    over.signal,
+    (error) => trying.failed(error),
   );
   trying.over(true);
+}
+
+/** Repeats it while its error may heal by itself. Any other one is shown in place of the page. */
+function whileItMayHeal(run: () => Promise<void>, onError?: (error: unknown) => void): Promise<void> {
+  const over = new AbortController();
+  const failed = (error: unknown): void => {
+    if (mayHeal(error)) return onError?.(error);
+    if (!removed.get()) account.set({ state: "failed", text: textOf(error) });
+    over.abort();
+  };
+  return keepTrying(run, failed, over.signal);
 }
 
 /** Without permission a browser may delete what a page keeps when the disk is full. Firefox asks the person, who may take their
@@ -207,24 +210,15 @@ async function show(found: Account): Promise<void> {
     opened = found;
     account.set(known.value);
     // Meanwhile it is read again. Without a server, the known value stays.
-    const over = new AbortController();
-    void keepTrying(
-      () => readMe(found),
-      (error) => {
-        if (mayHeal(error)) return;
-        if (!removed.get()) account.set({ state: "failed", text: textOf(error) });
-        over.abort();
-      },
-      over.signal,
-    );
+    void whileItMayHeal(() => readMe(found));
   } else {
     await readMe(found);
   }
   found.notices.subscribe((notice) => {
-    void import("./notice-text.ts").then(({ noticeText }) => {
-      const text = noticeText(notice);
-      if (text) say(text);
-    });
+    void import("./notice-text.ts").then(
+      ({ sayNotice }) => sayNotice(notice),
+      () => say(`A notice cannot be shown: ${notice.is}`),
+    );
   });
   // What a tab that was closed has left unfinished, as keys of sessions for people who may read them. Where the server or the network
   // fails, what a person writes there fails too.

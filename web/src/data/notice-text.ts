@@ -1,8 +1,14 @@
 /** What the account's notices say. Loaded when there is one. */
 import type { Notice } from "@ensemble/client/account";
+import { say } from "../base/toast.tsx";
+
+export function sayNotice(notice: Notice): void {
+  const text = textOfNotice(notice);
+  if (text) say(text);
+}
 
 /** Undefined: a call answers it, or the page shows it elsewhere. */
-export function noticeText(notice: Notice): string | undefined {
+function textOfNotice(notice: Notice): string | undefined {
   // A recovery, or what was left unfinished, has removed a device.
   if (notice.is === "rights_not_searched") return `A device was removed. ${notSearched(notice.sessions)}`;
   if (notice.is === "session_missing") return isMissing(notice.session);

@@ -42,7 +42,7 @@ const OTHER_RUN = "The server answered with another run than the one that was as
 
 /** A server that lies has several signed copies then. */
 const DRAWN_AGAIN =
-  "The server says that an id is taken, so the plan is signed again under other ids. A machine does each task once.";
+  "The server says that an id is already taken, so the plan is being signed again with new ids. No machine runs a task twice.";
 
 /** How often any run of the account was said to have changed. */
 export const runChanges = new Store(0);
