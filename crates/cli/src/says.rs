@@ -2,7 +2,7 @@
 
 use ensemble_account::{Account, Error, Notice};
 use ensemble_protocol::transcript::words::May;
-use ensemble_types::sessions::{AccessLevel, CannotWrite, Session};
+use ensemble_types::sessions::{AccessLevel, CannotWrite, Session, StatedReason};
 
 use crate::{print, when};
 
@@ -228,15 +228,19 @@ fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
 
 /// Why the machine of a session cannot write in it, and what to do. The server's word is all that there is of it.
 pub(crate) fn cannot_write(session: &Session) -> Option<String> {
-    let why = match session.cannot_write? {
-        CannotWrite::KeyRefused => {
+    let stated = session.cannot_write.as_ref()?;
+    let why = match stated {
+        StatedReason::Known(CannotWrite::KeyRefused) => {
             "a device or a person was removed, and the server did not take the new key that the machine made"
         }
-        CannotWrite::KeyNotGiven => "the machine was not given the session's newest key",
-        CannotWrite::KeyOfStranger => "the session's newest key was not made by a device of its owner",
-        CannotWrite::ListUnread => "the machine cannot use the device list of its owner",
+        StatedReason::Known(CannotWrite::KeyNotGiven) => "the machine was not given the session's newest key",
+        StatedReason::Known(CannotWrite::KeyOfStranger) => {
+            "the session's newest key was not made by a device of its owner"
+        }
+        StatedReason::Known(CannotWrite::ListUnread) => "the machine cannot use the device list of its owner",
+        StatedReason::Other(why) => why.as_str(),
     };
-    let (reference, is_of_list) = (&session.reference, session.cannot_write == Some(CannotWrite::ListUnread));
+    let (reference, is_of_list) = (&session.reference, *stated == StatedReason::Known(CannotWrite::ListUnread));
     let todo = match session.access_level {
         AccessLevel::Owner if is_of_list => {
             "Run `ensemble devices` on a primary device: it checks the list.".to_owned()
@@ -244,6 +248,7 @@ pub(crate) fn cannot_write(session: &Session) -> Option<String> {
         AccessLevel::Owner => format!("`ensemble session rekey {reference}` makes a new key for it."),
         _ => "Its owner has to make a new key for it.".to_owned(),
     };
+    let why = print::inline(why);
     Some(format!("The server says that the machine keeps what the agent does and cannot send it: {why}. {todo}"))
 }
 

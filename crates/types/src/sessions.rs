@@ -67,6 +67,14 @@ impl CannotWrite {
     pub const ALL: [Self; 4] = [Self::KeyRefused, Self::KeyNotGiven, Self::KeyOfStranger, Self::ListUnread];
 }
 
+/// The reason in an answer. A newer server may state one that is unknown here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StatedReason {
+    Known(CannotWrite),
+    Other(String),
+}
+
 /// Creates a session. The same `tag` again returns the same session. A machine's token creates sessions of its own machine, which
 /// are `hosted`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -192,7 +200,8 @@ pub struct Session {
     pub thinking: bool,
     /// Absent while its machine can write in it, or is not online.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cannot_write: Option<CannotWrite>,
+    #[schema(value_type = Option<CannotWrite>)]
+    pub cannot_write: Option<StatedReason>,
     pub last_active_at: Option<Timestamp>,
     #[serde(default)]
     pub attention: Attention,
@@ -224,4 +233,19 @@ pub struct Session {
 pub struct SessionPage {
     pub sessions: Vec<Session>,
     pub next_cursor: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_a_newer_server_is_kept_as_it_is() {
+        let known = StatedReason::Known(CannotWrite::KeyRefused);
+        for (text, reason) in [("key_refused", known), ("disk_full", StatedReason::Other("disk_full".to_owned()))] {
+            assert_eq!(serde_json::from_value::<StatedReason>(text.into()).unwrap(), reason);
+            assert_eq!(serde_json::to_value(&reason).unwrap(), text);
+        }
+        assert!(serde_json::from_value::<CannotWrite>("disk_full".into()).is_err(), "a machine states a known one");
+    }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use ensemble_account::sessions::{AgentState, Card, Titles};
 use ensemble_client::SessionFilter;
 use ensemble_types::attention::AttentionKind;
-use ensemble_types::sessions::{AccessLevel, CannotWrite, Session, SessionStatus};
+use ensemble_types::sessions::{AccessLevel, CannotWrite, Session, SessionStatus, StatedReason};
 use futures_util::future::join_all;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
@@ -146,11 +146,11 @@ async fn needs_me(titles: &Titles<'_>, session: &Session) -> bool {
 
 /// What its machine needs before it can write, by the server's word.
 fn lacks(session: &Session) -> Option<String> {
-    let lacks = match session.cannot_write? {
-        CannotWrite::ListUnread => "a valid device list",
-        CannotWrite::KeyRefused | CannotWrite::KeyNotGiven | CannotWrite::KeyOfStranger => "a new key",
-    };
-    Some(lacks.to_owned())
+    Some(match session.cannot_write.as_ref()? {
+        StatedReason::Known(CannotWrite::ListUnread) => "a valid device list".to_owned(),
+        StatedReason::Known(_) => "a new key".to_owned(),
+        StatedReason::Other(why) => print::inline(why),
+    })
 }
 
 fn waits_for(session: &Session) -> String {
@@ -195,6 +195,7 @@ mod tests {
             ("key_not_given", "owner", "a new key", "`ensemble session rekey "),
             ("key_of_stranger", "view", "a new key", "Its owner has to "),
             ("list_unread", "owner", "a valid device list", "Run `ensemble devices` on a primary device"),
+            ("disk_full", "owner", "disk_full", "cannot send it: disk_full. "),
         ] {
             let asks = json!({ "kind": "question", "open": 1, "since": null, "id": "AAAAAAAAAAA" });
             let stuck = session(&json!({ "cannotWrite": why, "accessLevel": level, "attention": asks }));

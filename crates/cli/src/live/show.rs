@@ -53,7 +53,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     let was_ended = loop {
         let level = level(&live);
         let connection = super::connection(&live, is_connected);
-        if std::mem::replace(&mut cannot_write, live.session.cannot_write) != live.session.cannot_write
+        if std::mem::replace(&mut cannot_write, live.session.cannot_write.clone()) != live.session.cannot_write
             && let Some(why) = says::cannot_write(&live.session)
         {
             screen.notice(&why);

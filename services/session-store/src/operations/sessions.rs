@@ -7,7 +7,7 @@ use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, Quota, StoreError};
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::{IdOrRef, Ref};
-use ensemble_types::sessions::{Session, SessionStatus};
+use ensemble_types::sessions::{Session, SessionStatus, StatedReason};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
@@ -324,7 +324,7 @@ pub(super) fn view(
         cannot_write: row
             .cannot_write
             .filter(|_| online)
-            .map(|number| cannot_write::from_number(operation, number))
+            .map(|number| cannot_write::from_number(operation, number).map(StatedReason::Known))
             .transpose()?,
         last_active_at: row.last_active_at,
         attention: row.attention.attention(operation)?,
