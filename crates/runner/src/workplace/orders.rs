@@ -58,8 +58,7 @@ impl Orders {
                 Err(refused) => refused,
                 Ok(wanted) => {
                     let result = context.workplaces.carry_out(order.kind, order.task_id, wanted.as_ref()).await;
-                    // One that failed has changed nothing, and may be tried again.
-                    if let Some(wanted) = wanted.as_ref().filter(|_| result.outcome != OrderOutcome::Failed) {
+                    if let Some(wanted) = &wanted {
                         carried_out(&context, wanted, &result).await;
                     }
                     result

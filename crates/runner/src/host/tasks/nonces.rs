@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_process::disk::{on_disk, replace};
-use ensemble_types::changes::OrderResult;
+use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::TaskId;
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -149,8 +149,11 @@ impl Nonces {
         self.known.lock().await.taken.get(nonce)?.result.clone()
     }
 
-    /// Remembers that.
+    /// Remembers that. An order that failed has changed nothing, and may be tried again.
     pub(super) async fn carried_out(&self, nonce: &str, result: &OrderResult) -> io::Result<()> {
+        if result.outcome == OrderOutcome::Failed {
+            return Ok(());
+        }
         let mut known = self.known.lock().await;
         let Some(taken) = known.taken.get(nonce).filter(|taken| taken.is_order) else { return Ok(()) };
         let files = result.files.iter().take(MOST_FILES).cloned().collect();

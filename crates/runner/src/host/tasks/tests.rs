@@ -295,6 +295,9 @@ async fn an_order_is_carried_out_once() {
     let once = Once { nonce: &order.nonce, digest: "o", at, expires: at.plus(HOUR), is_order: true };
     nonces.take(&once, id, at).await.unwrap();
     assert!(double.host.result_of(&order).await.is_none(), "a process that was killed has not carried it out");
+    let failed = OrderResult { outcome: OrderOutcome::Failed, files: Vec::new(), reason: None };
+    double.host.carried_out(&order, &failed).await;
+    assert!(double.host.result_of(&order).await.is_none(), "one that failed has changed nothing");
     let files = (0..100).map(|n| Text::new(format!("f{n}")).unwrap()).collect();
     let result = OrderResult { outcome: OrderOutcome::Conflicted, files, reason: None };
     double.host.carried_out(&order, &result).await;
