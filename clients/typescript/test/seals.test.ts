@@ -215,6 +215,34 @@ test("a session gets keys above those that a restored server has lost, once an h
   assert.equal(await epochOfBob(ann.account, id), 7);
 });
 
+test("a key in the place of the one that was used is replaced, for those who had that one", async () => {
+  const ann = await person("Ann");
+  const { account: carol } = await person("Carol");
+  const { id } = await ann.account.sessions.create({ title: "Plums" });
+  for (const user of [bob.userId, carol.userId]) await ann.account.sessions.share(id, user, "view");
+  const talk = await ann.account.sessions.converse(id);
+  await talk.send("one");
+  /** As if this device had removed Carol, and another one had made a key of the same epoch without that. */
+  await ann.store.update<Json>(`session ${id}`, (known) => {
+    assert.deepEqual(new Set(known.used.people), new Set([bob.userId, carol.userId]));
+    return { ...known, used: { ...known.used, digest: "another", people: [bob.userId] } };
+  });
+  const notices: Notice[] = [];
+  const stop = ann.account.notices.subscribe((notice) => notices.push(notice));
+  await talk.send("two");
+  await talk.send("three");
+  stop();
+  assert.ok(notices.some((notice) => notice.is === "left_out" && notice.user === carol.userId));
+  const grants = (await ann.account.sessions.shares(id)).map(({ userId, encryptedKey }) => {
+    return [userId, SharedRing.fromText(encryptedKey).epoch] as const;
+  });
+  const epochs = [
+    [bob.userId, 2],
+    [carol.userId, 1],
+  ] as const;
+  assert.deepEqual(new Map(grants), new Map(epochs));
+});
+
 test("an interrupted key that a removed device has is not passed on", async () => {
   const ann = await person("Ann");
   const phone = await linked(ann.account);

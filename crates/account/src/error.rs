@@ -168,13 +168,16 @@ pub enum Error {
     #[error("The account key of {0} cannot be read. The machine was not notified.")]
     KeyUnreadable(UserId),
 
+    #[error("Session {0} has used all of its 170 keys. Start a new session.")]
+    NoKeyLeft(Ref),
     #[error(
         "The server says that session {0} now belongs to another user. Nothing was done. Do not trust this server."
     )]
     OtherOwner(Ref),
     #[error(
-        "The server gave you an older key of session {0} than it gave before, so it was not used. After a restore from a backup \
-         its owner makes new ones, at most once an hour. If this stays so, do not trust this server."
+        "The server gave you an older key of session {0} than this device has used, or another one in its place, so it was not \
+         used. After a restore from a backup its owner makes new ones, at most once an hour. If this stays so, do not trust this \
+         server."
     )]
     OlderKey(Ref),
     #[error(

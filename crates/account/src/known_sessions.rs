@@ -2,6 +2,7 @@
 
 mod missing;
 mod records;
+mod used;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use self::records::record_of;
+pub use self::used::UsedKey;
 use crate::error::Result;
 use crate::home::Home;
 use crate::sharing::Recipients;
@@ -62,6 +64,12 @@ pub struct KnownSession {
     /// The highest version of a right that this device has signed for a person. A server could keep it back until later.
     #[serde(default)]
     pub given: u64,
+    /// The key of an own session that it has made, or written under, last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<UsedKey>,
+    /// The key that is to take the place of that one, which the server has lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<UsedKey>,
 }
 
 impl Default for KnownSession {
@@ -69,7 +77,21 @@ impl Default for KnownSession {
         let (epoch, floor) = (KeyRing::FIRST_EPOCH, KeyRing::FIRST_EPOCH);
         let (owner, host, hostless, asked, said, replaced) = (None, None, None, None, None, None);
         let renewed = BTreeMap::new();
-        Self { epoch, floor, owner, host, hostless, asked, said, replaced, renewed, tried: 0, given: 0 }
+        Self {
+            epoch,
+            floor,
+            owner,
+            host,
+            hostless,
+            asked,
+            said,
+            replaced,
+            renewed,
+            tried: 0,
+            given: 0,
+            used: None,
+            begun: None,
+        }
     }
 }
 
@@ -79,9 +101,9 @@ impl KnownSession {
         epoch < self.tried || self.asked.is_none_or(|at| is_over(at, now))
     }
 
-    /// How many newer keys than this ring has were used here. A server that was restored has lost them.
+    /// How many keys that were used here this ring lacks. A server that was restored has lost them.
     pub(crate) fn lost(&self, ring: &KeyRing) -> u32 {
-        self.epoch.saturating_sub(ring.epoch())
+        self.epoch.saturating_sub(ring.epoch()).max(u32::from(self.has_other(ring)))
     }
 
     /// Whether keys may take the place of lost ones now. A server could show an old key again and again, until the ring is full.
@@ -184,15 +206,6 @@ impl Home {
             known.asked = if is_asked { Some(now) } else { known.asked };
             known.renewed.retain(|_, at| !is_over(*at, now));
             known.renewed.extend(guests.iter().map(|guest| (*guest, now)));
-        })
-    }
-
-    /// Notes before keys take the place of lost ones which epoch is to be the last one, and when that is.
-    pub(crate) fn note_replaced(&self, origin: &str, session: SessionId, epoch: u32, now: Option<u64>) -> Result<()> {
-        self.change_session(origin, session, |known| {
-            let Some(known) = known else { return };
-            known.tried = epoch;
-            known.replaced = now.or(known.replaced);
         })
     }
 

@@ -23,7 +23,7 @@ use crate::devices;
 use crate::error::{Error, Result};
 use crate::known_sessions::KnownSession;
 use crate::notice::Notice;
-use crate::sharing::{Members, Use};
+use crate::sharing::{Guests, Members, Use};
 use crate::store::Lock;
 
 pub use self::due::Due;
@@ -156,7 +156,7 @@ impl Account {
         let known = self.home.known_session(origin, session.id)?;
         self.check_as_before(&session, &known)?;
         let (mut ring, mut is_fresh) = self.checked_ring(&session).await?;
-        if ring.epoch() < known.epoch {
+        if known.lost(&ring) > 0 {
             session = self.session(session.id).await?;
             (ring, is_fresh) = self.checked_ring(&session).await?;
         }
@@ -216,9 +216,12 @@ impl Account {
             if self.due(&session)?.is_some() {
                 return self.renewed_key(session, &Members::default()).await;
             }
-            let renewed = self.who_renewed(&session, &ring).await?;
+            let Guests { people, renewed } = self.guests(&session, &ring).await?;
             if !renewed.is_empty() {
                 return self.renewed_key(session, &Members::renewed(renewed)).await;
+            }
+            if !self.home.note_used(self.client.origin(), id, &ring, people)? {
+                return Err(Error::Overtaken("the key of this session"));
             }
             self.say_next_key(&session)?;
         } else {

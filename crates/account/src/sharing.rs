@@ -3,6 +3,7 @@
 mod giving;
 mod kept;
 mod people;
+mod renewed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -23,6 +24,7 @@ use crate::notice::Notice;
 use crate::sessions::host_of;
 
 pub use self::people::{People, has_fingerprint};
+pub(crate) use self::renewed::Guests;
 
 /// The users who get the key of a session, and as what.
 pub type Recipients = BTreeMap<UserId, ShareLevel>;
@@ -134,6 +136,11 @@ impl Account {
         let mut recipients = Recipients::new();
         let mut by_admins = Vec::new();
         for share in named.iter().filter(|share| !is_gone(share)) {
+            if !known.may_have_next(ring, share.user_id) {
+                let why = Error::NotGranted("They did not have the key that this device has used.");
+                self.left_out(session, share.user_id, why);
+                continue;
+            }
             match self.granted(share, &counts, members).await {
                 Ok((level, None)) => drop(recipients.insert(share.user_id, level)),
                 Ok((level, Some(admin))) => by_admins.push((share, level, admin)),
@@ -141,8 +148,14 @@ impl Account {
                 Err(failure @ Error::Client(_)) => return Err(failure),
                 Err(failure) => match waiting.get(&share.user_id) {
                     Some(level) => drop(recipients.insert(share.user_id, *level)),
-                    None => self.left_out(share, failure),
+                    None => self.left_out(session, share.user_id, failure),
                 },
+            }
+        }
+        for user in known.people_of_lost(ring) {
+            let is_named = named.iter().any(|share| share.user_id == user);
+            if !is_named && !removed.contains(&user) && !members.without.contains(&user) {
+                self.left_out(session, user, Error::NotGranted("The server has lost their share."));
             }
         }
         let admins: Recipients = recipients.clone();
@@ -152,10 +165,11 @@ impl Account {
                     recipients.insert(share.user_id, level);
                 }
                 Ok(()) => {
-                    self.left_out(share, Error::NotGranted("Who shared it with them is no admin of the session."))
+                    let why = Error::NotGranted("Who shared it with them is no admin of the session.");
+                    self.left_out(session, share.user_id, why);
                 }
                 Err(failure @ Error::Client(_)) => return Err(failure),
-                Err(failure) => self.left_out(share, failure),
+                Err(failure) => self.left_out(session, share.user_id, failure),
             }
         }
         for (user, level) in &members.levels {
@@ -163,32 +177,6 @@ impl Account {
             *known = *level;
         }
         Ok(recipients)
-    }
-
-    /// Who has removed a device since their share was sealed. That device may have the session's key. Only shares count that a device of
-    /// the owner has granted, so no other user makes the session get new keys, and each makes one an hour.
-    pub(crate) async fn who_renewed(&self, session: &Session, ring: &KeyRing) -> Result<BTreeSet<UserId>> {
-        let known = self.home.known_session(self.client.origin(), session.id)?;
-        let shares: Vec<Share> = self.client.shares(session.id).try_collect().await?;
-        let mut renewed = BTreeSet::new();
-        for share in shares {
-            // A user whose devices cannot be read now must not stop the owner.
-            let Ok(list) = self.list_since(share.user_id, share.list_version).await else { continue };
-            let Ok(shared) = SharedRing::from_text(&share.encrypted_key) else { continue };
-            // What was signed counts, and not what the server says of it.
-            let is_old = shared.recipient_epoch() < list.body().content_epoch && shared.epoch() == ring.epoch();
-            let signer = shared.signer(session.id, share.user_id, &list.body().account);
-            if is_old && signer.is_some_and(|signer| self::shares(&self.own().list, &signer)) {
-                renewed.insert(share.user_id);
-            }
-        }
-        let (may, later): (BTreeSet<_>, BTreeSet<_>) =
-            renewed.into_iter().partition(|user| known.may_renew(*user, ring.epoch(), seconds()));
-        for user in later.iter().filter(|_| may.is_empty()) {
-            let at = known.next_of(*user);
-            self.say(Notice::NextKeyOfGuest { user: *user, session: session.reference, at });
-        }
-        Ok(may)
     }
 
     /// The level that a device of the owner has granted, or that an admin has.
@@ -342,8 +330,8 @@ impl Account {
         self.rekey_locked(session, &Members::default(), false, &lock).await.map(drop)
     }
 
-    fn left_out(&self, share: &Share, why: Error) {
-        self.say(Notice::LeftOut { user: share.user_id, session: share.session_id, why });
+    fn left_out(&self, session: &Session, user: UserId, why: Error) {
+        self.say(Notice::LeftOut { user, session: session.id, why });
     }
 
     /// A session of which something is not finished, unless the server calls it missing. That ends nothing here.

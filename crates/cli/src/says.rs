@@ -242,6 +242,9 @@ pub(crate) fn cannot_write(session: &Session) -> Option<String> {
     };
     let (reference, is_of_list) = (&session.reference, *stated == StatedReason::Known(CannotWrite::ListUnread));
     let todo = match session.access_level {
+        _ if matches!(stated, StatedReason::Other(_)) => {
+            "A newer version of this program may know what to do.".to_owned()
+        }
         AccessLevel::Owner if is_of_list => {
             "Run `ensemble devices` on a primary device: it checks the list.".to_owned()
         }

@@ -6,8 +6,8 @@ import { Refused } from "../errors.js";
 import type { Store } from "../store/store.js";
 import { Context, type AccountOptions, type Opened } from "./context.js";
 import { Devices } from "./devices/index.js";
-import { joinDevice, type JoinOptions, type Joining } from "./devices/join.js";
-import { findAccount, type Found } from "./devices/recover.js";
+import type { JoinOptions, Joining } from "./devices/join.js";
+import type { Found } from "./devices/recover.js";
 import { afterRemoval, seeTitles } from "./devices/remove.js";
 import { DEVICE, DeviceKeys, keepUser, type StoredDevice } from "./keys.js";
 import { Machines } from "./machines/index.js";
@@ -82,6 +82,8 @@ export class Account extends Context {
 
 /** Asks to be added to an account, with the address that its first device shows. After a reload it resumes with the same keys. */
 export async function join(address: string, options: JoinOptions): Promise<Joining<Account>> {
+  // Few programs need it, so it is loaded then.
+  const { joinDevice } = await import("./devices/join.js");
   const { digits, finished } = await joinDevice(address, options);
   const opened = async (signal?: AbortSignal): Promise<Account> => {
     const account = new Account(...(await finished(signal)));
@@ -99,6 +101,7 @@ export interface Recovering extends Found {
 
 /** Finds the account of the words. A wrong word is named before anything is sent. */
 export async function recover(typed: string, options: AccountOptions & { name: string }): Promise<Recovering> {
+  const { findAccount } = await import("./devices/recover.js");
   const { list, listed, ...found } = await findAccount(typed, options);
   const finish = async (lost: readonly string[] = []): Promise<Account> => {
     const isOneGone = await listed(lost);

@@ -4,9 +4,9 @@ export { Account, join, recover, type Recovering, type StoredAccount } from "./a
 export type { AccountOptions, Context } from "./context.js";
 export { Devices, type Device, type NewWords } from "./devices/index.js";
 export type { Removed } from "./devices/remove.js";
-export { unfinishedLinking, type Joining, type JoinOptions } from "./devices/join.js";
+export type { Joining, JoinOptions } from "./devices/join.js";
 export { Asking, Linking } from "./devices/link.js";
-export { DeviceKeys } from "./keys.js";
+export { DeviceKeys, unfinishedLinking } from "./keys.js";
 export type { MachineReceipt } from "./live/access.js";
 export { Conversation, type Said } from "./live/conversation.js";
 export { LiveSession } from "./live/index.js";

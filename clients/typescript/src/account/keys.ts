@@ -47,6 +47,12 @@ export interface OwnDevice {
 
 export const DEVICE = "device";
 
+/** The address of a linking that a reload has interrupted. */
+export const unfinishedLinking = async (store: Store): Promise<string | undefined> => {
+  const device = await store.get<StoredDevice>(DEVICE);
+  return device?.userId === undefined ? device?.linking : undefined;
+};
+
 /** Notes the account of a device, and that its linking is over. Refused when another tab has made other keys meanwhile. */
 export async function keepUser(store: Store, publicKey: string, userId: string, name?: string): Promise<void> {
   await store.update<StoredDevice>(DEVICE, (device) => {

@@ -86,9 +86,11 @@ fn newer(old: KnownSession, known: Option<KnownSession>) -> KnownSession {
     let Some(known) = known else { return old };
     let (epoch, floor, given) = (old.epoch.max(known.epoch), old.floor.max(known.floor), old.given.max(known.given));
     let whose = known.owner.map(|owner| (Some(owner), known.host.clone()));
+    // No earlier version has these.
+    let (used, begun) = (known.used.clone(), known.begun.clone());
     let newer = if old.epoch > known.epoch { old } else { known };
     let (owner, host) = whose.unwrap_or((newer.owner, newer.host.clone()));
-    KnownSession { epoch, floor, owner, host, given, ..newer }
+    KnownSession { epoch, floor, owner, host, given, used, begun, ..newer }
 }
 
 #[cfg(test)]

@@ -80,13 +80,74 @@ fn lost_keys_are_replaced_once_an_hour() {
     home.remember_session(ORIGIN, &session, Some(&ring.next().unwrap())).unwrap();
     let known = || home.known_session(ORIGIN, session.id).unwrap();
     assert!(known().lost(&ring) == 1 && known().may_replace_lost(10_000));
-    home.note_replaced(ORIGIN, session.id, 3, Some(10_000)).unwrap();
+    let begin =
+        |now| home.begin_replacing(ORIGIN, session.id, &ring.next().unwrap().next().unwrap(), BTreeSet::new(), now);
+    begin(10_000).unwrap();
     assert!(known().may_replace_lost(10_001), "what was begun is completed");
     // The server has said that it has another key.
-    home.note_replaced(ORIGIN, session.id, 0, None).unwrap();
+    home.end_replacing(ORIGIN, session.id, 0).unwrap();
     assert!(!known().may_replace_lost(13_599) && known().may_replace_lost(13_600));
-    home.note_replaced(ORIGIN, session.id, 3, Some(20_000)).unwrap();
+    begin(20_000).unwrap();
     home.remember_session(ORIGIN, &session, Some(&ring.next().unwrap().next().unwrap())).unwrap();
     assert!(!known().may_replace_lost(20_001), "it was completed");
     assert!(known().may_ask(3, 20_001), "what the server asks for is another matter");
+}
+
+/// Two devices have made a key of the same epoch. The one that has used its own knows who had that.
+#[test]
+fn another_key_of_an_epoch_is_a_lost_one() {
+    let home = Home::of_test_in_memory();
+    let (session, [bob, eve]) = (session(), [UserId::generate(), UserId::generate()]);
+    let first = KeyRing::generate();
+    let (mine, other) = (first.next().unwrap(), first.next().unwrap());
+    let used = |ring: &KeyRing| home.note_used(ORIGIN, session.id, ring, BTreeSet::from([bob])).unwrap();
+    home.remember_session(ORIGIN, &session, Some(&first)).unwrap();
+    let known = || home.known_session(ORIGIN, session.id).unwrap();
+    let lost = || [&first, &mine, &other, &mine.next().unwrap(), &other.next().unwrap()].map(|ring| known().lost(ring));
+    assert_eq!(lost(), [0; 5], "none was used");
+    assert!(used(&mine));
+    assert_eq!(lost(), [1, 0, 1, 0, 1]);
+    let may_have = |ring: &KeyRing| [bob, eve].map(|user| known().may_have_next(ring, user));
+    assert_eq!([may_have(&other), may_have(&mine), may_have(&first)], [[true, false], [true, true], [true, true]]);
+    let of_lost = |ring: &KeyRing| known().people_of_lost(ring).len();
+    assert_eq!([&other, &first, &other.next().unwrap(), &mine].map(of_lost), [1, 1, 1, 0]);
+    let of = |ring: &KeyRing| known().people_of(ring).map(BTreeSet::len);
+    assert_eq!([of(&mine), of(&other), of(&first), of(&mine.next().unwrap())], [Some(1), None, None, None]);
+    home.note_person(ORIGIN, session.id, &other, eve).unwrap();
+    assert_eq!(of(&mine), Some(1), "she was given another key");
+    home.note_person(ORIGIN, session.id, &mine, eve).unwrap();
+    assert_eq!(of(&mine), Some(2));
+    // Another program that is slower, or that has judged the other key before this one was made.
+    for ring in [&first, &other, &other.next().unwrap()] {
+        assert!(!used(ring));
+        assert_eq!(of(&mine), Some(2));
+    }
+    // A key of a machine does not hide which one a person's device has made.
+    let by_machine = mine.next_by_machine().unwrap();
+    assert!(used(&by_machine));
+    assert_eq!([&other, &mine, &by_machine].map(|ring| known().lost(ring)), [1, 1, 0]);
+    assert!(!known().may_have_next(&other, eve) && known().may_have_next(&mine, eve));
+    // A newer key was read: another device of the owner knows who has it.
+    home.remember_session(ORIGIN, &session, Some(&by_machine.next().unwrap())).unwrap();
+    assert_eq!((of_lost(&mine), known().lost(&mine)), (0, 2));
+}
+
+/// A program that is killed after it has replaced lost keys, and before it has noted that, does not take its own key for another one.
+#[test]
+fn a_key_that_was_to_replace_lost_ones_is_no_other_one() {
+    let home = Home::of_test_in_memory();
+    let (session, first) = (session(), KeyRing::generate());
+    let mine = first.next().unwrap().next().unwrap();
+    home.remember_session(ORIGIN, &session, Some(&mine)).unwrap();
+    assert!(home.note_used(ORIGIN, session.id, &mine, BTreeSet::new()).unwrap());
+    let between = first.next_by_machine().unwrap().next_by_machine().unwrap();
+    let last = between.next().unwrap();
+    home.begin_replacing(ORIGIN, session.id, &last, BTreeSet::new(), 10_000).unwrap();
+    let known = || home.known_session(ORIGIN, session.id).unwrap();
+    assert_eq!([&first, &between, &last].map(|ring| known().lost(ring)), [2, 1, 0]);
+    assert!(known().may_replace_lost(10_001));
+    home.remember_session(ORIGIN, &session, Some(&last)).unwrap();
+    assert_eq!([&between, &last, &last.next().unwrap()].map(|ring| known().lost(ring)), [1, 0, 0]);
+    assert!(home.note_used(ORIGIN, session.id, &last, BTreeSet::new()).unwrap());
+    assert_eq!([&mine, &last].map(|ring| known().lost(ring)), [1, 0]);
 }

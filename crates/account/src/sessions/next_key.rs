@@ -1,8 +1,9 @@
 //! The next key of a session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ensemble_protocol::seal::{Binding, BoxPublicKey, KeyRing};
+use ensemble_protocol::seal::{self, Binding, BoxPublicKey, KeyRing};
+use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{Metadata, Session, UpdateSession};
 use ensemble_types::text::Blob;
@@ -38,21 +39,27 @@ impl Account {
             if old.epoch() > replaced && has_no_removal && due.is_none() && !is_behind {
                 return Ok((session, old));
             }
-            if lost > 0 && !is_wanted && least == 0 && !known.may_replace_lost(seconds()) {
+            // A removal that this device knows of waits for no hour. An old ring that is shown again proves none.
+            let is_proved = matches!(due, Some(Due::Removal | Due::RemovalOfHost)) && old.epoch() >= known.epoch;
+            let may_wait = !is_wanted && !is_proved && has_no_removal;
+            if lost > 0 && may_wait && least == 0 && !known.may_replace_lost(seconds()) {
                 return Err(Error::OlderKey(session.reference));
             }
             let recipients = self.recipients(&session, &old, members).await?;
             let unfinished = self.home.unfinished(origin, session.id)?;
             // Who waits for a lost key still does if the server has only hidden it.
             let before = if lost > 0 { unfinished } else { unfinished.and_then(|unfinished| unfinished.of(&old)) };
-            let (between, ring) = next_above(&old, known.epoch)?;
+            let Ok((between, ring)) = next_above(&old, known.epoch) else {
+                return Err(Error::NoKeyLeft(session.reference));
+            };
             let (metadata, seen) = self.title_for_new_key(&session, (&old, &ring)).await?.unzip();
             self.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
             // A removal of one's own is known without the server.
             let is_asked = due == Some(Due::Asked) && has_no_removal && members.renewed.is_empty();
             self.home.note_cause(origin, session.id, ring.epoch(), (is_asked, &members.renewed), seconds())?;
+            let people: BTreeSet<UserId> = recipients.keys().copied().collect();
             if lost > 0 {
-                self.home.note_replaced(origin, session.id, ring.epoch(), Some(seconds()))?;
+                self.home.begin_replacing(origin, session.id, &ring, people.clone(), seconds())?;
             }
             let title = metadata.clone().map(|metadata| (metadata, session.metadata_version));
             let mut given = 0;
@@ -61,8 +68,7 @@ impl Account {
                 Err(Error::Client(error)) if error.is(Code::VersionMismatch) => {
                     self.home.restore_rekey(origin, session.id, before)?;
                     if lost > 0 && given == 0 {
-                        // Nothing was begun: the server has another key than it has shown.
-                        self.home.note_replaced(origin, session.id, known.tried, None)?;
+                        self.home.end_replacing(origin, session.id, known.tried)?;
                     }
                     least = if lost > 0 { ring.epoch() } else { least };
                     replaced = old.epoch();
@@ -70,7 +76,11 @@ impl Account {
                 }
                 ended => {
                     let is_hostless = ended?;
-                    self.home.remember_session(origin, &session, Some(&ring))?;
+                    self.home.note_used(origin, session.id, &ring, people)?;
+                    if before.is_some() {
+                        // The key that these waited for is not the newest one any more.
+                        self.home.begin_rekey(origin, session.id, &ring, &recipients, None)?;
+                    }
                     if lost > 0 {
                         self.say(Notice::KeysLost { session: session.reference, lost, is_replaced: true });
                     }
@@ -139,13 +149,12 @@ impl Account {
 
 /// The key after this ring's, and above this epoch. A server that was restored gets a key for each epoch that it has lost, and then the one
 /// that is used. As with keys that a machine makes, grants count until a person's device passes one on.
-fn next_above(ring: &KeyRing, epoch: u32) -> Result<(Vec<KeyRing>, KeyRing)> {
-    let failed = |error| Error::Seal("The key".to_owned(), error);
+pub(super) fn next_above(ring: &KeyRing, epoch: u32) -> seal::Result<(Vec<KeyRing>, KeyRing)> {
     let (mut between, mut newest) = (Vec::new(), ring.clone());
     // The last key of all is the one that is used.
     while newest.epoch() < epoch.min(KeyRing::LAST_EPOCH - 1) {
-        newest = newest.next_by_machine().map_err(failed)?;
+        newest = newest.next_by_machine()?;
         between.push(newest.clone());
     }
-    Ok((between, newest.next().map_err(failed)?))
+    Ok((between, newest.next()?))
 }

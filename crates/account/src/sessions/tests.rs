@@ -6,6 +6,7 @@ use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
 use serde_json::json;
 
+use super::next_key::next_above;
 use super::*;
 use crate::fixtures::{first_list, listed};
 use crate::home::Home;
@@ -142,4 +143,15 @@ fn an_epoch_that_no_ring_has_stops_no_writer() {
         (session.access_level, session.key_epoch) = (level, epoch);
         assert_eq!(lacks_key(&session, &ring), lacks, "{level:?} {epoch}");
     }
+}
+
+#[test]
+fn a_ring_that_is_full_has_no_next_key() {
+    let mut ring = KeyRing::generate();
+    while ring.epoch() < KeyRing::LAST_EPOCH - 1 {
+        ring = ring.next_by_machine().unwrap();
+    }
+    let (between, last) = next_above(&ring, KeyRing::LAST_EPOCH).unwrap();
+    assert_eq!((between.len(), last.epoch(), last.floor()), (0, KeyRing::LAST_EPOCH, KeyRing::LAST_EPOCH));
+    next_above(&last, KeyRing::FIRST_EPOCH).unwrap_err();
 }

@@ -34,6 +34,7 @@ impl Account {
             let (share, _) = self.client.create_share(id, &request).await?;
             let (now, newest) = self.readable(self.session(id).await?).await?;
             if newest.epoch() <= ring.epoch() && !lacks_key(&now, &newest) {
+                self.home.note_person(self.client.origin(), id, &ring, user_id)?;
                 return Ok((session, share));
             }
         }
@@ -47,7 +48,8 @@ impl Account {
         (user, level): (UserId, ShareLevel),
     ) -> Result<(Session, Share)> {
         let (session, ring) = if session.access_level == AccessLevel::Owner {
-            self.renewed_key(session, &Members::with_level(user, level)).await?
+            let lock = self.home.lock_keys().await?;
+            self.rekey_locked(session, &Members::with_level(user, level), true, &lock).await?
         } else {
             self.writable(session.id).await?
         };

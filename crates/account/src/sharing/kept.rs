@@ -45,7 +45,7 @@ impl Account {
         if removed.is_empty() {
             return Ok(Recipients::new());
         }
-        let (session, ring) = self.readable(session.clone()).await?;
+        let (session, ring, _) = self.newest(session.clone()).await?;
         let given = self.given_by(&session, &ring, removed).await?;
         Ok(given.into_iter().map(|(share, level)| (share.user_id, level)).collect())
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::ensemble::{Running, User, up_at, wait_for_runner};
 use crate::lies::sign_up;
 use crate::lies_table::problem;
+use crate::linking::add;
 use crate::live::{assert_whole, host_of, kill, log, seen, turns, until};
 use crate::lying::LyingServer;
 use crate::place::Place;
@@ -231,4 +232,47 @@ fn a_session_of_people_gets_keys_above_the_lost_ones() {
     server.restore();
     let _fourth = server.start();
     assert!(owner.fail(&["session", "send", &session, "four"]).contains("at most once an hour"));
+}
+
+/// A device that was away while a person was removed makes another key of the same epoch at a server that was restored, and gives it to that
+/// person. The device that has removed them writes nothing under it.
+#[test]
+fn a_removed_person_does_not_come_back_with_another_key_of_the_same_epoch() {
+    let listen = format!("127.0.0.1:{}", free_port());
+    let operator = User::new(None);
+    let server = Server::at(&operator, &listen, &["--no-runner"]);
+    let first = server.start();
+    let url = format!("http://{listen}");
+    let ((owner, _), laptop) = (sign_up(&url), User::new(Some(&url)));
+    let ((friend, friend_id), (mallory, mallory_id)) = (sign_up(&url), sign_up(&url));
+    add(&owner, &laptop, &[]);
+    let session = owner.json(&["session", "create", "--title", "Plans"])["session"]["ref"].as_str().unwrap().to_owned();
+    for guest in [&friend_id, &mallory_id] {
+        owner.succeed(&["share", "add", &session, guest]);
+    }
+    owner.succeed(&["session", "send", &session, "one"]);
+    assert_eq!(first.interrupt(), 0);
+    server.copy("data", "backup");
+    let second = server.start();
+    owner.succeed(&["share", "remove", &session, &mallory_id]);
+    owner.succeed(&["session", "send", &session, "two"]);
+    assert_eq!(second.interrupt(), 0);
+    server.restore();
+
+    let _third = server.start();
+    laptop.succeed(&["session", "rekey", &session]);
+    laptop.succeed(&["session", "send", &session, "three"]);
+    let three = || vec![json!("one"), json!("three")];
+    assert_eq!(reads(&mallory, &session), (three(), json!(2)), "the laptop and the server know of no removal");
+    let read = owner.run(&["session", "read", &session]);
+    assert!(read.err.contains("has lost the newest key"), "{}", read.err);
+    let sent = owner.run(&["session", "send", &session, "four"]);
+    let left_out = format!("{mallory_id} does not get the new key");
+    assert!(sent.code == 0 && sent.err.contains(&left_out), "{}", sent.err);
+    laptop.succeed(&["session", "send", &session, "five"]);
+    let five = [three(), vec![json!("four"), json!("five")]].concat();
+    for user in [&owner, &laptop, &friend] {
+        assert_eq!(reads(user, &session), (five.clone(), json!(3)));
+    }
+    assert!(!mallory.run(&["session", "read", &session]).out.contains("four"));
 }

@@ -51,12 +51,6 @@ async function asks(address: string, options: JoinOptions): Promise<Joining<Open
   return { digits: await code.digits(request), finished };
 }
 
-/** The address of a linking that a reload has interrupted. */
-export const unfinishedLinking = async (store: Store): Promise<string | undefined> => {
-  const device = await store.get<StoredDevice>(DEVICE);
-  return device?.userId === undefined ? device?.linking : undefined;
-};
-
 async function ask(client: Client, id: string, body: DeviceLinkRequest): Promise<void> {
   try {
     await client.call("POST", "/v1/auth/links/{id}/request", { path: { id }, body });

@@ -1,7 +1,7 @@
 // The sessions of an account and those that are shared with it: lists, titles, new ones, people and links.
 
 import { newId } from "../../client.js";
-import { Distrust, isNotFound, isProblem, Refused } from "../../errors.js";
+import { Distrust, isNotFound, isProblem } from "../../errors.js";
 import { uuidV7 } from "../../protocol/bytes.js";
 import { LinkSecret } from "../../protocol/seal/link.js";
 import { KeyRing } from "../../protocol/seal/ring.js";
@@ -17,9 +17,9 @@ import { Conversation } from "../live/conversation.js";
 import { LiveSession } from "../live/index.js";
 import { beginShareRemoval, forgetUnfinished, isUnfinished, unfinished } from "../unfinished.js";
 import { sessionPages, type SessionFilter } from "./find.js";
-import { rememberSession, type Session } from "./known.js";
+import { notePerson, rememberSession, type Session } from "./known.js";
 import { readable, readableSoFar, readSession, ringForTitle } from "./read.js";
-import { finish, lacksKey, rekey } from "./rekey.js";
+import { finish, lacksKey, overtaken, rekey } from "./rekey.js";
 import { sealedFor, sharesOf, type Share } from "./share.js";
 import { Starting, type Start } from "./start.js";
 import { lasting, shownOf, titled, titledForWriting, writeTitle, type Metadata } from "./titles.js";
@@ -146,9 +146,10 @@ export class Sessions {
       await client.call("POST", "/v1/sessions/{id}/shares", { path: { id: session.id }, body });
       const now = await readable(this.context, await readSession(this.context, session.id));
       if (now.ring.epoch > ring.epoch || lacksKey(now.session, now.ring)) continue;
+      await notePerson(this.context, session.id, ring, user);
       return tellMachine(this.context, session, user, may(level, approve), true);
     }
-    throw new Refused("Other programs of yours change the key of this session at the same time. Try again.");
+    throw overtaken();
   }
 
   /** Changes the level of a share. The level is signed with the key, and a new key ends what an earlier level has granted. */

@@ -27,6 +27,22 @@ export interface KnownSession {
   tried?: number | undefined;
   /** The highest version of a right that this device has signed for a person. A server could keep it back until later. */
   given?: number | undefined;
+  /** The key of an own session that it has made, or written under, last. */
+  used?: UsedKey | undefined;
+  /** The key that is to take the place of that one, which the server has lost. */
+  begun?: UsedKey | undefined;
+}
+
+/** A key that was made here, or written under, and who had it. */
+interface UsedKey {
+  epoch: number;
+  /** Which key it is, without the key. */
+  digest: string;
+  floor: number;
+  /** The same of the key at the floor, which a person's device has made. Each removal of a person sets the floor. */
+  digestOfFloor: string;
+  /** Without those to whom an admin has given it. */
+  people: string[];
 }
 
 /** For what this device cannot prove by its account's own list, a session gets one key in this many milliseconds: a ring holds 170 keys. */
@@ -59,13 +75,68 @@ export async function rememberSession(
     renewed: known?.renewed,
     tried: known?.tried,
     given: known?.given,
+    used: known?.used,
+    begun: known?.begun,
     hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? ring?.epoch : undefined)),
   }));
 }
 
-/** How many newer keys than this ring has were used here. A server that was restored has lost them. */
-export const lostEpochs = (known: KnownSession | undefined, ring: KeyRing): number =>
-  Math.max(0, (known?.epoch ?? 1) - ring.epoch);
+const newestOf = async (ring: KeyRing, people: string[]): Promise<UsedKey> => ({
+  epoch: ring.epoch,
+  digest: (await ring.digestOf(ring.epoch)) ?? "",
+  floor: ring.floor,
+  digestOfFloor: (await ring.digestOf(ring.floor)) ?? "",
+  people: [...people].sort(),
+});
+
+/** Whether this ring has another key in the place of the one that was used here, or of the one at its floor. A device that did not know that
+ * one has made it, so it may be with people who were removed. */
+export async function hasOther({ used, begun }: KnownSession = { epoch: 1 }, ring: KeyRing): Promise<boolean> {
+  if (!used || (begun && (await ring.digestOf(begun.epoch)) === begun.digest)) return false;
+  const at = [await ring.digestOf(used.epoch), await ring.digestOf(used.floor)] as const;
+  return (at[0] ?? used.digest) !== used.digest || (at[1] ?? used.digestOfFloor) !== used.digestOfFloor;
+}
+
+/** How many keys that were used here this ring lacks. A server that was restored has lost them. */
+export async function lostKeys(known: KnownSession | undefined, ring: KeyRing): Promise<number> {
+  return Math.max((known?.epoch ?? 1) - ring.epoch, Number(await hasOther(known, ring)));
+}
+
+/** Who had this ring's key when it was used here last. */
+export async function peopleOf(known: KnownSession | undefined, ring: KeyRing): Promise<string[]> {
+  const used = known?.used;
+  return used?.epoch === ring.epoch && (await ring.digestOf(used.epoch)) === used.digest ? used.people : [];
+}
+
+/** Who had the newest key that this device knows, and that the server has lost. */
+export async function peopleOfLost(known: KnownSession | undefined, ring: KeyRing): Promise<Set<string>> {
+  if (!known || (await lostKeys(known, ring)) === 0) return new Set();
+  const isOther = await hasOther(known, ring);
+  const keys = [known.used, known.begun].filter((key) => isOther || key?.epoch === known.epoch);
+  return new Set(keys.flatMap((key) => key?.people ?? []));
+}
+
+/** Notes that this ring's key was made here, or is written under, and who has it. False: another program has noted another key meanwhile. */
+export async function noteUsed(context: Context, session: string, ring: KeyRing, people: string[]): Promise<boolean> {
+  const used = await newestOf(ring, people);
+  const before = await knownSession(context, session);
+  if (JSON.stringify(before?.used) === JSON.stringify(used)) return true;
+  let isNewest = !(await hasOther(before, ring));
+  await context.store.update<KnownSession>(record(session), (known) => {
+    isNewest &&= (known?.epoch ?? 1) <= ring.epoch && [before?.used?.digest, used.digest].includes(known?.used?.digest);
+    return known && !isNewest ? known : { ...known, epoch: ring.epoch, used, begun: undefined };
+  });
+  return isNewest;
+}
+
+/** Notes that a person was given this ring's key. */
+export async function notePerson(context: Context, session: string, ring: KeyRing, user: string): Promise<void> {
+  const { digest } = await newestOf(ring, []);
+  await context.store.update<KnownSession>(record(session), (known = { epoch: 1 }) => {
+    if (known.used?.digest !== digest) return known;
+    return { ...known, used: { ...known.used, people: [...new Set([...known.used.people, user])].sort() } };
+  });
+}
 
 /** Whether keys may take the place of lost ones now. A server could show an old key again and again, until the ring is full. What was begun
  * is completed. */
@@ -101,14 +172,21 @@ export async function noteCause(
   });
 }
 
-/** Notes before keys take the place of lost ones which epoch is to be the last one, and that it is now. `tried`: nothing was begun. */
-export const noteReplaced = (context: Context, session: string, tried: number | undefined, isNow: boolean): Promise<void> =>
-  context.store.update<KnownSession>(record(session), (known) => ({
+/** Notes before keys take the place of lost ones which is to be the last one, who gets it, and that it is now. */
+export async function beginReplacing(context: Context, session: string, ring: KeyRing, people: string[]): Promise<void> {
+  const begun = await newestOf(ring, people);
+  await context.store.update<KnownSession>(record(session), (known) => ({
     ...known,
     epoch: known?.epoch ?? 1,
-    tried,
-    replaced: isNow ? Date.now() : known?.replaced,
+    tried: ring.epoch,
+    replaced: Date.now(),
+    begun,
   }));
+}
+
+/** The server has another key than it has shown, so nothing was begun. */
+export const endReplacing = (context: Context, session: string, tried: number | undefined): Promise<void> =>
+  context.store.update<KnownSession>(record(session), (known) => ({ ...known, epoch: known?.epoch ?? 1, tried }));
 
 /** Notes the version of a right before it is signed, and returns it: `version` of the highest one before. */
 export async function noteGiven(

@@ -9,7 +9,7 @@ import type { Context } from "../context.js";
 import { everHadOnce, JUST_READ } from "../lists.js";
 import type { Own } from "../own.js";
 import { remembered } from "../remembered.js";
-import { hostOf, isOwner, knownSession, lostEpochs, rememberSession, type KnownSession, type Session } from "./known.js";
+import { hostOf, isOwner, knownSession, lostKeys, rememberSession, type KnownSession, type Session } from "./known.js";
 import { checkGrant } from "./share.js";
 
 /** A session as it was judged, with its keys. */
@@ -98,7 +98,7 @@ export function ringForTitle(context: Context, session: Session): Promise<KeyRin
 /** The session with its keys, if who made or gave them may, and they are not older than keys that were used before. */
 export async function readable(context: Context, given: Session): Promise<Opened> {
   const { session, ring, known } = await newest(context, given);
-  if (lostEpochs(known, ring) > 0) throw olderKey(session);
+  if ((await lostKeys(known, ring)) > 0) throw olderKey(session);
   return { session, ring };
 }
 
@@ -111,7 +111,7 @@ export async function readableSoFar(context: Context, given: Session): Promise<O
 
 export const olderKey = ({ ref }: Session): Distrust =>
   new Distrust(
-    `The server gave you an older key of session ${ref} than it gave before, so it was not used. After a restore from a backup its owner makes new ones, at most once an hour.`,
+    `The server gave you an older key of session ${ref} than this device has used, or another one in its place, so it was not used. After a restore from a backup its owner makes new ones, at most once an hour.`,
   );
 
 /** The session with the newest keys that the server has, and what was known of it. It is the session as it is now, when another tab has
@@ -119,7 +119,7 @@ export const olderKey = ({ ref }: Session): Distrust =>
 export async function newest(context: Context, given: Session): Promise<Opened & { known: KnownSession | undefined }> {
   let [session, ring] = [given, await checkedRing(context, given)];
   const known = await knownSession(context, given.id);
-  if (lostEpochs(known, ring) > 0) {
+  if ((await lostKeys(known, ring)) > 0) {
     session = await readSession(context, given.id);
     ring = await checkedRing(context, session);
   }

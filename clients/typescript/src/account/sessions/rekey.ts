@@ -18,14 +18,16 @@ import {
   waitingFor,
 } from "../unfinished.js";
 import {
+  beginReplacing,
+  endReplacing,
   hostOf,
   isOwner,
   knownSession,
-  lostEpochs,
+  lostKeys,
   mayAsk,
   mayReplaceLost,
   noteCause,
-  noteReplaced,
+  noteUsed,
   rememberSession,
   type Session,
 } from "./known.js";
@@ -104,16 +106,16 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
   let least = 0;
   for (let tries = 0; tries < 3; tries++) {
     const { session, ring: before, known } = await newest(context, read);
-    const lost = lostEpochs(known, before);
+    const lost = await lostKeys(known, before);
     // Another program of the owner may have been faster. It may not have known of the removal.
     const removed = await removedShares(store, session.id);
     const isNoOneGone = !members.without && !members.level && removed.length === 0;
     const why = await due(context, session);
     if (before.epoch > replaced && isNoOneGone && why === undefined && lost === 0 && before.epoch >= least)
       return { session, ring: before };
-    // What a person does waits for no hour.
-    const isWanted = members.without !== undefined || members.level !== undefined;
-    if (lost > 0 && !isWanted && least === 0 && !mayReplaceLost(known)) throw olderKey(session);
+    // What a person does, and a removal that this device knows of, waits for no hour. An old ring that is shown again proves none.
+    const isProved = (why === "removal" || why === "removal_of_host") && before.epoch >= (known?.epoch ?? 1);
+    if (lost > 0 && isNoOneGone && !isProved && least === 0 && !mayReplaceLost(known)) throw olderKey(session);
     const waiting = await waitingFor(store, session.id, before);
     // Who waits for a lost key still does if the server has only hidden it.
     const kept = lost > 0 ? (await unfinished(store)).rekeys[session.id] : waiting;
@@ -123,6 +125,9 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     let last = before;
     // The last key of all is the one that is used.
     while (last.epoch < Math.min(known?.epoch ?? 1, LAST_EPOCH - 1)) rings.push((last = last.nextInBetween()));
+    if (last.epoch === LAST_EPOCH) {
+      throw new Refused(`Session ${session.ref} has used all of its ${LAST_EPOCH} keys. Start a new session.`);
+    }
     const ring = last.next();
     rings.push(ring);
     const digest = (await ring.digestOf(ring.epoch)) ?? "";
@@ -132,7 +137,8 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     // Removals by this account are known without the server.
     const isAsked = why === "asked" && isNoOneGone && renewed.length === 0;
     await noteCause(context, session.id, ring.epoch, isAsked, renewed);
-    if (lost > 0) await noteReplaced(context, session.id, ring.epoch, true);
+    const people = Object.keys(recipients);
+    if (lost > 0) await beginReplacing(context, session.id, ring, people);
     const title = titled && { metadata: titled.metadata, expectedMetadataVersion: session.metadataVersion };
     let [isHostless, isBegun] = [false, false];
     try {
@@ -148,13 +154,15 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     } catch (error) {
       if (!isProblem(error, "VERSION_MISMATCH")) throw error;
       await endRekey(store, session.id, kept);
-      // Nothing was begun: the server has another key than it has shown.
-      if (lost > 0 && !isBegun) await noteReplaced(context, session.id, known?.tried, false);
+      if (lost > 0 && !isBegun) await endReplacing(context, session.id, known?.tried);
       if (lost > 0) least = ring.epoch;
       [read, replaced] = [await readSession(context, session.id), before.epoch];
       continue;
     }
     await rememberSession(context, session, ring, isHostless);
+    await noteUsed(context, session.id, ring, people);
+    // The key that these waited for is not the newest one any more.
+    if (kept) await beginRekey(store, session.id, { recipients, epoch: ring.epoch, ring: digest });
     if (lost > 0) context.notices.give({ is: "keys_replaced", session: session.ref, lost });
     await endShareRemoval(store, session.id, removed);
     // A user who did not get it gets it with the next command.
@@ -165,8 +173,11 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     await noteTitle(context, session.id, titled.seen);
     return { session: { ...now, metadata: titled.metadata, metadataVersion: titled.seen.version }, ring };
   }
-  throw new Refused("Other programs of yours change the key of this session at the same time. Try again.");
+  throw overtaken();
 }
+
+export const overtaken = (): Refused =>
+  new Refused("Other programs of yours change the key of this session at the same time. Try again.");
 
 async function update(context: Context, session: Session, ring: KeyRing): Promise<UpdateSession> {
   const { signer } = context.keys;
@@ -204,7 +215,7 @@ async function finishRekey(context: Context, id: string): Promise<void> {
     if (!read) return;
     await context.own(FRESH);
     const { session, ring, known } = await newest(context, read);
-    if (lostEpochs(known, ring) > 0) {
+    if ((await lostKeys(known, ring)) > 0) {
       await rekeyed(context, session, {});
       return;
     }

@@ -5,8 +5,8 @@ import type { KeyRing } from "../../protocol/seal/ring.js";
 import { SharedRing, type Admin, type ShareLevel } from "../../protocol/seal/share.js";
 import type { Context } from "../context.js";
 import { everHad, FRESH } from "../lists.js";
-import { removedShares, type Recipients } from "../unfinished.js";
-import { hostOf, isOwner, knownSession, mayRenew, type Session } from "./known.js";
+import { removedShares, waitingFor, type Recipients } from "../unfinished.js";
+import { hasOther, hostOf, isOwner, knownSession, mayRenew, peopleOf, peopleOfLost, type Session } from "./known.js";
 import type { components } from "../../openapi.js";
 
 export type Share = components["schemas"]["Share"];
@@ -94,22 +94,34 @@ export async function grantedRecipients(
   const known = await knownSession(context, session.id);
   const floor = Math.max(ring.floor, known?.floor ?? 1);
   const epoch = Math.max(ring.epoch, known?.epoch ?? 1);
+  const leaveOut = (user: string): void => context.notices.give({ is: "left_out", session: session.ref, user });
+  // This ring has another key in the place of the one that these people had.
+  const people = (await hasOther(known, ring)) ? new Set(known?.used?.people) : undefined;
   const levels = new Map(Object.entries(waiting));
   const recipients: Recipients = {};
   const byAdmins: { share: Share; level: ShareLevel; admin: Admin }[] = [];
-  for (const share of await sharesOf(context, session.id)) {
+  const named = await sharesOf(context, session.id);
+  for (const share of named) {
     if (gone.has(share.userId)) continue;
+    if (people && !people.has(share.userId)) {
+      leaveOut(share.userId);
+      continue;
+    }
     const granted = await orUndefined(granting(context, share, floor, epoch));
     const waits = levels.get(share.userId);
     if (granted?.admin) byAdmins.push({ share, level: granted.level, admin: granted.admin });
     else if (granted) recipients[share.userId] = granted.level;
     else if (waits) recipients[share.userId] = waits;
-    else context.notices.give({ is: "left_out", session: session.ref, user: share.userId });
+    else leaveOut(share.userId);
+  }
+  for (const user of await peopleOfLost(known, ring)) {
+    if (!gone.has(user) && !named.some(({ userId }) => userId === user)) leaveOut(user);
   }
   const admins = { ...recipients };
   for (const { share, level, admin } of byAdmins) {
     const isAdmin = admins[admin.user] === "admin" && level !== "admin";
     if (isAdmin && (await orUndefined(isGrantedByAdmin(context, share, admin)))) recipients[share.userId] = level;
+    else leaveOut(share.userId);
   }
   if (members.level) {
     const { user, level } = members.level;
@@ -153,25 +165,40 @@ async function isGrantedByAdmin(context: Context, share: Share, admin: Admin): P
   return signer !== undefined && list.body.account === admin.account && list.commands(signer);
 }
 
-/** Who has removed a device since their share was sealed. That device may have the session's key. Only shares count that a device of the
- * owner has granted, so no other user can force new keys on the session, and each person forces at most one an hour. */
-export async function whoRenewed(context: Context, session: Session, ring: KeyRing): Promise<string[]> {
+/** `people` has the key of an own session by a grant of the owner, or is to get it from this device. `renewed` has removed a device since, which may have the key. Only shares
+ * count that a device of the owner has granted, so no other user can force new keys on the session, and each person forces at most one an
+ * hour. */
+export async function guestsOf(
+  context: Context,
+  session: Session,
+  ring: KeyRing,
+): Promise<{ people: string[]; renewed: string[] }> {
   const { list: own } = await context.own();
+  const known = await knownSession(context, session.id);
+  const floor = Math.max(ring.floor, known?.floor ?? 1);
+  const before = new Set(await peopleOf(known, ring));
+  const waiting = await waitingFor(context.store, session.id, ring);
+  const people = new Set(Object.keys(waiting?.recipients ?? {}));
   const renewed: string[] = [];
   for (const share of await sharesOf(context, session.id)) {
+    const user = share.userId;
     // A user whose devices cannot be read now must not stop the owner.
-    const list = await context.people.listSince(share.userId, share.listVersion ?? null, FRESH).catch(() => undefined);
-    if (!list) continue;
+    const list = await context.people.listSince(user, share.listVersion ?? null, FRESH).catch(() => undefined);
+    if (!list) {
+      if (before.has(user)) people.add(user);
+      continue;
+    }
     try {
       const shared = SharedRing.fromText(share.encryptedKey);
-      if (shared.recipientEpoch >= list.body.contentEpoch) continue;
-      const signer = await shared.signer(share.sessionId, share.userId, list.body.account);
-      if (shared.epoch === ring.epoch && signer !== undefined && own.commands(signer)) renewed.push(share.userId);
+      const signer = await shared.signer(share.sessionId, user, list.body.account);
+      if (signer === undefined || !own.commands(signer)) continue;
+      if (shared.recipientEpoch < list.body.contentEpoch && shared.epoch === ring.epoch) renewed.push(user);
+      if (!shared.admin && shared.epoch >= floor && shared.epoch <= ring.epoch) people.add(user);
     } catch (error) {
       if (!(error instanceof SealError)) throw error;
     }
   }
-  return mayRenew(context, session.id, ring.epoch, renewed);
+  return { people: [...people], renewed: await mayRenew(context, session.id, ring.epoch, renewed) };
 }
 
 /** Seals a session's ring to a user, after checking the user's devices, with a signature that says who may have it. */

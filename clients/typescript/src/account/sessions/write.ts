@@ -4,10 +4,10 @@ import { isProblem, Refused } from "../../errors.js";
 import type { Context } from "../context.js";
 import { FRESH } from "../lists.js";
 import { removedShares } from "../unfinished.js";
-import { isOwner, lostEpochs } from "./known.js";
+import { isOwner, lostKeys, noteUsed } from "./known.js";
 import { newest, olderKey, readable, readSession, type Opened } from "./read.js";
-import { due, lacksKey, rekey } from "./rekey.js";
-import { checkGrant, whoRenewed } from "./share.js";
+import { due, lacksKey, overtaken, rekey } from "./rekey.js";
+import { checkGrant, guestsOf } from "./share.js";
 import type { components } from "../../openapi.js";
 
 /** The session with the keys for writing. It gets a new key first if a user who must not read what comes has the old one. Who lost access
@@ -24,16 +24,19 @@ async function writableDespiteRemoval(context: Context, id: string): Promise<Ope
   const [read] = await Promise.all([readSession(context, id), context.own(FRESH)]);
   // What is judged below is what is written under.
   const { known, ...now } = await newest(context, read);
-  if (isOwner(now.session) && lostEpochs(known, now.ring) > 0) return rekey(context, now.session);
-  if (lostEpochs(known, now.ring) > 0) throw olderKey(now.session);
+  if ((await lostKeys(known, now.ring)) > 0) {
+    if (isOwner(now.session)) return rekey(context, now.session);
+    throw olderKey(now.session);
+  }
   let opened: Opened = now;
   // It may be on its way: the owner's program gives it to people after it has made it.
   if (lacksKey(opened.session, opened.ring)) opened = await readable(context, await readSession(context, id));
   const { session, ring } = opened;
   if (isOwner(session)) {
     if ((await due(context, session)) !== undefined) return rekey(context, session);
-    const renewed = await whoRenewed(context, session, ring);
+    const { people, renewed } = await guestsOf(context, session, ring);
     if (renewed.length > 0) return rekey(context, session, { renewed });
+    if (!(await noteUsed(context, session.id, ring, people))) throw overtaken();
   } else {
     await checkGrant(context, session, "write");
   }
