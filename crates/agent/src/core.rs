@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::command::{Exit, Refused};
 use crate::event::{Event, Output, PartKind, Permission, Question, StateChange};
 use crate::json::one_line;
+use crate::lines::Line;
 use crate::mcp::{McpServer, Secrets};
 use crate::texts::Texts;
 use crate::tools::Tools;
@@ -89,6 +90,28 @@ impl<A> Core<A> {
 
     pub(crate) fn write(&mut self, line: &Value) {
         self.out.lines.push(line.to_string());
+    }
+
+    /// The message that a line is.
+    pub(crate) fn message(&mut self, line: &Line) -> Option<Value> {
+        match line {
+            Line::Overlong(bytes) => {
+                self.note(format!("The agent sent a line of {bytes} bytes, which is not read."));
+                None
+            }
+            Line::Piece(piece) => {
+                self.say(Event::Raw(piece.clone()));
+                None
+            }
+            Line::Text(line) if line.trim().is_empty() => None,
+            Line::Text(line) => {
+                let message = serde_json::from_str(line).ok().filter(Value::is_object);
+                if message.is_none() {
+                    self.say(Event::Raw(format!("{line}\n")));
+                }
+                message
+            }
+        }
     }
 
     pub(crate) fn say(&mut self, event: Event) {

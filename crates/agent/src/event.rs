@@ -90,6 +90,8 @@ pub enum Event {
         code: ErrorCode,
         text: String,
     },
+    /// A line that is no message, or a piece of a line that is too long for one.
+    Raw(String),
     /// Something that the driver does not know or does not obey. For the log; it has no content of the session.
     Note(String),
 }

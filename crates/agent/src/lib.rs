@@ -18,5 +18,5 @@ pub use command::{Checkpoint, Command, Exit, Prompt, Refused, Reply, Start};
 pub use drivers::{Abilities, Driver, Kind, driver};
 pub use event::{Event, Output, PartKind, Permission, Question, StateChange};
 pub use launch::{Launch, launch, serve};
-pub use lines::{LONGEST, Line, Lines};
+pub use lines::{LONGEST, Line, Lines, whole_characters};
 pub use mcp::McpServer;

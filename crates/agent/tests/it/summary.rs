@@ -79,6 +79,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
             format!("failure {}{}: {text:?}", code.as_str(), if retry_at.is_some() { ", with a time" } else { "" })
         }
         Event::Retrying { code, .. } => format!("retrying: {}", code.as_str()),
+        Event::Raw(text) => format!("raw: {text:?}"),
         Event::Note(note) => format!("note: {note}"),
         Event::Cost(usd) => format!("cost so far: {usd}"),
     })

@@ -275,15 +275,8 @@ impl Driver for Acp {
     }
 
     fn line(&mut self, line: &Line) -> Output {
-        match line {
-            Line::Overlong(bytes) => {
-                self.core.note(format!("The agent sent a line of {bytes} bytes, which is not read."))
-            }
-            Line::Text(line) if line.trim().is_empty() => {}
-            Line::Text(line) => match serde_json::from_str::<Value>(line) {
-                Ok(message) if message.is_object() => self.read(&message),
-                _ => self.core.note("The agent sent a line that is no message."),
-            },
+        if let Some(message) = self.core.message(line) {
+            self.read(&message);
         }
         self.core.take()
     }

@@ -335,15 +335,8 @@ impl Driver for Claude {
     }
 
     fn line(&mut self, line: &Line) -> Output {
-        match line {
-            Line::Overlong(bytes) => {
-                self.core.note(format!("The agent sent a line of {bytes} bytes, which is not read."))
-            }
-            Line::Text(line) if line.trim().is_empty() => {}
-            Line::Text(line) => match serde_json::from_str::<Value>(line) {
-                Ok(event) if event.is_object() => self.read(&event),
-                _ => self.core.note("The agent sent a line that is no message."),
-            },
+        if let Some(event) = self.core.message(line) {
+            self.read(&event);
         }
         self.core.take()
     }

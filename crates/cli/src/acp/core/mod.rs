@@ -87,6 +87,7 @@ impl Core {
     pub(super) fn line(&mut self, line: &Line, now: Instant) {
         self.out.now = now;
         let line = match line {
+            Line::Piece(_) => return,
             Line::Text(line) if line.trim().is_empty() => return,
             Line::Text(line) => line,
             Line::Overlong(bytes) => {

@@ -101,6 +101,9 @@ impl Core {
                 let text = format!("{text} The agent tries again.");
                 self.say(Content::Error(Failure { code, text, retry_at: None }));
             }
+            Event::Raw(_) => {
+                tracing::debug!(session.id = %self.kept.session, "The agent sent a line that is no message.")
+            }
             Event::Note(note) => tracing::debug!(session.id = %self.kept.session, "{note}"),
         }
     }
