@@ -1,6 +1,7 @@
 //! What the host wants of an agent.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ensemble_protocol::transcript::body::Attachment;
 use ensemble_protocol::transcript::words::Mode;
@@ -39,6 +40,49 @@ pub struct Start {
     /// A folder of this session that only this user can enter, as an absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private: Option<String>,
+    #[serde(skip)]
+    pub attended: Attended,
+}
+
+/// Who answers what the agent asks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Attended {
+    #[default]
+    People,
+    Unattended(Box<Unattended>),
+}
+
+/// What an agent may do that no person watches. What it asks is refused: by itself where it can, and else by the host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Unattended {
+    /// Patterns of tools that it may use without asking. Only for agents that take them: see [`crate::takes_tools`].
+    pub tools: Vec<String>,
+    /// What it may cost, in US dollars, without what its conversation has cost before. Only for agents that count.
+    pub max_cost_usd: Option<f64>,
+    /// The program's version, if it is known.
+    pub version: Option<String>,
+    /// With what it signs in, where the program does not read it from its environment itself.
+    pub api_key: Option<ApiKey>,
+}
+
+/// A secret that is in no log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(pub String);
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey")
+    }
+}
+
+impl Start {
+    /// `None`: people answer.
+    pub(crate) fn unattended(&self) -> Option<&Unattended> {
+        match &self.attended {
+            Attended::People => None,
+            Attended::Unattended(unattended) => Some(unattended),
+        }
+    }
 }
 
 /// What a driver has said of the turn that runs, for the next driver to continue from. Only the driver of the same agent reads it.

@@ -74,6 +74,14 @@ pub enum Event {
     Plan(Plan),
     Permission(Box<Permission>),
     Question(Box<Question>),
+    /// The whole answer of the turn, as the agent repeats it at the end. Only where no person watches.
+    Answer(String),
+    /// The agent refused itself a tool, because no person was there to allow it.
+    Denied {
+        tool: String,
+        /// What it was to be used for, in a few words.
+        detail: String,
+    },
     /// A request is no longer open, and was not answered.
     Withdrawn {
         request: String,

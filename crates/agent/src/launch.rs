@@ -30,6 +30,12 @@ impl Launch {
         }
     }
 
+    /// One argument for each value, which cannot be read as another option.
+    pub(crate) fn each(mut self, option: &str, values: &[String]) -> Self {
+        self.args.extend(values.iter().map(|value| format!("{option}{value}")));
+        self
+    }
+
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.to_owned(), value.to_owned());
         self
@@ -53,6 +59,11 @@ pub fn launch(kind: Kind, start: &Start) -> Result<Launch, Refused> {
     })
 }
 
+/// Whether the agent takes patterns of tools that it may use without asking.
+pub fn takes_tools(kind: Kind) -> bool {
+    matches!(kind, Kind::Claude | Kind::Gemini)
+}
+
 /// How to start the agent as a server for many sessions: each of them connects to this Unix socket by WebSocket (RFC 6455) and exchanges
 /// one text message for each line. The turns of a session continue while no client is connected. `None`: the agent has no such server.
 pub fn serve(kind: Kind, socket: &Path) -> Option<Launch> {
@@ -66,6 +77,7 @@ pub fn serve(kind: Kind, socket: &Path) -> Option<Launch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::{ApiKey, Attended, Unattended};
 
     fn start(mode: Mode) -> Start {
         let (session_id, directory) = ("s-1".to_owned(), "/w".to_owned());
@@ -83,7 +95,12 @@ mod tests {
             checkpoint,
             mcp_servers,
             private,
+            attended: Attended::People,
         }
+    }
+
+    fn unattended(mode: Mode, unattended: Unattended) -> Start {
+        Start { attended: Attended::Unattended(Box::new(unattended)), private: None, ..start(mode) }
     }
 
     #[test]
@@ -103,6 +120,69 @@ mod tests {
         assert_eq!(args(Kind::Gemini, &resumed), "--acp --model m");
         assert_eq!(args(Kind::Opencode, &resumed), "acp");
         assert_eq!(args(Kind::Acp, &resumed), "", "the configuration has the command");
+    }
+
+    #[test]
+    fn what_no_person_watches_is_started_so_that_it_asks_none() {
+        let args = |kind, mode| launch(kind, &unattended(mode, Unattended::default())).unwrap().args.join(" ");
+        for (mode, word) in [
+            (Mode::Plan, "plan"),
+            (Mode::Ask, "default"),
+            (Mode::Edit, "acceptEdits"),
+            (Mode::Bypass, "bypassPermissions"),
+        ] {
+            let args = args(Kind::Claude, mode);
+            assert!(
+                args.contains(&format!("--permission-mode {word} ")) && !args.contains("permission-prompt"),
+                "{args}"
+            );
+        }
+        assert!(args(Kind::Codex, Mode::Edit).starts_with("app-server "));
+        // What each of these asks is refused by the host.
+        assert_eq!((args(Kind::Gemini, Mode::Edit), args(Kind::Opencode, Mode::Edit)), ("--acp".into(), "acp".into()));
+        let gemini = launch(Kind::Gemini, &unattended(Mode::Edit, Unattended::default())).unwrap();
+        assert_eq!(gemini.env["GEMINI_CLI_TRUST_WORKSPACE"], "true");
+        assert!(!launch(Kind::Gemini, &start(Mode::Edit)).unwrap().env.contains_key("GEMINI_CLI_TRUST_WORKSPACE"));
+    }
+
+    #[test]
+    fn a_pattern_of_a_tool_is_never_an_option_of_its_own() {
+        let tools = vec!["Bash(npm test:*)".to_owned(), "--dangerously-skip-permissions".to_owned()];
+        let with_tools = unattended(Mode::Edit, Unattended { tools: tools.clone(), ..Unattended::default() });
+        for (kind, option) in [(Kind::Claude, "--allowedTools="), (Kind::Gemini, "--allowed-tools=")] {
+            let args = launch(kind, &with_tools).unwrap().args;
+            let is_safe = |tool: &String| args.contains(&format!("{option}{tool}")) && !args.contains(tool);
+            assert!(takes_tools(kind) && tools.iter().all(is_safe), "{args:?}");
+        }
+        for kind in [Kind::Codex, Kind::Opencode, Kind::Acp] {
+            assert!(!takes_tools(kind) && !launch(kind, &with_tools).unwrap().args.join(" ").contains("Bash"));
+        }
+    }
+
+    #[test]
+    fn a_resumed_conversation_may_cost_as_much_as_a_new_one() {
+        let args = |version: Option<&str>, resume: Option<&str>| {
+            let (max_cost_usd, version) = (Some(2.0), version.map(str::to_owned));
+            let start = unattended(Mode::Edit, Unattended { max_cost_usd, version, ..Unattended::default() });
+            let start = Start { resume: resume.map(str::to_owned), cost_before: 0.5, ..start };
+            launch(Kind::Claude, &start).unwrap().args.join(" ")
+        };
+        // The counter of newer versions begins with what the conversation has cost.
+        assert!(args(Some("2.1.277"), Some("s")).ends_with("--max-budget-usd 2.5"));
+        for (version, resume) in [(Some("2.1.276"), Some("s")), (None, Some("s")), (Some("2.1.277"), None)] {
+            assert!(args(version, resume).ends_with("--max-budget-usd 2"), "{version:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_codex_is_to_sign_in_with_is_in_no_argument_and_on_no_disk() {
+        let api_key = Some(ApiKey("hush".to_owned()));
+        let start = unattended(Mode::Edit, Unattended { api_key, ..Unattended::default() });
+        let launched = format!("{:?} {start:?}", launch(Kind::Codex, &start).unwrap());
+        assert!(
+            launched.contains(r#"cli_auth_credentials_store=\"ephemeral\""#) && !launched.contains("hush"),
+            "{launched}"
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A turn of codex that ran on while no client was connected: nothing of it is missing, and nothing is said twice.
 
-use ensemble_agent::{Checkpoint, Command, Driver, Event, Exit, Kind, Line, Output, PartKind, Prompt, Start, driver};
+use ensemble_agent::{
+    Attended, Checkpoint, Command, Driver, Event, Exit, Kind, Line, Output, PartKind, Prompt, Start, driver,
+};
 use ensemble_protocol::transcript::words::{Mode, StopReason, ToolStatus};
 use serde_json::{Value, json};
 
@@ -16,6 +18,7 @@ fn start(checkpoint: Option<Checkpoint>) -> Start {
         checkpoint,
         mcp_servers: Vec::new(),
         private: None,
+        attended: Attended::People,
     }
 }
 

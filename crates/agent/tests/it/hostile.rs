@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ensemble_agent::{
-    Command, Driver, Event, Exit, Kind, Line, Output, Permission, Prompt, Refused, Reply, Start, driver,
+    Attended, Command, Driver, Event, Exit, Kind, Line, Output, Permission, Prompt, Refused, Reply, Start, driver,
 };
 use ensemble_protocol::transcript::words::{Mode, OptionKind, StopReason};
 use proptest::prelude::*;
@@ -26,6 +26,7 @@ fn start() -> Start {
         checkpoint: None,
         mcp_servers: Vec::new(),
         private: None,
+        attended: Attended::People,
     }
 }
 

@@ -103,6 +103,7 @@ impl Place {
             checkpoint: None,
             mcp_servers: Vec::new(),
             private: Some(self.home.path().to_str().unwrap().to_owned()),
+            attended: ensemble_agent::Attended::People,
         }
     }
 
@@ -123,8 +124,7 @@ impl Place {
         process.current_dir(self.directory()).process_group(0);
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = process.spawn().unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let (sender, output) = channel();
+        let (mut stdout, (sender, output)) = (child.stdout.take().unwrap(), channel());
         std::thread::spawn(move || {
             let mut chunk = vec![0; 64 << 10];
             while let Ok(size @ 1..) = stdout.read(&mut chunk) {

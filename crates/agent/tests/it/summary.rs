@@ -80,6 +80,8 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         }
         Event::Retrying { code, .. } => format!("retrying: {}", code.as_str()),
         Event::Raw(text) => format!("raw: {text:?}"),
+        Event::Answer(answer) => format!("answer: {answer:?}"),
+        Event::Denied { tool, detail } => format!("denied {tool}: {detail}"),
         Event::Note(note) => format!("note: {note}"),
         Event::Cost(usd) => format!("cost so far: {usd}"),
     })

@@ -40,6 +40,8 @@ pub(crate) struct Acp {
     replays: bool,
     /// The turn that runs was cancelled. Some agents answer `end_turn` all the same.
     is_cancelled: bool,
+    /// The agent has said or done something in the turn that runs.
+    is_answering: bool,
     usage: Option<ensemble_protocol::transcript::body::Usage>,
     /// What the session has cost so far, where the agent says it.
     cost: Option<f64>,
@@ -64,7 +66,16 @@ enum Call {
 pub(crate) fn launch(kind: Kind, start: &Start) -> Launch {
     let launch = Launch::default();
     match kind {
-        Kind::Gemini => launch.args(["--acp"]).option("--model", start.model.as_deref()),
+        Kind::Gemini => {
+            let launch = launch.args(["--acp"]).option("--model", start.model.as_deref());
+            match start.unattended() {
+                // Who chose the directory trusts it: there is no person to be asked.
+                Some(unattended) => {
+                    launch.each("--allowed-tools=", &unattended.tools).env("GEMINI_CLI_TRUST_WORKSPACE", "true")
+                }
+                None => launch,
+            }
+        }
         Kind::Opencode => launch
             .args(["acp"])
             .env("OPENCODE_PERMISSION", modes::opencode_permission(&start.mode))
@@ -86,6 +97,7 @@ impl Acp {
             modes: Modes::new(kind, start.mode.clone()),
             replays: false,
             is_cancelled: false,
+            is_answering: false,
             usage: None,
             cost: None,
             // The agent counts the whole conversation.
@@ -326,6 +338,7 @@ impl Acp {
         let blocks = self.blocks(prompt)?;
         let params = self.with_session(json!({"prompt": blocks}));
         self.call(Call::Prompt, "session/prompt", params);
+        self.is_answering = false;
         self.core.say(Event::Taken(prompt.id.clone()));
         self.core.begin_turn(ensemble_protocol::transcript::words::Cause::Prompt);
         Ok(())

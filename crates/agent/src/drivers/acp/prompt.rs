@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Acp;
 use crate::command::{Prompt, Refused};
-use crate::drivers::rpc;
+use crate::drivers::{Kind, rpc};
 use crate::json::{count, text};
 
 impl Acp {
@@ -35,6 +35,10 @@ impl Acp {
     pub(super) fn ended(&mut self, result: &Value) {
         let stop = match text(result, "/stopReason") {
             "end_turn" if self.is_cancelled => StopReason::Cancelled,
+            // An answer that the filters of its model have blocked is empty over its wire.
+            "end_turn" if self.kind == Kind::Gemini && !self.is_answering && self.start.unattended().is_some() => {
+                StopReason::Refusal
+            }
             "end_turn" => StopReason::EndTurn,
             "cancelled" => StopReason::Cancelled,
             "refusal" => StopReason::Refusal,

@@ -47,12 +47,14 @@ impl Acp {
             let other = if key == "text" { "thought" } else { "text" };
             self.core.texts.close(&mut self.core.out.events, other);
             self.core.delta(key, kind, text(update, "/content/text"));
+            self.is_answering |= kind == PartKind::Text;
             return;
         }
         match what {
             "tool_call" | "tool_call_update" if is_running && some(update, "/toolCallId").is_some() => {
                 self.close_texts();
                 self.core.tool(tool_call(update));
+                self.is_answering = true;
             }
             "plan" => self.core.say(Event::Plan(plan(update))),
             "available_commands_update" => {

@@ -5,8 +5,10 @@ use ensemble_protocol::transcript::words::{ErrorCode, StopReason};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
+use super::tool::about;
 use super::{Claude, Order};
 use crate::command::{Exit, Start};
+use crate::event::Event;
 use crate::json::{count, is_true, list, some, text};
 
 /// What is kept between turns. The program counts what it has cost since it began.
@@ -24,20 +26,18 @@ pub(super) struct Costs {
 impl Costs {
     /// Since 2.1.277, a resumed conversation continues to count from its old sum. Before, it began at zero.
     pub(super) fn version(&mut self, version: &str, start: &Start) {
-        let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
         if !self.is_known && !version.is_empty() {
             self.is_known = true;
-            if start.resume.is_some() && numbers >= vec![2, 1, 277] {
+            if start.resume.is_some() && continues_to_count(version) {
                 self.counted = start.cost_before;
             }
         }
     }
 
     pub(super) fn limit(&mut self, event: &Value) {
-        if text(event, "/rate_limit_info/status") == "rejected" {
-            let ends = event.pointer("/rate_limit_info/resetsAt").and_then(Value::as_i64);
-            self.retry_at = ends.map(Timestamp::from_unix_seconds);
-        }
+        let is_reached = text(event, "/rate_limit_info/status") == "rejected";
+        let ends = event.pointer("/rate_limit_info/resetsAt").and_then(Value::as_i64);
+        self.retry_at = ends.filter(|_| is_reached).map(Timestamp::from_unix_seconds);
     }
 
     pub(super) fn error(&mut self, error: &str) {
@@ -51,6 +51,19 @@ impl Costs {
         self.counted = total;
         Some(cost)
     }
+}
+
+/// The first version whose costs continue from those of the conversation that it resumes.
+fn continues_to_count(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    [numbers.next(), numbers.next(), numbers.next()].map(|number| number.flatten().unwrap_or(0_u32)) >= [2, 1, 277]
+}
+
+/// What the program's own counter may reach.
+pub(super) fn budget(start: &Start) -> Option<f64> {
+    let unattended = start.unattended()?;
+    let continues = start.resume.is_some() && unattended.version.as_deref().is_some_and(continues_to_count);
+    unattended.max_cost_usd.map(|most| if continues { most + start.cost_before } else { most })
 }
 
 /// The code for what the program calls an error, and the HTTP status behind it.
@@ -72,15 +85,29 @@ impl Claude {
             return;
         }
         self.begin();
+        let is_unattended = self.start.unattended().is_some();
+        if is_unattended {
+            self.denied(event);
+        }
         let cost = self.costs.turn(event.get("total_cost_usd").and_then(Value::as_f64));
         let error = self.costs.error.take();
         let subtype = text(event, "/subtype");
         let is_error = is_true(event, "/is_error") || subtype != "success";
         let stop = match (subtype, text(event, "/terminal_reason"), text(event, "/stop_reason")) {
             (_, reason, _) if reason.starts_with("aborted") => StopReason::Cancelled,
-            ("error_max_turns", ..) => StopReason::MaxTokens,
+            ("error_max_turns", ..) => {
+                if is_unattended {
+                    self.core.fail(ErrorCode::Unknown, if said.is_empty() { subtype } else { &said }, None);
+                }
+                StopReason::MaxTokens
+            }
             ("error_max_budget_usd", ..) => StopReason::Limit,
             (_, _, "refusal") => StopReason::Refusal,
+            _ if !is_error && is_unattended && asked_no_model(event) => {
+                let text = "The program took the prompt for one of its commands and asked no model.";
+                self.core.fail(ErrorCode::Unknown, format!("{text} {said}").trim(), None);
+                StopReason::Error
+            }
             (_, _, "max_tokens") if !is_error => StopReason::MaxTokens,
             _ if !is_error => StopReason::EndTurn,
             (_, reason, _) => {
@@ -88,7 +115,11 @@ impl Claude {
                 let code = match code(error.as_deref().unwrap_or_default(), status) {
                     _ if reason == "prompt_too_long" => ErrorCode::Context,
                     ErrorCode::Unknown if said.contains("Please run /login") => ErrorCode::Login,
-                    ErrorCode::Unknown if said.starts_with("Credit balance is too low") => ErrorCode::Quota,
+                    ErrorCode::Unknown if said.starts_with("Credit balance is too low") && !is_unattended => {
+                        ErrorCode::Quota
+                    }
+                    // A task waits for a limit, and not for money.
+                    ErrorCode::Quota if is_unattended && status != Some(429) => ErrorCode::Unknown,
                     code => code,
                 };
                 let retry_at = self.costs.retry_at.take().filter(|_| code == ErrorCode::Quota);
@@ -97,8 +128,20 @@ impl Claude {
                 stop
             }
         };
+        if is_unattended && matches!(stop, StopReason::EndTurn | StopReason::Refusal | StopReason::MaxTokens) {
+            self.core.say(Event::Answer(said));
+        }
         self.core.end_turn(stop, usage(event), cost);
         self.order(Order::Context, json!({}));
+    }
+
+    /// What it refused itself.
+    fn denied(&mut self, event: &Value) {
+        for denial in list(event, "/permission_denials") {
+            let input = denial.get("tool_input").unwrap_or(&Value::Null);
+            let detail = about(input).unwrap_or_default().to_owned();
+            self.core.say(Event::Denied { tool: text(denial, "/tool_name").to_owned(), detail });
+        }
     }
 
     /// The process ended before it was ready: the conversation to resume may be gone.
@@ -107,6 +150,12 @@ impl Claude {
             self.core.resume_failed(line.trim());
         }
     }
+}
+
+/// A prompt that the program takes for one of its commands ends at once: no turn, no tokens of any model.
+fn asked_no_model(event: &Value) -> bool {
+    let is_unused = event.get("modelUsage").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty);
+    is_unused && count(event, "/num_turns") == Some(0)
 }
 
 /// Tokens from the cache are counted apart, but the model has read them too.
@@ -129,6 +178,7 @@ mod tests {
     use ensemble_protocol::transcript::words::Mode;
 
     use super::*;
+    use crate::command::Attended;
 
     fn start(resume: bool) -> Start {
         Start {
@@ -142,6 +192,7 @@ mod tests {
             checkpoint: None,
             mcp_servers: Vec::new(),
             private: None,
+            attended: Attended::People,
         }
     }
 

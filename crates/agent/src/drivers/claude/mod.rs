@@ -75,11 +75,17 @@ pub(crate) fn launch(start: &Start) -> Launch {
     }
     let launch = launch
         .args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"])
-        .args(["--include-partial-messages", "--replay-user-messages", "--permission-prompt-tool", "stdio"])
+        .args(["--include-partial-messages", "--replay-user-messages"])
+        // Without people it refuses itself what it would ask, and lists that at the end.
+        .args(
+            if start.unattended().is_some() { &[][..] } else { &["--permission-prompt-tool", "stdio"] }.iter().copied(),
+        )
         .args(["--permission-mode", mode_word(&start.mode)])
         .args(["--settings", r#"{"useAutoModeDuringPlan":false}"#])
         .option(option, Some(id))
         .option("--model", start.model.as_deref())
+        .each("--allowedTools=", start.unattended().map_or(&[], |unattended| &unattended.tools))
+        .option("--max-budget-usd", ending::budget(start).map(|most| most.to_string()).as_deref())
         .env("DISABLE_AUTOUPDATER", "1");
     if start.as_root && start.mode == Mode::Bypass { launch.env("IS_SANDBOX", "1") } else { launch }
 }
@@ -220,6 +226,10 @@ impl Claude {
                 }
                 if let Some(mode) = some(event, "/permissionMode") {
                     self.changed_mode(mode_of(mode));
+                }
+                // The id by which it is resumed, where that is another one than was asked for.
+                if let Some(id) = some(event, "/session_id").filter(|_| self.start.unattended().is_some()) {
+                    self.core.say(Event::Ready { session_id: id.to_owned() });
                 }
                 self.begin();
             }

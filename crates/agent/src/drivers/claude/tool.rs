@@ -136,11 +136,15 @@ pub(super) fn kind(name: &str) -> ToolKind {
     }
 }
 
+/// What a tool is called with, in a few words.
+pub(super) fn about(input: &Value) -> Option<&str> {
+    let fields = ["/command", "/file_path", "/path", "/pattern", "/url", "/query", "/subject", "/description"];
+    fields.into_iter().find_map(|field| some(input, field))
+}
+
 /// A tool call in one line.
 pub(super) fn title(name: &str, input: &Value) -> String {
-    let about = ["/command", "/file_path", "/path", "/pattern", "/url", "/query", "/subject", "/description"];
-    let about = about.into_iter().find_map(|field| some(input, field));
-    match (name, about) {
+    match (name, about(input)) {
         ("Bash", Some(command)) => one_line(command),
         (name, Some(about)) => one_line(&format!("{name} {about}")),
         (name, None) => one_line(name),

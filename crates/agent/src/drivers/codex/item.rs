@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Codex;
 use crate::drivers::claude::side;
-use crate::event::PartKind;
+use crate::event::{Event, PartKind};
 use crate::json::{list, one_line, some, text};
 
 /// The changes that are remembered until they are done.
@@ -57,6 +57,10 @@ impl Codex {
             "search" | "listFiles" => ToolKind::Search,
             _ => ToolKind::Execute,
         };
+        if is_complete && text(item, "/status") == "declined" && self.start.unattended().is_some() {
+            let detail = text(item, "/command").to_owned();
+            self.core.say(Event::Denied { tool: "command".to_owned(), detail });
+        }
         let output = text(item, "/aggregatedOutput");
         let exit_code = item.get("exitCode").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
         let terminal = ToolContent::Terminal(Terminal {

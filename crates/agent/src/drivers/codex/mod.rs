@@ -77,8 +77,13 @@ enum Call {
 /// `plugins` are off: with them the program asks servers of the vendor at its start.
 const QUIET: [&str; 4] = ["--disable", "plugins", "-c", "check_for_update_on_startup=false"];
 
-pub(crate) fn launch(_: &Start) -> Launch {
-    Launch::default().args(["app-server"]).args(QUIET)
+pub(crate) fn launch(start: &Start) -> Launch {
+    let launch = Launch::default().args(["app-server"]).args(QUIET);
+    // It signs in over its wire, and keeps nothing of that.
+    match start.unattended().and_then(|unattended| unattended.api_key.as_ref()) {
+        Some(_) => launch.args(["-c", "cli_auth_credentials_store=\"ephemeral\""]),
+        None => launch,
+    }
 }
 
 pub(crate) fn serve(socket: &Path) -> Launch {
@@ -87,8 +92,10 @@ pub(crate) fn serve(socket: &Path) -> Launch {
 }
 
 /// What the program may do in a mode: when it asks, and what its sandbox allows.
-fn policy(mode: &Mode) -> (&'static str, &'static str, Value) {
+fn policy(mode: &Mode, is_attended: bool) -> (&'static str, &'static str, Value) {
     match mode {
+        Mode::Edit if !is_attended => ("never", "workspace-write", json!({"type": "workspaceWrite"})),
+        Mode::Ask if !is_attended => ("never", "read-only", json!({"type": "readOnly"})),
         Mode::Bypass => ("never", "danger-full-access", json!({"type": "dangerFullAccess"})),
         Mode::Edit => ("on-request", "workspace-write", json!({"type": "workspaceWrite"})),
         // It changes nothing, so it needs no permission.
@@ -196,7 +203,10 @@ impl Codex {
 
     fn initialized(&mut self) {
         self.core.write(&json!({"method": "initialized"}));
-        let (approval, sandbox, _) = policy(&self.mode);
+        if let Some(key) = self.start.unattended().and_then(|unattended| unattended.api_key.clone()) {
+            self.call(Call::Order, "account/login/start", json!({"type": "apiKey", "apiKey": key.0}));
+        }
+        let (approval, sandbox, _) = policy(&self.mode, self.start.unattended().is_none());
         let mut params = json!({
             "cwd": self.start.directory, "approvalPolicy": approval, "approvalsReviewer": "user", "sandbox": sandbox,
         });
@@ -270,7 +280,7 @@ impl Codex {
             // A second turn would be taken as steering.
             (Some(_), false) => return Err(Refused::Busy),
             (None, _) => {
-                let (approval, _, sandbox) = policy(&self.mode);
+                let (approval, _, sandbox) = policy(&self.mode, self.start.unattended().is_none());
                 let mut params = json!({
                     "threadId": thread, "input": input, "clientUserMessageId": prompt.id,
                     "approvalPolicy": approval, "approvalsReviewer": "user", "sandboxPolicy": sandbox,

@@ -70,6 +70,7 @@ impl Codex {
                 self.core.fail(code.clone(), &said, retry_at);
                 match (info.and_then(Value::as_str), code) {
                     (Some("cyberPolicy" | "misalignmentPolicyViolation"), _) => StopReason::Refusal,
+                    _ if said.contains("content_filter") => StopReason::Refusal,
                     (Some("sessionBudgetExceeded"), _) | (_, ErrorCode::Quota) => StopReason::Limit,
                     _ => StopReason::Error,
                 }

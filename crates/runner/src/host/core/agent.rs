@@ -101,6 +101,8 @@ impl Core {
                 let text = format!("{text} The agent tries again.");
                 self.say(Content::Error(Failure { code, text, retry_at: None }));
             }
+            // Only where no person watches.
+            Event::Answer(_) | Event::Denied { .. } => {}
             Event::Raw(_) => {
                 tracing::debug!(session.id = %self.kept.session, "The agent sent a line that is no message.")
             }

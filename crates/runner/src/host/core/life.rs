@@ -1,6 +1,6 @@
 //! The agent's process: when it starts, when it gets a prompt, and when it ends.
 
-use ensemble_agent::{Checkpoint, Refused};
+use ensemble_agent::{Attended, Checkpoint, Refused};
 use ensemble_protocol::transcript::rules::Right;
 use ensemble_protocol::transcript::words::ReceiptCode;
 
@@ -234,6 +234,7 @@ impl Core {
             checkpoint,
             mcp_servers: self.kept.mcp_servers.clone(),
             private: None,
+            attended: Attended::People,
         };
         self.is_outdated = false;
         let mut driver = (self.driver_of)(self.kind, start.clone());
