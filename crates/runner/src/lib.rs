@@ -11,6 +11,7 @@ pub mod drain;
 pub mod provider;
 pub mod server;
 
+mod agent;
 mod attempt;
 mod backoff;
 mod daemon;

@@ -5,13 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::session::Session;
+use crate::agent::WRITTEN_WITHIN;
 
 /// An agent that does not become ready is ended.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(90);
 /// An agent that continues after an interrupt is ended.
 pub(super) const INTERRUPTED_WITHIN: Duration = Duration::from_secs(15);
-/// A guard reads what it is given.
-pub(super) const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// When something is to be done if nothing happens until then.
 #[derive(Default)]

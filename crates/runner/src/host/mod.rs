@@ -5,7 +5,6 @@
 //! changes are written to the [`spool`], and then they are sent and the agent gets its orders.
 
 mod account;
-mod agents;
 mod background;
 mod behind;
 mod confirm;
@@ -57,7 +56,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use self::account::Lists;
-use self::agents::Agent;
 use self::hints::Wakers;
 use self::kept::{CostLimit, Kept};
 use self::keys::Keys;
@@ -69,6 +67,7 @@ use self::session::Session;
 use self::spool::Spool;
 use self::tasks::{Nonces, Sessions};
 use self::titles::Card;
+use crate::agent::Known;
 use crate::config::{Config, Environment, Hosting};
 use crate::drain::{Drain, Phase};
 use crate::server;
@@ -339,7 +338,7 @@ impl Host {
             return Err(format!("There is no mode {}. There are ask, edit, plan and bypass.", start.mode.as_str()));
         }
         McpServer::check(&start.mcp_servers)?;
-        let agent = Agent::named(&self.config, &start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
+        let agent = Known::named(&self.config, &start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
         ensemble_process::find(&agent.program, self.config.search_path())
             .map_err(|why| format!("Cannot start it: {why}."))?;
         let directory = start.directory.canonicalize();

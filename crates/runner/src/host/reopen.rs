@@ -11,7 +11,6 @@ use ensemble_types::problem::Code;
 use rand::RngCore;
 use tokio::task::JoinSet;
 
-use super::agents::Agent;
 use super::core::{Core, Setting};
 use super::kept::{Change, Kept};
 use super::keys::Keys;
@@ -19,6 +18,7 @@ use super::session::Session;
 use super::shown::{self, Recovered, Shown};
 use super::spool::{Card, Opened, Spool};
 use super::{Host, Pause, place, rest, status, titles};
+use crate::agent::Known;
 use crate::drain::Phase;
 
 /// The result of opening a session of an earlier process.
@@ -206,8 +206,8 @@ impl Host {
 
     async fn core(&self, kept: Kept, key_epoch: u32) -> Core {
         // An agent that was taken out of the configuration: its sessions stay, and no start succeeds.
-        let Agent { kind, .. } =
-            Agent::named(&self.config, &kept.agent).unwrap_or_else(|_| Agent::without_program(Kind::Acp));
+        let Known { kind, .. } =
+            Known::named(&self.config, &kept.agent).unwrap_or_else(|_| Known::without_program(Kind::Acp));
         let setting = Setting {
             kind,
             driver_of: ensemble_agent::driver,

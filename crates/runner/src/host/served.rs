@@ -19,8 +19,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use uuid::Uuid;
 
-use super::agents::Agent;
-use super::running::{Happened, exit_of};
+use crate::agent::{Happened, Known, exit_of};
 use crate::config::{Config, Environment};
 
 /// A server listens within this time after its start.
@@ -135,11 +134,11 @@ impl Servers {
         &self,
         config: &Config,
         name: &str,
-        agent: &Agent,
+        agent: &Known,
         environment: &Environment,
     ) -> Result<Connection, NotServed> {
         let mut current = self.current.lock().await;
-        let mut variables = agent.env(environment);
+        let mut variables = agent.env(environment, &BTreeMap::new());
         variables.retain(|name, _| !OF_A_TERMINAL.iter().any(|known| name.starts_with(known)));
         let key = (name.to_owned(), variables);
         if let Some(server) = current.get(&key).and_then(Weak::upgrade).filter(|server| server.exit.borrow().is_none())
@@ -163,13 +162,12 @@ impl Servers {
     async fn start(
         &self,
         config: &Config,
-        agent: &Agent,
+        agent: &Known,
         environment: &Environment,
     ) -> Result<Arc<Server>, Option<String>> {
         let id = ensemble_types::ids::unique();
         let launch = ensemble_agent::serve(agent.kind, &socket(&self.folder, id)).ok_or(None)?;
-        let mut env = agent.env(environment);
-        env.extend(launch.env);
+        let env = agent.env(environment, &launch.env);
         let what = process::Start {
             program: ensemble_process::find(&agent.program, config.search_path())?,
             args: agent.args.iter().cloned().chain(launch.args).chain(agent.last_args.iter().cloned()).collect(),

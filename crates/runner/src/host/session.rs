@@ -14,19 +14,20 @@ use super::Host;
 use super::account::Found;
 use super::behind::Behind;
 use super::core::{Asked, Core, Effects};
-use super::deadlines::{Deadlines, INTERRUPTED_WITHIN, WRITTEN_WITHIN};
+use super::deadlines::{Deadlines, INTERRUPTED_WITHIN};
 use super::deliver::{Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
 use super::leftovers::Leftovers;
 use super::receive::{Received, What, reach};
 use super::room::Permit;
-use super::running::{Happened, Running};
+use super::running::Running;
 use super::served::Server;
 use super::shown::Newest;
 use super::spool::Spool;
 use super::status::{self, Status};
 use super::tasks::Ends;
+use crate::agent::{Happened, WRITTEN_WITHIN};
 use crate::drain::Phase;
 
 /// While more waits to be sent, the agent's output is not read, and the agent has to wait.

@@ -1,24 +1,30 @@
 //! How the agent of a session starts: as a separate process, or as a connection to a server of many sessions.
 
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ensemble_agent::launch;
-use ensemble_process::orphans;
-use ensemble_types::ids::unique;
+use ensemble_process::disk::on_disk;
+use ensemble_process::{Directory, orphans};
+use ensemble_types::ids::{SessionId, unique};
 use tokio::time::Instant;
 
-use super::agents::Agent;
+use super::Host;
 use super::deadlines::{Deadlines, READY_WITHIN};
-use super::running::{Piped, Running};
+use super::running::Running;
 use super::served::NotServed;
 use super::session::Session;
+use crate::agent::{How, Known, Piped};
+use crate::config::Environment;
 
 impl Session {
     /// # Errors
     /// The log cannot be written. The inner error says why the agent was not started.
     pub(super) async fn start(&mut self, mut start: ensemble_agent::Start) -> std::io::Result<Result<(), String>> {
         start.private = Some(self.host.sessions.join(self.id.to_string()).display().to_string());
-        let known = Agent::named(&self.host.config, &self.core.kept.agent);
+        let known = Known::named(&self.host.config, &self.core.kept.agent);
         let how = known.and_then(|agent| match launch(agent.kind, &start) {
             Ok(launch) => Ok((agent, launch)),
             Err(refused) => Err(refused.to_string()),
@@ -48,9 +54,14 @@ impl Session {
                 self.core.process(id);
                 let changes = self.core.take_changes();
                 self.write(&changes).await?;
-                Piped::start(&self.host.config, &agent, (&start, launch), &environment, id)
-                    .await
-                    .map(|piped| Running::Piped(Box::new(piped)))
+                match directory(&start.directory).await {
+                    Ok(directory) => {
+                        let how = How { launch, directory, env: BTreeMap::new() };
+                        let started = Piped::start(&self.host.config, &agent, how, &environment, id).await;
+                        started.map(|piped| Running::Piped(Box::new(piped)))
+                    }
+                    Err(why) => Err(why),
+                }
             }
         };
         match running {
@@ -60,5 +71,27 @@ impl Session {
         self.deadlines = Deadlines { ready: Some(Instant::now() + READY_WITHIN), ..Deadlines::default() };
         tracing::info!(session.id = %self.id, agent = self.core.kept.agent, "An agent has been started");
         Ok(Ok(()))
+    }
+}
+
+/// The directory itself: a link on the way to it may lead elsewhere later.
+async fn directory(path: &str) -> Result<Directory, String> {
+    let (path, named) = (PathBuf::from(path), path.to_owned());
+    let root = on_disk(move || path.canonicalize()).await.map_err(|error| format!("{named}: {error}"))?;
+    Ok(Directory { root, below: PathBuf::new() })
+}
+
+impl Host {
+    /// What the agent of a session may inherit from.
+    pub(super) fn environment_of(&self, session: SessionId) -> Environment {
+        self.environments().get(&session).unwrap_or(&self.config.environment).clone()
+    }
+
+    pub(super) fn forget_environment(&self, session: SessionId) {
+        self.environments().remove(&session);
+    }
+
+    pub(super) fn environments(&self) -> MutexGuard<'_, HashMap<SessionId, Environment>> {
+        self.environments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

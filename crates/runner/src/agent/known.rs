@@ -1,19 +1,17 @@
-//! Which agents a machine has for sessions, and how each is started.
+//! Which agents a machine has, and how each is started.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{LazyLock, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
 use ensemble_agent::Kind;
-use ensemble_types::ids::SessionId;
 use ensemble_types::runs::Provider;
 
-use super::Host;
 use crate::config::{AgentConfig, Config, Environment, ProviderConfig};
 
 /// An agent of this machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Agent {
+pub(crate) struct Known {
     pub(crate) kind: Kind,
     pub(crate) program: PathBuf,
     /// Before the arguments that the driver needs, and after them.
@@ -29,7 +27,7 @@ fn known(name: &str) -> Option<&'static AgentConfig> {
     (name == "opencode").then_some(&*OPENCODE)
 }
 
-impl Agent {
+impl Known {
     /// The agent with this name: a provider, or one that the configuration has under `agents`.
     pub(crate) fn named(config: &Config, name: &str) -> Result<Self, String> {
         let programs = config.programs();
@@ -70,23 +68,28 @@ impl Agent {
         Self { kind, program: PathBuf::from("/nonexistent"), args: Vec::new(), last_args: Vec::new(), settings }
     }
 
-    /// The variables of its process, with what it may inherit from this environment.
-    pub(crate) fn env(&self, environment: &Environment) -> BTreeMap<String, String> {
-        Config::program_env_of(&self.settings, environment)
+    /// The variables of its process, with what it may inherit from this environment. What its driver needs counts more than that, and
+    /// what the configuration sets counts most.
+    pub(crate) fn env(&self, environment: &Environment, launch: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut env = Config::program_env_of(&self.settings, environment);
+        env.extend(launch.clone());
+        env.extend(self.settings.env.clone());
+        env
     }
 }
 
-impl Host {
-    /// What the agent of a session may inherit from.
-    pub(super) fn environment_of(&self, session: SessionId) -> Environment {
-        self.environments().get(&session).unwrap_or(&self.config.environment).clone()
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub(super) fn forget_environment(&self, session: SessionId) {
-        self.environments().remove(&session);
-    }
-
-    pub(super) fn environments(&self) -> MutexGuard<'_, HashMap<SessionId, Environment>> {
-        self.environments.lock().unwrap_or_else(PoisonError::into_inner)
+    #[test]
+    fn the_configuration_counts_more_than_the_driver_and_that_more_than_what_is_inherited() {
+        let variables = |value: &str| ["A", "B", "C"].map(|name| (name.to_owned(), value.to_owned()));
+        let mut known = Known::without_program(Kind::Claude);
+        known.settings.pass_env = vec!["*".to_owned()];
+        known.settings.env = variables("configured").into_iter().take(1).collect();
+        let launch = variables("launched").into_iter().take(2).collect();
+        let env = known.env(&variables("inherited").into(), &launch);
+        assert_eq!(["A", "B", "C"].map(|name| env[name].as_str()), ["configured", "launched", "inherited"]);
     }
 }
