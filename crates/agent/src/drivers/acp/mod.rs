@@ -7,7 +7,7 @@ mod prompt;
 
 mod update;
 
-use ensemble_protocol::transcript::words::{ErrorCode, Mode};
+use ensemble_protocol::transcript::words::{ErrorCode, Mode, StopReason};
 use serde_json::{Value, json};
 
 use crate::command::{Command, Exit, Prompt, Refused, Start};
@@ -151,6 +151,11 @@ impl Acp {
             (Call::Mode { at_start: true, .. }, Some(_)) => self.has_no_mode(),
             (Call::Model(model), None) => {
                 self.core.state(StateChange { model: Some(model), ..StateChange::default() });
+            }
+            (Call::Model(_), Some(error)) if self.start.unattended().is_some() => {
+                // No person sees that another model works.
+                self.core.fail(rpc::code(error), &rpc::reason(error), None);
+                self.core.end_turn(StopReason::Error, None, None);
             }
             (Call::Mode { .. } | Call::Model(_), Some(error)) => {
                 self.core.note(format!("The agent refused an order: {}", rpc::reason(error)));
