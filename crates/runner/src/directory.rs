@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ensemble_process::Directory;
 
-use crate::provider::Outcome;
+use crate::attempt::Outcome;
 
 /// The longest path that the interface allows.
 const LONGEST: usize = 4096;

@@ -8,7 +8,6 @@
 
 pub mod config;
 pub mod drain;
-pub mod provider;
 pub mod server;
 
 mod agent;
@@ -19,6 +18,7 @@ mod directory;
 mod host;
 mod offers;
 mod presence;
+mod sign_in;
 mod spool;
 mod wake;
 mod workplace;
@@ -28,5 +28,6 @@ pub use daemon::{RunError, run, run_until};
 pub use drain::Drain;
 pub use ensemble_process::{Limits, run_if_guard};
 pub use host::local;
-pub use offers::offers;
+pub use offers::{NotOffered, Offer, install, offers};
+pub use sign_in::Missing;
 pub use workplace::{OLDEST_GIT, absent_in_worktree, git_version, uncommitted_files};

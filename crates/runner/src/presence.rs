@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::attempt::Context;
 use crate::backoff::Backoff;
 use crate::drain::Phase;
-use crate::provider::Offer;
+use crate::offers::Offer;
 use crate::wake;
 
 /// The state of the runner, sent as the machine's `activity`.

@@ -117,7 +117,7 @@ function Output({ run, task, isOver, said }: OutputProps) {
         );
         return () => stop.abort();
     }, [run, task]);
-    if (text && text.trim() === said?.trim()) return null;
+    if (text && text.trim().replace(/^\[error\] /, "") === said?.trim()) return null;
     return (
         <section aria-label="Output">
             <h2>Output</h2>

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_client::{Error, idempotency_key};
-use ensemble_runner::provider::install;
+use ensemble_runner::install;
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
 use ensemble_types::runs::{Permission, Provider, Run};

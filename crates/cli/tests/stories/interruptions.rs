@@ -21,7 +21,9 @@ use crate::ensemble::{Running, User, up, up_at, wait_for_runner};
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "0.0.0 (stand-in)"; exit 0; }
 [ "$1" = "auth" ] && exit 0
-cat > /dev/null
+read -r _
+echo '{"type":"control_response","response":{"subtype":"success","request_id":"host-1","response":{}}}'
+read -r _
 case " $* " in
   *" --resume "*) echo resumed >> resumed ;;
   *) echo x >> steps ;;

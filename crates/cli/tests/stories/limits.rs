@@ -11,7 +11,9 @@ use crate::runs::program;
 /// Is at its limit for two hours while there is a file `at-limit` in its home directory.
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "2.1.0 (stand-in)"; exit 0; }
-cat > /dev/null
+read -r _
+echo '{"type":"control_response","response":{"subtype":"success","request_id":"host-1","response":{}}}'
+read -r _
 echo '{"type":"system","subtype":"init","session_id":"s-1"}'
 if [ -e "$HOME/at-limit" ]; then
   echo "{\"type\":\"rate_limit_event\",\"rate_limit_info\":{\"status\":\"rejected\",\"resetsAt\":$(($(date +%s) + 7260))}}"

@@ -14,7 +14,12 @@ use crate::terminal::Terminal;
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "2.1.0 (stand-in)"; exit 0; }
 [ "$1" = "auth" ] && { echo '{"loggedIn":true}'; exit 0; }
-prompt=$(cat)
+read -r _
+echo '{"type":"control_response","response":{"subtype":"success","request_id":"host-1","response":{}}}'
+read -r prompt
+prompt=${prompt#*'"content":"'}
+prompt=${prompt%%'","role":"user"}'*}
+prompt=$(printf %b "${prompt%%'"},"parent_tool_use_id"'*}")
 denials='[]'
 echo '{"type":"system","subtype":"init","session_id":"s-1"}'
 case "$prompt" in

@@ -11,7 +11,12 @@ use crate::ensemble::{Running, User, up};
 /// Answers with the prompt. Depending on the prompt it fails once or never ends.
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "0.0.0 (stand-in)"; exit 0; }
-prompt=$(cat)
+read -r _
+echo '{"type":"control_response","response":{"subtype":"success","request_id":"host-1","response":{}}}'
+read -r prompt
+prompt=${prompt#*'"content":"'}
+prompt=${prompt%%'","role":"user"}'*}
+prompt=$(printf %b "${prompt%%'"},"parent_tool_use_id"'*}")
 echo '{"type":"system","subtype":"init","session_id":"s-1"}'
 case "$prompt" in
   *"sleep for ever"*) exec sleep 600 ;;

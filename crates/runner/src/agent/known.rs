@@ -17,7 +17,7 @@ pub(crate) struct Known {
     /// Before the arguments that the driver needs, and after them.
     pub(crate) args: Vec<String>,
     pub(crate) last_args: Vec<String>,
-    settings: ProviderConfig,
+    pub(crate) settings: ProviderConfig,
 }
 
 /// An agent that needs no configuration, because its driver is made for it.

@@ -102,6 +102,11 @@ impl Piped {
         self.process.guard_pid()
     }
 
+    /// How the process has ended. The error says why it was not started.
+    pub(crate) fn exit(&self) -> Option<&Result<process::Exit, String>> {
+        self.ended.as_ref().map(|(exit, _)| exit)
+    }
+
     /// The next lines, or the end. Cancel safe. Without `reads` only the end is waited for, and then what was said last.
     pub(crate) async fn next(&mut self, reads: bool) -> Happened {
         loop {

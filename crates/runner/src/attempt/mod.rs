@@ -6,15 +6,19 @@
 
 mod deliver;
 mod enter;
+mod excerpt;
+mod execution;
 mod heartbeat;
 mod held;
-mod pump;
+mod outcome;
 mod run_attempt;
 mod sealed;
 mod session_turn;
 mod signed;
 mod slash;
 mod slot;
+mod text;
+mod turn;
 mod unchecked;
 
 use std::sync::Arc;
@@ -28,7 +32,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::Config;
 use crate::drain::Drain;
 use crate::host::Host;
-use crate::provider::{Offer, Outcome};
+use crate::offers::Offer;
 use crate::server::Server;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
 use crate::wake::Woken;
@@ -36,6 +40,7 @@ use crate::workplace::{Orders, Workplaces};
 
 use heartbeat::Heartbeat;
 pub(crate) use held::Held;
+pub(crate) use outcome::Outcome;
 use signed::NotRun;
 pub(crate) use signed::{carried_out, signed_order};
 pub(crate) use slot::Slot;
@@ -83,7 +88,7 @@ pub(crate) async fn run(context: Context, lease: Lease, offer: Option<Offer>, mu
             tracing::error!(lease.id = %lease.id, "Cannot record an attempt on disk, so it is not started: {error}");
             let outcome = Outcome::refused("RUNNER_DISK", format!("The runner cannot write to its disk: {error}."));
             // There is no record to deliver again. If this call fails, the lease expires.
-            let _ = context.server.finish(&lease.as_ref().into(), &outcome.report(lease.fence, None)).await;
+            let _ = context.server.finish(&lease.as_ref().into(), &outcome.report(lease.fence)).await;
             return;
         }
     };
@@ -128,7 +133,7 @@ pub(crate) async fn recover(context: Context, record: Record) {
                 context.config.timing.term_grace + context.config.timing.leftover_grace,
             )
             .await;
-            let mut finish = Outcome::interrupted().report(record.fence(), None);
+            let mut finish = Outcome::interrupted().report(record.fence());
             finish.provider_session_id = record.provider_session().and_then(|id| Text::new(id).ok());
             let (workplaces, task) = (context.workplaces.clone(), record.task());
             finish.changes = on_disk(move || workplaces.left(task)).await.unwrap_or_else(|error| {

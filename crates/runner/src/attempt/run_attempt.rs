@@ -1,40 +1,37 @@
-//! Runs one attempt: checks, starts the program, and ends it at the first reason to stop.
+//! Runs one attempt: checks, starts the agent, and judges its end.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_agent::{ApiKey, Attended, Kind, Launch, Prompt, Start, Unattended, takes_tools};
 use ensemble_process::disk::on_disk;
-use ensemble_process::{Directory, EXIT_STAGE, Exit, Process, Start};
-use ensemble_types::ids::RunId;
+use ensemble_process::{Directory, EXIT_STAGE, Exit};
+use ensemble_protocol::transcript::words::Mode;
+use ensemble_types::ids::{RunId, unique};
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::runs::Permission;
-use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::enter::{self, NotEntered};
+use super::execution::{Around, Execution, Over, Why, append};
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::pump::{self, Shared};
+use super::outcome::{Outcome, Stop};
 use super::slash::protected;
 use super::slot::Slot;
+use super::turn::{Turn, is_session};
+use crate::agent::{Agent, How, Known, until_resumable};
 use crate::directory;
 use crate::drain::Phase;
-use crate::provider::{
-    Call, CostBounds, NotOffered, Offer, Outcome, Stop, Transcript, invocation, is_model, is_session, judge,
-    lost_session, takes_tools,
-};
+use crate::offers::{NotOffered, Offer};
+use crate::sign_in::has_other_model;
 use crate::spool::{OutputSpool, Record};
-
-/// How long to read the pipes at most after the guard has ended. An answer of many megabytes needs some time.
-const PIPES_GRACE: Duration = Duration::from_secs(60);
 
 /// The prompt of an attempt that resumes the session of an earlier one. The session has the task's own prompt.
 const CONTINUE: &str = "You were interrupted before you had finished this task. Look at what is done already, do not repeat \
                         it, and finish the task.";
-
-/// How often to look whether the program has named its session. A runner that dies before that cannot resume it.
-const LOOK_FOR_SESSION: Duration = Duration::from_millis(250);
 
 /// How long the server has to confirm the lease before the program starts.
 pub(super) const FIRST_BEAT: Duration = Duration::from_secs(2);
@@ -49,86 +46,93 @@ pub(super) async fn run_attempt(
 ) -> Option<LeaseFinish> {
     let mut prepared = match prepare(context, lease, offer).await {
         Ok(prepared) => prepared,
-        Err(outcome) => return Some(outcome.report(lease.fence, None)),
+        Err(outcome) => return Some(outcome.report(lease.fence)),
     };
     // If the machine slept after it received the lease, another runner may already have the task.
     match heartbeat.first(FIRST_BEAT).await {
         LeaseState::Lost => return None,
-        LeaseState::CancelRequested => return Some(Outcome::cancelled().report(lease.fence, None)),
+        LeaseState::CancelRequested => return Some(Outcome::cancelled().report(lease.fence)),
         LeaseState::Unknown | LeaseState::Held => {}
     }
     let place = match enter::enter(context, lease, prepared.directory.clone(), (heartbeat, slot)).await {
         Ok(place) => place,
         Err(NotEntered::Lost) => return None,
-        Err(NotEntered::Ended(outcome)) => return Some(outcome.report(lease.fence, None)),
+        Err(NotEntered::Ended(outcome)) => return Some(outcome.report(lease.fence)),
     };
     prepared.directory = place.directory.clone();
     let deadline = Instant::now() + Duration::from_millis(lease.timeout_ms);
     let mut resume = lease.resume.as_deref().filter(|session| is_session(session));
     if lease.follow_up && resume.is_none() {
-        return Some(session_lost().report(lease.fence, None));
+        return Some(session_lost().report(lease.fence));
     }
     // The person may be at another machine, and only the output gets there. A resumed conversation has said it already.
     if resume.is_none() {
         for sentence in place.absent().await {
-            pump::append(output, format!("[worktree] {sentence}\n")).await;
+            append(output, format!("[worktree] {sentence}\n")).await;
         }
     }
+    let around = Around { context, heartbeat, record, output, deadline };
     let mut has_begun = false;
     loop {
+        if let Some(conversation) = resume {
+            tokio::select! {
+                () = until_resumable(&prepared.known, &context.config.environment, conversation) => {}
+                () = heartbeat.reached(LeaseState::CancelRequested) => {}
+                () = context.drain.reached(Phase::HandingBack) => {}
+                () = sleep_until(deadline) => {}
+            }
+        }
         let begun = match context.workplaces.forget_shown(&place) {
-            Ok(()) => Execution::begin(context, lease, (prepared.start(lease, resume), resume.is_some()), output).await,
-            Err(error) => Err(error),
+            Ok(()) => prepared.start(context, lease, resume).await,
+            Err(error) => Err(error.to_string()),
         };
-        let mut execution = match begun {
-            Ok(execution) => execution,
+        let agent = match begun {
+            Ok(agent) => agent,
             Err(error) => {
                 if !has_begun {
                     context.workplaces.show_again(&place);
                 }
-                return Some(spawn_failed(lease, &error.to_string()).report(lease.fence, None));
+                return Some(spawn_failed(lease, &error).report(lease.fence));
             }
         };
         has_begun = true;
-        let (exit, reason) = execution.supervise(context, heartbeat, record, deadline).await;
-        execution.drain_pipes(output).await;
-        execution.remember_session(context, record).await;
-        let stop = match reason {
-            StopReason::LeaseLost => return None,
-            StopReason::Stopped(stop) => Some(stop),
-            StopReason::Exited => None,
+        let turn = Turn::new(lease.provider, lease.max_cost_usd, prepared.prompt(lease, resume.is_some()));
+        let Over { turn, why, exit, stderr } = Execution::new(around, agent, turn).run().await;
+        let stop = match why {
+            Why::LeaseLost => return None,
+            Why::Stopped(stop) => Some(stop),
+            Why::Exited => None,
         };
-        let exit = match exit {
+        let exit = match exit.transpose() {
             Ok(exit) => exit,
-            Err(reason) => return Some(spawn_failed(lease, &reason).report(lease.fence, None)),
+            Err(reason) => return Some(spawn_failed(lease, &reason).report(lease.fence)),
         };
-        let stderr = String::from_utf8_lossy(&execution.stderr.lock()).into_owned();
-        if stop.is_none() && resume.is_some() && lost_session(lease.provider, &execution.transcript.lock(), &stderr) {
+        if stop.is_none() && resume.is_some() && turn.has_lost_session() {
             if lease.follow_up {
-                return Some(session_lost().report(lease.fence, None));
+                return Some(session_lost().report(lease.fence));
             }
             tracing::info!(lease.id = %lease.id, "The provider's session no longer exists; starting a new session");
             resume = None;
             continue;
         }
         let handed_back = matches!(stop, Some(Stop::HandBack));
-        let outcome = outcome_of(lease, &execution.transcript.lock(), exit, stop, &stderr);
+        let outcome = outcome_of(lease, &turn, exit, stop, &stderr);
         if outcome.error.is_some() && stop.is_none() && !stderr.trim().is_empty() {
-            pump::append(output, format!("\n[standard error]\n{}\n", stderr.trim().replace('\0', "\u{fffd}"))).await;
+            append(output, format!("\n[standard error]\n{}\n", stderr.trim().replace('\0', "\u{fffd}"))).await;
         }
-        let report = outcome.report(lease.fence, Some(&execution.transcript.lock()));
+        let report = turn.report(outcome.report(lease.fence));
         // The next attempt continues from what a handed-back one has left, and the runner is about to end.
         let changes = if handed_back { None } else { enter::save_changes(context, &place, record).await };
         return Some(LeaseFinish { permission: Some(prepared.permission), changes, ..report });
     }
 }
 
-fn outcome_of(lease: &Lease, transcript: &Transcript, exit: Exit, stop: Option<Stop>, stderr: &str) -> Outcome {
+fn outcome_of(lease: &Lease, turn: &Turn, exit: Option<Exit>, stop: Option<Stop>, stderr: &str) -> Outcome {
     // The stage prints the reason why it could not start the program.
-    if exit == Exit::Code(EXIT_STAGE) && stop.is_none() && transcript.session_id().is_none() {
+    if exit == Some(Exit::Code(EXIT_STAGE)) && stop.is_none() && turn.session().is_none() {
         return spawn_failed(lease, stderr.trim());
     }
-    judge(lease.provider, transcript, exit, stop, stderr)
+    turn.verdict(exit, stop, stderr)
 }
 
 /// A follow-up to a conversation means nothing in a new one.
@@ -144,12 +148,11 @@ fn spawn_failed(lease: &Lease, reason: &str) -> Outcome {
 
 /// The parts that stay the same when the program has to be started a second time.
 struct Prepared<'a> {
-    program: PathBuf,
+    known: Known,
     version: Option<String>,
     directory: Directory,
     model: Option<&'a str>,
     config: &'a crate::config::Config,
-    provider: crate::config::ProviderConfig,
     permission: Permission,
 }
 
@@ -159,14 +162,10 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
         Outcome::refused(why.code, format!("{} cannot run on this machine: {reason}.", lease.provider))
     };
     let offer = offer.ok_or_else(|| refused(NotOffered::unavailable("the runner does not offer it")))?;
-    let program = offer.program.map_err(refused)?;
+    offer.program.map_err(refused)?;
     let config = &*context.config;
-    let provider = config
-        .programs()
-        .providers
-        .get(&lease.provider)
-        .cloned()
-        .ok_or_else(|| refused(NotOffered::unavailable("it is not configured")))?;
+    let known = Known::named(config, lease.provider.as_str()).map_err(|why| refused(NotOffered::unavailable(why)))?;
+    let provider = &known.settings;
     let model = lease.model.as_deref().filter(|model| *model != "default");
     if model.is_some_and(|model| !is_model(model)) {
         return Err(Outcome::not_startable(
@@ -178,7 +177,7 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
     let directory = on_disk(move || Ok(working_directory(&blocking, wanted.as_deref(), run)))
         .await
         .unwrap_or_else(|error| Err(no_directory(&error)))?;
-    check_tools(lease, &provider)?;
+    check_tools(lease, known.kind, provider)?;
     if lease.max_cost_usd.is_some_and(|max| max <= 0.0) {
         let message = "The attempts of the task have cost as much as it may.";
         return Err(Outcome::not_startable("COST_LIMIT_REACHED", message));
@@ -195,12 +194,12 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
             tracing::debug!(lease.id = %lease_id, task.id = %task_id, %provider, "{text}");
         }
     }
-    Ok(Prepared { program, version: offer.version, directory, model, config, provider, permission })
+    Ok(Prepared { known, version: offer.version, directory, model, config, permission })
 }
 
 /// The machine's owner says in the configuration which tools tasks may name.
-fn check_tools(lease: &Lease, provider: &crate::config::ProviderConfig) -> Result<(), Outcome> {
-    if !lease.allowed_tools.is_empty() && !takes_tools(lease.provider) {
+fn check_tools(lease: &Lease, kind: Kind, provider: &crate::config::ProviderConfig) -> Result<(), Outcome> {
+    if !lease.allowed_tools.is_empty() && !takes_tools(kind) {
         let message = format!("{} takes no allowedTools. Leave them out, or use another provider.", lease.provider);
         return Err(Outcome::refused("TOOLS_NOT_ALLOWED", message));
     }
@@ -239,159 +238,73 @@ fn no_directory(error: &std::io::Error) -> Outcome {
 }
 
 impl Prepared<'_> {
-    fn start(&self, lease: &Lease, resume: Option<&str>) -> Start {
-        let call = Call {
-            model: self.model,
-            resume,
-            permission: self.permission,
-            allowed_tools: &lease.allowed_tools,
-            extra: &self.provider.args,
-            costs: costs(lease, resume.is_some()),
-            version: self.version.as_deref(),
-            as_root: nix::unistd::geteuid().is_root(),
+    /// The task's own prompt. A session that is resumed has it already.
+    fn prompt(&self, lease: &Lease, is_resumed: bool) -> Prompt {
+        let text = if is_resumed && !lease.follow_up {
+            CONTINUE.to_owned()
+        } else {
+            let directory = self.directory.root.join(&self.directory.below);
+            protected(lease.provider, &lease.prompt, &directory, &self.config.environment)
         };
-        let invocation = invocation(lease.provider, &call);
-        let mut env = invocation
-            .env
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect::<std::collections::BTreeMap<_, _>>();
-        env.extend(self.config.program_env(&self.provider));
-        if let Some(traceparent) = &lease.traceparent {
-            env.insert("TRACEPARENT".to_owned(), traceparent.clone());
-        }
-        Start {
-            program: self.program.clone(),
-            args: invocation.args,
-            env,
-            directory: self.directory.clone(),
-            prompt: if resume.is_some() && !lease.follow_up {
-                CONTINUE.to_owned()
-            } else {
-                let directory = self.directory.root.join(&self.directory.below);
-                protected(lease.provider, &lease.prompt, &directory, &self.config.environment)
+        Prompt { id: unique().to_string(), text, attachments: Vec::new(), steer: false }
+    }
+
+    async fn start(&self, context: &Context, lease: &Lease, resume: Option<&str>) -> Result<Agent, String> {
+        let start = Start {
+            directory: self.directory.root.join(&self.directory.below).display().to_string(),
+            session_id: unique().to_string(),
+            mode: match self.permission {
+                Permission::Plan => Mode::Plan,
+                Permission::Ask => Mode::Ask,
+                Permission::Edit => Mode::Edit,
+                Permission::Bypass => Mode::Bypass,
             },
-            interactive: false,
-            door: None,
-        }
+            model: self.model.map(str::to_owned),
+            resume: resume.map(str::to_owned),
+            cost_before: lease.resume_cost_usd.filter(|_| resume.is_some()).unwrap_or_default(),
+            as_root: nix::unistd::geteuid().is_root(),
+            checkpoint: None,
+            mcp_servers: Vec::new(),
+            private: None,
+            attended: Attended::Unattended(Box::new(Unattended {
+                tools: lease.allowed_tools.clone(),
+                max_cost_usd: lease.max_cost_usd,
+                version: self.version.clone(),
+                api_key: self.api_key(),
+            })),
+        };
+        let traceparent = lease.traceparent.clone().map(|value| ("TRACEPARENT".to_owned(), value));
+        let env = traceparent.into_iter().collect();
+        let how = How { launch: Launch::default(), directory: self.directory.clone(), env };
+        Agent::start(&context.config, &self.known, (start, how), &self.config.environment, lease.id.uuid()).await
+    }
+
+    /// `codex exec` takes this variable, and its app server leaves it to the client.
+    fn api_key(&self) -> Option<ApiKey> {
+        let env = self.known.env(&self.config.environment, &BTreeMap::new());
+        let key = env.get("CODEX_API_KEY").filter(|key| !key.is_empty() && self.known.kind == Kind::Codex)?;
+        (!has_other_model(&env, &self.known.last_args)).then(|| ApiKey(key.clone()))
     }
 }
 
-/// A session that is resumed may have cost something before.
-fn costs(lease: &Lease, is_resumed: bool) -> CostBounds {
-    let before = lease.resume_cost_usd.filter(|_| is_resumed).unwrap_or_default();
-    CostBounds { max: lease.max_cost_usd, before }
+/// Whether a model name is valid in the interface. Names that look like an option or need quoting are not.
+fn is_model(name: &str) -> bool {
+    let inside = |b: u8| b.is_ascii_alphanumeric() || b"._:/[]-".contains(&b);
+    name.len() <= 128 && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric) && name.bytes().all(inside)
 }
 
-/// Why the program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StopReason {
-    Exited,
-    Stopped(Stop),
-    LeaseLost,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// One start of the program.
-struct Execution {
-    process: Process,
-    transcript: Shared<Transcript>,
-    stderr: Shared<Vec<u8>>,
-    pumps: Vec<tokio::task::JoinHandle<()>>,
-    /// Tells the pumps that the program has ended.
-    ended: watch::Sender<bool>,
-    /// Notified when the program has cost more than it may.
-    expensive: Arc<Notify>,
-}
-
-impl Execution {
-    async fn begin(
-        context: &Context,
-        lease: &Lease,
-        (start, is_resumed): (Start, bool),
-        output: &Arc<OutputSpool>,
-    ) -> std::io::Result<Self> {
-        let (process, stdout, stderr_pipe) = Process::start(&context.config.process(), lease.id.uuid(), start).await?;
-        let transcript = Shared::new(Transcript::with_costs(costs(lease, is_resumed)));
-        let expensive = Arc::new(Notify::new());
-        let stderr = Shared::new(Vec::new());
-        let (ended, has_ended) = watch::channel(false);
-        let pumps = vec![
-            tokio::spawn(pump::output(
-                lease.provider,
-                stdout,
-                has_ended.clone(),
-                (transcript.clone(), expensive.clone()),
-                output.clone(),
-            )),
-            tokio::spawn(pump::stderr_tail(stderr_pipe, has_ended, stderr.clone())),
-        ];
-        Ok(Self { process, transcript, stderr, pumps, ended, expensive })
-    }
-
-    /// Waits until the program ends, and stops it at the first reason to do so. A lost lease overrides every other
-    /// reason.
-    async fn supervise(
-        &mut self,
-        context: &Context,
-        heartbeat: &Heartbeat,
-        record: &Record,
-        deadline: Instant,
-    ) -> (Result<Exit, String>, StopReason) {
-        let timing = &context.config.timing;
-        let mut reason = StopReason::Exited;
-        let mut saved_session: Option<String> = None;
-        let mut check = tokio::time::interval(LOOK_FOR_SESSION);
-        loop {
-            let running = reason == StopReason::Exited;
-            let (next, grace) = tokio::select! {
-                exit = self.process.ended() => return (exit, reason),
-                () = heartbeat.reached(LeaseState::Lost), if reason != StopReason::LeaseLost => (StopReason::LeaseLost, timing.lost_grace),
-                () = heartbeat.reached(LeaseState::CancelRequested), if running => (StopReason::Stopped(Stop::Cancel), timing.term_grace),
-                () = tokio::time::sleep_until(deadline), if running => (StopReason::Stopped(Stop::Timeout), timing.term_grace),
-                () = self.expensive.notified(), if running => (StopReason::Stopped(Stop::Cost), timing.term_grace),
-                () = context.drain.reached(Phase::HandingBack), if running => (StopReason::Stopped(Stop::HandBack), timing.term_grace),
-                _ = check.tick(), if saved_session.is_none() => {
-                    saved_session = self.save_session(record).await;
-                    if let Some(session) = &saved_session {
-                        self.remember_session(context, record).await;
-                        heartbeat.set_session(session);
-                    }
-                    continue;
-                }
-            };
-            reason = next;
-            self.process.stop(grace).await;
+    #[test]
+    fn names_that_look_like_options_are_refused() {
+        for good in ["gpt-5", "claude-opus-4-8[1m]", "models/x:y", "a"] {
+            assert!(is_model(good), "{good}");
         }
-    }
-
-    /// Saves the id of the provider's session as soon as it is known, so that a later runner can report it.
-    async fn save_session(&self, record: &Record) -> Option<String> {
-        let id = self.transcript.lock().session_id()?.to_owned();
-        let (session, record) = (id.clone(), record.clone());
-        let lease = record.lease();
-        if let Err(error) = on_disk(move || record.save_session(&session)).await {
-            tracing::warn!(lease.id = %lease, "Cannot save the provider's session: {error}");
-        }
-        Some(id)
-    }
-
-    /// The next attempt resumes only a conversation in which this machine has worked on the task.
-    async fn remember_session(&self, context: &Context, record: &Record) {
-        let session = self.transcript.lock().session_id().map(str::to_owned);
-        let host = context.host.borrow().clone();
-        if let (Some(session), Some(host)) = (session, host) {
-            host.worked_in(record.task(), &session).await;
-        }
-    }
-
-    async fn drain_pipes(&mut self, output: &Arc<OutputSpool>) {
-        output.lift_bound();
-        self.ended.send_replace(true);
-        let deadline = Instant::now() + PIPES_GRACE;
-        for pump in &mut self.pumps {
-            if tokio::time::timeout_at(deadline, &mut *pump).await.is_err() {
-                pump.abort();
-            }
+        for bad in ["", "-m", "--help", "a b", "a;b", "$(x)", "ä", "a\0", &"x".repeat(129)] {
+            assert!(!is_model(bad), "{bad}");
+            assert!(!is_session(bad), "{bad}");
         }
     }
 }

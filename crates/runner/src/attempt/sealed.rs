@@ -14,13 +14,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
+use super::outcome::Outcome;
 use super::run_attempt::FIRST_BEAT;
 use super::session_turn;
 use super::slot::Slot;
 use crate::directory;
 use crate::drain::Phase;
 use crate::host::{Host, NotBegun, Pause, Refused};
-use crate::provider::{Offer, Outcome};
+use crate::offers::Offer;
 
 /// A host that has just started asks the server for its owner.
 const HOST_WITHIN: Duration = Duration::from_secs(60);
@@ -63,9 +64,9 @@ pub(super) async fn run_sealed(
         Ok(session) => {
             tracing::info!(lease.id = %lease.id, session.id = %session, "A task has begun a session");
             let outcome = Outcome { status: FinishStatus::Completed, error: None, exit_code: None, resume_at: None };
-            LeaseFinish { session_id: Some(session), ..outcome.report(lease.fence, None) }
+            LeaseFinish { session_id: Some(session), ..outcome.report(lease.fence) }
         }
-        Err(outcome) => outcome.report(lease.fence, None),
+        Err(outcome) => outcome.report(lease.fence),
     })
 }
 

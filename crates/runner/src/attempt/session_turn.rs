@@ -11,12 +11,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
+use super::outcome::{Outcome, Stop};
 use super::sealed::{Permitted, not_started};
 use super::slash::protected;
 use super::slot::Slot;
 use crate::drain::Phase;
 use crate::host::{NotBegun, TaskEnd, TaskState, TaskTurn};
-use crate::provider::{Outcome, Stop};
 
 /// Follows the turn and returns the report. `None`: the lease is lost.
 pub(super) async fn follow(
@@ -29,7 +29,7 @@ pub(super) async fn follow(
     let host = permitted.host.clone();
     let (mut turn, session) = match begin(context, lease, permitted).await {
         Ok(begun) => begun,
-        Err(outcome) => return Some(outcome.report(lease.fence, None)),
+        Err(outcome) => return Some(outcome.report(lease.fence)),
     };
     heartbeat.set_live_session(session);
     tracing::info!(lease.id = %lease.id, session.id = %session, "A task is done in a session");
@@ -73,7 +73,7 @@ pub(super) async fn follow(
         turn.cancel().await;
     };
     let is_draining = context.drain.phase() > Phase::Serving;
-    let mut report = outcome(end.as_ref(), stop, is_draining).report(lease.fence, None);
+    let mut report = outcome(end.as_ref(), stop, is_draining).report(lease.fence);
     report.session_id = Some(session);
     if let Some(end) = end {
         report.usage = usage(&end);

@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
+use super::outcome::Outcome;
 use super::run_attempt::FIRST_BEAT;
 use crate::config::Accept;
 use crate::drain::Phase;
 use crate::host::{Host, Pause, Refused};
-use crate::provider::Outcome;
 use crate::workplace::failed;
 
 /// A runner that has just started asks the server for its owner.
@@ -31,7 +31,7 @@ pub(super) enum NotRun {
 /// The lease with what was signed. Where the runner takes any task, the lease as it is.
 pub(super) async fn as_signed(context: &Context, lease: &Lease, heartbeat: &Heartbeat) -> Result<Lease, NotRun> {
     if context.config.accepts() == Accept::Any && !is_checked(context, is_signed(lease)) {
-        return filled_in(lease).map_err(|outcome| NotRun::Ended(Box::new(outcome.report(lease.fence, None))));
+        return filled_in(lease).map_err(|outcome| NotRun::Ended(Box::new(outcome.report(lease.fence))));
     }
     // If the machine slept after it received the lease, another runner may already have the task.
     if heartbeat.first(FIRST_BEAT).await == LeaseState::Lost {
@@ -45,7 +45,7 @@ pub(super) async fn as_signed(context: &Context, lease: &Lease, heartbeat: &Hear
         () = context.drain.reached(Phase::Draining) => Err(Outcome::handed_back()),
         () = sleep_until(deadline) => Err(Outcome::refused("HOST_BUSY", AWAY)),
     };
-    checked.map_err(|outcome| NotRun::Ended(Box::new(outcome.report(lease.fence, None))))
+    checked.map_err(|outcome| NotRun::Ended(Box::new(outcome.report(lease.fence))))
 }
 
 /// Whether a runner that takes any task checks one: what is signed must be signed well, where the owner's devices are known.

@@ -3,6 +3,7 @@
 //! [`Config::new`] builds one in code, [`Config::read`] reads one from a file and the environment.
 
 mod file;
+mod inherited;
 mod programs;
 mod timing;
 
@@ -17,7 +18,8 @@ use ensemble_types::runs::{Permission, Provider};
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::provider::{Missing, default_pass_env, missing};
+use crate::sign_in::{Missing, missing};
+use inherited::default_pass_env;
 
 pub use file::ConfigErrors;
 pub use timing::Timing;

@@ -9,9 +9,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ensemble_agent::whole_characters;
 use tokio::sync::Notify;
-
-use crate::provider::whole_characters;
 
 /// The size at which a new file begins.
 const FILE_BYTES: u64 = 4 << 20;
@@ -47,8 +46,6 @@ struct State {
     is_truncated: bool,
     /// The output is no longer needed.
     abandoned: bool,
-    /// The program has ended, so no writer has to wait.
-    unbounded: bool,
 }
 
 impl OutputSpool {
@@ -85,7 +82,7 @@ impl OutputSpool {
             let acknowledged = self.acknowledged.notified();
             {
                 let state = self.lock();
-                if state.abandoned || state.unbounded || state.end - state.acknowledged < self.bounds.unsent {
+                if state.abandoned || state.end - state.acknowledged < self.bounds.unsent {
                     return;
                 }
             }
@@ -115,12 +112,6 @@ impl OutputSpool {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.added.notify_waiters();
-    }
-
-    /// Lets writers no longer wait. Only the rest of the pipes is still to come.
-    pub(crate) fn lift_bound(&self) {
-        self.lock().unbounded = true;
-        self.acknowledged.notify_waiters();
     }
 
     /// Drops the output, also output that is added later.

@@ -251,10 +251,6 @@ async fn says_what_it_was_refused(fixture: Fixture) {
 }
 
 async fn shows_text_while_it_comes(fixture: Fixture) {
-    if fixture.provider == Provider::Codex {
-        // `codex exec --json` prints a message when it is complete.
-        return;
-    }
     let id = fixture.server.enqueue(fixture.task("[[hang]]"));
     fixture.server.wait_for_output(id, "I begin").await;
     assert!(fixture.server.recorded(id).finishes.is_empty());
@@ -276,10 +272,9 @@ async fn uses_tools(fixture: Fixture) {
     assert_eq!(std::fs::read_to_string(place.join("made.txt")).unwrap(), "made\n");
     let output = fixture.server.recorded(id).output;
     assert!(output.contains("echo made"), "people see what was run: {output}");
-    assert!(
-        output.lines().any(|line| line.starts_with("  │ ") && line.contains("tool-output")),
-        "and its result: {output}"
-    );
+    // Gemini does not say over its wire what a command has printed.
+    let is_result = |line: &str| line.starts_with("  │ ") && line.contains("tool-output");
+    assert!(fixture.provider == Provider::Gemini || output.lines().any(is_result), "and its result: {output}");
     assert_eq!(output.matches("The command gave").count(), 1, "streamed text is shown once: {output}");
     eventually(SOON, async || processes::of(id).is_empty()).await;
 }

@@ -1,6 +1,6 @@
 //! The programs that tasks need on this machine: git and the agents.
 
-use ensemble_runner::provider::install;
+use ensemble_runner::install;
 use ensemble_runner::{Config, OLDEST_GIT, git_version, offers};
 use ensemble_types::runs::Provider;
 

@@ -1,5 +1,5 @@
-//! A stand-in for `claude` that runs its prompt as a shell script. When it resumes a session it runs `$ON_RESUME` instead,
-//! with the prompt as its input.
+//! A stand-in for `claude` that takes a prompt over its wire, and becomes a shell that runs it as a script. When it resumes a session
+//! it runs `$ON_RESUME` instead, with the prompt as its input.
 //! Asked about its sign-in it prints the file `$SIGN_IN`.
 
 use std::os::unix::fs::PermissionsExt;
@@ -10,6 +10,22 @@ use tempfile::TempDir;
 /// The line that ends a script with success.
 pub(crate) const DONE: &str = r#"echo '{"type":"result","subtype":"success","is_error":false,"result":"done"}'"#;
 
+/// The prompt is a text in JSON, whose escapes `printf` knows. What stands after it depends on how JSON is written.
+const CLAUDE: &str = r#"#!/bin/bash
+[ "$1" = auth ] && { [ -n "$SIGN_IN" ] && cat "$SIGN_IN"; exit 0; }
+[ -n "$ARGS_TO" ] && printf '%s\n' "$@" > "$ARGS_TO"
+read -r order
+[[ $order == *'"subtype":"initialize"'* ]] || exit 64
+echo '{"type":"control_response","response":{"subtype":"success","request_id":"host-1","response":{}}}'
+read -r prompt
+prompt=${prompt#*'"content":"'}
+prompt=${prompt%%'","role":"user"}'*}
+prompt=${prompt%%'"},"parent_tool_use_id"'*}
+printf -v prompt %b "${prompt//'\"'/'"'}"
+case " $* " in *' --resume '*) [ -n "$ON_RESUME" ] && exec /bin/bash -c "$ON_RESUME" <<< "$prompt" ;; esac
+exec /bin/bash -c "$prompt"
+"#;
+
 pub(crate) struct ScriptAgent {
     folder: TempDir,
 }
@@ -19,9 +35,7 @@ impl ScriptAgent {
         let folder = tempfile::tempdir().unwrap();
         let agent = Self { folder };
         std::fs::set_permissions(agent.folder(), PermissionsExt::from_mode(0o755)).unwrap();
-        agent.install("#!/bin/sh\n[ \"$1\" = auth ] && { [ -n \"$SIGN_IN\" ] && cat \"$SIGN_IN\"; exit 0; }\n[ -n \"$ARGS_TO\" ] && printf '%s\\n' \"$@\" > \"$ARGS_TO\"\n\
-                       case \" $* \" in *' --resume '*) [ -n \"$ON_RESUME\" ] && exec /bin/bash -c \"$ON_RESUME\" ;; esac\n\
-                       exec /bin/bash\n");
+        agent.install(CLAUDE);
         agent
     }
 

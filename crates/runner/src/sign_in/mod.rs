@@ -1,6 +1,9 @@
 //! Whether a provider's program can work: its version, and whether it is signed in. Each program is asked in its own
 //! way, without a request to its maker.
 
+mod answers;
+mod ways;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,11 +12,13 @@ use std::time::{Duration, SystemTime};
 use ensemble_types::runs::Provider;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
-use super::agent;
+use answers::Check;
+pub(crate) use answers::has_other_model;
+pub use ways::Missing;
+pub(crate) use ways::missing;
 
 /// Gemini needs four seconds on an idle machine, and many times that on a busy one.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -65,14 +70,6 @@ pub(crate) enum SignIn {
     Unknown,
 }
 
-/// How to find out whether the program is signed in.
-pub(super) enum Check {
-    /// Run the program with these arguments and read the answer: its exit code, and what it printed.
-    Ask(&'static [&'static str], fn(Option<i32>, &str) -> SignIn),
-    /// The environment, or files in the home directory, say it.
-    Known(SignIn),
-}
-
 /// Asks a program, with the environment and the arguments that it has in tasks. A `version` that is known already is not asked
 /// for.
 pub(crate) async fn ask(
@@ -82,7 +79,7 @@ pub(crate) async fn ask(
     args: &[String],
     version: Option<String>,
 ) -> State {
-    let check = agent(provider).map_or(Check::Known(SignIn::Unknown), |agent| agent.sign_in(environment, args));
+    let check = answers::check(provider, environment, args);
     let mut environment = environment.clone();
     // Gemini starts itself a second time, with more memory. An answer of one line needs none.
     environment.insert("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned());
@@ -205,125 +202,10 @@ fn version_in(printed: &str) -> Option<String> {
     printed.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// Claude Code: `claude auth status` prints JSON.
-pub(super) fn of_claude(_: Option<i32>, printed: &str) -> SignIn {
-    let answer = printed.find('{').and_then(|start| printed.get(start..));
-    let answer: Option<Value> =
-        answer.and_then(|json| serde_json::Deserializer::from_str(json).into_iter().next()?.ok());
-    match answer.and_then(|answer| answer.get("loggedIn").and_then(Value::as_bool)) {
-        Some(true) => SignIn::Yes,
-        Some(false) => SignIn::No("run `claude` and type /login there, or set ANTHROPIC_API_KEY"),
-        None => SignIn::Unknown,
-    }
-}
-
-/// Codex: `codex login status` has exit code 0 when it is signed in.
-pub(super) fn of_codex(code: Option<i32>, printed: &str) -> SignIn {
-    if printed.contains("Not logged in") {
-        SignIn::No("run `codex login`, or set CODEX_API_KEY")
-    } else if code == Some(0) && printed.contains("Logged in") {
-        SignIn::Yes
-    } else {
-        SignIn::Unknown
-    }
-}
-
-/// The text of Codex's configuration.
-pub(super) fn codex_configuration(environment: &BTreeMap<String, String>) -> Option<String> {
-    let folder = environment.get("CODEX_HOME").map(PathBuf::from);
-    let folder = folder.or_else(|| environment.get("HOME").map(|home| Path::new(home).join(".codex")));
-    folder.and_then(|folder| std::fs::read_to_string(folder.join("config.toml")).ok())
-}
-
-/// Whether Codex has another model provider than its maker's. Such a provider has its own sign-in.
-pub(super) fn has_other_model(environment: &BTreeMap<String, String>, args: &[String]) -> bool {
-    let names_provider = |text: &str| text.lines().any(|line| line.trim_start().starts_with("model_provider"));
-    args.iter().any(|arg| names_provider(arg))
-        || codex_configuration(environment).is_some_and(|text| names_provider(&text))
-}
-
-/// Gemini CLI: every command but `--version` needs what its settings select, or else a key in the environment, and has exit
-/// code 41 without it. A sign-in with Google is a file, because asking for it can open a browser.
-pub(super) fn of_gemini(environment: &BTreeMap<String, String>) -> Check {
-    let home = environment.get("HOME").map(|home| Path::new(home).join(".gemini"));
-    let settings = home.as_ref().and_then(|home| std::fs::read_to_string(home.join("settings.json")).ok());
-    let settings: Value = settings.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    let asks_google = environment.get("GOOGLE_GENAI_USE_GCA").is_some_and(|value| !value.is_empty());
-    // `selectedAuthType` is of versions before 0.4.
-    let selected = settings.pointer("/security/auth/selectedType").or_else(|| settings.get("selectedAuthType"));
-    match selected.and_then(Value::as_str) {
-        Some("oauth-personal") if home.is_some_and(|home| home.join("oauth_creds.json").exists()) => {
-            Check::Known(SignIn::Yes)
-        }
-        Some("oauth-personal") => Check::Known(SignIn::No(GEMINI_SIGN_IN)),
-        Some("gemini-api-key") => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_KEY)),
-        Some("vertex-ai") => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_VERTEX)),
-        None if !asks_google => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_SIGN_IN)),
-        _ => Check::Known(SignIn::Unknown),
-    }
-}
-
-const GEMINI_SIGN_IN: &str = "run `gemini` and sign in there, or set GEMINI_API_KEY, which may stand in ~/.gemini/.env";
-const GEMINI_KEY: &str = "its settings choose an API key: set GEMINI_API_KEY, which may stand in ~/.gemini/.env";
-const GEMINI_VERTEX: &str =
-    "its settings choose Vertex AI: set GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION";
-
-/// `lacks`: what to do when it is not signed in.
-fn read_gemini(code: Option<i32>, lacks: &'static str) -> SignIn {
-    match code {
-        Some(0) => SignIn::Yes,
-        Some(41) => SignIn::No(lacks),
-        _ => SignIn::Unknown,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::answers::{GEMINI_KEY, GEMINI_SIGN_IN};
     use super::*;
-
-    #[test]
-    fn the_answers_of_the_programs_are_understood() {
-        assert_eq!(of_claude(Some(0), "{\n \"loggedIn\": true,\n \"authMethod\": \"api_key\"\n}\n"), SignIn::Yes);
-        assert!(matches!(of_claude(Some(1), "{\"loggedIn\": false}"), SignIn::No(_)));
-        assert_eq!(of_claude(Some(1), "error: unknown command 'auth'"), SignIn::Unknown);
-        assert!(matches!(of_codex(Some(1), "WARNING: x\nNot logged in\n"), SignIn::No(_)));
-        assert_eq!(of_codex(Some(0), "Logged in using ChatGPT\n"), SignIn::Yes);
-        assert_eq!(of_codex(Some(2), "error"), SignIn::Unknown);
-        assert_eq!(version_in("2.1.197 (Claude Code)\n").as_deref(), Some("2.1.197"));
-        assert_eq!(version_in("codex-cli 0.169.0\n").as_deref(), Some("0.169.0"));
-        assert_eq!(version_in("no version"), None);
-    }
-
-    #[test]
-    fn a_sign_in_with_google_is_a_file() {
-        let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join(".gemini");
-        std::fs::create_dir(&folder).unwrap();
-        let environment = BTreeMap::from([("HOME".to_owned(), home.path().display().to_string())]);
-        let select = |kind: &str| {
-            let settings = format!(r#"{{"security":{{"auth":{{"selectedType":"{kind}"}}}}}}"#);
-            std::fs::write(folder.join("settings.json"), settings).unwrap();
-        };
-        assert!(matches!(of_gemini(&environment), Check::Ask(..)));
-        select("oauth-personal");
-        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::No(_))));
-        std::fs::write(folder.join("oauth_creds.json"), "{}").unwrap();
-        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::Yes)));
-        select("gemini-api-key");
-        assert!(matches!(of_gemini(&environment), Check::Ask(..)));
-        select("cloud-shell");
-        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::Unknown)));
-    }
-
-    #[test]
-    fn codex_with_another_model_is_not_asked_about_its_makers() {
-        let home = tempfile::tempdir().unwrap();
-        let environment = BTreeMap::from([("CODEX_HOME".to_owned(), home.path().display().to_string())]);
-        assert!(!has_other_model(&environment, &[]));
-        assert!(has_other_model(&environment, &["-c".to_owned(), "model_provider=x".to_owned()]));
-        std::fs::write(home.path().join("config.toml"), "model = \"m\"\nmodel_provider = \"x\"\n").unwrap();
-        assert!(has_other_model(&environment, &[]));
-    }
 
     fn script(folder: &Path, text: &str) -> PathBuf {
         let path = folder.join("agent");
@@ -335,6 +217,13 @@ mod tests {
     async fn version(program: &Path) -> Version {
         let environment = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
         ask(Provider::Claude, program, &environment, &[], None).await.version
+    }
+
+    #[test]
+    fn a_version_is_found_in_what_a_program_says() {
+        assert_eq!(version_in("2.1.197 (Claude Code)\n").as_deref(), Some("2.1.197"));
+        assert_eq!(version_in("codex-cli 0.169.0\n").as_deref(), Some("0.169.0"));
+        assert_eq!(version_in("no version"), None);
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! Which providers this machine offers: those whose program is there and can work.
 
+mod offer;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,7 +10,9 @@ use ensemble_types::runs::Provider;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
-use crate::provider::{self, NotOffered, Offer, SignIn, State, Version};
+use crate::sign_in::{self, SignIn, State, Version};
+
+pub use offer::{NotOffered, Offer};
 
 /// How long the answer of a program is used at most. A person who signs in does not wait for this: a program without a sign-in
 /// is asked again when its files have changed, and before this with growing pauses.
@@ -18,12 +22,12 @@ const FIRST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The providers of this machine. A provider that is not offered comes with the reason.
 pub async fn offers(config: &Config) -> Vec<Offer> {
-    Known::default().offers(config).await
+    Asked::default().offers(config).await
 }
 
 /// Keeps the list of offers up to date: programs are installed and removed, and people sign in and out.
 pub(crate) async fn keep(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>, signed_out: Arc<Notify>) {
-    let mut known = Known::default();
+    let mut known = Asked::default();
     loop {
         let found = known.offers(&config).await;
         log(&found, &offered.borrow());
@@ -35,14 +39,14 @@ pub(crate) async fn keep(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>
         tokio::select! {
             () = tokio::time::sleep(config.timing.look_for_programs.max(Duration::from_millis(10))) => {}
             // An agent said that it is not signed in, so earlier answers do not count.
-            () = signed_out.notified() => known = Known::default(),
+            () = signed_out.notified() => known = Asked::default(),
         }
     }
 }
 
 /// What the programs have answered.
 #[derive(Default)]
-struct Known(Vec<Answer>);
+struct Asked(Vec<Answer>);
 
 #[derive(Clone)]
 struct Answer {
@@ -56,7 +60,7 @@ struct Answer {
     state: State,
 }
 
-impl Known {
+impl Asked {
     async fn offers(&mut self, config: &Config) -> Vec<Offer> {
         let all = futures_util::future::join_all(Provider::ALL.map(|provider| self.offer(config, provider))).await;
         self.0 = all.iter().filter_map(|(_, answer)| answer.clone()).collect();
@@ -72,13 +76,13 @@ impl Known {
         let program = match ensemble_process::find(&wanted.program, config.search_path()) {
             Ok(program) => program,
             Err(reason) => {
-                let install = provider::install(provider).map(|how| format!(" Install it: {how}")).unwrap_or_default();
+                let install = install(provider).map(|how| format!(" Install it: {how}")).unwrap_or_default();
                 return without(NotOffered::unavailable(format!("{reason}.{install}")));
             }
         };
         let environment = config.program_env(wanted);
         let modified = modified(&program);
-        let sign_in_changed = provider::changed_at(provider, &environment);
+        let sign_in_changed = sign_in::changed_at(provider, &environment);
         let known = self
             .0
             .iter()
@@ -87,14 +91,14 @@ impl Known {
             Some(answer) => answer.clone(),
             None => {
                 let version = known.and_then(|answer| answer.state.version.known());
-                let state = provider::ask(provider, &program, &environment, &wanted.args, version).await;
+                let state = sign_in::ask(provider, &program, &environment, &wanted.args, version).await;
                 let lasts = match (&state, known) {
                     (state, _) if state.is_good() => ANSWER_LASTS,
                     (_, Some(known)) if !known.state.is_good() => next_pause(known.lasts),
                     _ => FIRST_PAUSE,
                 };
                 // Looked at again: a program that is asked may write to its files.
-                let sign_in_changed = provider::changed_at(provider, &environment);
+                let sign_in_changed = sign_in::changed_at(provider, &environment);
                 let program = program.clone();
                 Answer { provider, program, modified, sign_in_changed, asked_at: Instant::now(), lasts, state }
             }
@@ -141,6 +145,16 @@ fn log(found: &[Offer], before: &[Offer]) {
     }
 }
 
+/// The command that installs a provider's program, from the pages of its maker.
+pub fn install(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Claude => Some("npm install -g @anthropic-ai/claude-code"),
+        Provider::Codex => Some("npm install -g @openai/codex"),
+        Provider::Gemini => Some("npm install -g @google/gemini-cli"),
+        Provider::Other(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -167,8 +181,8 @@ mod tests {
             entry.enabled = *provider == Provider::Claude;
         }
         config.providers.insert(Provider::Claude, ProviderConfig { program, ..ProviderConfig::of(Provider::Claude) });
-        let mut known = Known::default();
-        let look = async |known: &mut Known| {
+        let mut known = Asked::default();
+        let look = async |known: &mut Asked| {
             let offers = known.offers(&config).await;
             let claude = offers.into_iter().find(|offer| offer.provider == Provider::Claude).unwrap();
             assert_eq!((claude.version.as_deref(), claude.signed_in), (Some("1.2.3"), Some(false)));

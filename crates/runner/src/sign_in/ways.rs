@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_types::runs::Provider;
 use toml::{Table, Value};
 
-use super::sign_in::codex_configuration;
+use super::answers::codex_configuration;
 
 /// A variable that chooses a way, and what it needs as well: one of each list.
 type Way = (&'static str, &'static [&'static [&'static str]]);
