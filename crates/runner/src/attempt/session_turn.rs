@@ -125,6 +125,10 @@ fn outcome(end: Option<&TaskEnd>, stop: Option<Stop>, is_draining: bool) -> Outc
         },
         (_, _, Some(_)) => Outcome::handed_back(),
         _ if is_draining => Outcome::interrupted(),
+        // The host has interrupted it. Only a limit of the provider is waited for.
+        (Some(StopReason::Cancelled), Some(ErrorCode::Quota), _) if !end.by_person => {
+            failed("COST_LIMIT_REACHED", "The session has cost as much as it may. The session says more.")
+        }
         (_, Some(ErrorCode::Quota), _) => Outcome {
             status: FinishStatus::Quota,
             resume_at: end.retry_at,
@@ -170,6 +174,10 @@ mod tests {
         }
         let quota = end(Some(StopReason::Limit), Some(ErrorCode::Quota));
         assert_eq!(code(Some(&quota), None, false), (FinishStatus::Quota, "PROVIDER_LIMIT_REACHED".to_owned()));
+        let cost = end(Some(StopReason::Cancelled), Some(ErrorCode::Quota));
+        assert_eq!(code(Some(&cost), None, false), (FinishStatus::Failed, "COST_LIMIT_REACHED".to_owned()));
+        let by_person = TaskEnd { by_person: true, ..cost };
+        assert_eq!(code(Some(&by_person), None, false).0, FinishStatus::Quota, "the provider's limit came first");
         let login = end(None, Some(ErrorCode::Login));
         assert_eq!(code(Some(&login), None, false).1, "PROVIDER_NOT_SIGNED_IN");
         assert_eq!(code(Some(&end(None, None)), None, false).1, "SESSION_ENDED");
