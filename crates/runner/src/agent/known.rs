@@ -37,6 +37,9 @@ impl Known {
             let mut settings = ProviderConfig::of(Provider::Claude);
             settings.pass_env = command.pass_env.clone();
             settings.env = command.env.clone();
+            settings.permission = command.permission.unwrap_or(settings.permission);
+            settings.permission_limit =
+                command.permission_limit.unwrap_or(settings.permission_limit).max(settings.permission);
             let (kind, args) = match (name, args) {
                 // Its driver adds the argument itself.
                 ("opencode", [acp, rest @ ..]) if acp == "acp" => (Kind::Opencode, rest),

@@ -251,9 +251,8 @@ impl Reading<'_> {
             providers.insert(provider, config);
         }
         for name in files.keys() {
-            self.errors.push(format!(
-                "providers.{name} is not claude, codex or gemini. Other agents are under `agents`, and do no tasks of runs"
-            ));
+            self.errors
+                .push(format!("providers.{name} is not claude, codex or gemini. Other agents are under `agents`"));
         }
         providers
     }
@@ -264,6 +263,9 @@ impl Reading<'_> {
                 self.errors.push(format!(
                     "agents.{name}: the name must be 1 to 32 of a-z 0-9 -, begin with a letter, and be no provider"
                 ));
+            }
+            if agent.permission_limit.is_some_and(|limit| limit < agent.permission.unwrap_or(Permission::Edit)) {
+                self.errors.push(format!("agents.{name}.permissionLimit is less than its permission"));
             }
             if agent.command.first().is_none_or(String::is_empty) {
                 self.errors.push(format!("agents.{name}.command is empty"));

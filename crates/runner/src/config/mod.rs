@@ -58,7 +58,7 @@ pub struct Config {
     pub accept: Option<Accept>,
     /// `None`: this machine hosts no live sessions.
     pub hosting: Option<Hosting>,
-    /// Agents for sessions in addition to the providers, by name. They speak the Agent Client Protocol (agentclientprotocol.com).
+    /// Agents in addition to the three providers, by name. They speak the Agent Client Protocol (agentclientprotocol.com).
     pub agents: BTreeMap<String, AgentConfig>,
     /// Agents of sessions that run at once. The default is one for each 600 MiB of memory.
     pub max_agents: Option<u32>,
@@ -113,12 +113,16 @@ pub struct AgentConfig {
     /// Variables to inherit from the runner's environment. `NAME*` is a prefix.
     #[serde(default = "usual_env")]
     pub pass_env: Vec<String>,
+    /// The permission of tasks that name none. The default is `edit`.
+    pub permission: Option<Permission>,
+    /// The most that a task may ask for. A task that asks for more gets this.
+    pub permission_limit: Option<Permission>,
 }
 
 impl AgentConfig {
     /// An agent with this command.
     pub fn of(command: Vec<String>) -> Self {
-        Self { command, env: BTreeMap::new(), pass_env: usual_env() }
+        Self { command, pass_env: usual_env(), ..Self::default() }
     }
 }
 

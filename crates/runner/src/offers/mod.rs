@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ensemble_types::runs::Provider;
 use tokio::sync::{Notify, watch};
 
+use crate::agent::Known;
 use crate::config::Config;
 use crate::sign_in::{self, SignIn, State, Version};
 
@@ -19,6 +20,8 @@ pub use offer::{NotOffered, Offer};
 const ANSWER_LASTS: Duration = Duration::from_secs(600);
 /// The pause before a program without a sign-in is asked for the first time again.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
+/// The agents in addition to the three that are offered. A request for work may name 16.
+const MOST_OTHERS: usize = 12;
 
 /// The providers of this machine. A provider that is not offered comes with the reason.
 pub async fn offers(config: &Config) -> Vec<Offer> {
@@ -64,7 +67,7 @@ impl Asked {
     async fn offers(&mut self, config: &Config) -> Vec<Offer> {
         let all = futures_util::future::join_all(Provider::ALL.map(|provider| self.offer(config, provider))).await;
         self.0 = all.iter().filter_map(|(_, answer)| answer.clone()).collect();
-        all.into_iter().map(|(offer, _)| offer).collect()
+        all.into_iter().map(|(offer, _)| offer).chain(others(config)).collect()
     }
 
     async fn offer(&self, config: &Config, provider: Provider) -> (Offer, Option<Answer>) {
@@ -114,6 +117,23 @@ impl Asked {
         };
         (Offer { provider, program, version: version.known(), signed_in }, Some(answer))
     }
+}
+
+/// The agents in addition to the three. They are not asked anything: each has another way to say something about itself.
+fn others(config: &Config) -> Vec<Offer> {
+    let programs = config.programs();
+    let configured = programs.agents.keys().map(String::as_str);
+    let usual = ["opencode"].into_iter().filter(|name| !programs.agents.contains_key(*name));
+    let offer = |name: &str| {
+        let provider = name.parse().ok()?;
+        let found = Known::named(config, name)
+            .and_then(|known| ensemble_process::find(&known.program, config.search_path()))
+            .map_err(NotOffered::unavailable);
+        // What no person has configured is no news when it is not there.
+        let is_wanted = found.is_ok() || programs.agents.contains_key(name);
+        is_wanted.then_some(Offer { provider, program: found, version: None, signed_in: None })
+    };
+    usual.chain(configured).filter_map(offer).take(MOST_OTHERS).collect()
 }
 
 impl Answer {

@@ -1,4 +1,4 @@
-//! The three real coding agents with a stand-in for the model: each agent through every kind of ending.
+//! The real coding agents with a stand-in for the model: each of the three through every kind of ending, and opencode through some.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -45,6 +45,28 @@ each_agent!(
     says_what_it_was_refused,
     shows_text_while_it_comes,
     is_offered_when_signed_in,
+);
+
+macro_rules! opencode {
+    ($($test:ident),* $(,)?) => {
+        mod opencode {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(super::Fixture::new("opencode".parse().unwrap())).await;
+            })*
+        }
+    };
+}
+
+opencode!(
+    is_cancelled,
+    succeeds_and_resumes,
+    continues_with_a_message,
+    reports_a_model_error,
+    uses_tools,
+    takes_every_permission_mode,
+    says_what_it_was_refused,
+    shows_text_while_it_comes,
 );
 
 async fn succeeds_and_resumes(fixture: Fixture) {

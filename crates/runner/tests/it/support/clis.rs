@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ensemble_model_stand_in::{StandIn, claude_has_sessions};
-use ensemble_runner::Config;
+use ensemble_model_stand_in::{StandIn, claude_has_sessions, opencode_has_its_packages};
 use ensemble_runner::config::ProviderConfig;
+use ensemble_runner::{AgentConfig, Config};
 use ensemble_testkit::eventually;
 use ensemble_types::leases::Lease;
 use ensemble_types::runs::Permission;
 use ensemble_types::runs::Provider;
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::orchestrator::task;
@@ -60,8 +61,15 @@ impl Fixture {
         };
         // The script agent is only a placeholder and is replaced.
         let mut config = config(&server, &ScriptAgent::new(), home.path());
-        set_up(&mut config, provider, permission, &model.url(), home.path());
-        change(config.providers.get_mut(&provider).unwrap());
+        config.environment.insert("PATH".to_owned(), search_path());
+        config.providers.values_mut().for_each(|provider| provider.enabled = false);
+        match provider {
+            Provider::Other(_) => set_up_opencode(&mut config, permission, &model.url(), home.path()),
+            _ => {
+                set_up(&mut config, provider, permission, &model.url(), home.path());
+                change(config.providers.get_mut(&provider).unwrap());
+            }
+        }
         config.timing.term_grace = Duration::from_secs(3);
         let runner = Runner::start(config.clone());
         Self { provider, server, model, home, config, _runner: runner }
@@ -73,7 +81,8 @@ impl Fixture {
         let model = match self.provider {
             Provider::Claude => "claude-sonnet-4-5",
             Provider::Codex => "gpt-5",
-            Provider::Gemini | Provider::Other(_) => "gemini-2.5-flash",
+            Provider::Gemini => "gemini-2.5-flash",
+            Provider::Other(_) => "stub/stub-model",
         };
         Lease { provider: self.provider, model: Some(model.to_owned()), ..task(prompt) }
     }
@@ -89,7 +98,7 @@ impl Fixture {
 }
 
 fn set_up(config: &mut Config, provider: Provider, permission: Permission, model_url: &str, home: &Path) {
-    let mut entry = ProviderConfig { program: program(provider), permission, ..ProviderConfig::of(provider) };
+    let mut entry = ProviderConfig { program: program(provider.as_str()), permission, ..ProviderConfig::of(provider) };
     let mut set = |name: &str, value: &str| entry.env.insert(name.to_owned(), value.to_owned());
     set("HOME", home.to_str().unwrap());
     match provider {
@@ -118,9 +127,26 @@ fn set_up(config: &mut Config, provider: Provider, permission: Permission, model
             std::fs::write(home.join(".gemini/settings.json"), settings).unwrap();
         }
     }
-    config.environment.insert("PATH".to_owned(), search_path());
-    config.providers.values_mut().for_each(|provider| provider.enabled = false);
     config.providers.insert(provider, entry);
+}
+
+fn set_up_opencode(config: &mut Config, permission: Permission, model_url: &str, home: &Path) {
+    opencode_has_its_packages(home).unwrap();
+    let models = json!({"stub-model": {"name": "stub", "limit": {"context": 100_000, "output": 8_000}}});
+    let options = json!({"baseURL": format!("{model_url}/v1"), "apiKey": "stand-in"});
+    let provider = json!({"stub": {"npm": "@ai-sdk/anthropic", "options": options, "models": models}});
+    let content = json!({"model": "stub/stub-model", "small_model": "stub/stub-model", "provider": provider});
+    let program = program("opencode").to_str().unwrap().to_owned();
+    let mut agent = AgentConfig::of(vec![program, "acp".to_owned()]);
+    (agent.permission, agent.permission_limit) = (Some(permission), Some(permission));
+    agent.env = [
+        ("HOME", home.to_str().unwrap()),
+        ("OPENCODE_CONFIG_CONTENT", &content.to_string()),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    config.agents.insert("opencode".to_owned(), agent);
 }
 
 /// Two of the programs are scripts for `node`, which may be anywhere on the search path.
@@ -129,12 +155,12 @@ fn search_path() -> String {
     inherited.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".to_owned())
 }
 
-fn program(provider: Provider) -> PathBuf {
+fn program(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/provider-clis");
-    let program = folder.join("node_modules/.bin").join(provider.as_str());
+    let program = folder.join("node_modules/.bin").join(name);
     assert!(
         program.exists(),
-        "\n\nThe real {provider} program is not installed, and this test drives it.\n\
+        "\n\nThe real {name} program is not installed, and this test drives it.\n\
          Run `tests/provider-clis/install` (or `make test`, which does) and try again.\n\n"
     );
     program.canonicalize().unwrap()
