@@ -92,16 +92,17 @@ pub(crate) fn serve(socket: &Path) -> Launch {
 }
 
 /// What the program may do in a mode: when it asks, and what its sandbox allows.
-fn policy(mode: &Mode, is_attended: bool) -> (&'static str, &'static str, Value) {
-    match mode {
-        Mode::Edit if !is_attended => ("never", "workspace-write", json!({"type": "workspaceWrite"})),
-        Mode::Ask if !is_attended => ("never", "read-only", json!({"type": "readOnly"})),
-        Mode::Bypass => ("never", "danger-full-access", json!({"type": "dangerFullAccess"})),
-        Mode::Edit => ("on-request", "workspace-write", json!({"type": "workspaceWrite"})),
+fn policy(mode: &Mode, is_attended: bool) -> (&'static str, Value) {
+    let (approval, sandbox) = match mode {
+        Mode::Edit if !is_attended => ("never", "workspaceWrite"),
+        Mode::Ask if !is_attended => ("never", "readOnly"),
+        Mode::Bypass => ("never", "dangerFullAccess"),
+        Mode::Edit => ("on-request", "workspaceWrite"),
         // It changes nothing, so it needs no permission.
-        Mode::Plan => ("never", "read-only", json!({"type": "readOnly"})),
-        _ => ("untrusted", "workspace-write", json!({"type": "workspaceWrite"})),
-    }
+        Mode::Plan => ("never", "readOnly"),
+        _ => ("untrusted", "workspaceWrite"),
+    };
+    (approval, json!({"type": sandbox}))
 }
 
 impl Codex {
@@ -206,9 +207,11 @@ impl Codex {
         if let Some(key) = self.start.unattended().and_then(|unattended| unattended.api_key.clone()) {
             self.call(Call::Order, "account/login/start", json!({"type": "apiKey", "apiKey": key.0}));
         }
-        let (approval, sandbox, _) = policy(&self.mode, self.start.unattended().is_none());
+        let (approval, _) = policy(&self.mode, self.start.unattended().is_none());
+        // Each turn says its own sandbox. A thread that begins with one that may write makes the program write into the person's
+        // configuration that it trusts the directory, for good.
         let mut params = json!({
-            "cwd": self.start.directory, "approvalPolicy": approval, "approvalsReviewer": "user", "sandbox": sandbox,
+            "cwd": self.start.directory, "approvalPolicy": approval, "approvalsReviewer": "user", "sandbox": "read-only",
         });
         let resume = self.start.resume.clone();
         let is_sse = |server: &McpServer| matches!(server, McpServer::Sse { .. });
@@ -280,7 +283,7 @@ impl Codex {
             // A second turn would be taken as steering.
             (Some(_), false) => return Err(Refused::Busy),
             (None, _) => {
-                let (approval, _, sandbox) = policy(&self.mode, self.start.unattended().is_none());
+                let (approval, sandbox) = policy(&self.mode, self.start.unattended().is_none());
                 let mut params = json!({
                     "threadId": thread, "input": input, "clientUserMessageId": prompt.id,
                     "approvalPolicy": approval, "approvalsReviewer": "user", "sandboxPolicy": sandbox,
