@@ -64,9 +64,19 @@ pub(crate) fn code(error: &Value) -> ErrorCode {
         Some(401 | 403 | -32000) => ErrorCode::Login,
         Some(429) => ErrorCode::Quota,
         Some(503 | 529) => ErrorCode::Overloaded,
-        _ if has(&["unauthorized", "authentication", "api key", "api-key", "401"]) => ErrorCode::Login,
-        _ if has(&["quota", "rate limit", "usage limit", "429"]) => ErrorCode::Quota,
-        _ if has(&["overloaded", "503", "529"]) => ErrorCode::Overloaded,
+        _ if has(&["unauthorized", "authentication", "api key", "api-key", "status 401"]) => ErrorCode::Login,
+        _ if has(&[
+            "rate limit",
+            "usage limit",
+            "current quota",
+            "resource exhausted",
+            "resource_exhausted",
+            "status 429",
+        ]) =>
+        {
+            ErrorCode::Quota
+        }
+        _ if has(&["overloaded", "status 503", "status 529"]) => ErrorCode::Overloaded,
         _ if has(&["context length", "context window", "prompt is too long"]) => ErrorCode::Context,
         _ => ErrorCode::Unknown,
     }

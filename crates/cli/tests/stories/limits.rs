@@ -20,7 +20,8 @@ if [ -e "$HOME/at-limit" ]; then
   echo '{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"You have hit your limit"}'
   exit 1
 fi
-echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done with: $*\",\"total_cost_usd\":0.5}"
+arguments=$(printf %s "$*" | tr '"\n' "' ")
+echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"done with: $arguments\",\"total_cost_usd\":0.5}"
 "#;
 
 /// The newest run, when its task waits for the provider.

@@ -69,6 +69,7 @@ impl<'a> Execution<'a> {
         let Around { context, heartbeat, output, deadline, .. } = self.around;
         let timing = &context.config.timing;
         let (mut why, mut was_idle) = (Why::Exited, false);
+        let ready_by = Instant::now() + timing.ready_within;
         loop {
             let runs = why == Why::Exited;
             let idle_until = self.ends_at.filter(|_| runs && !was_idle);
@@ -84,6 +85,12 @@ impl<'a> Execution<'a> {
                 () = heartbeat.reached(LeaseState::CancelRequested), if runs => (Why::Stopped(Stop::Cancel), timing.term_grace),
                 () = sleep_until(deadline), if runs => (Why::Stopped(Stop::Timeout), timing.term_grace),
                 () = context.drain.reached(Phase::HandingBack), if runs => (Why::Stopped(Stop::HandBack), timing.term_grace),
+                () = sleep_until(ready_by), if runs && !was_idle && self.turn.is_starting() => {
+                    self.turn.not_ready(timing.ready_within);
+                    was_idle = true;
+                    self.agent.stop(timing.term_grace).await;
+                    continue;
+                }
                 () = sleep_until(idle_until.unwrap_or(deadline)), if idle_until.is_some() => {
                     was_idle = true;
                     self.agent.stop(timing.term_grace).await;

@@ -75,11 +75,16 @@ pub(super) async fn run_attempt(
     let mut has_begun = false;
     loop {
         if let Some(conversation) = resume {
-            tokio::select! {
-                () = until_resumable(&prepared.known, &context.config.environment, conversation) => {}
-                () = heartbeat.reached(LeaseState::CancelRequested) => {}
-                () = context.drain.reached(Phase::HandingBack) => {}
-                () = sleep_until(deadline) => {}
+            let stop = tokio::select! {
+                () = until_resumable(&prepared.known, &context.config.environment, conversation) => None,
+                () = heartbeat.reached(LeaseState::Lost) => return None,
+                () = heartbeat.reached(LeaseState::CancelRequested) => Some(Stop::Cancel),
+                () = context.drain.reached(Phase::HandingBack) => Some(Stop::HandBack),
+                () = sleep_until(deadline) => Some(Stop::Timeout),
+            };
+            if stop.is_some() {
+                let turn = Turn::new(lease.provider, lease.max_cost_usd, prepared.prompt(lease, true));
+                return Some(turn.verdict(None, stop, "").report(lease.fence));
             }
         }
         let begun = match context.workplaces.forget_shown(&place) {

@@ -1,4 +1,4 @@
-//! Prompts of tasks that begin like a command of claude.
+//! Prompts of tasks that begin like a command of an agent.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,8 @@ const MOST_LOOKED_AT: usize = 10_000;
 
 /// The prompt as a task gives it to the agent. claude takes one that begins with a slash for a command, and answers
 /// "/login isn't available" to "/login returns 500". A line feed before it makes it a text. The commands and skills that a person has
-/// written are meant.
+/// written are meant. Agents that speak ACP have commands that ask no permission, such as gemini's `/extensions install`, and they trim
+/// the text; no task means one of these.
 pub(crate) fn protected(
     provider: Provider,
     prompt: &str,
@@ -19,10 +20,14 @@ pub(crate) fn protected(
     environment: &BTreeMap<String, String>,
 ) -> String {
     let word = prompt.trim_start().strip_prefix('/').and_then(|rest| rest.split_whitespace().next());
+    if provider == Provider::Codex {
+        return prompt.to_owned();
+    }
     match word {
         Some(word) if provider == Provider::Claude && !is_command(word, directory, environment) => {
             format!("\n{prompt}")
         }
+        _ if provider != Provider::Claude && prompt.trim_start().starts_with(['/', '$']) => format!("Task: {prompt}"),
         _ => prompt.to_owned(),
     }
 }
@@ -92,5 +97,11 @@ mod tests {
             assert_eq!(of(Provider::Claude, prompt), format!("\n{prompt}"));
             assert_eq!(of(Provider::Codex, prompt), prompt);
         }
+        for prompt in ["/extensions install /w", " /init", "$HOME is wrong", "/mine"] {
+            for provider in [Provider::Gemini, "opencode".parse().unwrap()] {
+                assert_eq!(of(provider, prompt), format!("Task: {prompt}"));
+            }
+        }
+        assert_eq!(of(Provider::Gemini, "Install it"), "Install it");
     }
 }

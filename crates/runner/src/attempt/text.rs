@@ -30,6 +30,9 @@ pub(super) struct Shown {
     at_line_start: bool,
     /// The part that grows. Its text was shown.
     growing: Option<u32>,
+    /// The agent has thought since the last text, and whether it has done something else.
+    has_thought: bool,
+    has_acted: bool,
     /// The beginning of a line that is no message was shown.
     in_piece: bool,
     /// The last calls.
@@ -51,6 +54,8 @@ impl Shown {
             text: String::new(),
             at_line_start: true,
             growing: None,
+            has_thought: false,
+            has_acted: false,
             in_piece: false,
             calls: VecDeque::new(),
         }
@@ -76,12 +81,17 @@ impl Shown {
     /// What the agent says grows.
     pub(super) fn delta(&mut self, part: u32, kind: PartKind, text: &str) {
         if kind == PartKind::Thought {
+            self.has_thought = true;
             return;
         }
         if self.growing != Some(part) {
             self.end_line();
-            self.answer.start("");
+            // A thought alone divides no answer.
+            if self.has_acted || !self.has_thought {
+                self.answer.start("");
+            }
         }
+        (self.has_thought, self.has_acted) = (false, false);
         self.growing = Some(part);
         self.answer.push(text);
         self.show(text);
@@ -147,7 +157,7 @@ impl Shown {
 
     /// Other information, on its own lines.
     pub(super) fn note(&mut self, note: &str) {
-        self.growing = None;
+        (self.growing, self.has_acted) = (None, true);
         self.end_line();
         self.show(note);
         self.end_line();

@@ -42,6 +42,8 @@ enum Because {
     Limit,
     /// It has cost what it may.
     Cost,
+    /// It was not ready for the prompt in time.
+    Start,
 }
 
 /// How the agent has ended its turn.
@@ -63,6 +65,8 @@ pub(super) struct Turn {
     /// The conversation to resume does not exist.
     has_lost_session: bool,
     usage: Usage,
+    /// What the turn that runs has cost so far, where the agent says it.
+    cost_so_far: f64,
     denials: PermissionDenials,
     failure: Option<(ErrorCode, String)>,
     /// When the provider can be used again, as it said last.
@@ -80,6 +84,7 @@ impl Turn {
             session: None,
             has_lost_session: false,
             usage: Usage::default(),
+            cost_so_far: 0.0,
             denials: PermissionDenials::default(),
             failure: None,
             limit_ends: None,
@@ -110,12 +115,16 @@ impl Turn {
                 }
                 return self.prompt.take().map(Command::Prompt).map(Do::Tell);
             }
-            Event::ResumeFailed(_) => {
+            // A turn that has ended was no lost one, whatever the agent says at its end.
+            Event::ResumeFailed(_) if self.ended.is_none() => {
                 self.has_lost_session = true;
                 return Some(Do::End);
             }
             Event::TurnEnded { stop, usage, cost_usd } => return Some(self.turn_ended(stop, usage, cost_usd)),
-            Event::Cost(usd) if self.is_too_expensive(usd) => return Some(Do::TooExpensive),
+            Event::Cost(usd) => {
+                self.cost_so_far = usd;
+                return self.is_too_expensive().then_some(Do::TooExpensive);
+            }
             Event::Delta { part, kind, text } => self.shown.delta(part, kind, &text),
             Event::Complete { part, of, kind: PartKind::Text, text, parent, .. } => {
                 self.shown.complete(part, of.is_some(), parent.is_some(), &text);
@@ -142,7 +151,7 @@ impl Turn {
             }
             Event::Retrying { text, .. } => self.shown.note(&format!("[error] {}", one_line(&text))),
             Event::Raw(text) => self.shown.raw(&text),
-            Event::Cost(_)
+            Event::ResumeFailed(_)
             | Event::Complete { .. }
             | Event::Taken(_)
             | Event::TurnStarted(_)
@@ -155,6 +164,17 @@ impl Turn {
         None
     }
 
+    /// Whether the agent is still to be ready for the prompt.
+    pub(super) fn is_starting(&self) -> bool {
+        self.prompt.is_some() && self.ended.is_none()
+    }
+
+    /// It was not in this time.
+    pub(super) fn not_ready(&mut self, within: Duration) {
+        let message = format!("{} was not ready for the prompt within {} s.", self.provider, within.as_secs());
+        self.ended = Some(Ended::Failed { message, because: Because::Start });
+    }
+
     /// The agent does not take the prompt.
     pub(super) fn not_taken(&mut self, why: &str) {
         self.ended = Some(Ended::Failed { message: why.to_owned(), because: Because::Other });
@@ -165,7 +185,9 @@ impl Turn {
         let plus = |sum: Option<u64>, more: Option<u64>| more.map(|more| sum.unwrap_or(0).saturating_add(more)).or(sum);
         self.usage.input_tokens = plus(self.usage.input_tokens, usage.map(|usage| usage.input_tokens));
         self.usage.output_tokens = plus(self.usage.output_tokens, usage.map(|usage| usage.output_tokens));
-        self.usage.cost_usd = cost_usd.map(|cost| self.usage.cost_usd.unwrap_or(0.0) + cost).or(self.usage.cost_usd);
+        let so_far = std::mem::take(&mut self.cost_so_far);
+        let cost = cost_usd.or(Some(so_far).filter(|cost| *cost > 0.0));
+        self.usage.cost_usd = cost.map(|cost| self.usage.cost_usd.unwrap_or(0.0) + cost).or(self.usage.cost_usd);
         self.ended = Some(match stop {
             StopReason::EndTurn => Ended::Well,
             StopReason::MaxTokens if self.failure.is_none() => Ended::Well,
@@ -174,7 +196,7 @@ impl Turn {
             _ => self.failed(Because::Other),
         });
         self.failure = None;
-        if self.is_too_expensive(0.0) { Do::TooExpensive } else { Do::End }
+        if self.is_too_expensive() { Do::TooExpensive } else { Do::End }
     }
 
     /// With what the agent has said last of a failure.
@@ -195,17 +217,26 @@ impl Turn {
         Ended::Failed { message: excerpt(&message, MESSAGE_BYTES), because }
     }
 
-    /// `more`: of the turn that runs.
-    fn is_too_expensive(&self, more: f64) -> bool {
-        let cost = self.usage.cost_usd.unwrap_or(0.0) + more;
+    fn is_too_expensive(&self) -> bool {
+        let cost = self.usage().cost_usd.unwrap_or(0.0);
         self.max_cost_usd.is_some_and(|max| cost > max)
+    }
+
+    /// With what the turn that runs has cost.
+    fn usage(&self) -> Usage {
+        let cost_usd = match self.cost_so_far {
+            cost if cost > 0.0 => Some(self.usage.cost_usd.unwrap_or(0.0) + cost),
+            _ => self.usage.cost_usd,
+        };
+        Usage { cost_usd, ..self.usage }
     }
 
     fn refuse(&mut self, asked: &Permission) -> Do {
         let tool =
             asked.tool_call_id.as_deref().and_then(|id| self.shown.begun(id)).unwrap_or_else(|| "tool".to_owned());
         self.deny(&tool, &asked.title);
-        let refusal = asked.options.iter().find(|option| option.kind == OptionKind::RejectOnce);
+        let of_kind = |kind| asked.options.iter().find(|option| option.kind == kind);
+        let refusal = of_kind(OptionKind::RejectOnce).or_else(|| of_kind(OptionKind::RejectAlways));
         Do::Tell(match refusal {
             Some(option) => {
                 let reply = Reply::Option { id: option.option_id.clone(), message: None };
@@ -232,7 +263,7 @@ impl Turn {
         LeaseFinish {
             output_summary: self.shown.answer().and_then(|answer| Blob::new(answer).ok()),
             provider_session_id: self.session().and_then(|id| Text::new(id).ok()),
-            usage: (self.usage != Usage::default()).then_some(self.usage),
+            usage: Some(self.usage()).filter(|usage| *usage != Usage::default()),
             permission_denials: (self.denials.count > 0).then(|| self.denials.clone()),
             ..finish
         }
@@ -243,7 +274,7 @@ impl Turn {
     pub(super) fn verdict(&self, exit: Option<Exit>, stop: Option<Stop>, stderr: &str) -> Outcome {
         let exit_code = if let Some(Exit::Code(code)) = exit { Some(code) } else { None };
         let outcome = |status, error| Outcome { exit_code, ..Outcome::of(status, error) };
-        let too_expensive = self.is_too_expensive(0.0) || self.is_because(Because::Cost) || stop == Some(Stop::Cost);
+        let too_expensive = self.is_too_expensive() || self.is_because(Because::Cost) || stop == Some(Stop::Cost);
         let succeeded = self.ended == Some(Ended::Well) && matches!(exit, None | Some(Exit::Code(0)));
         match stop {
             // The program finished before the order to stop reached it.
@@ -269,7 +300,7 @@ impl Turn {
     }
 
     fn cost_limit(&self) -> String {
-        let cost = self.usage.cost_usd.map_or(String::new(), |cost| format!(" The attempt has cost ${cost:.4}."));
+        let cost = self.usage().cost_usd.map_or(String::new(), |cost| format!(" The attempt has cost ${cost:.4}."));
         format!("{} has cost as much as the task may.{cost}", self.provider)
     }
 
@@ -283,6 +314,9 @@ impl Turn {
         let (provider, stderr) = (self.provider, stderr_tail(stderr));
         match (&self.ended, exit) {
             (Some(Ended::Failed { message, because: Because::Model }), _) => error("REFUSED", message.as_str()),
+            (Some(Ended::Failed { message, because: Because::Start }), _) => {
+                error("PROVIDER_FAILED", format!("{message}{stderr}"))
+            }
             (Some(Ended::Failed { message, because: Because::SignIn }), _) => {
                 error("PROVIDER_NOT_SIGNED_IN", message.as_str())
             }

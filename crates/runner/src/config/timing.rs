@@ -36,6 +36,9 @@ pub struct Timing {
     /// How long a turn continues while no program hosts its session, with an agent that can (codex). Then it is ended.
     #[serde(rename = "leftAloneMs", with = "millis")]
     pub left_alone: Duration,
+    /// How long the agent of a task may take until it is ready for the prompt. No person waits for it.
+    #[serde(rename = "readyWithinMs", with = "millis")]
+    pub ready_within: Duration,
     /// An agent that is idle for this long is ended, and started again by the next prompt.
     #[serde(rename = "parkAfterMs", with = "millis")]
     pub park_after: Duration,
@@ -82,6 +85,7 @@ impl Default for Timing {
             drain_grace: Duration::from_secs(60),
             turn_grace: Duration::from_secs(600),
             left_alone: Duration::from_secs(600),
+            ready_within: Duration::from_secs(300),
             park_after: Duration::from_secs(1_800),
             rest_after: Duration::from_secs(60),
             linger: Duration::from_secs(600),

@@ -6,6 +6,7 @@ use ensemble_runner::config::Timing;
 use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::ids::LeaseId;
 use ensemble_types::leases::{FinishStatus, Lease};
+use ensemble_types::runs::Provider;
 
 use crate::support::orchestrator::{code, completed, task};
 use crate::support::{DONE, Orchestrator, Runner, RunnerProcess, SOON, ScriptAgent, config, processes};
@@ -220,4 +221,17 @@ async fn processes_that_keep_forking_are_killed() {
         (Instant::now() >= until).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_never_ready_is_ended() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    config.timing.ready_within = Duration::from_millis(300);
+    config.providers.get_mut(&Provider::Claude).unwrap().env.insert("NEVER_READY".to_owned(), "1".to_owned());
+    let _runner = Runner::start(config);
+    let finish = server.finished(server.enqueue(task("exit 0")), SOON).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "PROVIDER_FAILED"));
+    let message = finish.error.unwrap().message.into_string();
+    assert!(message.contains("was not ready for the prompt"), "{message}");
 }

@@ -7,7 +7,7 @@ mod prompt;
 
 mod update;
 
-use ensemble_protocol::transcript::words::{ErrorCode, Mode, StopReason};
+use ensemble_protocol::transcript::words::{ErrorCode, Mode};
 use serde_json::{Value, json};
 
 use crate::command::{Command, Exit, Prompt, Refused, Start};
@@ -36,6 +36,8 @@ pub(crate) struct Acp {
     images: bool,
     embeds: bool,
     modes: Modes,
+    /// The session is ready once the agent has taken the model.
+    waits_for_model: bool,
     /// The history is being replayed: the host has it already.
     replays: bool,
     /// The turn that runs was cancelled. Some agents answer `end_turn` all the same.
@@ -95,6 +97,7 @@ impl Acp {
             images: false,
             embeds: false,
             modes: Modes::new(kind, start.mode.clone()),
+            waits_for_model: false,
             replays: false,
             is_cancelled: false,
             is_answering: false,
@@ -143,7 +146,12 @@ impl Acp {
             }
             (Call::Load, Some(error)) => {
                 self.replays = false;
-                self.core.resume_failed(&rpc::reason(error));
+                match rpc::code(error) {
+                    code @ (ErrorCode::Login | ErrorCode::Quota | ErrorCode::Overloaded) => {
+                        self.core.fail(code, &rpc::reason(error), None);
+                    }
+                    _ => self.core.resume_failed(&rpc::reason(error)),
+                }
             }
             (Call::Prompt, None) => self.ended(result),
             (Call::Prompt, Some(error)) => self.failed(error),
@@ -151,11 +159,13 @@ impl Acp {
             (Call::Mode { at_start: true, .. }, Some(_)) => self.has_no_mode(),
             (Call::Model(model), None) => {
                 self.core.state(StateChange { model: Some(model), ..StateChange::default() });
+                if std::mem::take(&mut self.waits_for_model) {
+                    self.ready();
+                }
             }
-            (Call::Model(_), Some(error)) if self.start.unattended().is_some() => {
+            (Call::Model(_), Some(error)) if self.waits_for_model => {
                 // No person sees that another model works.
                 self.core.fail(rpc::code(error), &rpc::reason(error), None);
-                self.core.end_turn(StopReason::Error, None, None);
             }
             (Call::Mode { .. } | Call::Model(_), Some(error)) => {
                 self.core.note(format!("The agent refused an order: {}", rpc::reason(error)));
@@ -236,13 +246,23 @@ impl Acp {
 
     fn moded(&mut self, mode: Mode, at_start: bool) {
         self.modes.now = Some(mode.clone());
-        if at_start && let Some(session_id) = self.session.clone() {
-            self.core.say(Event::Ready { session_id });
-            if let Some(model) = self.start.model.clone().filter(|_| self.kind != Kind::Gemini) {
+        if at_start {
+            let model = self.start.model.clone().filter(|_| self.kind != Kind::Gemini);
+            self.waits_for_model = model.is_some() && self.start.unattended().is_some();
+            if !self.waits_for_model {
+                self.ready();
+            }
+            if let Some(model) = model {
                 self.set_model(model);
             }
         }
         self.core.state(StateChange { mode: Some(mode), ..StateChange::default() });
+    }
+
+    fn ready(&mut self) {
+        if let Some(session_id) = self.session.clone() {
+            self.core.say(Event::Ready { session_id });
+        }
     }
 
     /// Better no session than one in which it is unknown what the agent may do.

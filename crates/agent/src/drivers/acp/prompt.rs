@@ -42,7 +42,17 @@ impl Acp {
             "end_turn" => StopReason::EndTurn,
             "cancelled" => StopReason::Cancelled,
             "refusal" => StopReason::Refusal,
-            "max_tokens" | "max_turn_requests" => StopReason::MaxTokens,
+            "max_turn_requests" => {
+                if self.start.unattended().is_some() {
+                    self.core.fail(
+                        ErrorCode::Unknown,
+                        "The agent has made as many requests as it may in one turn.",
+                        None,
+                    );
+                }
+                StopReason::MaxTokens
+            }
+            "max_tokens" => StopReason::MaxTokens,
             other => {
                 let what = format!("The agent ended the turn for a reason that is not known: {other}");
                 self.core.fail(ErrorCode::Unknown, &what, None);

@@ -80,7 +80,9 @@ impl Claude {
     pub(super) fn result(&mut self, event: &Value) {
         let errors: Vec<&str> = list(event, "/errors").filter_map(Value::as_str).collect();
         let said = some(event, "/result").map_or_else(|| errors.join("; "), str::to_owned);
-        if said.starts_with("No conversation found") {
+        let subtype = text(event, "/subtype");
+        let is_error = is_true(event, "/is_error") || subtype != "success";
+        if is_error && said.starts_with("No conversation found") {
             self.core.resume_failed(&said);
             return;
         }
@@ -91,8 +93,6 @@ impl Claude {
         }
         let cost = self.costs.turn(event.get("total_cost_usd").and_then(Value::as_f64));
         let error = self.costs.error.take();
-        let subtype = text(event, "/subtype");
-        let is_error = is_true(event, "/is_error") || subtype != "success";
         let stop = match (subtype, text(event, "/terminal_reason"), text(event, "/stop_reason")) {
             (_, reason, _) if reason.starts_with("aborted") => StopReason::Cancelled,
             ("error_max_turns", ..) => {
@@ -166,7 +166,7 @@ fn usage(event: &Value) -> Option<Usage> {
     let input = count(usage, "/input_tokens")?;
     Some(Usage {
         input_tokens: input.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0)),
-        output_tokens: count(usage, "/output_tokens").unwrap_or(0),
+        output_tokens: count(usage, "/output_tokens")?,
         thought_tokens: None,
         cached_read_tokens: read,
         cached_write_tokens: written,

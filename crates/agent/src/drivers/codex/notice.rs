@@ -119,9 +119,7 @@ pub(super) fn code(info: Option<&Value>) -> ErrorCode {
     let status = inner.and_then(|inner| count(inner, "/httpStatusCode"));
     match (word, status) {
         (Some("unauthorized"), _) | (_, Some(401 | 403)) => ErrorCode::Login,
-        (Some("usageLimitExceeded" | "rateLimitExceeded" | "sessionBudgetExceeded"), _) | (_, Some(429)) => {
-            ErrorCode::Quota
-        }
+        (Some("usageLimitExceeded" | "rateLimitExceeded"), _) | (_, Some(429)) => ErrorCode::Quota,
         (Some("serverOverloaded" | "flexUnavailable" | "policyCapacityUnavailable"), _) | (_, Some(503 | 529)) => {
             ErrorCode::Overloaded
         }

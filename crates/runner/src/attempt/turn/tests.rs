@@ -227,10 +227,16 @@ fn an_agent_that_is_not_signed_in_does_not_wait_for_a_prompt() {
 
 #[test]
 fn a_task_does_not_continue_with_another_model() {
-    let mut played = Played::ready(Kind::Opencode);
-    assert_eq!(played.did.pop(), Some(Do::Tell(Command::Prompt(prompt()))));
-    played.line(&json!({"id": 4, "error": {"code": -32602, "message": "no such model"}}).to_string());
-    assert_eq!(played.did, [Do::End]);
+    let mut played = Played::new(Kind::Opencode, None);
+    for answer in [
+        json!({"id": 1, "result": {"agentCapabilities": {}}}),
+        json!({"id": 2, "result": {"sessionId": "s-1", "modes": {"availableModes": [{"id": "build"}]}}}),
+        json!({"id": 3, "result": {}}),
+        json!({"id": 4, "error": {"code": -32602, "message": "no such model"}}),
+    ] {
+        played.line(&answer.to_string());
+    }
+    assert_eq!(played.did, [Do::End], "it gets no prompt");
     assert_eq!(played.verdict(Exit::Code(0), None).1.as_deref(), Some("MODEL_ERROR"));
 }
 

@@ -1,6 +1,6 @@
 //! A stand-in for `claude` that takes a prompt over its wire, and becomes a shell that runs it as a script. When it resumes a session
 //! it runs `$ON_RESUME` instead, with the prompt as its input.
-//! Asked about its sign-in it prints the file `$SIGN_IN`.
+//! Asked about its sign-in it prints the file `$SIGN_IN`. With `$NEVER_READY` it answers nothing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ pub(crate) const DONE: &str = r#"echo '{"type":"result","subtype":"success","is_
 const CLAUDE: &str = r#"#!/bin/bash
 [ "$1" = auth ] && { [ -n "$SIGN_IN" ] && cat "$SIGN_IN"; exit 0; }
 [ -n "$ARGS_TO" ] && printf '%s\n' "$@" > "$ARGS_TO"
+[ -n "$NEVER_READY" ] && exec sleep 600
 read -r order
 [[ $order == *'"subtype":"initialize"'* ]] || exit 64
 echo '{"type":"control_response","response":{"subtype":"success","request_id":"host-1","response":{}}}'
