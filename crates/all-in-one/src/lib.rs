@@ -71,13 +71,14 @@ impl Stack {
             config.vars.extend(values.map(|(name, value)| (format!("EDGE_PROXY_TLS_{name}"), value)));
         }
         // A start that fails because of its address leaves no folder.
-        let edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
+        let mut edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
             .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
         let secrets = secrets::prepare(&config.data)
             .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
         let [identity, machines, sessions, runs, voice] = free_listeners()?;
         let inner = [&identity, &machines, &sessions, &runs, &voice];
         let settings = Settings::new(&config, secrets, &inner, &edge, &addresses::of_this_machine())?;
+        edge.entrances.loopback = settings.names_here();
         let clock = &config.clock;
         let behind = [
             launch::<Identity>(&settings, identity, clock).await?,

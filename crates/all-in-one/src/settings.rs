@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use ensemble_chassis::entrance::host_of;
 use ensemble_chassis::{Listeners, Vars};
 
 use crate::Config;
@@ -25,8 +26,10 @@ struct Inner {
     wire: HashMap<&'static str, String>,
     /// Defaults.
     defaults: HashMap<&'static str, String>,
-    /// Whether it listens for this machine only.
+    /// Whether its plain listener is on loopback.
     is_loopback: bool,
+    /// Whether it listens for this machine only.
+    is_here: bool,
     /// The addresses at which people on this machine reach the services.
     origins: Vec<String>,
     /// The addresses at which people on other machines do, unless a public address is given.
@@ -76,8 +79,9 @@ impl Settings {
         ]);
         let origins = local(at, &url);
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
-        let is_loopback = at.ip().is_loopback() && config.tls.is_none();
-        Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, is_loopback, origins, for_others })))
+        let is_loopback = at.ip().is_loopback();
+        let is_here = is_loopback && config.tls.is_none();
+        Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, is_loopback, is_here, origins, for_others })))
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -91,6 +95,15 @@ impl Settings {
         let mut vars = Vars::over_env(move |name, env| inner.operators(name, env));
         let given = vars.text("PUBLIC_BASE_URL", "where people reach the edge", "");
         if given.is_empty() { self.0.for_others.clone() } else { vec![given] }
+    }
+
+    /// The hosts that requests to a listener on loopback may name: those of the addresses at which sign-ins are taken.
+    pub(crate) fn names_here(&self) -> Option<Vec<String>> {
+        let origins = self.of("identity").list("PUBLIC_ORIGINS", "where people reach the services", "");
+        let host = |origin: &String| Some(host_of(origin.split('/').nth(2)?).to_owned());
+        // The operator says that a proxy comes to this listener.
+        let is_proxied = !self.of("edge-proxy").text("TRUSTED_PROXIES", "proxies before the edge", "").is_empty();
+        (self.0.is_loopback && !is_proxied).then(|| origins.iter().filter_map(host).collect())
     }
 
     /// The variables of one service.
@@ -132,7 +145,7 @@ impl Inner {
                 |service: &&str| env(&format!("{}_{name}", service.replace('-', "_").to_uppercase())).is_some();
             self.operators(name, env).is_some() || ["edge-proxy", "identity"].iter().any(of_service)
         };
-        self.is_loopback && !["PUBLIC_BASE_URL", "PUBLIC_ORIGINS", "TRUSTED_PROXIES"].into_iter().any(is_given)
+        self.is_here && !["PUBLIC_BASE_URL", "PUBLIC_ORIGINS", "TRUSTED_PROXIES"].into_iter().any(is_given)
     }
 
     /// Accept sign-ins at the local address, and at the public address. Where none is given: at the machine's addresses.
@@ -255,6 +268,17 @@ mod tests {
         for name in ["PUBLIC_ORIGINS", "TRUSTED_PROXIES", "EDGE_PROXY_PUBLIC_BASE_URL", "IDENTITY_PUBLIC_ORIGINS"] {
             assert_eq!(only_here("127.0.0.1:0", &[], &[(name, "https://api.example.com")]), "false", "{name}");
         }
+    }
+
+    #[test]
+    fn a_listener_on_loopback_answers_to_the_names_where_sign_ins_are_taken() {
+        let names = |listen: &str, vars: &[(&str, &str)]| listening_at(listen, vars).names_here();
+        let public = ("PUBLIC_BASE_URL", "https://api.example.com:8443/ensemble");
+        assert_eq!(names("127.0.0.1:0", &[]).unwrap(), ["127.0.0.1", "localhost"]);
+        assert_eq!(names("[::1]:0", &[public]).unwrap(), ["[::1]", "localhost", "api.example.com"]);
+        assert_eq!(names("127.0.0.1:0", &[("IDENTITY_PUBLIC_ORIGINS", "https://a,https://b:1")]).unwrap(), ["a", "b"]);
+        assert_eq!(names("0.0.0.0:0", &[public]), None);
+        assert_eq!(names("127.0.0.1:0", &[("TRUSTED_PROXIES", "127.0.0.1")]), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod auth;
 pub mod clock;
 pub mod config;
+pub mod entrance;
 pub mod http;
 mod http_client;
 pub mod live;

@@ -15,6 +15,7 @@ use secrecy::SecretString;
 
 use crate::auth::{Gate, KeySource};
 use crate::config::Vars;
+use crate::entrance::Entrances;
 use crate::metrics::Metrics;
 use crate::process::{Drain, ServerSettings};
 use crate::routes::no_such_route;
@@ -106,6 +107,7 @@ pub struct ServiceContext {
     /// The address of the public listener, with the real port.
     pub public_addr: SocketAddr,
     pub internal_addr: SocketAddr,
+    pub entrances: Entrances,
 }
 
 /// A background task and its name. It must end soon after the drain begins.

@@ -120,6 +120,7 @@ codes! {
     UriTooLong "URI_TOO_LONG" 414 "The address is too long.";
     UnsupportedMediaType "UNSUPPORTED_MEDIA_TYPE" 415 "This content type is not supported here.";
     RangeNotSatisfiable "RANGE_NOT_SATISFIABLE" 416 "The range is outside the content.";
+    MisdirectedRequest "MISDIRECTED_REQUEST" 421 "This address does not answer to that host.";
     RateLimited "RATE_LIMITED" 429 "Too many requests.";
     QuotaExceeded "QUOTA_EXCEEDED" 429 "A quota of the account is used up.";
     HeadersTooLarge "REQUEST_HEADER_FIELDS_TOO_LARGE" 431 "The header fields are too large.";

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 
+use ensemble_chassis::entrance::Entrance;
 use ensemble_chassis::process::TlsLimits;
 use ensemble_chassis::shares::{Share, limit_address};
 use prometheus::IntGauge;
@@ -21,6 +22,7 @@ pub(crate) struct Connection {
     pub(crate) is_refused: Cell<bool>,
     /// The connected clients, whether or not through the edge's own HTTPS.
     pub(crate) peer: IpAddr,
+    pub(crate) entrance: Entrance,
     pub(crate) is_https: bool,
     gauge: IntGauge,
 }
@@ -38,6 +40,8 @@ impl Connection {
             _share: share,
             is_refused: Cell::new(false),
             peer,
+            // HTTPS ends on loopback, too, and other computers reach it.
+            entrance: if is_https { Entrance::Network } else { edge.entrances.of() },
             is_https,
             gauge,
         }

@@ -29,6 +29,7 @@ use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::{Route, web};
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
+use ensemble_chassis::entrance::Entrances;
 use ensemble_chassis::process::{ServerSettings, TlsFront, prepare_connection, raise_file_limit};
 use ensemble_chassis::{Drain, KeySet, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use tokio::time::timeout;
@@ -56,6 +57,7 @@ pub struct EdgeProxy {
     compressing: Arc<Shares<LimitKey>>,
     connections: Arc<Shares<IpAddr>>,
     tls: Option<TlsFront>,
+    entrances: Entrances,
     metrics: EdgeMetrics,
     client: Client,
     replicas: PerUpstream<Arc<Replicas>>,
@@ -93,6 +95,7 @@ impl Service for EdgeProxy {
             compressing: Shares::new(8, 64),
             tls: config.tls.clone().map(|tls| TlsFront::bind(tls, connections::of_https(&config))).transpose()?,
             client: upstream::send::client(config.upstream),
+            entrances: context.entrances,
             drain: context.drain,
             config,
             keys,

@@ -57,7 +57,7 @@ fn decide(
     edge: &EdgeProxy,
     context: &RequestContext,
 ) -> (Option<HttpResponse>, Option<RateLimit>) {
-    if let Some(refused) = refuse(request, edge) {
+    if let Some(refused) = refuse(request, edge, context) {
         let mut response = problem_response(refused, &request_id(request.request()));
         if response.status().as_u16() == 405 {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
@@ -80,7 +80,7 @@ fn decide(
     (refused.map(|problem| problem_response(problem, &request_id(request.request()))), quota)
 }
 
-fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
+fn refuse(request: &ServiceRequest, edge: &EdgeProxy, context: &RequestContext) -> Option<Problem> {
     let connection = request.conn_data::<Rc<Connection>>();
     if connection.is_some_and(|connection| connection.is_refused.get()) {
         return Some(Problem::new(Code::InvalidArgument, "A request before this one was refused. Connect again."));
@@ -99,7 +99,8 @@ fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
         target: uri.path_and_query().map_or("", |target| target.as_str()),
         fields: &fields,
     };
-    let refusal = request_rules::check(&head, edge.config.head).err()?;
+    let is_clear = request_rules::check(&head, edge.config.head);
+    let refusal = is_clear.and_then(|()| edge.entrances.check(context.entrance, request.headers())).err()?;
     if let Some(connection) = connection {
         connection.is_refused.set(true);
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;
-use actix_web::http::header::{HOST, HeaderMap};
 use ensemble_chassis::auth::bearer;
+use ensemble_chassis::entrance::{Entrance, is_direct};
 
 use crate::EdgeProxy;
 use crate::connections::Connection;
@@ -18,7 +18,8 @@ use crate::limits::LimitKey;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     pub(crate) client: IpAddr,
-    /// From this computer to a server that only this computer can reach. A proxy would say whom it carries, or name another host.
+    pub(crate) entrance: Entrance,
+    /// From a program on this computer.
     pub(crate) is_local: bool,
     pub(crate) is_https: bool,
     /// The service that answers, and the prefix of its paths; none for the edge's own pages and for paths that do not exist.
@@ -34,10 +35,13 @@ impl RequestContext {
     pub(crate) fn of(request: &ServiceRequest, edge: &EdgeProxy) -> Self {
         let connection = request.conn_data::<Rc<Connection>>();
         let peer = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |connection| connection.peer);
-        let trusted = &edge.config.trusted_proxies;
+        let entrance = connection.map_or(Entrance::Network, |connection| connection.entrance);
         let headers = request.headers();
         let forwarded: Vec<&str> = headers.get_all("x-forwarded-for").filter_map(|value| value.to_str().ok()).collect();
-        let client = client_address::client(peer, forwarded.into_iter(), trusted);
+        let client = match entrance {
+            Entrance::Network => client_address::client(peer, forwarded.into_iter(), &edge.config.trusted_proxies),
+            Entrance::Loopback => peer.to_canonical(),
+        };
         let is_https = connection.is_some_and(|connection| connection.is_https)
             || edge.config.public_base_url.starts_with("https://")
             || (client != peer.to_canonical()
@@ -48,10 +52,10 @@ impl RequestContext {
         // actix has decoded letters and digits that were percent-encoded without need, as it does in the services, so that
         // the edge classifies the path by which they route.
         let path = request.match_info().as_str();
-        let is_local = edge.config.only_here && client.is_loopback() && !is_proxied(headers);
         Self {
             client,
-            is_local,
+            entrance,
+            is_local: entrance == Entrance::Loopback && is_direct(headers),
             is_https,
             route: route_table::route(path),
             is_long_poll: route_table::is_long_poll(path),
@@ -60,14 +64,4 @@ impl RequestContext {
             limit_key: LimitKey::new(caller.as_ref(), client),
         }
     }
-}
-
-fn is_proxied(headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    !matches!(host.rsplit_once(':').map_or(host, |(name, _)| name), "127.0.0.1" | "localhost" | "[::1]")
-        || headers.keys().any(|name| {
-            ["forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"]
-                .contains(&name.as_str())
-                || name.as_str().starts_with("x-forwarded-")
-        })
 }

@@ -10,6 +10,7 @@ use actix_web::{HttpMessage, HttpRequest};
 use ensemble_types::ids::UserId;
 
 use crate::auth::Caller;
+use crate::entrance::last_hop;
 
 /// What is buffered of every body without being counted. Bodies of callers that are not known are no longer.
 pub(super) const FREE: usize = 64 << 10;
@@ -58,9 +59,7 @@ impl Sender {
         if let Some(caller) = request.extensions().get::<Caller>() {
             return Self::Account(caller.user);
         }
-        let forwarded = request.headers().get("x-forwarded-for").and_then(|value| value.to_str().ok());
-        let last = forwarded.and_then(|list| list.rsplit(',').next()?.trim().parse().ok());
-        Self::Address(last.or_else(|| request.peer_addr().map(|address| address.ip())))
+        Self::Address(last_hop(request.headers()).or_else(|| request.peer_addr().map(|address| address.ip())))
     }
 }
 

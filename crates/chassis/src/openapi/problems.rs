@@ -10,11 +10,12 @@ use crate::auth::Access;
 use crate::routes::Row;
 
 /// What any operation can answer. Operations do not repeat them: they are the response `default`.
-const OF_ALL: [Code; 10] = [
+const OF_ALL: [Code; 11] = [
     Code::RequestTimeout,
     Code::PayloadTooLarge,
     Code::UriTooLong,
     Code::UnsupportedMediaType,
+    Code::MisdirectedRequest,
     Code::RateLimited,
     Code::HeadersTooLarge,
     Code::Internal,

@@ -18,6 +18,7 @@ use super::settings::ProcessConfig;
 use super::stop::Running;
 use crate::auth::AuthContext;
 use crate::config::Vars;
+use crate::entrance::Entrances;
 use crate::http::{InFlight, LargeAnswers, LargeWork, observe, unread};
 use crate::http_client::http_client;
 use crate::metrics::Metrics;
@@ -42,11 +43,13 @@ const LAST_BYTES_SECONDS: u64 = 2;
 pub struct Listeners {
     pub public: TcpListener,
     pub internal: TcpListener,
+    pub entrances: Entrances,
 }
 
 impl Listeners {
     pub fn bind(public: SocketAddr, internal: SocketAddr) -> io::Result<Self> {
-        Ok(Self { public: TcpListener::bind(public)?, internal: TcpListener::bind(internal)? })
+        let (public, internal) = (TcpListener::bind(public)?, TcpListener::bind(internal)?);
+        Ok(Self { public, internal, entrances: Entrances::default() })
     }
 
     /// Two free ports of this machine, for tests and for several services in one process.
@@ -77,6 +80,7 @@ pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Cloc
         internal_token: process.tokens.first().cloned().unwrap_or_default(),
         public_addr,
         internal_addr,
+        entrances: listeners.entrances,
     };
     let (service, workers) = S::build(config, context.clone()).await?;
     let listener = listeners.public.try_clone()?;

@@ -69,18 +69,16 @@ async fn check(me: &Account, url: &str) -> Result<Client> {
     let client = once(url.to_owned())?;
     let late = || Failure::message(format!("{origin} did not answer within {} s.", ANSWERS_WITHIN.as_secs()));
     let version = tokio::time::timeout(ANSWERS_WITHIN, client.version()).await.map_err(|_| late())?;
-    version.map_err(|error| unreached(&origin, &error))?;
+    version.map_err(|error| {
+        if error.is(Code::MisdirectedRequest) { unknown(&origin, &error) } else { unreached(&origin, &error) }
+    })?;
     let signed_in = client.with_credential(Credential::Device(me.key.clone()));
     let token = tokio::time::timeout(ANSWERS_WITHIN, signed_in.sign_in()).await.map_err(|_| late())?;
     match token {
         Ok(token) if token.user_id == me.id => Ok(signed_in),
         Ok(_) => Err(other(&origin, me)),
         Err(error) if error.is(Code::UserNotFound) => Err(other(&origin, me)),
-        Err(error @ (Error::Problem(_) | Error::WrongOrigin { .. })) => Err(Failure::message(format!(
-            "{origin} answers, and takes no sign-ins for this address: {}. Start the server with its address: `ensemble up \
-             --public-url {origin}`, or PUBLIC_BASE_URL={origin}.",
-            error.to_string().trim_end_matches('.')
-        ))),
+        Err(error @ (Error::Problem(_) | Error::WrongOrigin { .. })) => Err(unknown(&origin, &error)),
         Err(error) => Err(unreached(&origin, &error)),
     }
 }
@@ -89,6 +87,15 @@ fn other(origin: &str, me: &Account) -> Failure {
     Failure::message(format!(
         "{origin} is another server than {}: it does not have your account. Nothing was sent to it but a signature for its own address.",
         me.client.origin()
+    ))
+}
+
+/// The server does not know that it is reached at this address.
+fn unknown(origin: &str, error: &Error) -> Failure {
+    Failure::message(format!(
+        "{origin} answers, and takes no sign-ins for this address: {}. Start the server with its address: `ensemble up \
+         --public-url {origin}`, or PUBLIC_BASE_URL={origin}.",
+        error.to_string().trim_end_matches('.')
     ))
 }
 

@@ -36,6 +36,8 @@ mod devices;
 mod doctor;
 mod ensemble;
 #[cfg(feature = "up")]
+mod entrances;
+#[cfg(feature = "up")]
 mod faults;
 #[cfg(feature = "up")]
 mod first_client;

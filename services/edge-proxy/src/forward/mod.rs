@@ -81,7 +81,8 @@ async fn exchange(
     let upload = Upload::begin(body, has_body, place).await?;
     let accounts = &edge.config.limiter.new_accounts;
     let is_sign_in = context.class == Class::SignIn && *request.method() == Method::POST;
-    let place = (is_sign_in && !context.is_local).then(|| accounts.take(context.client));
+    let is_counted = is_sign_in && !(edge.config.only_here && context.is_local);
+    let place = is_counted.then(|| accounts.take(context.client));
     let no_new_account = place.and_then(Result::err);
     let (replicas, host) = (edge.replicas.of(upstream), edge.config.upstreams.of(upstream).host());
     let outgoing = Outgoing {

@@ -10,6 +10,7 @@ use ensemble_chassis::auth::{AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, si
 use ensemble_types::ids::{TokenId, UserId};
 
 use crate::Edge;
+use crate::entrances::{NAME, of_up};
 use crate::raw::Answer;
 use crate::stub::{Reaction, Stub};
 
@@ -218,13 +219,13 @@ async fn identity_learns_which_addresses_made_enough_accounts() {
 #[tokio::test]
 async fn new_accounts_of_the_only_computer_that_reaches_the_server_are_not_counted() {
     let stub = identity().await;
-    let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "1"), ("ONLY_HERE", "true")]).await;
+    let edge = of_up(&stub, &[("LIMIT_NEW_ACCOUNTS", "1"), ("ONLY_HERE", "true")]).await;
     for _ in 0..3 {
         assert_eq!(edge.ask(SIGN_IN).await.status, 200);
     }
     // A tunnel or a page of another name ends on loopback, too.
     let carried = SIGN_IN.replace("Content-Length", "X-Forwarded-For: 192.0.2.1\r\nContent-Length");
-    let renamed = SIGN_IN.replace("127.0.0.1", "ensemble.example.com");
+    let renamed = SIGN_IN.replace("127.0.0.1", NAME);
     assert_eq!(edge.ask(&carried).await.status, 200);
     for request in [&carried, &renamed] {
         assert_eq!(edge.ask(request).await.status, 429, "{request}");

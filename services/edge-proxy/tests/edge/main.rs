@@ -7,6 +7,7 @@ mod compression;
 mod cors;
 mod deadlines;
 mod drain;
+mod entrances;
 mod forwarding;
 mod limits;
 mod log;
@@ -41,6 +42,10 @@ impl Edge {
     }
 
     async fn at(service: &str, variables: &[(&str, &str)]) -> Self {
+        Self::on(Listeners::loopback().unwrap(), service, variables).await
+    }
+
+    async fn on(listeners: Listeners, service: &str, variables: &[(&str, &str)]) -> Self {
         let mut all = vec![
             ("INTERNAL_TOKEN", "internal"),
             ("DRAIN_DELAY_MS", "0"),
@@ -62,9 +67,7 @@ impl Edge {
         }
         all.retain(|(name, _)| variables.iter().all(|(other, _)| other != name));
         all.extend_from_slice(variables);
-        let running =
-            start::<EdgeProxy>(Vars::from_pairs(all), Listeners::loopback().unwrap(), Clock::system()).await.unwrap();
-        Self { running }
+        Self { running: start::<EdgeProxy>(Vars::from_pairs(all), listeners, Clock::system()).await.unwrap() }
     }
 
     async fn connect(&self) -> Raw {

@@ -33,7 +33,7 @@ pub(crate) fn idle_streams(machine: &Machine, _: &Options, report: &mut Report) 
     let session = fixture.sessions(1)?.pop().context("no session")?;
     let edge = unlimited_edge(machine, &fixture, &[("MAX_STREAMS_PER_CALLER", "60000")])?;
     let request = format!(
-        "GET /v3/sessions/{session}/messages/stream HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n\r\n",
+        "GET /v3/sessions/{session}/messages/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
         fixture.token
     );
     let both = [("edge-proxy", &edge), ("session-store", &fixture.store)];
@@ -72,7 +72,7 @@ pub(crate) fn large_bodies(machine: &Machine, options: &Options, report: &mut Re
     let edge = unlimited_edge(machine, &fixture, &[])?;
     // White space is not a JSON document, so the service reads the whole body, answers 400 and stores nothing.
     let head = format!(
-        "POST /v3/sessions/{session}/messages/batch HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+        "POST /v3/sessions/{session}/messages/batch HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Content-Length: {BODY}\r\n\r\n",
         fixture.token
     );

@@ -60,7 +60,7 @@ pub(crate) fn held_against_us(machine: &Machine, _: &Options, report: &mut Repor
         ("/v1/orchestrator/runs", bearer.as_str()),
     ];
     let request =
-        format!("GET {append}/stream HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n\r\n", fixture.token);
+        format!("GET {append}/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", fixture.token);
     let held = machine.runtime.block_on(async {
         let mut sending = JoinSet::new();
         for (path, credential) in bodies {
@@ -101,7 +101,7 @@ pub(crate) fn held_against_us(machine: &Machine, _: &Options, report: &mut Repor
 async fn unfinished(edge: String, path: String, credential: String) -> Result<Option<TcpStream>> {
     let mut connection = TcpStream::connect(edge.trim_start_matches("http://")).await?;
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: edge\r\n{credential}Content-Type: application/json\r\nContent-Length: {BODY}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{credential}Content-Type: application/json\r\nContent-Length: {BODY}\r\n\r\n"
     );
     connection.write_all(head.as_bytes()).await?;
     let piece = vec![b' '; 64 << 10];

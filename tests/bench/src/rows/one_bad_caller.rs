@@ -243,7 +243,8 @@ async fn leave_unread(all: Arc<Vec<Bad>>, over: Arc<AtomicBool>) {
         for bad in all.iter().filter(|bad| bad.method == Method::GET) {
             let Ok(url) = reqwest::Url::parse(&bad.url) else { return };
             let path = bad.url.split_once(url.authority()).map_or("/", |(_, path)| path);
-            let request = format!("GET {path} HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n\r\n", bad.token);
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", bad.token);
             if let Ok(connections) = unread(url.authority(), &request, UNREAD_PAGES).await {
                 held.extend(connections);
             }

@@ -38,7 +38,10 @@ pub(crate) fn normal_clients(machine: &Machine, options: &Options, report: &mut 
     let edge = unlimited_edge(machine, &fixture, &[])?;
     let normal = Arc::new(NormalClients {
         address: edge.public.trim_start_matches("http://").to_owned(),
-        request: format!("GET /v1/machines/m HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n", fixture.token),
+        request: format!(
+            "GET /v1/machines/m HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n",
+            fixture.token
+        ),
     });
     let time = options.round.max(Duration::from_secs(8));
     let (mut undisturbed, mut under_load, mut succeeded, mut held) =

@@ -1,0 +1,73 @@
+//! The listeners of `ensemble up`: what a page of another name and a visitor from outside get there.
+
+use std::io::{Read, Write, copy};
+use std::net::{TcpListener, TcpStream};
+use std::thread::spawn;
+
+use crate::ensemble::{User, up, up_at};
+
+/// The status and the text of the answer to a request with these fields.
+fn ask(address: &str, line: &str, fields: &[&str]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://")).unwrap();
+    write!(stream, "{line} HTTP/1.1\r\nConnection: close\r\n{}\r\n\r\n", fields.join("\r\n")).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer[9..12].parse().unwrap(), answer)
+}
+
+/// A way to the server from another address, which changes nothing on it.
+fn another_way_to(url: &str) -> String {
+    let (listener, to) = (TcpListener::bind("127.0.0.2:0").unwrap(), url.trim_start_matches("http://").to_owned());
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let mut server = TcpStream::connect(&to).unwrap();
+            let (mut back, mut there) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            spawn(move || copy(&mut there, &mut server));
+            spawn(move || copy(&mut back, &mut client));
+        }
+    });
+    address
+}
+
+const VERSION: &str = "GET /v1/version";
+const PUBLIC: &str = "https://ensemble.example.com";
+const HOST: &str = "Host: ensemble.example.com";
+
+#[test]
+fn a_page_of_another_name_reaches_nothing_here() {
+    let user = User::new(None);
+    let (_up, url) = up(&user, &["--no-runner"]);
+    let port = url.rsplit(':').next().unwrap();
+    for host in ["localhost", "127.0.0.1", "[::1]"] {
+        assert_eq!(ask(&url, VERSION, &[&format!("Host: {host}:{port}")]).0, 200, "{host}");
+    }
+    // After its name leads here, a browser sends the name of the page and no field of a proxy.
+    let rebound = format!("Host: evil.example:{port}");
+    for line in ["GET /", VERSION, "POST /v1/auth/challenge", "GET /v1/account"] {
+        let (status, answer) = ask(&url, line, &[&rebound, "Content-Length: 0"]);
+        assert!(status == 421 && answer.contains("MISDIRECTED_REQUEST"), "{line}: {answer}");
+    }
+    assert_eq!(ask(&url, VERSION, &[HOST]).0, 421, "it has no public address");
+}
+
+#[test]
+fn an_address_that_the_server_does_not_know_is_named_with_what_to_type() {
+    let user = User::new(None);
+    let (_up, url) = up(&user, &["--no-runner"]);
+    let address = another_way_to(&url);
+    for command in [&["phone", &address, "--check"][..], &["--server", &address, "login"]] {
+        let refused = user.fail(command);
+        assert!(refused.contains("ensemble up --public-url"), "{command:?}: {refused}");
+    }
+}
+
+#[test]
+fn a_public_address_is_a_name_of_the_loopback_listener() {
+    let user = User::new(None);
+    let (_up, printed) =
+        up_at(&user, &["up", "--no-runner", "--json", "--listen", "127.0.0.1:0", "--public-url", PUBLIC]);
+    let url = printed["url"].as_str().unwrap();
+    assert_eq!(ask(url, VERSION, &[HOST]).0, 200);
+    assert_eq!(ask(url, VERSION, &["Host: www.ensemble.example.com"]).0, 421);
+}
