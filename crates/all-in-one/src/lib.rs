@@ -8,7 +8,7 @@ mod settings;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -40,11 +40,13 @@ pub struct Config {
     pub vars: Vec<(String, String)>,
     /// HTTPS at a separate address, in addition to `listen`.
     pub tls: Option<TlsSettings>,
+    /// Another port, on loopback, for a proxy on this machine that carries requests for `PUBLIC_BASE_URL`.
+    pub proxy_port: Option<u16>,
 }
 
 impl Config {
     pub fn new(data: impl Into<PathBuf>, listen: SocketAddr) -> Self {
-        Self { data: data.into(), listen, clock: Clock::system(), vars: Vec::new(), tls: None }
+        Self { data: data.into(), listen, clock: Clock::system(), vars: Vec::new(), tls: None, proxy_port: None }
     }
 }
 
@@ -53,6 +55,7 @@ impl Config {
 pub struct Stack {
     url: String,
     for_others: Vec<String>,
+    for_proxy: Option<SocketAddr>,
     edge: (&'static str, Running),
     behind: [(&'static str, Running); 5],
 }
@@ -73,12 +76,14 @@ impl Stack {
         // A start that fails because of its address leaves no folder.
         let mut edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
             .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
+        let for_proxy = config.proxy_port.map(|port| for_proxy(&mut edge, port)).transpose()?;
         let secrets = secrets::prepare(&config.data)
             .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
         let [identity, machines, sessions, runs, voice] = free_listeners()?;
         let inner = [&identity, &machines, &sessions, &runs, &voice];
         let settings = Settings::new(&config, secrets, &inner, &edge, &addresses::of_this_machine())?;
         edge.entrances.loopback = settings.names_here();
+        edge.entrances.proxy = for_proxy.map(|at| (at, settings.public_name()));
         let clock = &config.clock;
         let behind = [
             launch::<Identity>(&settings, identity, clock).await?,
@@ -88,7 +93,7 @@ impl Stack {
             launch::<VoiceGateway>(&settings, voice, clock).await?,
         ];
         let edge = launch::<EdgeProxy>(&settings, edge, clock).await?;
-        Ok(Self { url: settings.url().to_owned(), for_others: settings.for_others(), edge, behind })
+        Ok(Self { url: settings.url().to_owned(), for_others: settings.for_others(), for_proxy, edge, behind })
     }
 
     /// The edge's address on this machine: `http://127.0.0.1:8080`.
@@ -100,6 +105,11 @@ impl Stack {
     /// loopback only.
     pub fn for_others(&self) -> &[String] {
         &self.for_others
+    }
+
+    /// The address for a proxy on this machine.
+    pub fn for_proxy(&self) -> Option<SocketAddr> {
+        self.for_proxy
     }
 
     /// One service by its name, for example `session-store`.
@@ -141,6 +151,16 @@ pub async fn run<F: Future<Output = ()>>(config: Config, ready: impl FnOnce(&Sta
         _ = stack.stop() => Ok(()),
         () = stop_signal() => anyhow::bail!("ended before everything was drained"),
     }
+}
+
+/// Listens for a proxy on this machine, too.
+fn for_proxy(edge: &mut Listeners, port: u16) -> Result<SocketAddr> {
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    let listener = TcpListener::bind(at)
+        .with_context(|| format!("cannot listen on {at} for a proxy; choose another port with --proxy-port"))?;
+    let at = listener.local_addr()?;
+    edge.proxied = Some(listener);
+    Ok(at)
 }
 
 fn free_listeners() -> io::Result<[Listeners; 5]> {

@@ -80,7 +80,7 @@ impl Settings {
         let origins = local(at, &url);
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
         let is_loopback = at.ip().is_loopback();
-        let is_here = is_loopback && config.tls.is_none();
+        let is_here = is_loopback && config.tls.is_none() && config.proxy_port.is_none();
         Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, is_loopback, is_here, origins, for_others })))
     }
 
@@ -100,10 +100,12 @@ impl Settings {
     /// The hosts that requests to a listener on loopback may name: those of the addresses at which sign-ins are taken.
     pub(crate) fn names_here(&self) -> Option<Vec<String>> {
         let origins = self.of("identity").list("PUBLIC_ORIGINS", "where people reach the services", "");
-        let host = |origin: &String| Some(host_of(origin.split('/').nth(2)?).to_owned());
-        // The operator says that a proxy comes to this listener.
-        let is_proxied = !self.of("edge-proxy").text("TRUSTED_PROXIES", "proxies before the edge", "").is_empty();
-        (self.0.is_loopback && !is_proxied).then(|| origins.iter().filter_map(host).collect())
+        self.0.is_loopback.then(|| origins.iter().filter_map(|origin| name(origin)).collect())
+    }
+
+    /// The host that people on other machines name. An empty one is that of no request.
+    pub(crate) fn public_name(&self) -> String {
+        name(&self.of("edge-proxy").text("PUBLIC_BASE_URL", "where people reach the edge", "")).unwrap_or_default()
     }
 
     /// The variables of one service.
@@ -166,6 +168,11 @@ impl Inner {
 /// The address to dial when a server listens on all interfaces.
 pub fn dialled(at: SocketAddr) -> SocketAddr {
     if at.ip().is_unspecified() { ([127, 0, 0, 1], at.port()).into() } else { at }
+}
+
+/// The host of an address.
+fn name(url: &str) -> Option<String> {
+    Some(host_of(url.split('/').nth(2)?).to_owned())
 }
 
 /// The addresses at which people on this machine reach a server that listens at `at`.
@@ -278,7 +285,8 @@ mod tests {
         assert_eq!(names("[::1]:0", &[public]).unwrap(), ["[::1]", "localhost", "api.example.com"]);
         assert_eq!(names("127.0.0.1:0", &[("IDENTITY_PUBLIC_ORIGINS", "https://a,https://b:1")]).unwrap(), ["a", "b"]);
         assert_eq!(names("0.0.0.0:0", &[public]), None);
-        assert_eq!(names("127.0.0.1:0", &[("TRUSTED_PROXIES", "127.0.0.1")]), None);
+        let settings = listening_at("0.0.0.0:0", &[public]);
+        assert_eq!(settings.public_name(), "api.example.com");
     }
 
     #[test]

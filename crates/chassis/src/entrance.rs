@@ -1,10 +1,14 @@
 //! Through which listener of `ensemble up` a request came, and which requests belong there. A service on its own has one listener, which
 //! takes all of them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use actix_web::http::header::{HOST, HeaderMap};
 use ensemble_types::problem::{Code, Problem};
+
+/// What the edge says of the entrance of a request: `local` of a program on this computer, `proxy` of one that a proxy on this computer
+/// carries, and nothing of others. No field of a client with this name reaches a service.
+pub const ENTRANCE: &str = "x-internal-entrance";
 
 /// The names of this computer in a `Host`, with any port.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
@@ -16,6 +20,8 @@ pub enum Entrance {
     Network,
     /// For programs on this computer.
     Loopback,
+    /// For a proxy on this computer, which carries the requests of others.
+    Proxy,
 }
 
 /// What the listeners of a service are for.
@@ -23,15 +29,22 @@ pub enum Entrance {
 pub struct Entrances {
     /// The public listener is for this computer: requests name a loopback host, or one of these.
     pub loopback: Option<Vec<String>>,
+    /// The listener for a proxy on this computer, and the host that requests name there.
+    pub proxy: Option<(SocketAddr, String)>,
 }
 
 impl Entrances {
-    /// The entrance of a connection.
-    pub fn of(&self) -> Entrance {
-        if self.loopback.is_some() { Entrance::Loopback } else { Entrance::Network }
+    /// The entrance of a connection to this address.
+    pub fn of(&self, at: SocketAddr) -> Entrance {
+        match &self.proxy {
+            Some((proxy, _)) if *proxy == at => Entrance::Proxy,
+            _ if self.loopback.is_some() => Entrance::Loopback,
+            _ => Entrance::Network,
+        }
     }
 
-    /// Refuses a request with another `Host`. A page whose name leads to this computer for a moment (DNS rebinding) has such a one.
+    /// Refuses a request with another `Host`. A page whose name leads to this computer for a moment (DNS rebinding) has such a one. Also
+    /// refuses a request of a proxy that does not say whom it carries.
     ///
     /// # Errors
     /// The problem to answer with.
@@ -40,6 +53,11 @@ impl Entrances {
         let is_known = match entrance {
             Entrance::Network => true,
             Entrance::Loopback => is_loopback(host) || self.loopback.iter().flatten().any(|name| is_same(name, host)),
+            Entrance::Proxy if last_hop(headers).is_none() => {
+                let detail = "The proxy must write the address of the caller as the last one of `X-Forwarded-For`.";
+                return Err(Problem::new(Code::InvalidArgument, detail));
+            }
+            Entrance::Proxy => self.proxy.iter().any(|(_, name)| is_same(name, host)),
         };
         if is_known {
             return Ok(());
@@ -48,6 +66,30 @@ impl Entrances {
                       `ensemble up --public-url URL`, or PUBLIC_ORIGINS for several.";
         Err(Problem::new(Code::MisdirectedRequest, detail))
     }
+}
+
+/// One of something for the requests that a proxy on this computer carries, and one for all others, which they do not use up.
+#[derive(Debug)]
+pub struct Apart<T>([T; 2]);
+
+impl<T> Apart<T> {
+    pub fn new(others: T, of_proxy: T) -> Self {
+        Self([others, of_proxy])
+    }
+
+    pub fn of(&self, entrance: Entrance) -> &T {
+        let [others, of_proxy] = &self.0;
+        if entrance == Entrance::Proxy { of_proxy } else { others }
+    }
+
+    pub fn both(&self) -> &[T; 2] {
+        &self.0
+    }
+}
+
+/// Whether the edge says that a proxy on this computer carries this request.
+pub fn is_of_proxy(headers: &HeaderMap) -> bool {
+    headers.get(ENTRANCE).is_some_and(|entrance| entrance.as_bytes() == b"proxy")
 }
 
 /// Whether a request is one of a program on this computer, as far as its head shows: a proxy would name another host, or whom it carries.
@@ -98,13 +140,18 @@ mod tests {
         headers
     }
 
+    fn at(port: u16) -> SocketAddr {
+        ([127, 0, 0, 1], port).into()
+    }
+
     fn code(entrances: &Entrances, entrance: Entrance, host: &'static str) -> Option<Code> {
         entrances.check(entrance, &fields(&[("host", host)])).err().map(|problem| problem.code)
     }
 
     #[test]
     fn the_loopback_listener_answers_to_its_names_with_any_port() {
-        let entrances = Entrances { loopback: Some(vec!["ensemble.example.com".to_owned(), "127.0.0.2".to_owned()]) };
+        let names = vec!["ensemble.example.com".to_owned(), "127.0.0.2".to_owned()];
+        let entrances = Entrances { loopback: Some(names), proxy: None };
         for host in [
             "localhost",
             "LocalHost:1",
@@ -115,7 +162,7 @@ mod tests {
             "ensemble.example.com",
             "Ensemble.Example.Com:443",
         ] {
-            assert_eq!(code(&entrances, entrances.of(), host), None, "{host}");
+            assert_eq!(code(&entrances, Entrance::Loopback, host), None, "{host}");
         }
         for host in [
             "",
@@ -132,15 +179,45 @@ mod tests {
             "example.com",
             "x.ensemble.example.com",
         ] {
-            assert_eq!(code(&entrances, entrances.of(), host), Some(Code::MisdirectedRequest), "{host}");
+            assert_eq!(code(&entrances, Entrance::Loopback, host), Some(Code::MisdirectedRequest), "{host}");
         }
     }
 
     #[test]
     fn a_listener_for_others_answers_to_every_name() {
         let entrances = Entrances::default();
-        assert_eq!(entrances.of(), Entrance::Network);
-        assert_eq!(code(&entrances, entrances.of(), "evil.example"), None);
+        assert_eq!(entrances.of(at(1)), Entrance::Network);
+        assert_eq!(code(&entrances, Entrance::Network, "evil.example"), None);
+    }
+
+    #[test]
+    fn the_listener_of_a_proxy_answers_to_the_public_name_and_for_a_caller() {
+        let proxy = Some((at(2), "ensemble.example.com".to_owned()));
+        let entrances = Entrances { loopback: Some(Vec::new()), proxy };
+        assert_eq!([at(1), at(2)].map(|at| entrances.of(at)), [Entrance::Loopback, Entrance::Proxy]);
+        // Another interface may have a listener with the same port.
+        assert_eq!(entrances.of(([192, 0, 2, 1], 2).into()), Entrance::Loopback);
+        for (host, hops, refused) in [
+            ("ensemble.example.com", &["192.0.2.1"][..], None),
+            ("ENSEMBLE.example.com:443", &["6.6.6.6, 192.0.2.1"], None),
+            ("ensemble.example.com", &[], Some(Code::InvalidArgument)),
+            ("ensemble.example.com", &["192.0.2.1", "unknown"], Some(Code::InvalidArgument)),
+            ("localhost", &["192.0.2.1"], Some(Code::MisdirectedRequest)),
+            ("127.0.0.1:2", &["192.0.2.1"], Some(Code::MisdirectedRequest)),
+            ("evil.example", &["192.0.2.1"], Some(Code::MisdirectedRequest)),
+        ] {
+            let mut all = vec![("host", host)];
+            all.extend(hops.iter().map(|hop| ("x-forwarded-for", *hop)));
+            let refusal = entrances.check(Entrance::Proxy, &fields(&all)).err();
+            assert_eq!(refusal.map(|problem| problem.code), refused, "{host} {hops:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_for_a_proxy_is_counted_apart() {
+        let counted = Apart::new("others", "proxy");
+        let of = [Entrance::Network, Entrance::Loopback, Entrance::Proxy].map(|entrance| *counted.of(entrance));
+        assert_eq!((of, counted.both()), (["others", "others", "proxy"], &["others", "proxy"]));
     }
 
     #[test]

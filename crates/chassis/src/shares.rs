@@ -32,6 +32,11 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         Arc::new(Self { limit, total, open: Mutex::new(Open { all: 0, by_holder: HashMap::new() }) })
     }
 
+    /// How much one holder may have.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// One more for this holder, or nothing when it, or all together, have what they may have.
     pub fn take(self: &Arc<Self>, holder: K) -> Option<Share<K>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

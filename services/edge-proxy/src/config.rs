@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
+use ensemble_chassis::entrance::Apart;
 use ensemble_chassis::process::{ServerSettings, TlsSettings};
 use ipnet::IpNet;
 
@@ -29,10 +30,7 @@ pub struct Config {
     pub send_stall: Duration,
     pub connections_per_address: usize,
     pub trusted_proxies: Vec<IpNet>,
-    pub limiter: Arc<Limiter>,
-    pub streams_per_caller: usize,
-    pub uploads: usize,
-    pub uploads_per_caller: usize,
+    pub limiters: Arc<Apart<Limiter>>,
     pub cors: Origins,
     /// Where people reach the edge; empty: wherever they do.
     pub public_base_url: String,
@@ -84,19 +82,7 @@ impl Config {
                 256,
             ),
             trusted_proxies: networks(vars),
-            limiter: Arc::new(Limiter::read(vars)),
-            streams_per_caller: vars.parse(
-                "MAX_STREAMS_PER_CALLER",
-                "streams and long-polls that one account, machine token or address may hold",
-                1_000,
-            ),
-            // Each of them holds some 300 KiB on its way through.
-            uploads: vars.parse("MAX_UPLOADS", "bodies of more than 64 KiB that pass through at once", 256),
-            uploads_per_caller: vars.parse(
-                "MAX_UPLOADS_PER_CALLER",
-                "such bodies of one account, machine token or address",
-                32,
-            ),
+            limiters: Arc::new(Apart::new(Limiter::read(vars), Limiter::read(vars))),
             cors: cors(vars, &public_base_url),
             public_base_url,
             page_policy: crate::pages::web::configured_policy(vars),

@@ -28,20 +28,21 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// `socket` is the other side of the connection itself: the edge's own, when it was encrypted.
-    pub(crate) fn open(edge: &EdgeProxy, client: SocketAddr, socket: SocketAddr) -> Self {
+    /// `socket` is the other side of the connection itself: the edge's own, when it was encrypted. `at` is this side.
+    pub(crate) fn open(edge: &EdgeProxy, client: SocketAddr, socket: SocketAddr, at: SocketAddr) -> Self {
         let (peer, is_https) = (client.ip(), client != socket);
+        // HTTPS ends on loopback, too, and other computers reach it.
+        let entrance = if is_https { Entrance::Network } else { edge.entrances.of(at) };
         let gauge = edge.metrics.connections.clone();
         gauge.inc();
-        let holder = holder(&edge.config.trusted_proxies, peer);
-        let share = holder.and_then(|holder| edge.connections.take(holder));
+        let holder = holder(if entrance == Entrance::Network { &edge.config.trusted_proxies } else { &[] }, peer);
+        let share = holder.and_then(|holder| edge.connections.of(entrance).take(holder));
         Self {
             is_admitted: holder.is_none() || share.is_some(),
             _share: share,
             is_refused: Cell::new(false),
             peer,
-            // HTTPS ends on loopback, too, and other computers reach it.
-            entrance: if is_https { Entrance::Network } else { edge.entrances.of() },
+            entrance,
             is_https,
             gauge,
         }

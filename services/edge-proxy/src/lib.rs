@@ -29,7 +29,7 @@ use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::{Route, web};
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
-use ensemble_chassis::entrance::Entrances;
+use ensemble_chassis::entrance::{Apart, Entrances};
 use ensemble_chassis::process::{ServerSettings, TlsFront, prepare_connection, raise_file_limit};
 use ensemble_chassis::{Drain, KeySet, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use tokio::time::timeout;
@@ -37,7 +37,7 @@ use tokio::time::timeout;
 use crate::config::Config;
 use crate::connections::Connection;
 use crate::domain::route_table::{PerUpstream, Upstream};
-use crate::limits::{LimitKey, Limiter};
+use crate::limits::Limiter;
 use crate::metrics::EdgeMetrics;
 use crate::upstream::addresses::Replicas;
 use crate::upstream::send::Client;
@@ -52,10 +52,7 @@ pub struct EdgeProxy {
     drain: Drain,
     keys: Arc<FixedKeys>,
     auth: AuthContext,
-    streams: Arc<Shares<LimitKey>>,
-    uploads: Arc<Shares<LimitKey>>,
-    compressing: Arc<Shares<LimitKey>>,
-    connections: Arc<Shares<IpAddr>>,
+    connections: Apart<Arc<Shares<IpAddr>>>,
     tls: Option<TlsFront>,
     entrances: Entrances,
     metrics: EdgeMetrics,
@@ -87,12 +84,11 @@ impl Service for EdgeProxy {
         }
         let edge = Self {
             auth: AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, context.clock.clone()),
-            // The bound of connections bounds streams and addresses in all.
-            streams: Shares::new(config.streams_per_caller, usize::MAX),
-            connections: Shares::new(config.connections_per_address, usize::MAX),
-            uploads: Shares::new(config.uploads_per_caller, config.uploads),
-            // What is beyond goes out as it is.
-            compressing: Shares::new(8, 64),
+            connections: Apart::new(
+                Shares::new(config.connections_per_address, usize::MAX),
+                // All are of the proxy's address.
+                Shares::new(config.server.max_connections / 2, usize::MAX),
+            ),
             tls: config.tls.clone().map(|tls| TlsFront::bind(tls, connections::of_https(&config))).transpose()?,
             client: upstream::send::client(config.upstream),
             entrances: context.entrances,
@@ -119,9 +115,9 @@ impl Service for EdgeProxy {
 
     fn on_connect(&self, connection: &TcpStream, data: &mut Extensions) {
         prepare_connection(connection, self.config.send_stall);
-        if let Ok(peer) = connection.peer_addr() {
+        if let (Ok(peer), Ok(at)) = (connection.peer_addr(), connection.local_addr()) {
             let client = self.tls.as_ref().map_or(peer, |tls| tls.client(peer));
-            data.insert(Rc::new(Connection::open(self, client, peer)));
+            data.insert(Rc::new(Connection::open(self, client, peer, at)));
         }
     }
 
@@ -149,14 +145,14 @@ impl EdgeProxy {
         let jwks = format!("{}/.well-known/jwks.json", self.config.upstreams.of(Upstream::Identity));
         let keys = Arc::clone(&self.keys);
         workers.push(Worker::new("keys", keys::follow(keys, http, jwks, self.config.keys_every, drain.clone())));
-        workers.push(Worker::new("counters", forget(Arc::clone(&self.config.limiter), drain.clone())));
+        workers.push(Worker::new("counters", forget(Arc::clone(&self.config.limiters), drain.clone())));
         workers
     }
 }
 
 /// Forgets counters that are full again.
-async fn forget(limiter: Arc<Limiter>, drain: Drain) {
+async fn forget(limiters: Arc<Apart<Limiter>>, drain: Drain) {
     while timeout(FORGET, drain.closing()).await.is_err() {
-        limiter.sweep();
+        limiters.both().iter().for_each(Limiter::sweep);
     }
 }

@@ -5,11 +5,12 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::http::RateLimit;
 use ensemble_chassis::places::Places;
-use ensemble_chassis::shares::limit_address;
+use ensemble_chassis::shares::{Shares, limit_address};
 use ensemble_chassis::{Caller, Vars};
 use ensemble_types::ids::{TokenId, UserId};
 use governor::clock::{Clock as _, DefaultClock};
@@ -31,12 +32,15 @@ const POLICIES: [(&str, &str, u32, &str); 6] = [
     ("device-link", "LIMIT_DEVICE_LINK", 3, "requests to link a device from one address"),
 ];
 
-/// Counts requests. Shared by all threads.
+/// Counts requests, and what callers hold at one time. Shared by all threads.
 pub struct Limiter {
     /// In the order of [`POLICIES`].
     policies: [Policy; 6],
     /// Taken by a sign-in that may make an account. Only identity knows which one does; its answer says so.
     pub(crate) new_accounts: Places,
+    pub(crate) streams: Arc<Shares<LimitKey>>,
+    pub(crate) uploads: Arc<Shares<LimitKey>>,
+    pub(crate) compressing: Arc<Shares<LimitKey>>,
 }
 
 /// What a request is counted by.
@@ -64,7 +68,23 @@ impl Limiter {
         });
         let accounts = vars.parse("LIMIT_NEW_ACCOUNTS", "new accounts per hour from one address", 10);
         let new_accounts = Places::per_hour(accounts, "new-accounts", "new accounts from one address");
-        Self { policies, new_accounts }
+        let streams = vars.parse(
+            "MAX_STREAMS_PER_CALLER",
+            "streams and long-polls that one account, machine token or address may hold",
+            1_000,
+        );
+        // Each of them holds some 300 KiB on its way through.
+        let uploads = vars.parse("MAX_UPLOADS", "bodies of more than 64 KiB that pass through at once", 256);
+        let each = vars.parse("MAX_UPLOADS_PER_CALLER", "such bodies of one account, machine token or address", 32);
+        Self {
+            policies,
+            new_accounts,
+            // The bound of connections bounds streams in all.
+            streams: Shares::new(streams, usize::MAX),
+            uploads: Shares::new(each, uploads),
+            // What is beyond goes out as it is.
+            compressing: Shares::new(8, 64),
+        }
     }
 
     /// Counts one request; `None` where there is no limit.

@@ -48,7 +48,7 @@ pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Resu
     }
     add_safety(headers, &context);
     edge.metrics.record(context.route.map(|(_, upstream)| upstream), status, started.elapsed());
-    Ok(compress(response, || edge.compressing.take(context.limit_key)))
+    Ok(compress(response, || edge.config.limiters.of(context.entrance).compressing.take(context.limit_key)))
 }
 
 /// The answer, where the edge need not ask anyone: to what it refuses, and to preflights.
@@ -75,7 +75,7 @@ fn decide(
         }
         return (Some(response.finish()), None);
     }
-    let quota = edge.config.limiter.count(context.class, context.limit_key, context.client);
+    let quota = edge.config.limiters.of(context.entrance).count(context.class, context.limit_key, context.client);
     let refused = quota.filter(|quota| quota.refused_for.is_some()).map(|quota| quota.refuse(request));
     (refused.map(|problem| problem_response(problem, &request_id(request.request()))), quota)
 }
@@ -86,7 +86,7 @@ fn refuse(request: &ServiceRequest, edge: &EdgeProxy, context: &RequestContext) 
         return Some(Problem::new(Code::InvalidArgument, "A request before this one was refused. Connect again."));
     }
     if connection.is_some_and(|connection| !connection.is_admitted) {
-        let most = edge.config.connections_per_address;
+        let most = edge.connections.of(context.entrance).limit();
         return Some(RateLimit::all_open("connections", most, "connections from one address").refuse(request));
     }
     let uri = request.uri();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;
 use ensemble_chassis::auth::bearer;
-use ensemble_chassis::entrance::{Entrance, is_direct};
+use ensemble_chassis::entrance::{Entrance, is_direct, last_hop};
 
 use crate::EdgeProxy;
 use crate::connections::Connection;
@@ -41,6 +41,8 @@ impl RequestContext {
         let client = match entrance {
             Entrance::Network => client_address::client(peer, forwarded.into_iter(), &edge.config.trusted_proxies),
             Entrance::Loopback => peer.to_canonical(),
+            // A request without one is refused.
+            Entrance::Proxy => last_hop(headers).unwrap_or(peer),
         };
         let is_https = connection.is_some_and(|connection| connection.is_https)
             || edge.config.public_base_url.starts_with("https://")

@@ -1,9 +1,9 @@
 //! Starts a service on its public and its internal listener.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::task::Poll;
+use std::{io, iter};
 
 use actix_web::dev::Server;
 use actix_web::middleware::from_fn;
@@ -37,19 +37,21 @@ const WRITE_BUFFER: usize = 16 << 10;
 /// How long the last bytes of an answer may take after the drain has ended.
 const LAST_BYTES_SECONDS: u64 = 2;
 
-/// The two sockets of a service, bound before anything else so that addresses are known and a taken port is reported
+/// The sockets of a service, bound before anything else so that addresses are known and a taken port is reported
 /// early.
 #[derive(Debug)]
 pub struct Listeners {
     pub public: TcpListener,
     pub internal: TcpListener,
+    /// Another public one, for a proxy on this computer.
+    pub proxied: Option<TcpListener>,
     pub entrances: Entrances,
 }
 
 impl Listeners {
     pub fn bind(public: SocketAddr, internal: SocketAddr) -> io::Result<Self> {
         let (public, internal) = (TcpListener::bind(public)?, TcpListener::bind(internal)?);
-        Ok(Self { public, internal, entrances: Entrances::default() })
+        Ok(Self { public, internal, proxied: None, entrances: Entrances::default() })
     }
 
     /// Two free ports of this machine, for tests and for several services in one process.
@@ -83,8 +85,9 @@ pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Cloc
         entrances: listeners.entrances,
     };
     let (service, workers) = S::build(config, context.clone()).await?;
-    let listener = listeners.public.try_clone()?;
-    let public = serve_public(&service, &context, &process, in_flight.clone(), listeners.public)?;
+    let public: Vec<TcpListener> = iter::once(listeners.public).chain(listeners.proxied).collect();
+    let open = public.iter().map(TcpListener::try_clone).collect::<io::Result<_>>()?;
+    let public = serve_public(&service, &context, &process, in_flight.clone(), public)?;
     let internal = serve_internal(&service, context, &process, in_flight.clone(), listeners.internal)?;
     let servers = [public.handle(), internal.handle()];
     let mut tasks = vec![spawn_server(public).await?, spawn_server(internal).await?];
@@ -95,7 +98,7 @@ pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Cloc
         internal_addr,
         stage,
         servers,
-        listener,
+        listeners: open,
         tasks,
         in_flight,
         delay: process.drain_delay,
@@ -108,7 +111,7 @@ fn serve_public<S: Service>(
     context: &ServiceContext,
     process: &ProcessConfig,
     in_flight: InFlight,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
 ) -> io::Result<Server> {
     let auth = web::Data::new(AuthContext::new(service.keys(), service.gate(), context.clock.clone()));
     let observer = web::Data::new(observe::Observer {
@@ -120,8 +123,7 @@ fn serve_public<S: Service>(
     let (body, budget) = (process.body, process.body_budget.clone());
     let (work, answers) = (LargeWork::default(), LargeAnswers::default());
     let (settings, connected) = (service.server_settings(), Arc::clone(service));
-    SockRef::from(&listener).listen(BACKLOG)?;
-    let server = HttpServer::new(move || {
+    let mut server = HttpServer::new(move || {
         let (state, auth, observer, routes) = (state.clone(), auth.clone(), observer.clone(), Arc::clone(&routes));
         let (budget, work, answers) = (budget.clone(), work.clone(), answers.clone());
         App::new()
@@ -150,8 +152,11 @@ fn serve_public<S: Service>(
         }
     })
     .shutdown_timeout(LAST_BYTES_SECONDS)
-    .disable_signals()
-    .listen(listener)?;
+    .disable_signals();
+    for listener in listeners {
+        SockRef::from(&listener).listen(BACKLOG)?;
+        server = server.listen(listener)?;
+    }
     Ok(server.run())
 }
 

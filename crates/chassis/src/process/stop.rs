@@ -26,8 +26,8 @@ pub struct Running {
     pub public_addr: SocketAddr,
     pub internal_addr: SocketAddr,
     pub(super) stage: watch::Sender<Stage>,
-    /// The public listener's socket a second time, to close it before the server stops.
-    pub(super) listener: TcpListener,
+    /// The sockets of the public listeners a second time, to close them before the server stops.
+    pub(super) listeners: Vec<TcpListener>,
     /// The public one and the internal one.
     pub(super) servers: [ServerHandle; 2],
     pub(super) tasks: Vec<JoinHandle<()>>,
@@ -59,7 +59,7 @@ impl Running {
         self.stage.send_replace(Stage::Draining);
         tokio::time::sleep(self.delay).await;
         self.stage.send_replace(Stage::Closing);
-        self.close_listener().await;
+        self.close_listeners().await;
         let answered = timeout(self.grace, quiet(&self.in_flight, self.linger())).await.is_ok();
         // This closes idle connections. actix checks once a second whether they have ended, and stops at its own timeout.
         let in_flight = self.in_flight.count();
@@ -87,9 +87,8 @@ impl Running {
     ///
     /// Some kernels let only the administrator set a filter. There actix accepts until the socket closes: what it has not
     /// accepted at that moment is reset, and that is less than what comes while it pauses.
-    async fn close_listener(&self) {
-        let listener = SockRef::from(&self.listener);
-        let ignored = ignore_new_connections(&listener);
+    async fn close_listeners(&self) {
+        let ignored = self.listeners.iter().try_for_each(|listener| ignore_new_connections(&SockRef::from(listener)));
         if let Err(error) = &ignored {
             tracing::debug!(%error, "Connections made at this moment may be reset");
         } else {
@@ -98,8 +97,10 @@ impl Running {
             self.servers[0].pause().await;
             tokio::time::sleep(PAUSE).await;
         }
-        if let Err(error) = listener.shutdown(Shutdown::Read) {
-            tracing::debug!(%error, "The listener stays open until the server stops");
+        for listener in &self.listeners {
+            if let Err(error) = SockRef::from(listener).shutdown(Shutdown::Read) {
+                tracing::debug!(%error, "A listener stays open until the server stops");
+            }
         }
         if ignored.is_err() {
             self.servers[0].pause().await;

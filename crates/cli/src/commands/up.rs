@@ -1,5 +1,8 @@
 //! `ensemble up`: runs everything on this machine with one command.
 
+#[cfg(feature = "up")]
+mod signals;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -20,6 +23,9 @@ pub(crate) struct Up {
     /// it listens on all addresses, those of this machine]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// A port on this machine for a proxy of your own in front of --public-url, which says in X-Forwarded-For whom it carries
+    #[arg(long, value_name = "PORT")]
+    proxy_port: Option<u16>,
     /// The file of a certificate and its chain, in PEM: serves HTTPS, too. It needs --public-url
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "public_url"])]
     tls_cert: Option<PathBuf>,
@@ -58,6 +64,7 @@ impl Up {
         let _ = (
             self.listen,
             self.public_url,
+            self.proxy_port,
             self.tls_cert,
             self.tls_key,
             self.tls_listen,
@@ -83,14 +90,14 @@ mod services {
     use ensemble_account::{Begun, Wanted};
     use ensemble_all_in_one::{Config, Stack, TlsSettings};
     use ensemble_runner::{Accept, Drain, offers, run_until};
-    use tokio::signal::unix::{Signal, SignalKind, signal};
     use tokio::task::JoinHandle;
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
+    use super::signals::Signals;
     use super::{Context, DONE, Failure, Result, Up};
     use crate::commands::open;
     use crate::commands::runner::{Options, chain, environment, for_machine, log};
-    use crate::context::{ChosenBy, anonymous, answers, hang_ups};
+    use crate::context::{ChosenBy, anonymous, answers};
     use crate::print;
 
     /// How long handing back may take: TERM, KILL, and the last reports.
@@ -101,15 +108,29 @@ mod services {
                                the way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
                                `ensemble`, which signs. Or leave out --listen and --public-url, or start no runner: --no-runner.";
 
+    /// A proxy that comes to the listener of this machine's programs would have them share its limits with all whom it carries.
+    const PROXY_ON_LOOPBACK: &str = "TRUSTED_PROXIES does not count at an address that only this computer reaches. Leave it out, and give the \
+                                     proxy a port of its own: `ensemble up --public-url https://NAME --proxy-port PORT`.";
+
     impl Up {
         pub(crate) async fn run(self, context: &Context) -> Result {
             log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
             let mut signals = Signals::listen()?;
             // What can be refused is refused before anything is created.
             let options = if self.no_runner { None } else { Some(here_and_home(self.runner)) };
+            let is_set = |name: &str| environment().get(name).is_some_and(|value| !value.is_empty());
             // A public address may come from the environment, too.
-            let is_public =
-                self.public_url.is_some() || environment().get("PUBLIC_BASE_URL").is_some_and(|url| !url.is_empty());
+            let is_public = self.public_url.is_some() || is_set("PUBLIC_BASE_URL");
+            if let Some(port) = self.proxy_port.filter(|_| !is_public) {
+                return Err(Failure::message(format!(
+                    "A proxy carries requests for the server's public address, which is not named. Type `ensemble up --public-url \
+                     https://NAME --proxy-port {port}`."
+                )));
+            }
+            let is_trusting = ["TRUSTED_PROXIES", "EDGE_PROXY_TRUSTED_PROXIES"].into_iter().any(is_set);
+            if is_trusting && self.listen.ip().is_loopback() && self.tls_cert.is_none() {
+                return Err(Failure::message(PROXY_ON_LOOPBACK));
+            }
             let is_reached = is_public || !self.listen.ip().is_loopback();
             let unsigned = if is_reached { Accept::Signed } else { Accept::Any };
             if let Some(options) = &options {
@@ -127,6 +148,7 @@ mod services {
                 crate::data::check(context, &data, self.listen)?;
             }
             let mut config = Config::new(&data, self.listen);
+            config.proxy_port = self.proxy_port;
             let files = self.tls_cert.zip(self.tls_key);
             config.tls = files.map(|(certificate, key)| TlsSettings { listen: self.tls_listen, certificate, key });
             config.vars.extend(self.public_url.map(|url| ("PUBLIC_BASE_URL".to_owned(), url)));
@@ -225,7 +247,7 @@ mod services {
             print::json(
                 &serde_json::json!({
                     "url": server, "docs": format!("{server}/docs"), "userId": me.id, "forOthers": stack.for_others(),
-                    "defaultServer": default,
+                    "forProxy": stack.for_proxy(), "defaultServer": default,
                 }),
                 true,
             )?;
@@ -248,6 +270,9 @@ mod services {
         print::line(format!("  its data: {}", data.display()))?;
         for address in stack.for_others().iter().filter(|address| *address != server) {
             print::line(format!("  others reach it at {address}: `ensemble --server {address} login`"))?;
+        }
+        if let Some(address) = stack.for_proxy() {
+            print::line(format!("  your proxy reaches it at {address}"))?;
         }
         if stack.for_others().iter().any(|address| address.starts_with("http://")) {
             print::line(
@@ -363,38 +388,6 @@ mod services {
                 Ok(())
             }
             () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
-        }
-    }
-
-    struct Signals {
-        interrupt: Signal,
-        terminate: Signal,
-        hang_up: Option<Signal>,
-    }
-
-    impl Signals {
-        fn listen() -> Result<Self> {
-            let listen =
-                |kind| signal(kind).map_err(|error| Failure::message(format!("Cannot listen for signals: {error}.")));
-            Ok(Self {
-                interrupt: listen(SignalKind::interrupt())?,
-                terminate: listen(SignalKind::terminate())?,
-                hang_up: hang_ups()?,
-            })
-        }
-
-        async fn next(&mut self) {
-            let hung_up = async {
-                match &mut self.hang_up {
-                    Some(hang_up) => hang_up.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.terminate.recv() => {}
-                _ = hung_up => {}
-            }
         }
     }
 }

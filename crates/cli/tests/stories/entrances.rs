@@ -4,6 +4,8 @@ use std::io::{Read, Write, copy};
 use std::net::{TcpListener, TcpStream};
 use std::thread::spawn;
 
+use ensemble_testkit::free_port;
+
 use crate::ensemble::{User, up, up_at};
 
 /// The status and the text of the answer to a request with these fields.
@@ -70,4 +72,53 @@ fn a_public_address_is_a_name_of_the_loopback_listener() {
     let url = printed["url"].as_str().unwrap();
     assert_eq!(ask(url, VERSION, &[HOST]).0, 200);
     assert_eq!(ask(url, VERSION, &["Host: www.ensemble.example.com"]).0, 421);
+}
+
+#[test]
+fn a_proxy_of_ones_own_has_a_listener_and_limits_of_its_own() {
+    let user = User::new(None).with_variable("LIMIT_SIGN_IN", "20");
+    let port = free_port().to_string();
+    let start =
+        ["up", "--no-runner", "--json", "--listen", "127.0.0.1:0", "--public-url", PUBLIC, "--proxy-port", &port];
+    let (_up, printed) = up_at(&user, &start);
+    let (url, proxy) = (printed["url"].as_str().unwrap(), printed["forProxy"].as_str().unwrap());
+    assert_eq!(proxy, format!("127.0.0.1:{port}"));
+    let caller = "X-Forwarded-For: 192.0.2.1";
+    assert_eq!(ask(proxy, VERSION, &[HOST, caller]).0, 200);
+    for (fields, status) in [
+        ([HOST, "X-Real-IP: 192.0.2.1"], 400),
+        ([HOST, "X-Forwarded-For: 192.0.2.1, unknown"], 400),
+        (["Host: localhost", caller], 421),
+        (["Host: evil.example", caller], 421),
+    ] {
+        assert_eq!(ask(proxy, VERSION, &fields).0, status, "{fields:?}");
+    }
+    // A visitor who asks too often, also as the address of this computer, takes no sign-in from the people here.
+    for caller in ["X-Forwarded-For: 192.0.2.1", "X-Forwarded-For: 6.6.6.6, 127.0.0.1"] {
+        let ask = || ask(proxy, "POST /v1/auth/challenge", &[HOST, caller, "Content-Length: 0"]).0;
+        assert_eq!(ask(), 200, "{caller}");
+        assert!((0..200).any(|_| ask() == 429), "{caller}");
+    }
+    assert_eq!(ask(proxy, VERSION, &[HOST, "X-Forwarded-For: 192.0.2.2"]).0, 200);
+    user.succeed(&["--server", url, "login"]);
+    user.succeed(&["whoami"]);
+}
+
+#[test]
+fn a_proxy_that_cannot_work_is_refused_with_what_to_type() {
+    let user = User::new(None);
+    let unnamed = user.fail(&["up", "--no-runner", "--proxy-port", "8088"]);
+    assert!(unnamed.contains("ensemble up --public-url https://NAME --proxy-port 8088"), "{unnamed}");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let start = ["up", "--no-runner", "--listen", "127.0.0.1:0", "--public-url", PUBLIC, "--proxy-port", &port];
+    let refused = user.fail(&start);
+    assert!(refused.contains("--proxy-port"), "{refused}");
+    assert!(!user.files().exists(), "nothing was created");
+    for name in ["TRUSTED_PROXIES", "EDGE_PROXY_TRUSTED_PROXIES"] {
+        let trusting =
+            user.command(&["up", "--no-runner", "--public-url", PUBLIC]).env(name, "127.0.0.1").output().unwrap();
+        let said = String::from_utf8(trusting.stderr).unwrap();
+        assert!(!trusting.status.success() && said.contains("--proxy-port PORT"), "{said}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{CONNECTION, HOST, HeaderMap as ServerHeaders};
+use ensemble_chassis::entrance::{ENTRANCE, Entrance};
 use ensemble_chassis::http::{RateLimit, request_id};
 use ensemble_chassis::process::telemetry::{self, TRACEPARENT};
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
@@ -41,6 +42,11 @@ pub(super) fn request(
     }
     if let Some(host) = fields.get(HOST) {
         append(&mut headers, "x-forwarded-host", host.as_bytes());
+    }
+    match context.entrance {
+        Entrance::Proxy => append(&mut headers, ENTRANCE, b"proxy"),
+        _ if context.is_local => append(&mut headers, ENTRANCE, b"local"),
+        _ => {}
     }
     append(&mut headers, "x-forwarded-for", context.client.to_string().as_bytes());
     append(&mut headers, "x-forwarded-proto", if context.is_https { &b"https"[..] } else { b"http" });

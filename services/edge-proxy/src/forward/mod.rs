@@ -72,14 +72,15 @@ async fn exchange(
     // A method that may have a body says so when it has none (RFC 9110, section 8.6).
     let may_have_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     let length = if has_body { body.announced() } else { may_have_body.then_some(0) };
+    let limiter = edge.config.limiters.of(context.entrance);
     let place = || {
-        edge.uploads.take(context.limit_key).ok_or_else(|| {
+        limiter.uploads.take(context.limit_key).ok_or_else(|| {
             let detail = "Too many large bodies are on their way, in all or of yours. Nothing was done; try again.";
             Problem::new(Code::Unavailable, detail).with_retry_after(2)
         })
     };
     let upload = Upload::begin(body, has_body, place).await?;
-    let accounts = &edge.config.limiter.new_accounts;
+    let accounts = &limiter.new_accounts;
     let is_sign_in = context.class == Class::SignIn && *request.method() == Method::POST;
     let is_counted = is_sign_in && !(edge.config.only_here && context.is_local);
     let place = is_counted.then(|| accounts.take(context.client));
@@ -146,7 +147,7 @@ fn pass_on(
 }
 
 fn permit(edge: &EdgeProxy, request: &HttpRequest, context: &RequestContext) -> Result<Share<LimitKey>, Failure> {
-    let (most, counted) = (edge.config.streams_per_caller, "streams and long-polls of one caller");
-    let place = edge.streams.take(context.limit_key);
-    place.ok_or_else(|| Failure::Client(RateLimit::all_open("streams", most, counted).refuse(request)))
+    let streams = &edge.config.limiters.of(context.entrance).streams;
+    let limit = RateLimit::all_open("streams", streams.limit(), "streams and long-polls of one caller");
+    streams.take(context.limit_key).ok_or_else(|| Failure::Client(limit.refuse(request)))
 }

@@ -36,30 +36,19 @@ pub(crate) enum Failure {
 impl Failure {
     /// The text for the client.
     pub(crate) fn into_problem(self, upstream: Upstream) -> Problem {
-        let name = upstream.name();
-        match self {
-            Self::Connect(error) if is_timeout(&error) => Problem::new(
-                Code::UpstreamTimeout,
-                format!("The service {name} was not reached in time. Nothing was done; try again."),
-            ),
-            Self::NoAddress | Self::Connect(_) => Problem::new(
-                Code::Unavailable,
-                format!("The service {name} cannot be reached. Nothing was done; try again."),
-            )
-            .with_retry_after(1),
-            Self::Timeout => Problem::new(
-                Code::UpstreamTimeout,
-                format!("The service {name} did not answer in time. It may have done what was asked."),
-            ),
-            Self::Draining => {
-                Problem::new(Code::Unavailable, "The edge is being restarted. Ask again.").with_retry_after(1)
+        let (code, what) = match self {
+            Self::Client(problem) => return problem,
+            Self::Draining => return Problem::new(Code::Unavailable, "The edge is being restarted. Ask again."),
+            Self::Connect(error) if is_timeout(&error) => {
+                (Code::UpstreamTimeout, "was not reached in time. Nothing was done; try again.")
             }
-            Self::Broken(_) => Problem::new(
-                Code::UpstreamError,
-                format!("The service {name} broke off before its answer. It may have done what was asked."),
-            ),
-            Self::Client(problem) => problem,
-        }
+            Self::NoAddress | Self::Connect(_) => {
+                (Code::Unavailable, "cannot be reached. Nothing was done; try again.")
+            }
+            Self::Timeout => (Code::UpstreamTimeout, "did not answer in time. It may have done what was asked."),
+            Self::Broken(_) => (Code::UpstreamError, "broke off before its answer. It may have done what was asked."),
+        };
+        Problem::new(code, format!("The service {} {what}", upstream.name()))
     }
 
     /// One line in the log. A client's mistake is not worth a warning.

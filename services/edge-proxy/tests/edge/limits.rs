@@ -185,7 +185,7 @@ const SIGN_IN: &str =
     "POST /v1/auth HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Internal-No-New-Account: 1\r\nContent-Length: 2\r\n\r\n{}";
 
 /// As identity: it makes an account unless it must not.
-async fn identity() -> Stub {
+pub(crate) async fn identity() -> Stub {
     Stub::start(|arrived| {
         let answer: &[u8] = if arrived.header("x-internal-no-new-account").is_some() {
             b"HTTP/1.1 429 Too Many Requests\r\nRateLimit: \"of the service\";r=1\r\ncontent-length: 2\r\n\r\n{}"

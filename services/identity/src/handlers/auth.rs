@@ -2,6 +2,7 @@
 
 use actix_web::http::header::{CACHE_CONTROL, HeaderName};
 use actix_web::{HttpRequest, HttpResponse};
+use ensemble_chassis::entrance::is_of_proxy;
 use ensemble_chassis::{HandlerResult, Json, State};
 use ensemble_types::accounts::{Challenge, SignIn, SignedIn};
 
@@ -15,8 +16,8 @@ const NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-new-account"
 /// that sets it itself only refuses itself an account.
 const NO_NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-no-new-account");
 
-pub(crate) async fn challenge(service: State<Identity>) -> HandlerResult<Json<Challenge>> {
-    let challenge = sign_in::give_challenge(&service).await?;
+pub(crate) async fn challenge(service: State<Identity>, request: HttpRequest) -> HandlerResult<Json<Challenge>> {
+    let challenge = sign_in::give_challenge(&service, is_of_proxy(request.headers())).await?;
     let public_origins = service.rules.origins.iter().map(ToString::to_string).collect();
     Ok(Json(Challenge { challenge: encode(&challenge.bytes), expires_at: challenge.expires_at, public_origins }))
 }

@@ -1,6 +1,9 @@
 //! Signing in: a challenge is given, and spent by the sign-in that brings it back.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ensemble_chassis::auth::DeviceKey;
 use ensemble_store_kit::{Conn, Db, StoreError};
@@ -59,34 +62,53 @@ pub(crate) struct UserToken {
 
 /// About how many challenges are open. A worker counts them, so that giving one does not have to.
 #[derive(Debug, Default)]
-pub(crate) struct OpenChallenges(AtomicI64);
+pub(crate) struct OpenChallenges {
+    all: AtomicI64,
+    /// When each of the last ones went to a caller whom a proxy carries.
+    of_proxy: Mutex<VecDeque<Instant>>,
+}
 
 impl OpenChallenges {
     pub(crate) fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
+        self.all.load(Ordering::Relaxed)
+    }
+
+    /// Whether one more may go to a caller whom a proxy carries. These have half of all places and leave the others theirs. One that
+    /// is used keeps its place until its time is over.
+    fn has_place_for_proxy(&self, most: i64, lifetime: Duration) -> bool {
+        let (now, mut given) = (Instant::now(), self.of_proxy.lock().unwrap_or_else(PoisonError::into_inner));
+        while given.front().is_some_and(|at| now.duration_since(*at) >= lifetime) {
+            given.pop_front();
+        }
+        let has_place = i64::try_from(given.len()).is_ok_and(|given| given < most / 2);
+        if has_place {
+            given.push_back(now);
+        }
+        has_place
     }
 }
 
-pub(crate) async fn give_challenge(service: &Identity) -> Result<Challenge, Error> {
-    if service.challenges.get() >= service.rules.challenge_limit {
+pub(crate) async fn give_challenge(service: &Identity, is_of_proxy: bool) -> Result<Challenge, Error> {
+    let (open, limit, lifetime) =
+        (&service.challenges, service.rules.challenge_limit, service.rules.challenge_lifetime);
+    if open.get() >= limit || (is_of_proxy && !open.has_place_for_proxy(limit, lifetime)) {
         return Err(Error::TooManyChallenges);
     }
     let mut bytes = [0; 32];
     rand::rngs::OsRng.fill_bytes(&mut bytes);
-    let lifetime = service.rules.challenge_lifetime;
     let insert = move |tx: &mut Conn| {
         let expires_at = tx.now()?.plus(lifetime);
         challenges::insert(tx, &bytes, expires_at)?;
         Ok::<_, StoreError>(Challenge { bytes, expires_at })
     };
     let challenge = service.db.write("give a challenge", insert).await?;
-    service.challenges.0.fetch_add(1, Ordering::Relaxed);
+    open.all.fetch_add(1, Ordering::Relaxed);
     Ok(challenge)
 }
 
 /// Counts the open challenges.
 pub(crate) async fn count_challenges(db: &Db, open: &OpenChallenges) -> Result<(), StoreError> {
-    open.0.store(db.read("count challenges", challenges::count).await?, Ordering::Relaxed);
+    open.all.store(db.read("count challenges", challenges::count).await?, Ordering::Relaxed);
     Ok(())
 }
 

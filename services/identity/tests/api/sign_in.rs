@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
-use ensemble_testkit::{SOON, eventually, on_both_databases};
+use ensemble_testkit::{Api, SOON, eventually, on_both_databases};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -207,6 +207,22 @@ on_both_databases! {
         refused.problem(503, "UNAVAILABLE");
         assert!(refused.header("retry-after").is_some());
         eventually(SOON, async || fixture.api.post("/v1/auth/challenge", &json!({})).await.status == 200).await;
+    }
+
+    async fn callers_of_a_proxy_leave_half_of_the_challenges_to_the_others(on: Backend) {
+        let fixture = Fixture::with(on, &[("CHALLENGE_LIMIT", "6"), ("SWEEP_MS", "3600000")]).await;
+        let ask = async |entrance: &'static str| {
+            let request = fixture.api.request("POST", "/v1/auth/challenge").header("x-internal-entrance", entrance);
+            Api::send(request.json(&json!({}))).await
+        };
+        for _ in 0..3 {
+            assert_eq!(ask("proxy").await.status, 200);
+        }
+        ask("proxy").await.problem(503, "UNAVAILABLE");
+        for _ in 0..3 {
+            assert_eq!(ask("local").await.status, 200);
+        }
+        ask("local").await.problem(503, "UNAVAILABLE");
     }
 }
 
