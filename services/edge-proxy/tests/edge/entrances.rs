@@ -132,6 +132,16 @@ async fn services_learn_which_requests_are_of_this_computer() {
     ] {
         assert_eq!(edge.ask(&get(host, fields)).await.status, 200, "{host} {fields}");
         assert_eq!(stub.last().header("x-internal-entrance"), entrance, "{host} {fields}");
+        let version = edge.ask(&get(host, fields).replace("/v1/sessions", "/v1/version")).await.json();
+        let local = entrance.map_or(serde_json::Value::Null, |_| true.into());
+        assert_eq!(version["local"], local, "{host} {fields}");
+    }
+    let (_behind, proxy) = behind_proxy(&stub, &[]).await;
+    for version in [
+        carried(proxy, "GET /v1/version", "127.0.0.1").await.json(),
+        Edge::before(&stub).await.ask(&get("localhost", "").replace("/v1/sessions", "/v1/version")).await.json(),
+    ] {
+        assert!(version["name"] == "ensemble" && version.get("local").is_none(), "{version}");
     }
     let network = Edge::before(&stub).await;
     assert_eq!(network.ask(&get("localhost", "X-Internal-Entrance: local\r\n")).await.status, 200);
