@@ -1,7 +1,7 @@
 //! The variables of each service, in increasing priority: defaults of one process, variables of this process, variables
 //! that the caller gave.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Settings {
         ]);
         let origins = local(at, &url);
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
-        let is_loopback = at.ip().is_loopback();
+        let is_loopback = at.ip().to_canonical().is_loopback();
         let is_here = is_loopback && config.tls.is_none() && config.proxy_port.is_none();
         Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, is_loopback, is_here, origins, for_others })))
     }
@@ -99,8 +99,12 @@ impl Settings {
 
     /// The hosts that requests to a listener on loopback may name: those of the addresses at which sign-ins are taken.
     pub(crate) fn names_here(&self) -> Option<Vec<String>> {
-        let origins = self.of("identity").list("PUBLIC_ORIGINS", "where people reach the services", "");
-        self.0.is_loopback.then(|| origins.iter().filter_map(|origin| name(origin)).collect())
+        let mut origins = self.of("identity").list("PUBLIC_ORIGINS", "where people reach the services", "");
+        let mut edge = self.of("edge-proxy");
+        origins.push(edge.text("PUBLIC_BASE_URL", "where people reach the edge", ""));
+        origins.push(edge.text("SHARE_BASE_URL", "where public links lead", ""));
+        let names: BTreeSet<String> = origins.iter().filter_map(|origin| name(origin)).collect();
+        self.0.is_loopback.then(|| names.into_iter().collect())
     }
 
     /// The host that people on other machines name. An empty one is that of no request.
@@ -282,8 +286,10 @@ mod tests {
         let names = |listen: &str, vars: &[(&str, &str)]| listening_at(listen, vars).names_here();
         let public = ("PUBLIC_BASE_URL", "https://api.example.com:8443/ensemble");
         assert_eq!(names("127.0.0.1:0", &[]).unwrap(), ["127.0.0.1", "localhost"]);
-        assert_eq!(names("[::1]:0", &[public]).unwrap(), ["[::1]", "localhost", "api.example.com"]);
-        assert_eq!(names("127.0.0.1:0", &[("IDENTITY_PUBLIC_ORIGINS", "https://a,https://b:1")]).unwrap(), ["a", "b"]);
+        assert_eq!(names("[::1]:0", &[public]).unwrap(), ["[::1]", "api.example.com", "localhost"]);
+        let several =
+            [("IDENTITY_PUBLIC_ORIGINS", "https://a,https://b:1"), ("SHARE_BASE_URL", "https://s.example.com")];
+        assert_eq!(names("127.0.0.1:0", &several).unwrap(), ["127.0.0.1", "a", "b", "s.example.com"]);
         assert_eq!(names("0.0.0.0:0", &[public]), None);
         let settings = listening_at("0.0.0.0:0", &[public]);
         assert_eq!(settings.public_name(), "api.example.com");

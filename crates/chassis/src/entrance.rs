@@ -43,8 +43,8 @@ impl Entrances {
         }
     }
 
-    /// Refuses a request with another `Host`. A page whose name leads to this computer for a moment (DNS rebinding) has such a one. Also
-    /// refuses a request of a proxy that does not say whom it carries.
+    /// Refuses a request with another `Host`. A page whose name leads to this computer for a moment (DNS rebinding) sends such a one.
+    /// Also refuses a request of a proxy that does not say whom it carries.
     ///
     /// # Errors
     /// The problem to answer with.
@@ -62,8 +62,13 @@ impl Entrances {
         if is_known {
             return Ok(());
         }
-        let detail = "This server has no such `Host` here. It answers to localhost, 127.0.0.1 and its public addresses: \
-                      `ensemble up --public-url URL`, or PUBLIC_ORIGINS for several.";
+        let detail = if entrance == Entrance::Proxy {
+            "Requests of the proxy must name the host of the server's public address (`--public-url`): have the proxy pass on the caller's \
+             `Host` (nginx: `proxy_set_header Host $host;`)."
+        } else {
+            "This server has no such `Host` here. It answers to localhost, 127.0.0.1 and its public addresses: \
+             `ensemble up --public-url URL`, or PUBLIC_ORIGINS for several, which then has to name this computer's address as well."
+        };
         Err(Problem::new(Code::MisdirectedRequest, detail))
     }
 }

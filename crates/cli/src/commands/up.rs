@@ -108,7 +108,7 @@ mod services {
                                the way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
                                `ensemble`, which signs. Or leave out --listen and --public-url, or start no runner: --no-runner.";
 
-    /// A proxy that comes to the listener of this machine's programs would have them share its limits with all whom it carries.
+    /// A proxy that leads to the listener of this machine's programs makes them share their limits with all its visitors.
     const PROXY_ON_LOOPBACK: &str = "TRUSTED_PROXIES does not count at an address that only this computer reaches. Leave it out, and give the \
                                      proxy a port of its own: `ensemble up --public-url https://NAME --proxy-port PORT`.";
 
@@ -120,18 +120,21 @@ mod services {
             let options = if self.no_runner { None } else { Some(here_and_home(self.runner)) };
             let is_set = |name: &str| environment().get(name).is_some_and(|value| !value.is_empty());
             // A public address may come from the environment, too.
-            let is_public = self.public_url.is_some() || is_set("PUBLIC_BASE_URL");
+            let of_environment =
+                ["PUBLIC_BASE_URL", "EDGE_PROXY_PUBLIC_BASE_URL", "PUBLIC_ORIGINS", "IDENTITY_PUBLIC_ORIGINS"];
+            let is_public = self.public_url.is_some() || of_environment.into_iter().any(is_set);
             if let Some(port) = self.proxy_port.filter(|_| !is_public) {
                 return Err(Failure::message(format!(
                     "A proxy carries requests for the server's public address, which is not named. Type `ensemble up --public-url \
                      https://NAME --proxy-port {port}`."
                 )));
             }
+            let is_here = self.listen.ip().to_canonical().is_loopback();
             let is_trusting = ["TRUSTED_PROXIES", "EDGE_PROXY_TRUSTED_PROXIES"].into_iter().any(is_set);
-            if is_trusting && self.listen.ip().is_loopback() && self.tls_cert.is_none() {
+            if is_trusting && is_here && self.tls_cert.is_none() {
                 return Err(Failure::message(PROXY_ON_LOOPBACK));
             }
-            let is_reached = is_public || !self.listen.ip().is_loopback();
+            let is_reached = is_public || !is_here;
             let unsigned = if is_reached { Accept::Signed } else { Accept::Any };
             if let Some(options) = &options {
                 let config = options.for_check(context)?;

@@ -77,7 +77,7 @@ async fn no_forwarding_field_counts_on_the_loopback_listener() {
     assert_eq!((answer.status, answer.header("strict-transport-security")), (200, None));
     assert_eq!(stub.last().header("x-forwarded-for"), Some("127.0.0.1"));
     assert_eq!(stub.last().header("x-forwarded-proto"), Some("http"));
-    // Whoever writes another address each time has one share all the same.
+    // A caller who writes another address each time has one share all the same.
     for (number, status) in [200, 200, 429].into_iter().enumerate() {
         let fields = format!("X-Forwarded-For: 192.0.2.{number}\r\nContent-Length: 0\r\n");
         let sign_in = get("localhost", &fields).replace("GET /v1/sessions", "POST /v1/auth");
