@@ -299,7 +299,8 @@ describe("what is shown", () => {
     await page.getByText("Not sent: The connection broke.").waitFor();
     const [first] = await page.evaluate(() => globalThis.prompted);
     // What is kept is written by the time that it can be read again.
-    await page.waitForFunction(async () => {
+    // A function that `waitForFunction` polls must not be async: it takes the promise for a true value.
+    const isKept = async () => {
       const db = await new Promise((resolve) => {
         const request = indexedDB.open(`ensemble ${location.origin} kept`);
         request.onsuccess = () => resolve(request.result);
@@ -310,7 +311,8 @@ describe("what is shown", () => {
       });
       db.close();
       return keys.some((key) => key.startsWith("unsent "));
-    });
+    };
+    while (!(await page.evaluate(isKept))) await page.evaluate(() => new Promise(requestAnimationFrame));
     await page.addInitScript(() => {
       globalThis.worksAtOnce = true;
     });
