@@ -82,7 +82,8 @@ impl Home {
         people: BTreeSet<UserId>,
     ) -> Result<bool> {
         let used = UsedKey::newest_of(ring, people);
-        if self.known_session(origin, session)?.used.as_ref() == Some(&used) {
+        let known = self.known_session(origin, session)?;
+        if known.epoch <= ring.epoch() && known.used.as_ref() == Some(&used) {
             return Ok(true);
         }
         self.change_session(origin, session, |known| {

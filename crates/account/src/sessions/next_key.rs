@@ -39,9 +39,9 @@ impl Account {
             if old.epoch() > replaced && has_no_removal && due.is_none() && !is_behind {
                 return Ok((session, old));
             }
-            // A removal that this device knows of waits for no hour. An old ring that is shown again proves none.
-            let is_proved = matches!(due, Some(Due::Removal | Due::RemovalOfHost)) && old.epoch() >= known.epoch;
-            let may_wait = !is_wanted && !is_proved && has_no_removal;
+            // A person's removal waits for no hour, and neither does another key in the place of one that was used here: a server cannot show
+            // it again once it is replaced, as it can show an old ring.
+            let may_wait = old.epoch() < known.epoch && !is_wanted && has_no_removal;
             if lost > 0 && may_wait && least == 0 && !known.may_replace_lost(seconds()) {
                 return Err(Error::OlderKey(session.reference));
             }

@@ -120,7 +120,7 @@ export async function peopleOfLost(known: KnownSession | undefined, ring: KeyRin
 export async function noteUsed(context: Context, session: string, ring: KeyRing, people: string[]): Promise<boolean> {
   const used = await newestOf(ring, people);
   const before = await knownSession(context, session);
-  if (JSON.stringify(before?.used) === JSON.stringify(used)) return true;
+  if ((before?.epoch ?? 1) <= ring.epoch && JSON.stringify(before?.used) === JSON.stringify(used)) return true;
   let isNewest = !(await hasOther(before, ring));
   await context.store.update<KnownSession>(record(session), (known) => {
     isNewest &&= (known?.epoch ?? 1) <= ring.epoch && [before?.used?.digest, used.digest].includes(known?.used?.digest);

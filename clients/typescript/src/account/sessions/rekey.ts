@@ -113,9 +113,10 @@ async function rekeyed(context: Context, given: Session, members: Members): Prom
     const why = await due(context, session);
     if (before.epoch > replaced && isNoOneGone && why === undefined && lost === 0 && before.epoch >= least)
       return { session, ring: before };
-    // What a person does, and a removal that this device knows of, waits for no hour. An old ring that is shown again proves none.
-    const isProved = (why === "removal" || why === "removal_of_host") && before.epoch >= (known?.epoch ?? 1);
-    if (lost > 0 && isNoOneGone && !isProved && least === 0 && !mayReplaceLost(known)) throw olderKey(session);
+    // What a person does waits for no hour, and neither does another key in the place of one that was used here: a server cannot show it again
+    // once it is replaced, as it can show an old ring.
+    const isOld = before.epoch < (known?.epoch ?? 1);
+    if (lost > 0 && isNoOneGone && isOld && least === 0 && !mayReplaceLost(known)) throw olderKey(session);
     const waiting = await waitingFor(store, session.id, before);
     // Who waits for a lost key still does if the server has only hidden it.
     const kept = lost > 0 ? (await unfinished(store)).rekeys[session.id] : waiting;
