@@ -14,7 +14,7 @@ pub(crate) const DONE: &str = r#"echo '{"type":"result","subtype":"success","is_
 const CLAUDE: &str = r#"#!/bin/bash
 [ "$1" = auth ] && { [ -n "$SIGN_IN" ] && cat "$SIGN_IN"; exit 0; }
 [ -n "$ARGS_TO" ] && printf '%s\n' "$@" > "$ARGS_TO"
-[ -n "$NEVER_READY" ] && exec sleep 600
+[ -n "$NEVER_READY" ] && [ "$1" != --version ] && exec sleep 600
 read -r order
 [[ $order == *'"subtype":"initialize"'* ]] || exit 64
 echo '{"type":"control_response","response":{"subtype":"success","request_id":"host-1","response":{}}}'
