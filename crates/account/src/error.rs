@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use ensemble_client::devices::NameError;
 use ensemble_protocol::seal::SealError;
 use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::line::inline;
 use ensemble_types::refs::Ref;
 use thiserror::Error;
-
-use crate::text::inline;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -29,7 +29,6 @@ pub mod settings;
 pub mod sharing;
 mod store;
 pub mod tasks;
-mod text;
 pub mod this_machine;
 
 pub use account::{Account, fingerprint, with_token};
@@ -39,4 +38,3 @@ pub use home::{Home, Owner};
 pub use notice::{Notice, Notices};
 pub use opening::{Begun, Wanted, check_unused};
 pub use store::{Change, Edit, FileStore, Lock, MemoryStore, Store};
-pub use text::{inline, short};

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use ensemble_types::ids::SessionId;
+use ensemble_types::line::short;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::home::Home;
-use crate::text::short;
 
 const FILE: &str = "seen-titles.json";
 /// Versions by which the next one that is noted may be above the known one. A guest and the server together could show any number, and

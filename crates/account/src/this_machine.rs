@@ -6,6 +6,7 @@ use std::time::Duration;
 use ensemble_client::Credential;
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
+use ensemble_types::line::inline;
 use ensemble_types::machines::Machine;
 use rand::Rng as _;
 use rand::distributions::Alphanumeric;
@@ -17,7 +18,6 @@ use crate::machine_key;
 use crate::machines::{Card, registration};
 use crate::removal::{Finished, begin_removal};
 use crate::settings::Settings;
-use crate::text::inline;
 
 /// A registered machine, and the file with what its runner signs in with.
 pub struct Registered {

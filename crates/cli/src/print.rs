@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-pub(crate) use ensemble_account::{inline, short};
 use ensemble_screen::{Look, Printed};
+pub(crate) use ensemble_types::line::{inline, short};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};

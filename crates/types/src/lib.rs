@@ -15,6 +15,7 @@ pub mod free;
 pub mod hints;
 pub mod ids;
 pub mod leases;
+pub mod line;
 pub mod links;
 pub mod live;
 pub mod machines;

@@ -12,12 +12,12 @@ use ensemble_types::devices::{
     PastDeviceLink, Role,
 };
 use ensemble_types::ids::MachineId;
+use ensemble_types::line::inline;
 use ensemble_types::text::Blob;
 
 use crate::account::Account;
 use crate::error::{Error, Result};
 use crate::notice::Notice;
-use crate::text::inline;
 
 /// How long one call waits. A linking lasts ten minutes.
 pub(super) const ONE_WAIT: Duration = Duration::from_secs(25);

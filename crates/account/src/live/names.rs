@@ -4,12 +4,12 @@ use ensemble_protocol::seal::KeyRing;
 use ensemble_protocol::transcript::body::Control;
 use ensemble_protocol::transcript::view::{Author, Item, Shown};
 use ensemble_types::ids::UserId;
+use ensemble_types::line::{inline, short};
 use ensemble_types::sessions::Session;
 
 use super::Live;
 use crate::account::Account;
 use crate::sessions::Card;
-use crate::text::{inline, short};
 
 /// The beginning of a prompt.
 pub fn title(prompt: &str) -> Option<String> {

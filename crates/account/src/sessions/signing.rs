@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ensemble_protocol::seal::{self, Admin, KeyRing, OfMachine, SealError, SharedRing};
 use ensemble_types::ids::SessionId;
+use ensemble_types::line::short;
 use ensemble_types::sessions::{AccessLevel, Metadata, Session, UpdateSession};
 use ensemble_types::text::Blob;
 use futures_util::future::join_all;
@@ -13,7 +14,6 @@ use super::titles::{Titled, Titles};
 use crate::account::Account;
 use crate::error::{Error, Result};
 use crate::seen_titles::{MOST_AHEAD, SHORT_TITLE, SeenTitle};
-use crate::text::short;
 
 impl Account {
     /// What counts of the metadata of one session.

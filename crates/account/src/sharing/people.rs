@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::UserId;
+use ensemble_types::line::inline;
 
 use crate::account::{self, Account};
 use crate::devices::{self, List};
 use crate::error::{Error, Result};
-use crate::text::inline;
 
 /// How old the list of another user may be. A program may be open for days.
 const OLDEST: Duration = Duration::from_secs(60);
