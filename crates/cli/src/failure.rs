@@ -225,6 +225,12 @@ impl From<ensemble_account::Error> for Failure {
     }
 }
 
+impl From<crate::plan::Error> for Failure {
+    fn from(error: crate::plan::Error) -> Self {
+        Self::Message(says::of_plan(&error))
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Client(Box::new(error))

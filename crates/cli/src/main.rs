@@ -28,6 +28,7 @@ mod last_used;
 mod live;
 mod machines;
 mod origin;
+mod piped;
 mod places;
 mod plan;
 mod print;

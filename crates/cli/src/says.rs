@@ -4,7 +4,7 @@ use ensemble_account::{Account, Error, Notice};
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::sessions::{AccessLevel, CannotWrite, Session, StatedReason};
 
-use crate::{print, when};
+use crate::{plan, print, when};
 
 /// Prints a notice, apart from the result.
 pub(crate) fn notice(notice: &Notice) {
@@ -226,6 +226,23 @@ fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
     })
 }
 
+/// What is wrong with a plan, and what to do.
+pub(crate) fn of_plan(failure: &plan::Error) -> String {
+    match failure {
+        plan::Error::Prose { .. } => format!(
+            "{failure} To have it done as one prompt: `ensemble do \"…\"`, or `ensemble do -` to read it from standard input."
+        ),
+        plan::Error::NoPlan { .. } => format!("{failure} {SMALL_PLAN}"),
+        plan::Error::Wrong(sentence) => sentence.clone(),
+    }
+}
+
+const SMALL_PLAN: &str = "`ensemble plan schema` prints all fields. A small plan:\n\
+    \x20 defaults: {provider: claude}\n\
+    \x20 tasks:\n\
+    \x20   - {key: look, prompt: What is this project?}\n\
+    \x20   - {key: improve, dependsOn: [look], prompt: \"Improve it: {{tasks.look.output}}\"}";
+
 /// Why the machine of a session cannot write in it, and what to do. The server's word is all that there is of it.
 pub(crate) fn cannot_write(session: &Session) -> Option<String> {
     let stated = session.cannot_write.as_ref()?;
@@ -263,4 +280,31 @@ pub(crate) fn single_signer(me: &Account) -> Option<&'static str> {
         "If you lose this device, the account is lost. Make recovery words with `ensemble recovery`, or add another computer with \
          `ensemble link`.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::plan::{Draft, Overrides, PromptFiles, Variables, read};
+
+    fn draft(text: &str) -> Result<Draft, plan::Error> {
+        let (files, here) = (PromptFiles::new(Path::new("/plans"), false), Path::new("/home/me"));
+        read(text, "plan.yaml", &files, here, Overrides::default(), &Variables::default())
+    }
+
+    #[test]
+    fn the_plan_in_an_error_is_one() {
+        let failure = of_plan(&draft("title: x").unwrap_err());
+        assert!(failure.contains("`ensemble plan schema`"), "{failure}");
+        let (_, example) = failure.split_once("A small plan:\n").unwrap();
+        assert_eq!(draft(example).unwrap().steps.len(), 2, "{example}");
+    }
+
+    #[test]
+    fn a_text_is_no_plan_but_can_be_done() {
+        let failure = of_plan(&draft("fix the tests").unwrap_err());
+        assert!(failure.contains("`ensemble do -`"), "{failure}");
+    }
 }

@@ -5,7 +5,7 @@ use ensemble_account::tasks::{ClearTask, SessionTask};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{SealedTask, Signed};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::plan::Seal;
 
@@ -17,6 +17,8 @@ pub(crate) struct Sealing<'a> {
 }
 
 impl Seal for Sealing<'_> {
+    type Error = Failure;
+
     fn machine(&self) -> Option<&MachineId> {
         self.machine.as_ref()
     }

@@ -28,7 +28,7 @@ use crate::agreed::{self, Where, Work};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::live::{self, host};
-use crate::plan;
+use crate::piped;
 use crate::print;
 
 /// Sessions among which the last one is looked for.
@@ -207,7 +207,7 @@ fn prompt_of_a_pipe(agent: &str) -> Result<String> {
         String::new()
     } else {
         print::note("Reading the prompt from standard input.");
-        plan::piped_prompt()?
+        piped::prompt()?
     };
     match text.trim() {
         "" => Err(Failure::message(format!(

@@ -13,7 +13,8 @@ use crate::asking;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
-use crate::plan::{self, Draft, Overrides};
+use crate::piped;
+use crate::plan::{Draft, Overrides};
 use crate::print;
 use crate::watching::{INTERRUPTED, end, watch};
 
@@ -80,7 +81,7 @@ impl Do {
 
     fn prompt(&self) -> Result<String> {
         let prompt = match self.prompt.as_slice() {
-            [dash] if dash == "-" => plan::piped_prompt()?,
+            [dash] if dash == "-" => piped::prompt()?,
             words => words.join(" "),
         };
         if prompt.trim().is_empty() {

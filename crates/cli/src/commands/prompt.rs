@@ -20,7 +20,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::live::{self, attachments, text};
-use crate::plan;
+use crate::piped;
 use crate::print;
 
 /// Several requests are open, and none was named.
@@ -73,7 +73,7 @@ pub(crate) struct Which {
 impl Prompt {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let text = match self.text.as_slice() {
-            [dash] if dash == "-" => plan::piped_prompt()?,
+            [dash] if dash == "-" => piped::prompt()?,
             words => words.join(" "),
         };
         if text.trim().is_empty() {

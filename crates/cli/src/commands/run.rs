@@ -78,7 +78,8 @@ impl Source {
         };
         let text = text.map_err(|error| Failure::message(format!("Cannot read {}: {error}.", self.plan.display())))?;
         let variables = Variables::new(&self.variables);
-        plan::read(&text, &name, &PromptFiles::new(&folder, self.allow_outside), &here, overrides, &variables)
+        let files = PromptFiles::new(&folder, self.allow_outside);
+        Ok(plan::read(&text, &name, &files, &here, overrides, &variables)?)
     }
 }
 

@@ -15,12 +15,11 @@ use ensemble_types::runs::{Permission, Provider, Run};
 
 use crate::changes;
 use crate::complete;
-use crate::context::Context;
-use crate::cost::{BOUNDS_OF_COST, is_cost};
+use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, Runner, runner};
 use crate::places;
-use crate::plan::{Draft, Overrides, Step, TIMEOUTS, duration};
+use crate::plan::{BOUNDS_OF_COST, Draft, Overrides, Step, TIMEOUTS, duration, is_cost};
 use crate::print;
 use crate::sealing::Sealing;
 use crate::watching::{AllowDenials, Asked, named};
@@ -136,7 +135,9 @@ impl Options {
         if draft.needs_provider() {
             machines = looked(me, machine.as_ref(), machines).await?;
         }
-        draft.unkept(context);
+        if !context.json {
+            draft.unkept().for_each(|limit| print::note(format!("⚠ {limit}")));
+        }
         let provider = match draft.needs_provider() {
             true => offered(machine.as_ref(), &machines, choice)?,
             false => Vec::new(),
@@ -151,7 +152,7 @@ impl Options {
         let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
         let (sealing, mut draws) = (Sealing { me, machines: &machines, machine }, Draws::default());
         let run = loop {
-            let plan = draft.clone().create(provider, &sealing)?;
+            let plan = draft.clone().create(provider, &sealing, now())?;
             match me.client.create_run(&plan, &key).await {
                 Err(error) if draws.may_draw_again(&error) => print::note(DRAWN_AGAIN),
                 made => break made?,
@@ -332,13 +333,15 @@ mod tests {
     #[test]
     fn what_is_drawn_again_is_another_run_of_the_same_plan() {
         let draft = draft(LOCAL);
-        let [first, second] = [draft.clone(), draft].map(|draft| draft.create(None, &Unsigned).unwrap());
+        let [first, second] = [draft.clone(), draft].map(|draft| draft.create(None, &Unsigned, now()).unwrap());
         assert!(first.id.is_some() && first.id != second.id && first.tasks[0].id != second.tasks[0].id);
     }
 
     struct Unsigned;
 
     impl Seal for Unsigned {
+        type Error = Failure;
+
         fn sign(&self, _: &ClearTask) -> Result<Option<Signed>> {
             Ok(None)
         }

@@ -3,19 +3,18 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use ensemble_account::tasks::ClearTask;
 use ensemble_types::ids::{MachineId, TaskId};
+use ensemble_types::line::short;
 use ensemble_types::placeholders::{doubtful, misspelt};
 use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
+use ensemble_types::signatures::ClearTask;
 use ensemble_types::text::Text;
+use ensemble_types::time::Timestamp;
 
 use super::fields::{absolute, checked_cost, filled, milliseconds, optional, tools};
 use super::file::{Defaults, Plan, Task, parse};
 use super::ids::Ids;
-use super::{PromptFiles, Seal, Variables, order, sessions};
-use crate::context::{Context, now};
-use crate::cost;
-use crate::failure::{Failure, Result};
+use super::{Error, PromptFiles, Seal, Variables, cost, order, sessions};
 
 /// A plan that can be submitted once its machine and its provider are known.
 #[derive(Clone, Debug)]
@@ -84,10 +83,9 @@ pub(crate) fn read(
     here: &Path,
     overrides: Overrides,
     variables: &Variables,
-) -> Result<Draft> {
-    let failed = |what: String| Failure::message(format!("{name}: {what}."));
-    let plan = parse(text).map_err(|what| Failure::message(format!("{name} {what}")))?;
-    let (mut plan, tasks) = take_tasks(plan);
+) -> Result<Draft, Error> {
+    let failed = |what: String| Error::Wrong(format!("{name}: {what}."));
+    let (mut plan, tasks) = take_tasks(parse(text, name)?);
     if tasks.is_empty() {
         return Err(failed("it has no tasks".to_owned()));
     }
@@ -222,8 +220,13 @@ fn step(
 
 impl Draft {
     /// A plan of one prompt that is done in `directory`.
-    pub(crate) fn of_prompt(prompt: &str, directory: &Path, is_local: bool, overrides: Overrides) -> Result<Self> {
-        let failed = |what: String| Failure::message(format!("{what}."));
+    pub(crate) fn of_prompt(
+        prompt: &str,
+        directory: &Path,
+        is_local: bool,
+        overrides: Overrides,
+    ) -> Result<Self, Error> {
+        let failed = |what: String| Error::Wrong(format!("{what}."));
         // The server replaces placeholders in prompts. A prompt that was typed has none.
         let is_plain =
             !prompt.contains("{{tasks.") && !prompt.contains("\\{{") && misspelt(prompt, |_| false).is_none();
@@ -253,7 +256,7 @@ impl Draft {
         };
         Ok(Self {
             name: "The prompt".to_owned(),
-            title: Text::new(crate::print::short(prompt, 80)).ok(),
+            title: Text::new(short(prompt, 80)).ok(),
             max_concurrency: None,
             spread: None,
             machine: None,
@@ -263,8 +266,8 @@ impl Draft {
     }
 
     /// Patterns of tools that all tasks may use beyond their own.
-    pub(crate) fn allow_tools(&mut self, patterns: &[String]) -> Result<()> {
-        let more = tools(Some(patterns.to_vec())).map_err(|what| Failure::message(format!("{what}.")))?;
+    pub(crate) fn allow_tools(&mut self, patterns: &[String]) -> Result<(), Error> {
+        let more = tools(Some(patterns.to_vec())).map_err(|what| Error::Wrong(format!("{what}.")))?;
         for step in self.steps.iter_mut().filter(|_| !patterns.is_empty()) {
             step.allowed_tools.get_or_insert_default().extend(more.iter().flatten().cloned());
         }
@@ -272,24 +275,20 @@ impl Draft {
     }
 
     /// Puts ids in place of the names and refs of machines.
-    pub(crate) fn name_machines(&mut self, find: impl Fn(&str) -> Result<MachineId>) -> Result<()> {
+    pub(crate) fn name_machines<E>(&mut self, find: impl Fn(&str) -> Result<MachineId, E>) -> Result<(), E> {
         for machine in self.machine.iter_mut().chain(self.steps.iter_mut().filter_map(|step| step.machine.as_mut())) {
             *machine = find(machine.as_str())?;
         }
         Ok(())
     }
 
-    /// Says which limits of cost are not kept.
-    pub(crate) fn unkept(&self, context: &Context) {
-        for provider in self.unkept_limits().filter(|_| !context.json) {
-            crate::print::note(format!("⚠ {}", unkept(provider)));
-        }
-    }
-
-    /// The providers of tasks with a limit of cost that do not say what they cost.
-    fn unkept_limits(&self) -> impl Iterator<Item = Provider> {
+    /// Which limits of cost are not kept.
+    pub(crate) fn unkept(&self) -> impl Iterator<Item = String> {
         let limited = self.steps.iter().filter(|step| step.max_cost_usd.is_some()).filter_map(|step| step.provider);
-        limited.filter(|provider| !cost::is_reported(*provider)).collect::<BTreeSet<_>>().into_iter()
+        let silent: BTreeSet<_> = limited.filter(|provider| !cost::is_reported(*provider)).collect();
+        silent
+            .into_iter()
+            .map(|provider| format!("maxCostUsd is not kept with {provider}, which does not report what it costs."))
     }
 
     /// What is not wrong, and may be a surprise.
@@ -300,7 +299,7 @@ impl Draft {
                 step.called
             )
         });
-        self.odd().cloned().chain(self.unkept_limits().map(unkept)).chain(without)
+        self.odd().cloned().chain(self.unkept()).chain(without)
     }
 
     /// What may have been meant otherwise.
@@ -313,22 +312,27 @@ impl Draft {
         self.steps.iter().any(|step| step.provider.is_none())
     }
 
-    /// The request. `provider` is for tasks that do not name one.
-    pub(crate) fn create(self, provider: Option<Provider>, by: &impl Seal) -> Result<CreateRun> {
+    /// The request, signed `now`. `provider` is for tasks that do not name one.
+    pub(crate) fn create<S: Seal>(
+        self,
+        provider: Option<Provider>,
+        by: &S,
+        now: Timestamp,
+    ) -> Result<CreateRun, S::Error> {
         let name = self.name;
         let ids = Ids::new(self.title.as_deref(), &self.steps);
         let steps = self.steps.into_iter().zip(&ids.tasks).zip(0..);
         let tasks = steps.map(|((step, id), at)| match step.provider.or(provider) {
-            Some(provider) if step.is_session => step.sealed(provider, by, (ids.run, *id)),
-            Some(provider) => step.create(provider, by, &ids, (*id, at)),
-            None => Err(Failure::message(format!(
+            Some(provider) if step.is_session => step.sealed(provider, by, (ids.run, *id), now),
+            Some(provider) => step.create(provider, by, &ids, (*id, at), now),
+            None => Err(S::Error::from(Error::Wrong(format!(
                 "{name}: task {}: it has no provider: claude, codex or gemini. Name one in the plan or with --provider.",
                 step.called
-            ))),
+            )))),
         });
         Ok(CreateRun {
             id: Some(ids.run),
-            tasks: tasks.collect::<Result<_>>()?,
+            tasks: tasks.collect::<Result<_, S::Error>>()?,
             title: self.title,
             max_concurrency: self.max_concurrency,
             spread: self.spread,
@@ -343,13 +347,15 @@ impl Draft {
 /// The id of a task and its place in its run.
 type At = (TaskId, u32);
 
-fn unkept(provider: Provider) -> String {
-    format!("maxCostUsd is not kept with {provider}, which does not report what it costs.")
-}
-
 impl Step {
-    fn create(self, provider: Provider, by: &impl Seal, ids: &Ids, (id, position): At) -> Result<CreateTask> {
-        let at = now();
+    fn create<S: Seal>(
+        self,
+        provider: Provider,
+        by: &S,
+        ids: &Ids,
+        (id, position): At,
+        at: Timestamp,
+    ) -> Result<CreateTask, S::Error> {
         let task = ClearTask {
             run_id: ids.run,
             task_id: id,

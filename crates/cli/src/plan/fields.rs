@@ -4,8 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use ensemble_types::text::Text;
 
+use super::cost::{BOUNDS_OF_COST, is_cost};
 use super::{TIMEOUTS, Variables, duration};
-use crate::cost::{BOUNDS_OF_COST, is_cost};
 
 pub(super) fn optional<const MIN: usize, const MAX: usize>(
     text: Option<String>,

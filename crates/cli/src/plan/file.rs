@@ -6,6 +6,8 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Isolation, Permission, Provider, RetryPolicy};
 use serde::Deserialize;
 
+use super::Error;
+
 /// libyaml compares each token between brackets with every bracket that is open, so it works for minutes on deep nesting.
 /// This sum of the depths at all tokens takes it a fraction of a second. Brackets in prompts count too, so the bound is far
 /// above what plans reach.
@@ -77,21 +79,19 @@ pub(super) struct Task {
     pub(super) session: Option<bool>,
 }
 
-/// Parses a plan. The error is a sentence without the plan's name.
-pub(super) fn parse(text: &str) -> Result<Plan, String> {
+/// Parses a plan, which has this name in what is said of it.
+pub(super) fn parse(text: &str, name: &str) -> Result<Plan, Error> {
     if takes_too_long(text) {
-        return Err("is not a plan: its brackets are nested too deep. Check that each [ and { is closed.".to_owned());
+        return Err(Error::Wrong(format!(
+            "{name} is not a plan: its brackets are nested too deep. Check that each [ and {{ is closed."
+        )));
     }
     merged(text).map_err(|error| {
         if is_prose(text) {
-            return "is not a plan but a text. To have it done as one prompt: `ensemble do \"…\"`, or `ensemble do -` to read it \
-                    from standard input."
-                .to_owned();
+            return Error::Prose { name: name.to_owned() };
         }
-        if let Some(field) = field_of_tasks(text) {
-            return format!("is not a plan: {field}. {EXAMPLE}");
-        }
-        format!("is not a plan: {error}. {EXAMPLE}")
+        let why = field_of_tasks(text).unwrap_or_else(|| error.to_string());
+        Error::NoPlan { name: name.to_owned(), why }
     })
 }
 
@@ -104,12 +104,6 @@ fn merged(text: &str) -> Result<Plan, serde_yaml_ng::Error> {
     value.apply_merge()?;
     serde_yaml_ng::from_value(value)
 }
-
-const EXAMPLE: &str = "`ensemble plan schema` prints all fields. A small plan:\n\
-    \x20 defaults: {provider: claude}\n\
-    \x20 tasks:\n\
-    \x20   - {key: look, prompt: What is this project?}\n\
-    \x20   - {key: improve, dependsOn: [look], prompt: \"Improve it: {{tasks.look.output}}\"}";
 
 /// What is said when a field of tasks is at the top of a plan.
 fn field_of_tasks(text: &str) -> Option<String> {

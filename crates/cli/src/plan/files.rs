@@ -9,12 +9,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use crate::failure::Failure;
-
 /// What the server takes as the body of one run.
 pub(crate) const LONGEST_PLAN: u64 = 16 << 20;
 /// A prompt has at most 65,536 characters, of at most 4 bytes.
-const LONGEST_PROMPT: u64 = 256 << 10;
+pub(crate) const LONGEST_PROMPT: u64 = 256 << 10;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -77,16 +75,6 @@ pub(crate) fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
         text.remove(0);
     }
     Ok(text)
-}
-
-/// The prompt on standard input.
-pub(crate) fn piped_prompt() -> Result<String, Failure> {
-    piped_text(LONGEST_PROMPT)
-}
-
-/// The same for what goes into a session as one message of at most `limit` bytes.
-pub(crate) fn piped_text(limit: u64) -> Result<String, Failure> {
-    read_text(io::stdin(), limit).map_err(|error| Failure::message(format!("Cannot read the prompt: {error}.")))
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use ensemble_account::tasks::SignedBase;
 use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::signatures::SignedBase;
 use ensemble_types::template::Template;
 
 use super::Step;

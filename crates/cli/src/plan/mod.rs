@@ -3,7 +3,9 @@
 //! Beyond the interface a plan has `defaults` for its tasks, prompts in files, relative directories, variables, and
 //! durations such as `10m`. An unknown field is an error, because it is nearly always a typing mistake.
 
+mod cost;
 mod draft;
+mod error;
 mod fields;
 mod file;
 mod files;
@@ -16,8 +18,10 @@ mod variables;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+pub(crate) use self::cost::{BOUNDS_OF_COST, is_cost, is_reported};
 pub(crate) use self::draft::{Draft, Overrides, Step, read};
-pub(crate) use self::files::{LONGEST_PLAN, PromptFiles, piped_prompt, piped_text, read_file, read_text};
+pub(crate) use self::error::Error;
+pub(crate) use self::files::{LONGEST_PLAN, LONGEST_PROMPT, PromptFiles, read_file, read_text};
 pub(crate) use self::schema::SCHEMA;
 pub(crate) use self::sessions::Seal;
 pub(crate) use self::variables::{Variables, assignment};

@@ -14,7 +14,7 @@ mod tests {
 
     /// The fields that the parser accepts at a place, from its own error about an unknown one.
     fn accepted(text: &str) -> BTreeSet<String> {
-        let error = parse(text).unwrap_err();
+        let error = parse(text, "it").unwrap_err().to_string();
         let listed = error.split_once("expected one of ").map(|(_, list)| list).unwrap();
         let listed = listed.split_once(" at ").map_or(listed, |(list, _)| list);
         let names: BTreeSet<String> = listed.split('`').skip(1).step_by(2).map(str::to_owned).collect();
@@ -37,6 +37,6 @@ mod tests {
 
     #[test]
     fn a_plan_may_name_the_schema() {
-        assert!(parse("{\"$schema\": plan.schema.json, tasks: [{prompt: x}]}").is_ok());
+        assert!(parse("{\"$schema\": plan.schema.json, tasks: [{prompt: x}]}", "it").is_ok());
     }
 }

@@ -2,27 +2,31 @@
 
 use std::time::Duration;
 
-use ensemble_account::tasks::{ClearTask, SessionTask};
+use ensemble_account::tasks::SessionTask;
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
+use ensemble_types::line::short;
 use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, Signed, TaskSession};
+use ensemble_types::signatures::ClearTask;
 use ensemble_types::text::Text;
+use ensemble_types::time::Timestamp;
 
+use super::Error;
 use super::draft::Step;
 use super::order::outputs;
-use crate::context::now;
-use crate::failure::{Failure, Result};
-use crate::print;
 
 /// Until then a machine begins with such a task.
 pub(super) const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// Seals a task for a machine.
 pub(crate) trait Seal {
+    /// Why a task is not sealed or signed, or what is wrong with the plan.
+    type Error: From<Error>;
+
     /// The machine of the tasks that name none.
     fn machine(&self) -> Option<&MachineId>;
-    fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask>;
+    fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask, Self::Error>;
     /// Signs a task in the clear. `None` where nothing is submitted.
-    fn sign(&self, task: &ClearTask) -> Result<Option<Signed>>;
+    fn sign(&self, task: &ClearTask) -> Result<Option<Signed>, Self::Error>;
 }
 
 /// What is drawn once for a task that is submitted, however often it is signed under other ids: a machine does it once.
@@ -39,7 +43,7 @@ impl Once {
 }
 
 /// What such a task cannot have.
-pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
+pub(super) fn check(step: &Step) -> Result<(), String> {
     let refused = [
         ("allowedTools, which a session asks for", step.allowed_tools.is_some()),
         ("isolation", step.isolation.is_some()),
@@ -56,19 +60,19 @@ pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
 
 impl Step {
     /// The task as it is submitted.
-    pub(super) fn sealed(
+    pub(super) fn sealed<S: Seal>(
         self,
         provider: Provider,
-        by: &impl Seal,
+        by: &S,
         (run_id, task_id): (RunId, TaskId),
-    ) -> Result<CreateTask> {
+        at: Timestamp,
+    ) -> Result<CreateTask, S::Error> {
         let machine = self.machine.as_ref().or(by.machine()).cloned().ok_or_else(|| {
-            Failure::message(format!(
+            Error::Wrong(format!(
                 "Task {} has `session: true`, so it is sealed for one machine. Name it with --machine, or with `machineId` in the plan.",
                 self.called
             ))
         })?;
-        let at = now();
         let task = SessionTask {
             run_id,
             task_id,
@@ -79,7 +83,7 @@ impl Step {
             working_directory: self.directory.into_string(),
             mode: self.permission.unwrap_or(Permission::Ask),
             model: self.model.map(Text::into_string),
-            title: self.title.as_ref().map(|title| title.to_string()).or_else(|| Some(print::short(&self.prompt, 60))),
+            title: self.title.as_ref().map(|title| title.to_string()).or_else(|| Some(short(&self.prompt, 60))),
             max_cost_usd: self.max_cost_usd,
             nonce: self.once.nonce,
             at,

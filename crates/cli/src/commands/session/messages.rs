@@ -75,7 +75,7 @@ impl Send {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
         let id = self.session.find(context, me).await?;
         let text = match self.text.as_slice() {
-            [dash] if dash == "-" => crate::plan::piped_text(MESSAGE_BYTES)?,
+            [dash] if dash == "-" => crate::piped::text(MESSAGE_BYTES)?,
             words => words.join(" "),
         };
         if text.trim().is_empty() {
