@@ -5,6 +5,7 @@ mod orders;
 use std::path::Path;
 use std::process::ExitCode;
 
+use ensemble_plan::Draft;
 use ensemble_types::changes::{ChangedFile, ChangesWaitFor, FileChange};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
@@ -14,7 +15,6 @@ use crate::commands::DONE;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::machines::Machines;
-use crate::plan::Draft;
 use crate::print;
 use crate::progress::name;
 use crate::styled::{Styled, Tone, is_coloured};

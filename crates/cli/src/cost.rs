@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ensemble_types::runs::{Provider, Task, Usage};
 
-use crate::plan::is_reported;
+use ensemble_plan::is_reported;
 
 /// What the tasks may cost, and where that is not kept.
 pub(crate) fn limits(tasks: &[Task]) -> Option<String> {

@@ -225,8 +225,8 @@ impl From<ensemble_account::Error> for Failure {
     }
 }
 
-impl From<crate::plan::Error> for Failure {
-    fn from(error: crate::plan::Error) -> Self {
+impl From<ensemble_plan::Error> for Failure {
+    fn from(error: ensemble_plan::Error) -> Self {
         Self::Message(says::of_plan(&error))
     }
 }

@@ -30,7 +30,6 @@ mod machines;
 mod origin;
 mod piped;
 mod places;
-mod plan;
 mod print;
 mod progress;
 mod says;

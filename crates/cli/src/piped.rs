@@ -2,8 +2,9 @@
 
 use std::io;
 
+use ensemble_plan::{LONGEST_PROMPT, read_text};
+
 use crate::failure::{Failure, Result};
-use crate::plan::{LONGEST_PROMPT, read_text};
 
 /// The prompt on standard input.
 pub(crate) fn prompt() -> Result<String> {

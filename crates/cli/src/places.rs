@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use ensemble_plan::{Draft, Step};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::Isolation;
 use tokio::process::Command;
 
 use crate::failure::{Failure, Result};
-use crate::plan::{Draft, Step};
 use crate::print;
 
 /// How long git may take. The check is left out when it takes longer.

@@ -1,10 +1,11 @@
 //! What this program says of notices and failures of the account, with the command that helps.
 
 use ensemble_account::{Account, Error, Notice};
+use ensemble_plan::Error as PlanError;
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::sessions::{AccessLevel, CannotWrite, Session, StatedReason};
 
-use crate::{plan, print, when};
+use crate::{print, when};
 
 /// Prints a notice, apart from the result.
 pub(crate) fn notice(notice: &Notice) {
@@ -227,13 +228,13 @@ fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
 }
 
 /// What is wrong with a plan, and what to do.
-pub(crate) fn of_plan(failure: &plan::Error) -> String {
+pub(crate) fn of_plan(failure: &PlanError) -> String {
     match failure {
-        plan::Error::Prose { .. } => format!(
+        PlanError::Prose { .. } => format!(
             "{failure} To have it done as one prompt: `ensemble do \"…\"`, or `ensemble do -` to read it from standard input."
         ),
-        plan::Error::NoPlan { .. } => format!("{failure} {SMALL_PLAN}"),
-        plan::Error::Wrong(sentence) => sentence.clone(),
+        PlanError::NoPlan { .. } => format!("{failure} {SMALL_PLAN}"),
+        PlanError::Wrong(sentence) => sentence.clone(),
     }
 }
 
@@ -286,10 +287,11 @@ pub(crate) fn single_signer(me: &Account) -> Option<&'static str> {
 mod tests {
     use std::path::Path;
 
-    use super::*;
-    use crate::plan::{Draft, Overrides, PromptFiles, Variables, read};
+    use ensemble_plan::{Draft, Overrides, PromptFiles, Variables, read};
 
-    fn draft(text: &str) -> Result<Draft, plan::Error> {
+    use super::*;
+
+    fn draft(text: &str) -> Result<Draft, PlanError> {
         let (files, here) = (PromptFiles::new(Path::new("/plans"), false), Path::new("/home/me"));
         read(text, "plan.yaml", &files, here, Overrides::default(), &Variables::default())
     }

@@ -2,12 +2,12 @@
 
 use ensemble_account::Account;
 use ensemble_account::tasks::{ClearTask, SessionTask};
+use ensemble_plan::Seal;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{SealedTask, Signed};
 
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
-use crate::plan::Seal;
 
 pub(crate) struct Sealing<'a> {
     pub(crate) me: &'a Account,

@@ -1,4 +1,4 @@
-// Plans that the command line reads too (`crates/cli/src/plan/draft/tests.rs`).
+// Plans that the command line reads too (`crates/plan/src/draft/tests.rs`).
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { before, describe, test } from "node:test";

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_plan::{Draft, Overrides};
 use ensemble_types::runs::Isolation;
 
 use super::run::here;
@@ -14,7 +15,6 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
 use crate::piped;
-use crate::plan::{Draft, Overrides};
 use crate::print;
 use crate::watching::{INTERRUPTED, end, watch};
 

@@ -1,13 +1,13 @@
 //! `ensemble plan`: checks plans and describes their fields to editors. Needs no server.
 
 use clap::{Args, Subcommand};
+use ensemble_plan::{Draft, Overrides, SCHEMA};
 use serde_json::json;
 
 use super::DONE;
 use super::run::Source;
 use crate::context::Context;
 use crate::failure::Result;
-use crate::plan::{Draft, Overrides, SCHEMA};
 use crate::print;
 use crate::styled::Tone;
 use crate::table::{Column, Table};

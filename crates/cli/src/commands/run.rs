@@ -4,13 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ensemble_plan::{Draft, LONGEST_PLAN, Overrides, PromptFiles, Variables, assignment, read, read_file, read_text};
 use ensemble_types::text::Text;
 
 use super::DONE;
 use super::submit::{Choice, Options};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::plan::{self, Draft, LONGEST_PLAN, Overrides, PromptFiles, Variables, assignment};
 use crate::print;
 use crate::watching::watch;
 
@@ -71,15 +71,15 @@ impl Source {
     pub(crate) fn read(&self, overrides: Overrides) -> Result<Draft> {
         let here = here()?;
         let (name, folder, text) = if self.plan.as_os_str() == "-" {
-            ("The plan".to_owned(), here.clone(), plan::read_text(io::stdin(), LONGEST_PLAN))
+            ("The plan".to_owned(), here.clone(), read_text(io::stdin(), LONGEST_PLAN))
         } else {
             let folder = here.join(self.plan.parent().unwrap_or(Path::new(".")));
-            (self.plan.display().to_string(), folder, plan::read_file(&self.plan, LONGEST_PLAN))
+            (self.plan.display().to_string(), folder, read_file(&self.plan, LONGEST_PLAN))
         };
         let text = text.map_err(|error| Failure::message(format!("Cannot read {}: {error}.", self.plan.display())))?;
         let variables = Variables::new(&self.variables);
         let files = PromptFiles::new(&folder, self.allow_outside);
-        Ok(plan::read(&text, &name, &files, &here, overrides, &variables)?)
+        Ok(read(&text, &name, &files, &here, overrides, &variables)?)
     }
 }
 

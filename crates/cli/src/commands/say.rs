@@ -7,6 +7,7 @@ use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::tasks::Wanted;
 use ensemble_client::idempotency_key;
+use ensemble_plan::read_text;
 use ensemble_types::runs::{Run, Signed, Task, TaskMessage};
 use ensemble_types::text::Text;
 
@@ -18,7 +19,6 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
 use crate::machines::Machines;
-use crate::plan::read_text;
 use crate::print;
 use crate::progress::name;
 use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_client::{Error, idempotency_key};
+use ensemble_plan::{BOUNDS_OF_COST, Draft, Overrides, Step, TIMEOUTS, duration, is_cost};
 use ensemble_runner::install;
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
@@ -19,7 +20,6 @@ use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, Runner, runner};
 use crate::places;
-use crate::plan::{BOUNDS_OF_COST, Draft, Overrides, Step, TIMEOUTS, duration, is_cost};
 use crate::print;
 use crate::sealing::Sealing;
 use crate::watching::{AllowDenials, Asked, named};
@@ -311,8 +311,8 @@ mod tests {
 
     use super::*;
     use crate::machines::tests::machines;
-    use crate::plan::{PromptFiles, Seal, Variables, read};
     use ensemble_account::tasks::{ClearTask, SessionTask};
+    use ensemble_plan::{PromptFiles, Seal, Variables, read};
     use ensemble_types::problem::Problem;
     use ensemble_types::runs::{SealedTask, Signed};
 

@@ -72,5 +72,5 @@ async fn for_machine(context: &Context, machine: &str, lifetime: Option<Duration
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {
-    crate::plan::duration(text).ok_or_else(|| "must be like 30m, 12h or 30d".to_owned())
+    ensemble_plan::duration(text).ok_or_else(|| "must be like 30m, 12h or 30d".to_owned())
 }

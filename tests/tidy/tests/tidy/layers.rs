@@ -16,10 +16,14 @@ fn crates_depend_only_on_those_they_may() {
         ("agent", vec!["types", "protocol"]),
         ("screen", vec!["types", "protocol"]),
         ("client", vec!["types", "protocol"]),
+        ("plan", vec!["types", "protocol"]),
         ("process", vec![]),
         ("runner", vec!["types", "client", "protocol", "process", "agent"]),
         ("account", vec!["types", "client", "protocol"]),
-        ("cli", vec!["types", "account", "client", "runner", "all-in-one", "protocol", "agent", "screen", "web"]),
+        (
+            "cli",
+            vec!["types", "account", "client", "plan", "runner", "all-in-one", "protocol", "agent", "screen", "web"],
+        ),
         ("web", vec![]),
         ("testkit", vec!["types", "chassis", "store-kit", "rpc", "client"]),
     ]);
@@ -68,6 +72,7 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
         "ensemble-types",
         "ensemble-account",
         "ensemble-client",
+        "ensemble-plan",
         "ensemble-process",
         "ensemble-runner",
         "ensemble-protocol",
@@ -80,6 +85,35 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
     }
     assert!(!reachable(&graph, "ensemble-store-kit").contains("actix-web"), "store-kit must not know HTTP");
     assert!(!reachable(&graph, "ensemble-chassis").contains("diesel"), "chassis must not know a database");
+}
+
+/// They serve any program, so what they have to say is a value.
+#[test]
+fn libraries_of_clients_print_nothing_start_nothing_and_read_no_environment() {
+    const LIBRARIES: [&str; 2] = ["account", "plan"];
+    const NEVER: [&str; 9] = [
+        "println!",
+        "print!(",
+        "::stdin()",
+        "::stdout()",
+        "::stderr()",
+        "process::Command",
+        "env::var",
+        "env::args",
+        "env::current",
+    ];
+    let mut checked = BTreeSet::new();
+    for file in files(&[".rs"]).iter().filter(|file| !is_test(&file.name)) {
+        let of = |name: &&str| file.name.starts_with(&format!("crates/{name}/src/"));
+        let Some(library) = LIBRARIES.into_iter().find(of) else { continue };
+        checked.insert(library);
+        let code = file.text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+        for (number, line) in code.enumerate() {
+            let found = NEVER.iter().find(|word| line.contains(**word));
+            assert!(found.is_none(), "{}:{}: {} is for the program around it", file.name, number + 1, found.unwrap());
+        }
+    }
+    assert_eq!(checked.len(), LIBRARIES.len(), "{checked:?}");
 }
 
 /// What is signed and sealed is for the account crate, so that every other front end has it, too. A person can give their key, and see

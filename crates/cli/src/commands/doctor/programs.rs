@@ -1,5 +1,6 @@
 //! The programs that tasks need on this machine: git and the agents.
 
+use ensemble_plan::is_reported;
 use ensemble_runner::install;
 use ensemble_runner::{Config, OLDEST_GIT, git_version, offers};
 use ensemble_types::runs::Provider;
@@ -7,7 +8,6 @@ use ensemble_types::runs::Provider;
 use super::{Findings, Verdict};
 use crate::commands::submit::install_hint;
 use crate::machines::Runner;
-use crate::plan;
 use crate::print;
 
 /// The version of git, and what cannot be done with it.
@@ -63,7 +63,7 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
         match state {
             Some(state) if state.offered => {
                 found.push("offered".to_owned());
-                if !plan::is_reported(offer.provider) {
+                if !is_reported(offer.provider) {
                     found.push("reports no costs, so limits of cost are not kept".to_owned());
                 }
             }

@@ -61,7 +61,7 @@ fn expiry(text: &str) -> Result<Expiry, String> {
     if let Ok(at) = text.parse() {
         return Ok(Expiry::At(at));
     }
-    crate::plan::duration(text)
+    ensemble_plan::duration(text)
         .map(Expiry::After)
         .ok_or_else(|| "must be like 30m, 12h, 7d or 2026-12-31T00:00:00Z".to_owned())
 }

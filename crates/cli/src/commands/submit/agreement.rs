@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ensemble_account::Account;
+use ensemble_plan::Draft;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::Permission;
 
@@ -11,7 +12,6 @@ use crate::agreed::{self, Where, Work};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::machines::Machines;
-use crate::plan::Draft;
 
 /// What the plan itself calls machines: names, refs and ids.
 pub(super) fn written(draft: &Draft) -> BTreeSet<MachineId> {

@@ -18,19 +18,19 @@ mod variables;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-pub(crate) use self::cost::{BOUNDS_OF_COST, is_cost, is_reported};
-pub(crate) use self::draft::{Draft, Overrides, Step, read};
-pub(crate) use self::error::Error;
-pub(crate) use self::files::{LONGEST_PLAN, LONGEST_PROMPT, PromptFiles, read_file, read_text};
-pub(crate) use self::schema::SCHEMA;
-pub(crate) use self::sessions::Seal;
-pub(crate) use self::variables::{Variables, assignment};
+pub use self::cost::{BOUNDS_OF_COST, is_cost, is_reported};
+pub use self::draft::{Draft, Overrides, Step, read};
+pub use self::error::Error;
+pub use self::files::{LONGEST_PLAN, LONGEST_PROMPT, PromptFiles, read_file, read_text};
+pub use self::schema::SCHEMA;
+pub use self::sessions::Seal;
+pub use self::variables::{Variables, assignment};
 
 /// What the server takes as the timeout of a task.
-pub(crate) const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
+pub const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 /// `90s`, `10m`, `12h`, `7d`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let seconds = match unit {
         "s" => 1,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_account::tasks::SessionTask;
+use ensemble_protocol::seal::SessionTask;
 use ensemble_types::runs::{SealedTask, Signed, TaskSession};
 use serde_json::Value;
 
@@ -235,7 +235,7 @@ struct Bad {
 
 /// The vectors, which the page reads too: `web/tests/unit/plan.test.mjs`.
 fn vectors() -> Vectors {
-    serde_json::from_str(include_str!("../../../../../tests/vectors/plan.json")).unwrap()
+    serde_json::from_str(include_str!("../../../../tests/vectors/plan.json")).unwrap()
 }
 
 fn created(given: &Bad) -> Result<Value> {

@@ -10,25 +10,25 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 /// What the server takes as the body of one run.
-pub(crate) const LONGEST_PLAN: u64 = 16 << 20;
+pub const LONGEST_PLAN: u64 = 16 << 20;
 /// A prompt has at most 65,536 characters, of at most 4 bytes.
-pub(crate) const LONGEST_PROMPT: u64 = 256 << 10;
+pub const LONGEST_PROMPT: u64 = 256 << 10;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The prompt files of one plan.
 #[derive(Debug)]
-pub(crate) struct PromptFiles<'a> {
+pub struct PromptFiles<'a> {
     /// Where the plan is.
-    pub(crate) folder: &'a Path,
+    pub folder: &'a Path,
     /// Whether the plan may name files outside `folder`.
-    pub(crate) allow_outside: bool,
+    pub allow_outside: bool,
     /// How much may still be read. All prompts go into one body.
     left: Cell<u64>,
 }
 
 impl<'a> PromptFiles<'a> {
-    pub(crate) fn new(folder: &'a Path, allow_outside: bool) -> Self {
+    pub fn new(folder: &'a Path, allow_outside: bool) -> Self {
         Self { folder, allow_outside, left: Cell::new(LONGEST_PLAN) }
     }
 
@@ -53,7 +53,7 @@ impl<'a> PromptFiles<'a> {
 }
 
 /// Reads a regular file.
-pub(crate) fn read_file(path: &Path, limit: u64) -> io::Result<String> {
+pub fn read_file(path: &Path, limit: u64) -> io::Result<String> {
     // Without NONBLOCK it would wait for the writer of a named pipe.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
@@ -64,7 +64,7 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> io::Result<String> {
 }
 
 /// Reads a text of at most `limit` bytes. Some editors put a byte order mark before it, which is no part of it.
-pub(crate) fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
+pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
     let mut text = Vec::new();
     source.take(limit + 1).read_to_end(&mut text)?;
     if text.len() as u64 > limit {

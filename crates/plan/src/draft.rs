@@ -18,29 +18,29 @@ use super::{Error, PromptFiles, Seal, Variables, cost, order, sessions};
 
 /// A plan that can be submitted once its machine and its provider are known.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub struct Draft {
     name: String,
-    pub(crate) title: Option<Text<0, 256>>,
-    pub(crate) max_concurrency: Option<u32>,
-    pub(crate) spread: Option<bool>,
-    pub(crate) machine: Option<MachineId>,
+    pub title: Option<Text<0, 256>>,
+    pub max_concurrency: Option<u32>,
+    pub spread: Option<bool>,
+    pub machine: Option<MachineId>,
     /// As they were written.
-    pub(crate) steps: Vec<Step>,
+    pub steps: Vec<Step>,
     /// The positions of the steps, each after its dependencies.
-    pub(crate) order: Vec<usize>,
+    pub order: Vec<usize>,
 }
 
 /// One task of a draft.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub struct Step {
     /// Its key or its number.
-    pub(crate) called: String,
-    pub(crate) provider: Option<Provider>,
+    pub called: String,
+    pub provider: Option<Provider>,
     /// The directory does not come from an absolute path in the plan, so it is one of this machine.
-    pub(crate) is_local: bool,
-    pub(crate) directory: Text<1, 4_096>,
-    pub(crate) machine: Option<MachineId>,
-    pub(crate) depends_on: Vec<String>,
+    pub is_local: bool,
+    pub directory: Text<1, 4_096>,
+    pub machine: Option<MachineId>,
+    pub depends_on: Vec<String>,
     pub(super) once: sessions::Once,
     /// It is the first turn of a live session.
     pub(super) is_session: bool,
@@ -50,14 +50,14 @@ pub(crate) struct Step {
     pub(super) title: Option<Text<0, 256>>,
     pub(super) timeout: Option<u64>,
     pub(super) retry: Option<RetryPolicy>,
-    pub(crate) permission: Option<Permission>,
+    pub permission: Option<Permission>,
     pub(super) allowed_tools: Option<Vec<Text<1, 256>>>,
     pub(super) fail_on_denial: Option<bool>,
-    pub(crate) isolation: Option<Isolation>,
-    pub(crate) base: Option<Text<1, 200>>,
+    pub isolation: Option<Isolation>,
+    pub base: Option<Text<1, 200>>,
     pub(super) max_cost_usd: Option<f64>,
     /// What is not wrong, but may have been meant otherwise.
-    pub(crate) odd: Vec<String>,
+    pub odd: Vec<String>,
 }
 
 /// The most oddities of a task that are named.
@@ -66,17 +66,17 @@ const ODD: &str = "stays as it is. Placeholders are {{tasks.KEY.output}} and {{v
 
 /// Values from the command line that replace the plan's defaults.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Overrides {
-    pub(crate) provider: Option<Provider>,
-    pub(crate) model: Option<String>,
-    pub(crate) permission: Option<Permission>,
-    pub(crate) timeout: Option<String>,
-    pub(crate) isolation: Option<Isolation>,
-    pub(crate) max_cost_usd: Option<f64>,
+pub struct Overrides {
+    pub provider: Option<Provider>,
+    pub model: Option<String>,
+    pub permission: Option<Permission>,
+    pub timeout: Option<String>,
+    pub isolation: Option<Isolation>,
+    pub max_cost_usd: Option<f64>,
 }
 
 /// Reads a plan. `name` is used in messages. Working directories are relative to `here`.
-pub(crate) fn read(
+pub fn read(
     text: &str,
     name: &str,
     files: &PromptFiles<'_>,
@@ -220,12 +220,7 @@ fn step(
 
 impl Draft {
     /// A plan of one prompt that is done in `directory`.
-    pub(crate) fn of_prompt(
-        prompt: &str,
-        directory: &Path,
-        is_local: bool,
-        overrides: Overrides,
-    ) -> Result<Self, Error> {
+    pub fn of_prompt(prompt: &str, directory: &Path, is_local: bool, overrides: Overrides) -> Result<Self, Error> {
         let failed = |what: String| Error::Wrong(format!("{what}."));
         // The server replaces placeholders in prompts. A prompt that was typed has none.
         let is_plain =
@@ -266,7 +261,7 @@ impl Draft {
     }
 
     /// Patterns of tools that all tasks may use beyond their own.
-    pub(crate) fn allow_tools(&mut self, patterns: &[String]) -> Result<(), Error> {
+    pub fn allow_tools(&mut self, patterns: &[String]) -> Result<(), Error> {
         let more = tools(Some(patterns.to_vec())).map_err(|what| Error::Wrong(format!("{what}.")))?;
         for step in self.steps.iter_mut().filter(|_| !patterns.is_empty()) {
             step.allowed_tools.get_or_insert_default().extend(more.iter().flatten().cloned());
@@ -275,7 +270,7 @@ impl Draft {
     }
 
     /// Puts ids in place of the names and refs of machines.
-    pub(crate) fn name_machines<E>(&mut self, find: impl Fn(&str) -> Result<MachineId, E>) -> Result<(), E> {
+    pub fn name_machines<E>(&mut self, find: impl Fn(&str) -> Result<MachineId, E>) -> Result<(), E> {
         for machine in self.machine.iter_mut().chain(self.steps.iter_mut().filter_map(|step| step.machine.as_mut())) {
             *machine = find(machine.as_str())?;
         }
@@ -283,7 +278,7 @@ impl Draft {
     }
 
     /// Which limits of cost are not kept.
-    pub(crate) fn unkept(&self) -> impl Iterator<Item = String> {
+    pub fn unkept(&self) -> impl Iterator<Item = String> {
         let limited = self.steps.iter().filter(|step| step.max_cost_usd.is_some()).filter_map(|step| step.provider);
         let silent: BTreeSet<_> = limited.filter(|provider| !cost::is_reported(*provider)).collect();
         silent
@@ -292,7 +287,7 @@ impl Draft {
     }
 
     /// What is not wrong, and may be a surprise.
-    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
         let without = self.steps.iter().find(|step| step.provider.is_none()).map(|step| {
             format!(
                 "task {} has no provider. The run begins only where one provider alone is offered, or with --provider.",
@@ -303,22 +298,17 @@ impl Draft {
     }
 
     /// What may have been meant otherwise.
-    pub(crate) fn odd(&self) -> impl Iterator<Item = &String> {
+    pub fn odd(&self) -> impl Iterator<Item = &String> {
         self.steps.iter().flat_map(|step| &step.odd)
     }
 
     /// Whether a task has no provider.
-    pub(crate) fn needs_provider(&self) -> bool {
+    pub fn needs_provider(&self) -> bool {
         self.steps.iter().any(|step| step.provider.is_none())
     }
 
     /// The request, signed `now`. `provider` is for tasks that do not name one.
-    pub(crate) fn create<S: Seal>(
-        self,
-        provider: Option<Provider>,
-        by: &S,
-        now: Timestamp,
-    ) -> Result<CreateRun, S::Error> {
+    pub fn create<S: Seal>(self, provider: Option<Provider>, by: &S, now: Timestamp) -> Result<CreateRun, S::Error> {
         let name = self.name;
         let ids = Ids::new(self.title.as_deref(), &self.steps);
         let steps = self.steps.into_iter().zip(&ids.tasks).zip(0..);

@@ -1,7 +1,7 @@
 //! The JSON Schema of plans, for editors.
 
 /// The text of the schema.
-pub(crate) const SCHEMA: &str = include_str!("plan.schema.json");
+pub const SCHEMA: &str = include_str!("plan.schema.json");
 
 #[cfg(test)]
 mod tests {

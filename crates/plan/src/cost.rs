@@ -2,15 +2,15 @@
 
 use ensemble_types::runs::Provider;
 
-pub(crate) const BOUNDS_OF_COST: &str = "must be more than 0, and at most 1000000";
+pub const BOUNDS_OF_COST: &str = "must be more than 0, and at most 1000000";
 
 /// Whether a task may have this as its `maxCostUsd`.
-pub(crate) fn is_cost(max: f64) -> bool {
+pub fn is_cost(max: f64) -> bool {
     max > 0.0 && max <= 1_000_000.0
 }
 
 /// Whether a provider's program says what it costs. With another one a limit of cost is not kept.
-pub(crate) const fn is_reported(provider: Provider) -> bool {
+pub const fn is_reported(provider: Provider) -> bool {
     matches!(provider, Provider::Claude)
 }
 

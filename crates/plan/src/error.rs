@@ -2,7 +2,7 @@
 
 /// Why there is no run of a plan.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// A person has written it to an agent.
     #[error("{name} is not a plan but a text.")]
     Prose { name: String },

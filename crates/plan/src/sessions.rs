@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_account::tasks::SessionTask;
+use ensemble_protocol::seal::SessionTask;
 use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId};
 use ensemble_types::line::short;
 use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, Signed, TaskSession};
@@ -18,7 +18,7 @@ use super::order::outputs;
 pub(super) const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// Seals a task for a machine.
-pub(crate) trait Seal {
+pub trait Seal {
     /// Why a task is not sealed or signed, or what is wrong with the plan.
     type Error: From<Error>;
 

@@ -8,13 +8,13 @@ const END: &str = "}}";
 
 /// The values, and which of them the plan uses.
 #[derive(Debug, Default)]
-pub(crate) struct Variables {
+pub struct Variables {
     values: BTreeMap<String, String>,
     used: RefCell<BTreeSet<String>>,
 }
 
 /// Reads `name=value`.
-pub(crate) fn assignment(text: &str) -> Result<(String, String), &'static str> {
+pub fn assignment(text: &str) -> Result<(String, String), &'static str> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     if !is_name(name) {
         return Err("must be NAME=VALUE, with a name of A-Z a-z 0-9 _ - that begins with a letter");
@@ -24,12 +24,12 @@ pub(crate) fn assignment(text: &str) -> Result<(String, String), &'static str> {
 
 impl Variables {
     /// A later value replaces an earlier one.
-    pub(crate) fn new(values: &[(String, String)]) -> Self {
+    pub fn new(values: &[(String, String)]) -> Self {
         Self { values: values.iter().cloned().collect(), used: RefCell::default() }
     }
 
     /// The text with values in place of variables. Values are not searched for variables again.
-    pub(crate) fn fill(&self, text: &str) -> Result<String, String> {
+    pub fn fill(&self, text: &str) -> Result<String, String> {
         self.filled(text, str::to_owned)
     }
 
@@ -68,7 +68,7 @@ impl Variables {
     }
 
     /// The names of values that the plan does not use.
-    pub(crate) fn unused(&self) -> Vec<String> {
+    pub fn unused(&self) -> Vec<String> {
         let used = self.used.borrow();
         self.values.keys().filter(|name| !used.contains(*name)).cloned().collect()
     }
