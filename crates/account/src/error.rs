@@ -54,6 +54,10 @@ pub enum Error {
     KeyAppeared(PathBuf),
     #[error("Another program of yours has been {0} for two minutes. End it, or try again later.")]
     Locked(&'static str),
+    #[error("No session was used on this device yet, so there is no `last`.")]
+    NoLast,
+    #[error("No session in which an agent works was used on this device yet, so there is no `last`.")]
+    NoLastWithAgent,
     /// A value of this program has no JSON form, or no form that fits.
     #[error("{0}")]
     Form(String),

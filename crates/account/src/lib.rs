@@ -13,6 +13,7 @@ mod fixtures;
 mod home;
 pub mod kept_lists;
 pub mod known_sessions;
+mod last_used;
 pub mod links;
 pub mod live;
 mod machine_key;

@@ -141,6 +141,8 @@ pub enum Notice {
     },
     MachinesWithoutNewKeys(Error),
     TitlesMayBeLost(Error),
+    /// What was just used is not remembered as the last one.
+    LastNotKept(Error),
 
     /// A machine may refuse a task in bypass that this device has signed.
     BypassOfLinked,

@@ -4,6 +4,7 @@ mod create;
 mod due;
 mod makers;
 mod messages;
+mod named;
 mod next_key;
 mod signing;
 mod titles;
@@ -30,6 +31,7 @@ pub use self::due::Due;
 pub(crate) use self::due::lacks_key;
 pub use self::messages::Messages;
 pub(crate) use self::messages::body;
+pub use self::named::Named;
 pub use self::titles::{AgentState, Titled, Titles, agent_state};
 
 /// How old the account's list may be by which something is written.

@@ -24,7 +24,7 @@ const MOST: u32 = 50;
 
 pub(crate) fn runs() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        ask(async |_, me| {
+        ask(async |me| {
             let runs = me.client.run_page(None, Some(MOST), None).await?.runs;
             let said = |run: &ensemble_types::runs::Run| {
                 format!("{} {}", run.status.as_str(), run.title.as_deref().unwrap_or_default())
@@ -38,8 +38,8 @@ pub(crate) fn runs() -> ArgValueCandidates {
 pub(crate) fn tasks() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let Some(run) = typed_run() else { return Vec::new() };
-        ask(async |context, me| {
-            let run = run.get(context, me).await?;
+        ask(async |me| {
+            let run = run.get(me).await?;
             let tasks = run.tasks.iter().flatten().take(MOST as usize).enumerate();
             let found = tasks.map(|(at, task)| {
                 let said = format!("{} {}", task.status.as_str(), task.title.as_deref().unwrap_or_default());
@@ -62,7 +62,7 @@ pub(crate) fn words(words: &'static [&'static str]) -> ArgValueCandidates {
 
 pub(crate) fn sessions() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        ask(async |_, me| {
+        ask(async |me| {
             let titles = Titles::of(me)?;
             let all = SessionFilter { shared: true, ..SessionFilter::default() };
             let sessions = me.client.session_page(all, Some(MOST), None).await?.sessions;
@@ -91,7 +91,7 @@ pub(crate) fn machines_or_any() -> ArgValueCandidates {
 }
 
 fn known_machines() -> Vec<CompletionCandidate> {
-    ask(async |_, me| {
+    ask(async |me| {
         let machines = Machines::load(me).await?;
         let found = machines.all().iter().map(|known| {
             let id = &known.machine.id;
@@ -111,7 +111,7 @@ fn last(what: &str) -> CompletionCandidate {
     CompletionCandidate::new("last").help(Some(format!("the {what} that was used last here").into()))
 }
 
-fn ask(find: impl AsyncFnOnce(&Context, &Account) -> Result<Vec<CompletionCandidate>>) -> Vec<CompletionCandidate> {
+fn ask(find: impl AsyncFnOnce(&Account) -> Result<Vec<CompletionCandidate>>) -> Vec<CompletionCandidate> {
     let answer = || -> Result<Vec<CompletionCandidate>> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let server = variable("ENSEMBLE_SERVER").and_then(|server| server.into_string().ok());
@@ -121,7 +121,7 @@ fn ask(find: impl AsyncFnOnce(&Context, &Account) -> Result<Vec<CompletionCandid
         let found = runtime.block_on(async {
             let asked = async {
                 let me = context.signed_in().await?;
-                find(&context, &me).await
+                find(&me).await
             };
             tokio::time::timeout(LONGEST, asked).await
         });

@@ -24,7 +24,6 @@ mod following;
 mod global;
 mod home;
 mod last_lines;
-mod last_used;
 mod live;
 mod machines;
 mod origin;

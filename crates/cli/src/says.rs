@@ -150,6 +150,7 @@ fn of_notice(notice: &Notice) -> String {
         Notice::TitlesMayBeLost(why) => {
             format!("Sessions may lose the titles that were given there: {}", error(why))
         }
+        Notice::LastNotKept(why) => format!("`last` does not know of this: {}", error(why)),
         Notice::BypassOfLinked => {
             "This device is a linked one. A machine that takes signed tasks only lets an agent work in bypass where a primary device has \
              signed it, and will refuse this task."
@@ -177,6 +178,10 @@ pub(crate) fn error_at(failure: &Error, typed: &dyn Fn(&str) -> String) -> Strin
 fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
     Some(match failure {
         Error::Unwritable { .. } => "Set ENSEMBLE_HOME to a directory that you can write to.".to_owned(),
+        Error::NoLast => "Name one: `ensemble session list` shows them.".to_owned(),
+        Error::NoLastWithAgent => {
+            "Name one: `ensemble sessions` shows them, `ensemble claude` starts one.".to_owned()
+        }
         Error::NotSignedIn { .. } => format!("Run `{}`.", typed("login")),
         Error::NoAccount { .. } => format!("`{}` makes a new one with your key.", typed("login")),
         Error::SignInRefused { origin } => format!(

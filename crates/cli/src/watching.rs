@@ -93,7 +93,7 @@ fn is_unknown(task: &Task) -> bool {
 pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Asked, allow: AllowDenials) -> Result {
     let mut interrupt = interrupts()?;
     let run = me.run(id).await?;
-    context.home.use_run(me, id);
+    me.use_run(id);
     let machines = match asked.machines {
         Some(machines) => machines,
         None => Machines::if_available(me).await,

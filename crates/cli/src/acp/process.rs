@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use ensemble_account::sessions::Titles;
+use ensemble_account::sessions::{Named, Titles};
 use ensemble_agent::Lines;
 use ensemble_client::{SessionFilter, idempotency_key};
 use ensemble_types::ids::SessionId;
@@ -23,7 +23,7 @@ use super::core::{Core, Order};
 use super::rpc::{Error, INTERNAL};
 use super::session::{self, Command, Report, Reports};
 use crate::commands::agent::Choice;
-use crate::commands::session::{Named, Start};
+use crate::commands::session::Start;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;

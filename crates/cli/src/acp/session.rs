@@ -154,9 +154,7 @@ async fn open(
 ) -> Result<Opened, Error> {
     let known = match (&wanted, which.session) {
         (Wanted::This(id), _) => Some(*id),
-        (Wanted::New(_), Some(named)) => {
-            Some(named.with_agent(context, &me).await.map_err(|failure| error_of(&failure))?)
-        }
+        (Wanted::New(_), Some(named)) => Some(named.with_agent(&me).await.map_err(|error| error_of(&error.into()))?),
         (Wanted::New(_), None) => None,
     };
     let cwd = match (wanted, known) {

@@ -4,12 +4,12 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
+use ensemble_account::sessions::Named;
 use ensemble_types::runs::Provider;
 
 use super::DONE;
 use super::agent::Choice;
 use super::login::Login;
-use super::session::Named;
 use crate::acp;
 use crate::complete;
 use crate::context::Context;

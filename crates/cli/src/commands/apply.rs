@@ -31,7 +31,7 @@ pub(crate) struct Apply {
 impl Apply {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let run = self.run.get(context, &me).await?;
+        let run = self.run.get(&me).await?;
         let machines = Machines::if_available(&me).await;
         let tasks = chosen(&run, self.task.as_deref(), |task, state| {
             matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)

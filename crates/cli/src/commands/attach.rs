@@ -7,6 +7,7 @@ use std::pin::pin;
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::live::{KeyHints, Live, Opened};
+use ensemble_account::sessions::Named;
 use ensemble_client::{SessionEvent, SessionFilter};
 use ensemble_protocol::transcript::body::Content;
 use ensemble_protocol::transcript::view::{Item, Shown};
@@ -18,7 +19,6 @@ use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use super::DONE;
-use super::session::Named;
 use super::sessions::Sessions;
 use crate::complete;
 use crate::context::{Context, interrupts};
@@ -52,10 +52,10 @@ impl Attach {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let id = match self.session {
-            Some(session) => session.with_agent(context, &me).await?,
+            Some(session) => session.with_agent(&me).await?,
             None => match only(&me).await? {
                 Some(only) => only,
-                None => chosen(context).await?.with_agent(context, &me).await?,
+                None => chosen(context).await?.with_agent(&me).await?,
             },
         };
         show(context, live::open(context, &me, id).await?).await?;
@@ -89,7 +89,7 @@ async fn chosen(context: &Context) -> Result<Named> {
 impl Log {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let id = self.session.with_agent(context, &me).await?;
+        let id = self.session.with_agent(&me).await?;
         log(context, live::open(context, &me, id).await?, self.follow, self.approvals).await?;
         Ok(DONE)
     }

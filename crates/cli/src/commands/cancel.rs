@@ -26,7 +26,7 @@ pub(crate) struct Cancel {
 impl Cancel {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let id = self.run.find(context, &me).await?;
+        let id = self.run.find(&me).await?;
         let run = me.client.cancel_run(id, self.reason.as_deref()).await?;
         if context.json {
             print::json(&named(&Machines::if_available(&me).await, &run), false)?;

@@ -35,7 +35,7 @@ pub(crate) struct Diff {
 impl Diff {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let run = self.run.get(context, &me).await?;
+        let run = self.run.get(&me).await?;
         let tasks = chosen(&run, self.task.as_deref(), |task, _| {
             task.changes.as_ref().is_some_and(|changes| changes.file_count > 0)
         })?;

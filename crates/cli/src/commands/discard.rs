@@ -46,7 +46,7 @@ impl Discard {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let runs = match self.run {
-            Some(run) => vec![run.get(context, &me).await?],
+            Some(run) => vec![run.get(&me).await?],
             None => ended(&me).await?,
         };
         let machines = Machines::if_available(&me).await;

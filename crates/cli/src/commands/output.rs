@@ -40,7 +40,7 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let run = self.run.get(context, &me).await?;
+        let run = self.run.get(&me).await?;
         let task = find(&run, self.task.as_deref())?;
         check_attempt(&run, task, self.attempt)?;
         let of = OutputOf { run: run.id, task: task.id, attempt: self.attempt, from: 0 };

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_account::live::Live;
+use ensemble_account::sessions::Named;
 use ensemble_protocol::transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
 use ensemble_protocol::transcript::view::{Asks, Card, Shown, Taken};
 use ensemble_protocol::transcript::words::{OptionKind, Outcome, When};
@@ -15,7 +16,6 @@ use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
 use super::DONE;
-use super::session::Named;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -82,7 +82,7 @@ impl Prompt {
         let attachments = attachments(&self.attach)?;
         let when = if self.now { When::Now } else { When::Next };
         let me = context.me().await?;
-        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(&me).await?).await?;
         let taken = live.command(Content::Prompt(Text { text, attachments, when, directory: None })).await?;
         done(context, &live, taken, "The agent has it.")
     }
@@ -91,7 +91,7 @@ impl Prompt {
 impl Answer {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(&me).await?).await?;
         live.load().await?;
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let card = match self.chosen(context, &live, is_terminal)? {
@@ -221,14 +221,14 @@ fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
 impl Which {
     pub(crate) async fn interrupt(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(&me).await?).await?;
         let taken = live.command(Content::Control(Control::Interrupt)).await?;
         done(context, &live, taken, "What runs is interrupted.")
     }
 
     pub(crate) async fn stop(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let mut live = live::open(context, &me, self.session.with_agent(context, &me).await?).await?;
+        let mut live = live::open(context, &me, self.session.with_agent(&me).await?).await?;
         let taken = live.command(Content::Control(Control::Stop)).await?;
         if taken == Taken::Done {
             let update = UpdateSession { status: Some(SessionStatus::Ended), ..UpdateSession::default() };

@@ -30,7 +30,7 @@ pub(crate) struct Retry {
 impl Retry {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let id = self.run.find(context, &me).await?;
+        let id = self.run.find(&me).await?;
         let run = me.client.retry_run(id).await.map_err(|error| {
             if error.is(Code::Conflict) {
                 Failure::message("There is nothing to try again: no task of this run failed, was cancelled, or waits for a provider.")
@@ -38,7 +38,7 @@ impl Retry {
                 error.into()
             }
         })?;
-        context.home.use_run(&me, id);
+        me.use_run(id);
         if !self.detach {
             return watch(context, &me, id, Asked::default(), self.allow).await;
         }

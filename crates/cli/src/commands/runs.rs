@@ -215,7 +215,7 @@ fn at_least_one(text: &str) -> Result<usize, &'static str> {
 
 impl Delete {
     async fn run(self, context: &Context, me: &Account) -> Result<()> {
-        let run = self.run.get(context, me).await?;
+        let run = self.run.get(me).await?;
         let reference = run.reference;
         let ask = |not_applied: &[String]| match not_applied {
             _ if self.yes => Ok(()),
@@ -233,7 +233,7 @@ impl Delete {
             super::discard::all_of(context, me, &run, &machines, ask).await?;
         }
         me.client.delete_run(run.id).await?;
-        context.home.forget_used_run(me, run.id);
+        me.forget_used_run(run.id);
         if context.json {
             return print::json(&serde_json::json!({ "success": true }), false);
         }
@@ -269,20 +269,20 @@ fn unknown(run: &impl std::fmt::Display, error: Error) -> Failure {
 
 impl Which {
     /// The run with its tasks.
-    pub(crate) async fn get(self, context: &Context, me: &Account) -> Result<Run> {
-        let id = self.find(context, me).await?;
+    pub(crate) async fn get(self, me: &Account) -> Result<Run> {
+        let id = self.find(me).await?;
         let mut run = me.client.run(id).await.map_err(|error| unknown(&id, error))?;
         me.take_signed(&mut run).await?;
         Ok(run)
     }
 
-    pub(crate) async fn find(self, context: &Context, me: &Account) -> Result<RunId> {
+    pub(crate) async fn find(self, me: &Account) -> Result<RunId> {
         match self {
             Self::Named(IdOrRef::Id(id)) => Ok(id),
             Self::Named(IdOrRef::Ref(reference)) => {
                 me.client.find_run(reference).await.map_err(|error| unknown(&reference, error))
             }
-            Self::Last => context.home.last_run(me).ok_or_else(|| {
+            Self::Last => me.last_run().ok_or_else(|| {
                 Failure::message(
                     "No run was submitted or watched on this device yet, so there is no `last`. Name one: `ensemble runs` shows them.",
                 )

@@ -67,7 +67,7 @@ impl Say {
         let message_id =
             Text::new(idempotency_key()).map_err(|error| Failure::message(format!("The message's id {error}.")))?;
         let me = context.me().await?;
-        let run = self.run.get(context, &me).await?;
+        let run = self.run.get(&me).await?;
         if let ([only], true) = (self.words.as_slice(), run.tasks.as_ref().is_some_and(|tasks| tasks.len() > 1))
             && find(&run, Some(only)).is_ok()
         {
@@ -82,7 +82,7 @@ impl Say {
         let (signature, signed_body) = (Some(signature), Some(signed_body));
         let message = TaskMessage { text, message_id, signature, signed_body };
         let task = me.client.say(run.id, task.id, &message).await?;
-        context.home.use_run(&me, run.id);
+        me.use_run(run.id);
         if self.detach {
             if context.json {
                 print::json(&named(&Machines::if_available(&me).await, &task), false)?;

@@ -42,11 +42,11 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let id = self.run.find(context, &me).await?;
+        let id = self.run.find(&me).await?;
         if self.watch {
             return watch(context, &me, id, Asked::default(), self.allow).await;
         }
-        let run = self.run.get(context, &me).await?;
+        let run = self.run.get(&me).await?;
         let machines = Machines::if_available(&me).await;
         if context.json {
             print::json(&named(&machines, &run), false)?;

@@ -158,7 +158,7 @@ impl Options {
                 made => break made?,
             }
         };
-        context.home.use_run(me, run.id);
+        me.use_run(run.id);
         let waits = if context.json { Vec::new() } else { waits::unoffered(&wanted, &machines) };
         waits.iter().for_each(print::note);
         let is_said_to_wait = !waits.is_empty();

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use ensemble_account::sessions::Named;
 use ensemble_types::text::Text;
 use secrecy::SecretString;
 
-use super::session::Named;
 use super::{DONE, open};
 use crate::complete;
 use crate::context::Context;
@@ -70,7 +70,7 @@ impl Talk {
             Err(error) => return Err(error.into()),
         };
         let is_here = self.is_here(context);
-        let id = self.session.find(context, &me).await?;
+        let id = self.session.find(&me).await?;
         let address = format!("{}/sessions/{id}/talk", me.client.base().as_str().trim_end_matches('/'));
         if !is_here {
             return page(context, &address, self.open);

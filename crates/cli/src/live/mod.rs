@@ -26,7 +26,7 @@ pub(crate) async fn open(context: &Context, me: &Account, id: SessionId) -> Resu
 
 /// Notes that a session is used, and starts its host where that is the task of this computer.
 pub(crate) async fn wake(context: &Context, me: &Account, session: &Session) {
-    context.home.use_session(me, session);
+    me.use_session(session);
     host::wake(context, me, session).await;
 }
 

@@ -2,13 +2,14 @@
 
 use clap::Args;
 use ensemble_account::Account;
+use ensemble_account::sessions::Named;
 use ensemble_account::sharing::Members;
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{Session, SessionStatus, UpdateSession};
 use serde_json::json;
 
-use super::{Named, list};
+use super::list;
 use crate::complete;
 use crate::confirm;
 use crate::context::Context;
@@ -39,7 +40,7 @@ impl Rename {
         if self.title.trim().is_empty() {
             return Err(Failure::message("The title is empty."));
         }
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let session = me.rename_session(id, self.title).await?;
         say(context, me, &session, "Renamed").await
     }
@@ -47,7 +48,7 @@ impl Rename {
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let reference = Ref::of(&id);
         if !self.yes {
             confirm::deletion(&format!("session {reference} with all its messages, for everyone"))?;
@@ -59,7 +60,7 @@ impl Delete {
         }
         context.home.forget_session(me.client.origin(), id)?;
         context.home.forget_draft(id)?;
-        context.home.forget_used_session(me, id);
+        me.forget_used_session(id);
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }

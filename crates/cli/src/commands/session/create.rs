@@ -52,7 +52,7 @@ impl Create {
             ..Card::default()
         };
         let (session, is_new) = me.create_session(&card, machine_id, tag).await?;
-        context.home.use_session(me, &session);
+        me.use_session(&session);
         if context.json {
             return list::print_opened(me, &session).await;
         }

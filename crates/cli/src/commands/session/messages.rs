@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use clap::Args;
 use ensemble_account::Account;
-use ensemble_account::sessions::Messages;
+use ensemble_account::sessions::{Messages, Named};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
 use ensemble_types::ids::UserId;
 use ensemble_types::messages::Message;
@@ -14,7 +14,6 @@ use ensemble_types::text::Text;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
-use super::Named;
 use crate::commands::attach;
 use crate::complete;
 use crate::context::{Context, interrupts};
@@ -73,7 +72,7 @@ pub(crate) struct Follow {
 
 impl Send {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let text = match self.text.as_slice() {
             [dash] if dash == "-" => crate::piped::text(MESSAGE_BYTES)?,
             words => words.join(" "),
@@ -89,7 +88,7 @@ impl Send {
             .map_err(|error| Failure::message(format!("The local id {error}.")))?;
         let (message, sent) = messages.send(text, local_id).await?;
         let session = &messages.session;
-        context.home.use_session(me, session);
+        me.use_session(session);
         if context.json {
             return print::json(&json!({ "message": message, "body": messages.open(&message).ok() }), false);
         }
@@ -105,9 +104,9 @@ impl Send {
 
 impl Read {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let session = me.session(id).await?;
-        context.home.use_session(me, &session);
+        me.use_session(&session);
         // What a machine and its people have signed is a transcript.
         let is_transcript = session.hosted && !context.json;
         if is_transcript && self.all {
@@ -141,10 +140,10 @@ impl Read {
 
 impl Follow {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let mut interrupt = interrupts()?;
         let session = me.session(id).await?;
-        context.home.use_session(me, &session);
+        me.use_session(&session);
         if session.hosted && !context.json {
             return Err(Failure::message(format!(
                 "An agent works in session {0}. `ensemble log --follow {0}` prints its transcript and follows it.",

@@ -4,13 +4,12 @@ mod change;
 mod create;
 mod list;
 mod messages;
-mod named;
 mod start;
 
 use clap::{Args, Subcommand};
+use ensemble_account::sessions::Named;
 use ensemble_types::sessions::SessionStatus;
 
-pub(crate) use self::named::Named;
 pub(crate) use self::start::{START_TITLE, Start};
 use super::DONE;
 use crate::complete;
@@ -68,24 +67,20 @@ impl Session {
             Self::Create(command) => command.run(context, &me).await?,
             Self::Start(command) => return command.run(context, &me).await,
             Self::List(command) => command.run(context, &me).await?,
-            Self::Show(which) => list::show(context, &me, which.session.find(context, &me).await?).await?,
+            Self::Show(which) => list::show(context, &me, which.session.find(&me).await?).await?,
             Self::Send(command) => command.run(context, &me).await?,
             Self::Read(command) => command.run(context, &me).await?,
             Self::Follow(command) => command.run(context, &me).await?,
             Self::Rename(command) => command.run(context, &me).await?,
             Self::End(which) => {
-                change::status(context, &me, which.session.find(context, &me).await?, SessionStatus::Ended).await?
+                change::status(context, &me, which.session.find(&me).await?, SessionStatus::Ended).await?
             }
             Self::Reopen(which) => {
-                change::status(context, &me, which.session.find(context, &me).await?, SessionStatus::Active).await?
+                change::status(context, &me, which.session.find(&me).await?, SessionStatus::Active).await?
             }
-            Self::Archive(which) => {
-                change::archived(context, &me, which.session.find(context, &me).await?, true).await?
-            }
-            Self::Unarchive(which) => {
-                change::archived(context, &me, which.session.find(context, &me).await?, false).await?
-            }
-            Self::Rekey(which) => change::rekey(context, &me, which.session.find(context, &me).await?).await?,
+            Self::Archive(which) => change::archived(context, &me, which.session.find(&me).await?, true).await?,
+            Self::Unarchive(which) => change::archived(context, &me, which.session.find(&me).await?, false).await?,
+            Self::Rekey(which) => change::rekey(context, &me, which.session.find(&me).await?).await?,
             Self::Delete(command) => command.run(context, &me).await?,
         }
         Ok(DONE)

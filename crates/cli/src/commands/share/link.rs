@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::links::NewLink;
+use ensemble_account::sessions::Named;
 use ensemble_types::time::Timestamp;
 use serde_json::json;
 
-use crate::commands::session::Named;
 use crate::complete;
 use crate::context::{Context, now};
 use crate::failure::Result;
@@ -36,7 +36,7 @@ enum Expiry {
 
 impl Link {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result<()> {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let expires_at = self.expires.map(|expiry| match expiry {
             Expiry::After(time) => now().plus(time),
             Expiry::At(time) => time,

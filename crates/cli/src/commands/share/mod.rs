@@ -66,11 +66,11 @@ impl Share {
         let me = context.me().await?;
         match command {
             Self::Add(command) => return command.run(context, &me).await,
-            Self::List(which) => users::list(context, &me, which.session.find(context, &me).await?).await?,
+            Self::List(which) => users::list(context, &me, which.session.find(&me).await?).await?,
             Self::Change(command) => return command.run(context, &me).await,
             Self::Remove(command) => return command.run(context, &me).await,
             Self::Link(command) => command.run(context, &me).await?,
-            Self::Unlink(Which { session }) => unlink(context, &me, session.find(context, &me).await?).await?,
+            Self::Unlink(Which { session }) => unlink(context, &me, session.find(&me).await?).await?,
             Self::Open(_) => {}
         }
         Ok(DONE)

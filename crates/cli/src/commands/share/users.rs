@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use ensemble_account::Account;
 use ensemble_account::live::access::{self, GrantOutcome};
-use ensemble_account::sessions::host_of;
+use ensemble_account::sessions::{Named, host_of};
 use ensemble_account::sharing::Members;
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
@@ -20,7 +20,6 @@ use serde_json::json;
 
 use super::Level;
 use super::people::{Who, remember};
-use crate::commands::session::Named;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -105,7 +104,7 @@ impl With {
 
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let (session, share, fingerprint, outcome) =
             share_with(context, me, id, (&self.user, self.level, self.approve)).await?;
         if context.json {
@@ -148,7 +147,7 @@ async fn share_with(
 
 impl Change {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let user = self.user.find(context, me, id).await?;
         let level = self.level.into();
         let session = me.session(id).await?;
@@ -169,7 +168,7 @@ impl Change {
 
 impl Remove {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
-        let id = self.session.find(context, me).await?;
+        let id = self.session.find(me).await?;
         let user = self.user.find(context, me, id).await?;
         let called = me.described(user).await;
         let session = me.session(id).await?;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_account::Account;
 use ensemble_types::ids::{RunId, SessionId, UserId};
 use ensemble_types::sessions::Session;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Result;
+use crate::account::Account;
+use crate::error::Result;
 use crate::home::Home;
-use crate::print;
+use crate::notice::Notice;
 
 const LAST: &str = "last.json";
 /// When one is deleted, the one before is the last.
@@ -39,45 +39,47 @@ impl Used {
 /// By server origin and account.
 type AllUsed = BTreeMap<String, BTreeMap<UserId, Used>>;
 
-impl Home {
+impl Account {
     /// The session that was used last here, or the last one in which an agent works.
-    pub(crate) fn last_session(&self, me: &Account, with_agent: bool) -> Option<SessionId> {
-        self.used(me.client.origin(), me.id).last_session(with_agent)
+    pub(crate) fn last_session(&self, with_agent: bool) -> Option<SessionId> {
+        self.home.used(self.client.origin(), self.id).last_session(with_agent)
     }
 
     /// The run that was submitted or watched last here.
-    pub(crate) fn last_run(&self, me: &Account) -> Option<RunId> {
-        self.used(me.client.origin(), me.id).runs.first().copied()
+    pub fn last_run(&self) -> Option<RunId> {
+        self.home.used(self.client.origin(), self.id).runs.first().copied()
     }
 
     /// Notes that a session is used now.
-    pub(crate) fn use_session(&self, me: &Account, session: &Session) {
+    pub fn use_session(&self, session: &Session) {
         let used = UsedSession { id: session.id, hosted: session.hosted };
-        self.note(me, |all| put_first(&mut all.sessions, used, |other| other.id == used.id));
+        self.note(|all| put_first(&mut all.sessions, used, |other| other.id == used.id));
     }
 
     /// Notes that a run is used now.
-    pub(crate) fn use_run(&self, me: &Account, run: RunId) {
-        self.note(me, |all| put_first(&mut all.runs, run, |other| *other == run));
+    pub fn use_run(&self, run: RunId) {
+        self.note(|all| put_first(&mut all.runs, run, |other| *other == run));
     }
 
     /// A session that was deleted is not the last one.
-    pub(crate) fn forget_used_session(&self, me: &Account, session: SessionId) {
-        self.note(me, |used| used.sessions.retain(|other| other.id != session));
+    pub fn forget_used_session(&self, session: SessionId) {
+        self.note(|used| used.sessions.retain(|other| other.id != session));
     }
 
     /// A run that was deleted is not the last one.
-    pub(crate) fn forget_used_run(&self, me: &Account, run: RunId) {
-        self.note(me, |used| used.runs.retain(|other| *other != run));
+    pub fn forget_used_run(&self, run: RunId) {
+        self.note(|used| used.runs.retain(|other| *other != run));
     }
 
     /// What is noted is done already, so a file that cannot be written is no error of the command.
-    fn note(&self, me: &Account, change: impl FnOnce(&mut Used)) {
-        if let Err(failure) = self.change_used(me.client.origin(), me.id, change) {
-            print::note(format!("`last` does not know of this: {failure}"));
+    fn note(&self, change: impl FnOnce(&mut Used)) {
+        if let Err(error) = self.home.change_used(self.client.origin(), self.id, change) {
+            self.say(Notice::LastNotKept(error));
         }
     }
+}
 
+impl Home {
     /// A file that cannot be read says nothing, and the next use replaces it.
     fn used(&self, origin: &str, user: UserId) -> Used {
         let mut all: AllUsed = self.read_json(LAST).ok().flatten().unwrap_or_default();
@@ -109,7 +111,7 @@ mod tests {
 
     fn home() -> (tempfile::TempDir, Home) {
         let place = tempfile::tempdir().unwrap();
-        let home = Home::find(Some(place.path().join("home"))).unwrap();
+        let home = Home::of_test(place.path().join("home"));
         (place, home)
     }
 
