@@ -33,7 +33,6 @@ mod wrap;
 pub use about::{About, Connection, Level, Look, Me, below};
 pub use action::Action;
 pub use calling::Call;
-pub use cards::option_digits;
 pub use crossterm::event::{Event, EventStream};
 pub use printed::Printed;
 pub use screen::Screen;

@@ -9,9 +9,10 @@ use clap::Args;
 use ensemble_account::live::Live;
 use ensemble_account::sessions::Named;
 use ensemble_protocol::transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
+use ensemble_protocol::transcript::option_digits;
+use ensemble_protocol::transcript::plain::{question_of, rejection};
 use ensemble_protocol::transcript::view::{Asks, Card, Shown, Taken};
 use ensemble_protocol::transcript::words::{OptionKind, Outcome, When};
-use ensemble_screen::option_digits;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
@@ -101,7 +102,7 @@ impl Answer {
         let words = self.answer.join(" ");
         let is_asked = words.is_empty() && self.option.is_none();
         if is_asked {
-            print::line(text::question_of(&card))?;
+            print::line(question_of(&card))?;
             if !is_terminal {
                 return Ok(DONE);
             }
@@ -244,7 +245,7 @@ fn done(context: &Context, live: &Live, taken: Taken, text: &str) -> Result {
         Taken::Done => ("done", None),
         Taken::Queued => ("queued", None),
         Taken::NotYet => ("notTaken", None),
-        Taken::Rejected { code, text } => ("rejected", Some(text::rejection(code.as_ref(), text.as_deref()))),
+        Taken::Rejected { code, text } => ("rejected", Some(rejection(code.as_ref(), text.as_deref()))),
     };
     if let Some(why) = failure {
         return Err(Failure::message(format!("The machine did not do it: {why}")));
@@ -323,6 +324,6 @@ mod tests {
             "    2  name of no",
             "    3  name of stop",
         ];
-        assert_eq!(text::question_of(&card).lines().collect::<Vec<_>>(), lines);
+        assert_eq!(question_of(&card).lines().collect::<Vec<_>>(), lines);
     }
 }

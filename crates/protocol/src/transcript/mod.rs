@@ -4,14 +4,17 @@
 
 pub mod body;
 pub mod bounds;
+mod choices;
 mod envelope;
 mod frame;
+pub mod plain;
 pub mod rules;
 pub mod view;
 mod visible;
 pub mod words;
 
 pub use body::{BadBody, Content, Message};
+pub use choices::{Choices, option_digits};
 pub use envelope::{Envelope, NotSigned, account_digest, digest, signed_text};
 pub use frame::{Frame, frame};
 pub use visible::{detail, visible};

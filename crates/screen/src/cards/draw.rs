@@ -1,6 +1,6 @@
 //! How a card looks: a rule, what is asked in full, and under it each option with its key and its own name.
 
-use crossterm::event::KeyCode;
+use ensemble_protocol::transcript::Choices;
 use ensemble_protocol::transcript::body::{Permission, PermissionOption, QuestionItem};
 use ensemble_protocol::transcript::view::{Asks, Card, View};
 use ratatui::buffer::Buffer;
@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::permission::is_for_once;
-use super::{Cards, Choosing, Keys, Listed, MOST_KEYS, Typing};
+use super::{Cards, Choosing, Listed, MOST_KEYS, Typing};
 use crate::about::Level;
 use crate::clean::{line, strict};
 use crate::rule::rule;
@@ -206,8 +206,8 @@ fn permission_options(
         lines.extend(wrap(&[Span::styled(text, paint.asks())], setting.width, Break::Words, &mark, &Span::raw("  ")));
     }
     let has_keys = setting.about.level >= Level::Approve;
-    let keys = Keys::of(permission);
-    let (rows, reaches_further) = (keys.rows(), listed.is_some_and(|listed| listed.reaches_further));
+    let choices = Choices::of(permission);
+    let (rows, reaches_further) = (choices.rows(), listed.is_some_and(|listed| listed.reaches_further));
     let is_theirs = |option: &&PermissionOption| setting.about.level != Level::Approve || is_for_once(option);
     let mut add = |lines: &mut Vec<Line<'static>>, is_marked: bool, key: char, name: &str, is_theirs: bool| {
         if is_marked {
@@ -224,7 +224,7 @@ fn permission_options(
         ));
     };
     for (at, digit) in rows.iter().enumerate() {
-        let Some(option) = keys.option(KeyCode::Char(*digit)) else { continue };
+        let Some(option) = choices.option(*digit) else { continue };
         let is_marked = !reaches_further && listed.is_some_and(|listed| listed.mark == at);
         add(&mut lines, is_marked, if has_keys { *digit } else { ' ' }, &option.name, true);
     }
@@ -234,10 +234,10 @@ fn permission_options(
             add(&mut lines, is_marked, '4', "What reaches further than this request", true);
         }
     } else {
-        for (at, option) in keys.further.iter().take(MOST_OPTIONS).enumerate() {
+        for (at, option) in choices.further.iter().take(MOST_OPTIONS).enumerate() {
             add(&mut lines, listed.is_some_and(|listed| listed.mark == at), ' ', &option.name, is_theirs(option));
         }
-        if !keys.further.iter().all(is_theirs) {
+        if !choices.further.iter().all(is_theirs) {
             let text =
                 format!("{} is the only one who may choose the grey options.", setting.name(setting.about.owner));
             let indent = Span::raw("     ");

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ensemble_protocol::transcript::Choices;
 use ensemble_protocol::transcript::view::{Asks, Author, Card, Shown, Taken, View};
 
 use crate::about::{About, Level};
 use crate::action::Action;
 
-pub use permission::option_digits;
-use permission::{Keys, Listed};
+use permission::Listed;
 use question::Choosing;
 
 /// A card takes no key so soon after it appeared, or after another one was answered.
@@ -209,7 +209,7 @@ impl Cards {
         }
         let KeyCode::Char(digit @ '0'..='9') = key.code else { return self.act(key.code, card, view, about, typing) };
         let is_offered = match &card.asks {
-            Asks::Permission(permission) => Keys::of(permission).has(digit),
+            Asks::Permission(permission) => Choices::of(permission).has(digit),
             Asks::Question(_) => self.choosing.as_ref().is_some_and(|choosing| choosing.has(digit)),
         };
         if !is_offered || key.kind != KeyEventKind::Press || !self.is_ready(card, about, typing) {
@@ -250,9 +250,9 @@ impl Cards {
                 Some(question::Step::Answered(answers)) => Pressed::Wants(self.answer(card, view, None, answers, None)),
             };
         };
-        let keys = Keys::of(permission);
+        let choices = Choices::of(permission);
         if let Some(listed) = &mut self.listed {
-            match listed.key(key, &keys, is_ready, about.level >= Level::Owner) {
+            match listed.key(key, &choices, is_ready, about.level >= Level::Owner) {
                 permission::Step::Not => {}
                 permission::Step::Stays => return Pressed::Done,
                 permission::Step::Closes => {
@@ -272,18 +272,19 @@ impl Cards {
         if !is_ready {
             return Pressed::Not;
         }
-        if key == KeyCode::Char('4') && keys.has('4') {
+        if key == KeyCode::Char('4') && choices.has('4') {
             self.listed = Some(Listed::further());
             return Pressed::Done;
         }
-        let Some(option) = keys.option(key) else { return Pressed::Not };
+        let Some(option) = key.as_char().and_then(|digit| choices.option(digit)) else { return Pressed::Not };
         Pressed::Wants(self.answer(card, view, Some(option.option_id.clone()), None, None))
     }
 
     /// Moves to the options of the permission that is shown, and from there to the next card. The arrows of a question need no such key.
     pub(crate) fn tab(&mut self, view: &View, about: &About<'_>, typing: Typing) {
         let Some(card) = self.current(view) else { return };
-        let has_options = matches!(&card.asks, Asks::Permission(permission) if !Keys::of(permission).rows().is_empty());
+        let has_options =
+            matches!(&card.asks, Asks::Permission(permission) if !Choices::of(permission).rows().is_empty());
         let can = has_options && typing.is_empty && about.level >= Level::Approve && !self.is_sent(card);
         if can && self.listed.is_none() {
             self.listed = Some(Listed::first());
@@ -304,7 +305,7 @@ impl Cards {
     ) -> Option<Action> {
         let card = self.current(view)?;
         let Asks::Permission(permission) = &card.asks else { return None };
-        let option = Keys::of(permission).option(key.code);
+        let option = key.code.as_char().and_then(|digit| Choices::of(permission).option(digit));
         let option = option.filter(|_| key.modifiers == KeyModifiers::ALT && self.is_ready(card, about, typing))?;
         let message = Some(text).filter(|text| !text.trim().is_empty());
         Some(self.answer(card, view, Some(option.option_id.clone()), None, message))

@@ -9,6 +9,7 @@ use ensemble_account::Account;
 use ensemble_account::live::access::{self, GrantOutcome};
 use ensemble_account::sessions::{Named, host_of};
 use ensemble_account::sharing::Members;
+use ensemble_protocol::transcript::plain::rejection;
 use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::LinkState;
@@ -229,7 +230,7 @@ fn ended(outcome: GrantOutcome) -> Result {
         GrantOutcome::Done => Ok(ExitCode::SUCCESS),
         GrantOutcome::Unconfirmed => Ok(UNCONFIRMED.into()),
         GrantOutcome::Rejected { code, text, again } => {
-            let why = live::text::rejection(code.as_ref(), text.as_deref());
+            let why = rejection(code.as_ref(), text.as_deref());
             let next = if again { " The next command tries again." } else { "" };
             Err(Failure::message(format!("The machine did not take it: {why}{next}")))
         }

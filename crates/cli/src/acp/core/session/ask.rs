@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ensemble_protocol::transcript::body::{Answer, Content};
+use ensemble_protocol::transcript::plain::question_of;
 use ensemble_protocol::transcript::view::{Asks, Card, Shown};
 use ensemble_protocol::transcript::words::Outcome;
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use super::Session;
 use crate::acp::core::blocks::{self, text};
 use crate::acp::core::markdown::fenced;
 use crate::acp::core::out::{Called, Out};
-use crate::live;
 
 impl Session {
     /// Compares what the agent asks with what the editor is asked.
@@ -58,8 +58,7 @@ impl Session {
             }
             Asks::Question(question) if out.editor.forms => ("elicitation/create", blocks::form(question)),
             Asks::Question(_) => {
-                let text =
-                    format!("{}\n\n{}", fenced(&live::text::question_of(card)), self.how_to_answer(&card.request_id));
+                let text = format!("{}\n\n{}", fenced(&question_of(card)), self.how_to_answer(&card.request_id));
                 self.text_of_ours(out, &text);
                 return None;
             }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_protocol::transcript::body::{Content, Control, SetMode, SetModel};
+use ensemble_protocol::transcript::plain;
 use ensemble_protocol::transcript::view::Taken;
 use ensemble_protocol::transcript::words::{Mode, ReceiptCode};
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use super::Session;
 use crate::acp::core::blocks;
 use crate::acp::core::out::Out;
 use crate::acp::rpc::{Error, INTERNAL, INVALID, PARAMS};
-use crate::live::text;
 
 /// A machine that is there answers within a second or two.
 const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
@@ -162,7 +162,7 @@ impl Session {
             },
             Taken::Rejected { code, text } => {
                 let Some(waiting) = self.waiting.remove(local_id) else { return };
-                let why = text::rejection(code.as_ref(), text.as_deref());
+                let why = plain::rejection(code.as_ref(), text.as_deref());
                 let data = code.as_ref().map(|code| json!({"code": code.as_str()}));
                 let is_busy = *code == Some(ReceiptCode::Busy);
                 self.not_done(waiting, Error { code: INTERNAL, text: why, data }, is_busy, out);

@@ -2,6 +2,7 @@
 
 use ensemble_protocol::transcript::Frame;
 use ensemble_protocol::transcript::body::{Control, TextPart, ToolCall};
+use ensemble_protocol::transcript::plain;
 use ensemble_protocol::transcript::view::{Author, Item, Shown, Taken};
 use ensemble_protocol::transcript::visible;
 use ensemble_types::ids::UserId;
@@ -12,7 +13,6 @@ use crate::acp::core::blocks::{self, content_text, text_block};
 use crate::acp::core::markdown::{escaped, fenced, quoted};
 use crate::acp::core::out::Out;
 use crate::acp::core::texts::Rest;
-use crate::live::text;
 
 /// How many frames of a turn that has not begun yet are kept.
 const MOST_EARLY: usize = 16;
@@ -45,7 +45,7 @@ impl Session {
                 }
             }
             Shown::Prompt(_, Taken::Rejected { code, text }) => {
-                let why = text::rejection(code.as_ref(), text.as_deref());
+                let why = plain::rejection(code.as_ref(), text.as_deref());
                 let by = self.who(&item.author);
                 self.note(out, &format!("The machine did not take the prompt of {by}: {why}"));
             }
@@ -62,7 +62,7 @@ impl Session {
             Shown::Tool(call) => self.tool(call, is_new, out),
             Shown::Error(failure) => self.failure(failure, out),
             Shown::Note(note) if is_new => {
-                let note = text::note(note, |user| self.name(user));
+                let note = plain::note(note, |user| self.name(user));
                 self.note(out, &note);
             }
             Shown::Newer(name) if is_new => {
@@ -95,7 +95,7 @@ impl Session {
     /// The name, unless it is known to be the person at the editor.
     fn other(&self, item: &Item) -> Option<String> {
         match (&item.author, item.unconfirmed) {
-            (author, Some(list)) => Some(format!("{} ({})", self.who(author), text::unconfirmed(list))),
+            (author, Some(list)) => Some(format!("{} ({})", self.who(author), plain::unconfirmed(list))),
             (Author::Person { user, .. }, None) if *user == self.opening.user => None,
             (author, None) => Some(self.who(author)),
         }
@@ -114,7 +114,7 @@ impl Session {
             "you" => "You, elsewhere,".to_owned(),
             who => who.to_owned(),
         };
-        let doubt = item.unconfirmed.map(|list| format!(" ({})", text::unconfirmed(list))).unwrap_or_default();
+        let doubt = item.unconfirmed.map(|list| format!(" ({})", plain::unconfirmed(list))).unwrap_or_default();
         self.note(out, &format!("{who} {what}{doubt}."));
     }
 

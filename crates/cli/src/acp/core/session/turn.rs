@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_protocol::transcript::body::{Content, Control, Failure, Prompt, Turn};
+use ensemble_protocol::transcript::plain;
 use ensemble_protocol::transcript::view::{Changed, Shown, Taken};
 use ensemble_protocol::transcript::visible;
 use ensemble_protocol::transcript::words::{Phase, StopReason, TurnState};
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 use super::Session;
 use crate::acp::core::out::{Order, Out};
 use crate::acp::rpc::{Error, INTERNAL, INVALID};
-use crate::live::text;
 
 /// After this it is said that the machine has not taken the prompt yet.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
@@ -166,7 +166,7 @@ impl Session {
                 }
             }
             Taken::Rejected { code, text } => {
-                let why = text::rejection(code.as_ref(), text.as_deref());
+                let why = plain::rejection(code.as_ref(), text.as_deref());
                 let data = code.as_ref().map(|code| json!({"code": code.as_str()}));
                 let text = format!("The machine did not take the prompt: {why}");
                 self.finish(out, Err(Error { code: INTERNAL, text, data }));
