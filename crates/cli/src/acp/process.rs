@@ -1,32 +1,27 @@
-//! The process around the core: lines in, lines out, and the sessions in between. Standard output carries nothing but the protocol.
+//! The process around the core: lines in, lines out, and the sessions in between.
 
 use std::collections::{HashMap, HashSet};
-use std::io::ErrorKind;
+use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
+use ensemble_account::Error as AccountError;
 use ensemble_account::sessions::{Named, Titles};
 use ensemble_agent::Lines;
 use ensemble_client::{SessionFilter, idempotency_key};
 use ensemble_types::ids::SessionId;
-use ensemble_types::runs::Provider;
 use ensemble_types::sessions::Session;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Stdout};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use super::computer::LocalHost;
 use super::core::{Core, Order};
 use super::rpc::{Error, INTERNAL};
-use super::session::{self, Command, Report, Reports};
-use crate::commands::agent::Choice;
-use crate::commands::session::Start;
-use crate::context::Context;
-use crate::failure::{Failure, Result};
-use crate::print;
+use super::session::{self, Command, Report, Reports, error_of};
 
 /// Reports of all sessions that wait.
 const MOST_REPORTS: usize = 256;
@@ -46,24 +41,20 @@ const LISTS_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Which {
     /// Always this one.
     pub(crate) session: Option<Named>,
-    /// A new one on this machine of the account; on this computer if `None`.
-    pub(crate) machine: Option<String>,
+    /// A new one on another machine than this computer.
+    pub(crate) is_elsewhere: bool,
     /// The directory, when it is not that of the editor.
     pub(crate) directory: Option<PathBuf>,
-    /// The name of the agent.
-    pub(crate) agent: String,
-    /// The same for another machine.
-    pub(crate) provider: Provider,
-    pub(crate) model: Option<String>,
-    pub(crate) mode: Choice,
-    /// What a person would be asked is agreed to.
-    pub(crate) yes: bool,
 }
 
 impl Which {
-    pub(super) fn start_on(&self, machine: &str, cwd: PathBuf) -> Start {
-        let directory = self.directory.clone().unwrap_or(cwd);
-        Start::quietly(machine.to_owned(), directory, self.provider, self.model.clone(), (self.mode, self.yes))
+    /// Where a new session works. A path on another machine is not one of this computer.
+    pub(super) fn directory(&self, cwd: PathBuf) -> PathBuf {
+        match &self.directory {
+            None => cwd,
+            Some(directory) if self.is_elsewhere => directory.clone(),
+            Some(directory) => cwd.join(directory),
+        }
     }
 }
 
@@ -75,11 +66,11 @@ enum Ended {
 
 type Task<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
 
-struct Process<'a> {
-    context: &'a Context,
+struct Process<'a, H, O> {
+    host: &'a H,
     which: &'a Which,
     core: Core,
-    out: Stdout,
+    out: O,
     reports: mpsc::Sender<(u64, Report)>,
     tasks: FuturesUnordered<Task<'a>>,
     /// Sessions that are being opened, by their tickets.
@@ -90,24 +81,27 @@ struct Process<'a> {
     unsent: HashSet<String>,
 }
 
-/// Serves the editor until it closes the input or the output. The sessions continue.
-pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
-    let unusable = |error: std::io::Error| Failure::message(format!("Cannot listen for signals: {error}."));
-    let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
+/// Serves the editor until it closes `input` or `out`, or until `ended`. The sessions continue.
+pub(crate) async fn run<H: LocalHost>(
+    host: &H,
+    which: &Which,
+    (mut input, out): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
+    ended: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let mut ended = pin!(ended);
     let (to, mut reports) = mpsc::channel(MOST_REPORTS);
     let mut process = Process {
-        context,
+        host,
         which,
         core: Core::new(Instant::now(), Box::new(idempotency_key)),
-        out: tokio::io::stdout(),
+        out,
         reports: to,
         tasks: FuturesUnordered::new(),
         opening: HashMap::new(),
         open: HashMap::new(),
         unsent: HashSet::new(),
     };
-    let (mut input, mut lines) = (tokio::io::stdin(), Lines::default());
+    let mut lines = Lines::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
         process.carry_out().await?;
@@ -133,26 +127,24 @@ pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
                 }
             }
             Some((ticket, report)) = reports.recv() => process.report(ticket, report),
-            Some(ended) = process.tasks.next() => {
-                if let Ended::Asked(ticket, result) = ended {
+            Some(done) = process.tasks.next() => {
+                if let Ended::Asked(ticket, result) = done {
                     process.core.answered(ticket, result);
                 }
             }
             () = late => process.core.tick(Instant::now()),
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            () = &mut ended => return Ok(()),
         }
     }
     // The editor may have closed its output as well.
     let unread = process.carry_out().await;
     tokio::select! {
         _late = tokio::time::timeout(FINISHES_WITHIN, process.finish(&mut reports)) => unread,
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
+        () = &mut ended => Ok(()),
     }
 }
 
-impl Process<'_> {
+impl<H: LocalHost, O: AsyncWrite + Unpin> Process<'_, H, O> {
     /// Continues until the server has what was sent, above all what interrupts a turn.
     async fn finish(&mut self, reports: &mut mpsc::Receiver<(u64, Report)>) {
         while !self.unsent.is_empty() || self.core.owes_interrupt() {
@@ -167,7 +159,7 @@ impl Process<'_> {
         }
     }
 
-    async fn carry_out(&mut self) -> Result<()> {
+    async fn carry_out(&mut self) -> io::Result<()> {
         let mut text = Vec::new();
         loop {
             let orders = self.core.take();
@@ -177,7 +169,7 @@ impl Process<'_> {
             for order in orders {
                 if let Order::Write(message) = &order {
                     // Only a map with keys that are no texts cannot be written.
-                    serde_json::to_writer(&mut text, message).map_err(|error| Failure::message(error.to_string()))?;
+                    serde_json::to_writer(&mut text, message)?;
                     text.push(b'\n');
                     if text.len() > (1 << 20) {
                         self.write(&text).await?;
@@ -191,7 +183,7 @@ impl Process<'_> {
         self.write(&text).await
     }
 
-    async fn write(&mut self, text: &[u8]) -> Result<()> {
+    async fn write(&mut self, text: &[u8]) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -200,15 +192,13 @@ impl Process<'_> {
             self.out.flush().await
         };
         match tokio::time::timeout(READS_WITHIN, written).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Failure::message("The editor has read nothing for ten minutes.")),
+            Ok(written) => written,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the editor has read nothing for ten minutes")),
         }
     }
 
     fn order(&mut self, order: Order) {
-        let context = self.context;
+        let host = self.host;
         match order {
             // Written by the caller.
             Order::Write(_) => {}
@@ -217,18 +207,18 @@ impl Process<'_> {
                 self.opening.insert(ticket, commands);
                 let (which, reports) = (self.which, Reports { ticket, to: self.reports.clone() });
                 self.tasks.push(Box::pin(async move {
-                    session::follow(context, which, (wanted, servers), reports, received).await;
+                    session::follow(host, which, (wanted, servers), reports, received).await;
                     Ended::Session
                 }));
             }
             Order::List { ticket, directory, cursor } => self.tasks.push(Box::pin(async move {
-                let listed = tokio::time::timeout(LISTS_WITHIN, list(context, directory, cursor)).await;
+                let listed = tokio::time::timeout(LISTS_WITHIN, list(host, directory, cursor)).await;
                 let listed = listed.unwrap_or_else(|_| Err(Error::new(INTERNAL, "The server does not answer.")));
                 Ended::Asked(ticket, listed)
             })),
-            Order::SignedIn { ticket } => self.tasks.push(Box::pin(async move {
-                Ended::Asked(ticket, session::sign_in(context).await.map(|_| json!({})))
-            })),
+            Order::SignedIn { ticket } => self
+                .tasks
+                .push(Box::pin(async move { Ended::Asked(ticket, session::sign_in(host).await.map(|_| json!({}))) })),
             Order::Send { session, local_id, content } => {
                 let sent = self
                     .open
@@ -248,7 +238,7 @@ impl Process<'_> {
                 }
             }
             Order::Leave(session) => drop(self.open.remove(&session)),
-            Order::Log(text) => print::note(text),
+            Order::Log(text) => host.note(&text),
         }
     }
 
@@ -277,12 +267,12 @@ impl Process<'_> {
 }
 
 /// A page of the live sessions, those of a directory only if one is named.
-async fn list(context: &Context, directory: Option<String>, cursor: Option<String>) -> Result<Value, Error> {
-    let me = session::sign_in(context).await?;
-    let titles = Titles::of(&me).map_err(|error| session::error_of(&error.into()))?;
+async fn list<H: LocalHost>(host: &H, directory: Option<String>, cursor: Option<String>) -> Result<Value, Error> {
+    let me = session::sign_in(host).await?;
+    let titles = Titles::of(&me).map_err(error_of::<H>)?;
     let filter = SessionFilter { active_only: true, shared: true };
     let page = me.client.session_page(filter, Some(PAGE), cursor.as_deref()).await;
-    let page = page.map_err(|error| session::error_of(&error.into()))?;
+    let page = page.map_err(|error| error_of::<H>(AccountError::from(error)))?;
     let entry = async |session: &Session| {
         let titled = titles.title(session).await;
         let is_wanted = |path: &&str| path.starts_with('/') && directory.as_ref().is_none_or(|wanted| wanted == path);
@@ -293,6 +283,6 @@ async fn list(context: &Context, directory: Option<String>, cursor: Option<Strin
     for session in page.sessions.iter().filter(|session| session.hosted) {
         sessions.extend(entry(session).await);
     }
-    titles.keep().map_err(|error| session::error_of(&error.into()))?;
+    titles.keep().map_err(error_of::<H>)?;
     Ok(json!({"sessions": sessions, "nextCursor": page.next_cursor}))
 }

@@ -1,33 +1,28 @@
 //! Opens one session for the editor and follows it: messages, live frames, and whether the machine and the server are there.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::pin::pin;
 
-use ensemble_account::Account;
 use ensemble_account::live::names::title;
 use ensemble_account::live::{KeyHints, Live, Watch, Watched};
+use ensemble_account::{Account, Error as AccountError};
 use ensemble_agent::McpServer;
 use ensemble_client::SessionEvent;
 use ensemble_protocol::transcript::body::Content;
 use ensemble_protocol::transcript::view::{Author, Incoming, Keep, View};
-use ensemble_protocol::transcript::words::Mode;
-use ensemble_runner::local::Start;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
-use ensemble_types::problem::Code;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
+use super::computer::LocalHost;
 use super::core::{Event, Opening, Wanted};
 use super::process::Which;
 use super::rpc::{Error, INTERNAL, NOT_FOUND, PARAMS, SIGN_IN};
-use crate::agreed::{self, Where, Work};
-use crate::commands::agent::Choice;
-use crate::context::Context;
-use crate::failure::{Failure, Result};
-use crate::live::{self, host};
 
+/// What an editor reads whose MCP servers stay on its computer.
+pub(crate) const ELSEWHERE: &str = "The MCP servers of the editor are not passed on, because the session is not one of this computer: its \
+     agent has those of its machine.";
 /// Messages of the past that an editor gets.
 const MOST_REPLAYED: i64 = 6_000;
 /// What is kept to find out whether the server keeps a list back. What the editor is shown is kept elsewhere.
@@ -70,38 +65,40 @@ pub(super) enum Command {
 }
 
 /// Opens the session and follows it until the process drops the sender of `commands`.
-pub(super) async fn follow(
-    context: &Context,
+pub(super) async fn follow<H: LocalHost>(
+    host: &H,
     which: &Which,
     (wanted, servers): (Wanted, Vec<McpServer>),
     reports: Reports,
     mut commands: mpsc::Receiver<Command>,
 ) {
-    let opened = match sign_in(context).await {
-        Ok(me) => open(context, me, which, wanted, servers).await,
+    let opened = match sign_in(host).await {
+        Ok(me) => open(host, me, which, wanted, servers).await,
         Err(error) => Err(error),
     };
     let Opened { me, id, is_new, left_out } = match opened {
         Ok(opened) => opened,
         Err(error) => return reports.not_opened(error).await,
     };
-    let live = match live::open(context, &me, id).await {
+    let live = match me.live(id).await {
         Ok(live) => live,
-        Err(failure) => return reports.not_opened(error_of(&failure)).await,
+        Err(error) => return reports.not_opened(error_of::<H>(error)).await,
     };
+    me.use_session(&live.session);
+    host.wake(&me, &live.session).await;
     let (sender, said) = (live.sender(), reports.clone());
     let (mut wants_title, session) = (is_new && live.given_title().is_none(), live.session.clone());
     let sending = async {
         while let Some(command) = commands.recv().await {
             // The host on this computer may have been killed since.
-            host::wake(context, &me, &session).await;
+            host.wake(&me, &session).await;
             let Command::Send(local_id, content) = command else { continue };
             let title = match content.as_ref() {
                 Content::Prompt(prompt) if wants_title => title(&prompt.text),
                 _ => None,
             };
             if let Err(error) = sender.send_as(local_id.clone(), *content).await {
-                said.say(Report::Failed(id, local_id, Failure::from(error).to_string())).await;
+                said.say(Report::Failed(id, local_id, H::Error::from(error).to_string())).await;
                 continue;
             }
             said.say(Report::Stored(id, local_id)).await;
@@ -112,8 +109,8 @@ pub(super) async fn follow(
         }
     };
     let reading = async {
-        if let Err(failure) = read(live, (is_new, left_out), &reports).await {
-            reports.say(Report::Event(id, Event::Gone(failure.to_string()))).await;
+        if let Err(error) = read(live, (is_new, left_out), &reports).await {
+            reports.say(Report::Event(id, Event::Gone(H::Error::from(error).to_string()))).await;
         }
     };
     tokio::select! {
@@ -123,17 +120,18 @@ pub(super) async fn follow(
 }
 
 /// Signs in, or says that a person has to.
-pub(super) async fn sign_in(context: &Context) -> Result<Account, Error> {
-    let is_signed_in = context.account().is_ok_and(|(_, account)| account.is_some_and(|account| account.signed_in));
-    context.me().await.map_err(|failure| {
+pub(super) async fn sign_in<H: LocalHost>(host: &H) -> Result<Account, Error> {
+    let is_signed_in = host.is_signed_in();
+    host.account().await.map_err(|error| {
         let code = if is_signed_in { INTERNAL } else { SIGN_IN };
-        Error::new(code, failure.to_string())
+        Error::new(code, error.to_string())
     })
 }
 
-pub(super) fn error_of(failure: &Failure) -> Error {
-    let is_unknown = matches!(failure, Failure::Client(error) if error.is(Code::NotFound));
-    Error::new(if is_unknown { NOT_FOUND } else { INTERNAL }, failure.to_string())
+/// What the editor reads of a failure.
+pub(super) fn error_of<H: LocalHost>(error: impl Into<H::Error>) -> Error {
+    let error = error.into();
+    Error::new(if H::is_unknown(&error) { NOT_FOUND } else { INTERNAL }, error.to_string())
 }
 
 /// A session that was found or begun.
@@ -145,8 +143,8 @@ struct Opened {
     left_out: Option<String>,
 }
 
-async fn open(
-    context: &Context,
+async fn open<H: LocalHost>(
+    host: &H,
     me: Account,
     which: &Which,
     wanted: Wanted,
@@ -154,60 +152,32 @@ async fn open(
 ) -> Result<Opened, Error> {
     let known = match (&wanted, which.session) {
         (Wanted::This(id), _) => Some(*id),
-        (Wanted::New(_), Some(named)) => Some(named.with_agent(&me).await.map_err(|error| error_of(&error.into()))?),
+        (Wanted::New(_), Some(named)) => Some(named.with_agent(&me).await.map_err(error_of::<H>)?),
         (Wanted::New(_), None) => None,
     };
     let cwd = match (wanted, known) {
         (Wanted::New(cwd), None) => cwd,
         (Wanted::This(id), _) | (Wanted::New(_), Some(id)) => {
-            let left_out = host::keep_servers(context, &me, id, servers).await;
+            let left_out = host.keep_servers(&me, id, servers).await;
             return Ok(Opened { me, id, is_new: false, left_out });
         }
     };
-    if which.machine.is_none() && which.directory.is_none() && !cwd.is_dir() {
+    if !which.is_elsewhere && which.directory.is_none() && !cwd.is_dir() {
         return Err(Error::new(PARAMS, format!("`cwd` is a directory of this computer; {} is none.", cwd.display())));
     }
-    let left_out = which.machine.as_ref().filter(|_| !servers.is_empty()).map(|_| host::ELSEWHERE.to_owned());
-    let id = begin(context, &me, which, (cwd, servers)).await.map_err(|failure| error_of(&failure))?;
+    let left_out = (which.is_elsewhere && !servers.is_empty()).then(|| ELSEWHERE.to_owned());
+    let id = host.start(&me, which.directory(cwd), servers).await.map_err(error_of::<H>)?;
     // This machine may have become one of the account's devices just now.
-    let me = context.me().await.map_err(|failure| error_of(&failure))?;
+    let me = host.account().await.map_err(error_of::<H>)?;
     Ok(Opened { me, id, is_new: true, left_out })
 }
 
-async fn begin(
-    context: &Context,
-    me: &Account,
-    which: &Which,
-    (cwd, mcp_servers): (PathBuf, Vec<McpServer>),
-) -> Result<SessionId> {
-    if let Some(machine) = &which.machine {
-        return which.start_on(machine, cwd).begin(context, me).await;
-    }
-    let directory = which.directory.as_ref().map_or_else(|| cwd.clone(), |directory| cwd.join(directory));
-    let work = Work {
-        directory: &directory.display().to_string(),
-        on: Where::Here,
-        is_bypass: which.mode == Choice::Bypass,
-        is_said: which.yes,
-        is_quiet: true,
-    };
-    agreed::agree(context, me, work)?;
-    let start = Start {
-        agent: which.agent.clone(),
-        directory,
-        mode: Mode::of(which.mode.permission().as_str()),
-        model: which.model.clone(),
-        title: None,
-        resume: None,
-        max_cost_usd: None,
-        environment: Some(host::environment()),
-        mcp_servers,
-    };
-    host::start(context, me, start).await
-}
-
 /// Reads what was said, then what is said, until the session is gone.
-async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), reports: &Reports) -> Result<()> {
+async fn read(
+    mut live: Live,
+    (is_new, left_out): (bool, Option<String>),
+    reports: &Reports,
+) -> ensemble_account::Result<()> {
     let (id, client) = (live.session.id, live.me.client.clone());
     let mut after = live.session.last_seq.saturating_sub(MOST_REPLAYED).max(0);
     let opening = Opening {
@@ -268,7 +238,7 @@ async fn read(mut live: Live, (is_new, left_out): (bool, Option<String>), report
                 }
                 match said(&mut live, &message, &mut reported, reports).await {
                     // Its signer could not be found. It comes again.
-                    Err(Failure::Client(error)) if error.is_passing() => {
+                    Err(AccountError::Client(error)) if error.is_passing() => {
                         watch.lost();
                         Some(Report::Event(id, Event::Connected(false)))
                     }
@@ -316,21 +286,21 @@ async fn said(
     message: &Message,
     reported: &mut Reported,
     reports: &Reports,
-) -> Result<Option<Report>> {
+) -> ensemble_account::Result<Option<Report>> {
     let Some(opened) = live.arrived(message).await? else { return Ok(None) };
     listed(live, reported, reports).await;
     Ok(Some(report(live, opened.incoming(), reported).await))
 }
 
 /// Reports the messages whose key has come, and a list that was kept back until now. False: they could not all be read now.
-async fn waited(live: &mut Live, reported: &mut Reported, reports: &Reports) -> Result<bool> {
+async fn waited(live: &mut Live, reported: &mut Reported, reports: &Reports) -> ensemble_account::Result<bool> {
     match live.ask_for_list().await {
-        Err(failure) if is_passing(&failure) => return Ok(false),
+        Err(error) if is_passing(&error) => return Ok(false),
         asked => asked?,
     }
     loop {
         let opened = match live.waited().await {
-            Err(failure) if is_passing(&failure) => return Ok(false),
+            Err(error) if is_passing(&error) => return Ok(false),
             opened => opened?,
         };
         listed(live, reported, reports).await;
@@ -344,8 +314,8 @@ async fn waited(live: &mut Live, reported: &mut Reported, reports: &Reports) -> 
     }
 }
 
-fn is_passing(failure: &ensemble_account::Error) -> bool {
-    matches!(failure, ensemble_account::Error::Client(error) if error.is_passing())
+fn is_passing(error: &AccountError) -> bool {
+    matches!(error, AccountError::Client(error) if error.is_passing())
 }
 
 /// Reports the list that authors are found by, if it has changed.

@@ -4,16 +4,27 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
+use ensemble_account::Account;
 use ensemble_account::sessions::Named;
+use ensemble_agent::McpServer;
+use ensemble_protocol::transcript::words::Mode;
+use ensemble_runner::local::Start;
+use ensemble_types::ids::SessionId;
+use ensemble_types::problem::Code;
 use ensemble_types::runs::Provider;
+use ensemble_types::sessions::Session;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::DONE;
 use super::agent::Choice;
 use super::login::Login;
-use crate::acp;
+use super::session::Start as StartThere;
+use crate::acp::{self, LocalHost};
+use crate::agreed::{self, Where, Work};
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::live::host;
 use crate::print;
 
 /// Lets an editor (Zed, JetBrains, Neovim) drive live sessions: an agent of the Agent Client Protocol on standard input and output. The editor
@@ -63,8 +74,94 @@ impl Acp {
             }
         };
         let Self { session, machine, dir: directory, provider: agent, model, mode, yes, .. } = self;
-        let which = acp::Which { session, machine, directory, agent, provider, model, mode, yes };
-        acp::run(context, &which).await?;
+        let which = acp::Which { session, is_elsewhere: machine.is_some(), directory };
+        let here = Here { context, machine, agent, provider, model, mode, yes };
+        let ended = signalled()?;
+        acp::run(&here, &which, (tokio::io::stdin(), tokio::io::stdout()), ended).await?;
         Ok(DONE)
+    }
+}
+
+/// Until a signal ends this program. It is received from now on.
+fn signalled() -> Result<impl Future<Output = ()>> {
+    let unusable = |error: std::io::Error| Failure::message(format!("Cannot listen for signals: {error}."));
+    let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// This computer, and what new sessions of the editor are like.
+struct Here<'a> {
+    context: &'a Context,
+    /// They are on this machine of the account; on this computer if `None`.
+    machine: Option<String>,
+    /// The name of the agent.
+    agent: String,
+    /// The same for another machine.
+    provider: Provider,
+    model: Option<String>,
+    mode: Choice,
+    /// What a person would be asked is agreed to.
+    yes: bool,
+}
+
+impl LocalHost for Here<'_> {
+    type Error = Failure;
+
+    fn is_unknown(failure: &Failure) -> bool {
+        matches!(failure, Failure::Client(error) if error.is(Code::NotFound))
+    }
+
+    fn is_signed_in(&self) -> bool {
+        self.context.account().is_ok_and(|(_, account)| account.is_some_and(|account| account.signed_in))
+    }
+
+    async fn account(&self) -> Result<Account> {
+        self.context.me().await
+    }
+
+    async fn start(&self, me: &Account, directory: PathBuf, mcp_servers: Vec<McpServer>) -> Result<SessionId> {
+        if let Some(machine) = &self.machine {
+            let how = (self.mode, self.yes);
+            let start = StartThere::quietly(machine.clone(), directory, self.provider, self.model.clone(), how);
+            return start.begin(self.context, me).await;
+        }
+        let work = Work {
+            directory: &directory.display().to_string(),
+            on: Where::Here,
+            is_bypass: self.mode == Choice::Bypass,
+            is_said: self.yes,
+            is_quiet: true,
+        };
+        agreed::agree(self.context, me, work)?;
+        let start = Start {
+            agent: self.agent.clone(),
+            directory,
+            mode: Mode::of(self.mode.permission().as_str()),
+            model: self.model.clone(),
+            title: None,
+            resume: None,
+            max_cost_usd: None,
+            environment: Some(host::environment()),
+            mcp_servers,
+        };
+        host::start(self.context, me, start).await
+    }
+
+    async fn wake(&self, me: &Account, session: &Session) {
+        host::wake(self.context, me, session).await;
+    }
+
+    async fn keep_servers(&self, me: &Account, session: SessionId, servers: Vec<McpServer>) -> Option<String> {
+        host::keep_servers(self.context, me, session, servers).await
+    }
+
+    fn note(&self, text: &str) {
+        print::note(text);
     }
 }

@@ -17,6 +17,7 @@ use ensemble_types::sessions::{Session, SessionStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
+use crate::acp::ELSEWHERE;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
@@ -63,10 +64,6 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     environment.retain(|name, _| !name.starts_with("ENSEMBLE_"));
     environment
 }
-
-/// What an editor reads whose MCP servers stay on this computer.
-pub(crate) const ELSEWHERE: &str = "The MCP servers of the editor are not passed on, because the session is not one of this computer: its \
-     agent has those of its machine.";
 
 /// Has the agent of a session of this computer use the MCP servers of an editor. Returns why it does not.
 pub(crate) async fn keep_servers(

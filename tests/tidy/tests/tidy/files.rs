@@ -39,7 +39,7 @@ fn channels_have_bounds() {
 /// others write scripts, JSON and lines that were cleaned before.
 #[test]
 fn the_command_line_prints_in_one_place() {
-    const PRINT: [&str; 4] = ["print.rs", "progress/mod.rs", "commands/completions.rs", "acp/process.rs"];
+    const PRINT: [&str; 4] = ["print.rs", "progress/mod.rs", "commands/completions.rs", "commands/acp.rs"];
     let may = |name: &str| PRINT.iter().any(|file| name == format!("crates/cli/src/{file}"));
     let mut found = Vec::new();
     for file in files(&[".rs"]) {
