@@ -5,7 +5,6 @@
     reason = "the help of a command is shown as it is written, without brackets around addresses"
 )]
 
-mod acp;
 mod agent_output;
 mod agreed;
 mod arguments;

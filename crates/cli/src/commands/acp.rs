@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::sessions::Named;
+use ensemble_acp::{LocalHost, Which};
 use ensemble_agent::McpServer;
 use ensemble_protocol::transcript::words::Mode;
 use ensemble_runner::local::Start;
@@ -19,7 +20,6 @@ use super::DONE;
 use super::agent::Choice;
 use super::login::Login;
 use super::session::Start as StartThere;
-use crate::acp::{self, LocalHost};
 use crate::agreed::{self, Where, Work};
 use crate::complete;
 use crate::context::Context;
@@ -74,10 +74,10 @@ impl Acp {
             }
         };
         let Self { session, machine, dir: directory, provider: agent, model, mode, yes, .. } = self;
-        let which = acp::Which { session, is_elsewhere: machine.is_some(), directory };
+        let which = Which { session, is_elsewhere: machine.is_some(), directory };
         let here = Here { context, machine, agent, provider, model, mode, yes };
         let ended = signalled()?;
-        acp::run(&here, &which, (tokio::io::stdin(), tokio::io::stdout()), ended).await?;
+        ensemble_acp::run(&here, &which, (tokio::io::stdin(), tokio::io::stdout()), ended).await?;
         Ok(DONE)
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ensemble_account::Account;
 use ensemble_account::this_machine::Secret;
+use ensemble_acp::ELSEWHERE;
 use ensemble_agent::McpServer;
 use ensemble_runner::local::{self, Answer, Request, Start};
 use ensemble_types::ids::{MachineId, SessionId};
@@ -17,7 +18,6 @@ use ensemble_types::sessions::{Session, SessionStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-use crate::acp::ELSEWHERE;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::home::Home;

@@ -17,12 +17,25 @@ fn crates_depend_only_on_those_they_may() {
         ("screen", vec!["types", "protocol"]),
         ("client", vec!["types", "protocol"]),
         ("plan", vec!["types", "protocol"]),
+        ("acp", vec!["types", "client", "protocol", "account", "agent"]),
         ("process", vec![]),
         ("runner", vec!["types", "client", "protocol", "process", "agent"]),
         ("account", vec!["types", "client", "protocol"]),
         (
             "cli",
-            vec!["types", "account", "client", "plan", "runner", "all-in-one", "protocol", "agent", "screen", "web"],
+            vec![
+                "types",
+                "account",
+                "acp",
+                "client",
+                "plan",
+                "runner",
+                "all-in-one",
+                "protocol",
+                "agent",
+                "screen",
+                "web",
+            ],
         ),
         ("web", vec![]),
         ("testkit", vec!["types", "chassis", "store-kit", "rpc", "client"]),
@@ -72,6 +85,7 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
         "ensemble-types",
         "ensemble-account",
         "ensemble-client",
+        "ensemble-acp",
         "ensemble-plan",
         "ensemble-process",
         "ensemble-runner",
@@ -90,7 +104,7 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
 /// They serve any program, so what they have to say is a value.
 #[test]
 fn libraries_of_clients_print_nothing_start_nothing_and_read_no_environment() {
-    const LIBRARIES: [&str; 2] = ["account", "plan"];
+    const LIBRARIES: [&str; 3] = ["account", "acp", "plan"];
     const NEVER: [&str; 9] = [
         "println!",
         "print!(",

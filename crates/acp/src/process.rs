@@ -38,13 +38,13 @@ const LISTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The sessions that `session/new` gives.
 #[derive(Clone, Debug)]
-pub(crate) struct Which {
+pub struct Which {
     /// Always this one.
-    pub(crate) session: Option<Named>,
+    pub session: Option<Named>,
     /// A new one on another machine than this computer.
-    pub(crate) is_elsewhere: bool,
+    pub is_elsewhere: bool,
     /// The directory, when it is not that of the editor.
-    pub(crate) directory: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
 }
 
 impl Which {
@@ -82,7 +82,7 @@ struct Process<'a, H, O> {
 }
 
 /// Serves the editor until it closes `input` or `out`, or until `ended`. The sessions continue.
-pub(crate) async fn run<H: LocalHost>(
+pub async fn run<H: LocalHost>(
     host: &H,
     which: &Which,
     (mut input, out): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),

@@ -9,14 +9,14 @@ use ensemble_protocol::transcript::body::Content;
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
 
-use crate::acp::rpc::{self, Error};
+use crate::rpc::{self, Error};
 
 /// Requests to the editor that are remembered. Of those that are closed the oldest are forgotten first.
 const MOST_CALLS: usize = 256;
 
 /// Something that the process does.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::acp) enum Order {
+pub(crate) enum Order {
     /// Write a message to the editor.
     Write(Value),
     /// Open a session, and answer with `Core::opened`.
@@ -51,7 +51,7 @@ pub(in crate::acp) enum Order {
 
 /// The session to open.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::acp) enum Wanted {
+pub(crate) enum Wanted {
     /// The one that the command line names, or a new one for this directory of the editor.
     New(PathBuf),
     /// One that exists.

@@ -10,8 +10,8 @@ use ensemble_protocol::transcript::words::{Phase, StopReason, TurnState};
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::acp::core::out::{Order, Out};
-use crate::acp::rpc::{Error, INTERNAL, INVALID};
+use crate::core::out::{Order, Out};
+use crate::rpc::{Error, INTERNAL, INVALID};
 
 /// After this it is said that the machine has not taken the prompt yet.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
@@ -24,7 +24,7 @@ const MOST_CANCELLED: usize = 1_000;
 
 /// A prompt of the editor.
 #[derive(Debug)]
-pub(in crate::acp::core) struct Running {
+pub(in crate::core) struct Running {
     pub(super) request: Value,
     pub(super) local_id: String,
     step: Step,
@@ -52,7 +52,7 @@ impl Running {
 }
 
 impl Session {
-    pub(in crate::acp::core) fn prompt(&mut self, request: Value, prompt: Prompt, out: &mut Out) {
+    pub(in crate::core) fn prompt(&mut self, request: Value, prompt: Prompt, out: &mut Out) {
         if self.prompt.is_some() {
             let text = "A prompt of this session is being done. Wait for its end, or cancel it.";
             return out.answer(&request, Err(Error::new(INVALID, text)));
@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// Whether this request of the editor is the prompt that runs.
-    pub(in crate::acp::core) fn is_prompt(&self, request: &Value) -> bool {
+    pub(in crate::core) fn is_prompt(&self, request: &Value) -> bool {
         self.prompt.as_ref().is_some_and(|prompt| prompt.request == *request)
     }
 
@@ -81,12 +81,12 @@ impl Session {
     }
 
     /// Its prompt was cancelled, and can be interrupted when the machine says that it has it.
-    pub(in crate::acp::core) fn owes_interrupt(&self) -> bool {
+    pub(in crate::core) fn owes_interrupt(&self) -> bool {
         self.prompt.as_ref().is_some_and(|prompt| prompt.cancelled.is_some() && prompt.step == Step::Sent)
     }
 
     /// The person does not want the turn any more.
-    pub(in crate::acp::core) fn cancel(&mut self, out: &mut Out) {
+    pub(in crate::core) fn cancel(&mut self, out: &mut Out) {
         let works = self.view.state().is_some_and(|state| matches!(state.phase, Phase::Working | Phase::Waiting));
         match &mut self.prompt {
             None if works => drop(self.send(Content::Control(Control::Interrupt), out)),

@@ -9,7 +9,7 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::Session;
 
 /// The computer on which the editor is. It has an account, and may host sessions.
-pub(crate) trait LocalHost {
+pub trait LocalHost {
     /// Why something was not done, as a sentence for the editor.
     type Error: From<ensemble_account::Error> + Display;
 

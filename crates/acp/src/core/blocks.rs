@@ -9,7 +9,7 @@ use ensemble_protocol::transcript::words::{OptionKind, PlanPriority, PlanStatus,
 use serde_json::{Map, Value, json};
 
 use super::markdown::{escaped, fenced, quoted};
-use crate::acp::rpc::{Error, PARAMS};
+use crate::rpc::{Error, PARAMS};
 
 pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()

@@ -17,7 +17,7 @@ use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Core, Event, Opening, Order};
-use crate::acp::rpc::Error;
+use crate::rpc::Error;
 
 const SESSION: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 const ANN: &str = "01890a5d-ac96-774b-bcce-b302099a8058";

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::blocks;
 use super::out::Out;
 use super::texts::Texts;
-use crate::acp::rpc::{Error, INTERNAL};
+use crate::rpc::{Error, INTERNAL};
 pub(super) use control::Chosen;
 use control::{Choice, Waiting};
 use state::EditorState;
@@ -34,28 +34,28 @@ const MOST_NAMES: usize = 1_000;
 
 /// A session that was opened for the editor.
 #[derive(Clone, Debug)]
-pub(in crate::acp) struct Opening {
-    pub(in crate::acp) id: SessionId,
+pub(crate) struct Opening {
+    pub(crate) id: SessionId,
     /// The ref that people type.
-    pub(in crate::acp) reference: String,
-    pub(in crate::acp) title: Option<String>,
+    pub(crate) reference: String,
+    pub(crate) title: Option<String>,
     /// Where the agent works, as its machine has signed it.
-    pub(in crate::acp) directory: Option<String>,
-    pub(in crate::acp) user: UserId,
+    pub(crate) directory: Option<String>,
+    pub(crate) user: UserId,
     /// The public key of this device.
-    pub(in crate::acp) key: String,
-    pub(in crate::acp) online: bool,
+    pub(crate) key: String,
+    pub(crate) online: bool,
     /// It was begun just now.
-    pub(in crate::acp) is_new: bool,
+    pub(crate) is_new: bool,
     /// Why the agent's machine does not get the MCP servers of the editor.
-    pub(in crate::acp) left_out: Option<String>,
+    pub(crate) left_out: Option<String>,
     /// There are messages before the first that is read.
-    pub(in crate::acp) is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 /// What happens in a session.
 #[derive(Clone, Debug)]
-pub(in crate::acp) enum Event {
+pub(crate) enum Event {
     /// A message, and the names of people in it that were not named before.
     Said(Box<Incoming>, Vec<(UserId, String)>),
     /// From now on authors are found by this version of the owner's list. `removed`: keys that were removed from it, and when.

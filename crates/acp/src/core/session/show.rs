@@ -9,10 +9,10 @@ use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::acp::core::blocks::{self, content_text, text_block};
-use crate::acp::core::markdown::{escaped, fenced, quoted};
-use crate::acp::core::out::Out;
-use crate::acp::core::texts::Rest;
+use crate::core::blocks::{self, content_text, text_block};
+use crate::core::markdown::{escaped, fenced, quoted};
+use crate::core::out::Out;
+use crate::core::texts::Rest;
 
 /// How many frames of a turn that has not begun yet are kept.
 const MOST_EARLY: usize = 16;

@@ -9,9 +9,9 @@ use ensemble_protocol::transcript::words::{Mode, ReceiptCode};
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::acp::core::blocks;
-use crate::acp::core::out::Out;
-use crate::acp::rpc::{Error, INTERNAL, INVALID, PARAMS};
+use crate::core::blocks;
+use crate::core::out::Out;
+use crate::rpc::{Error, INTERNAL, INVALID, PARAMS};
 
 /// A machine that is there answers within a second or two.
 const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
@@ -55,14 +55,14 @@ pub(super) struct Choice {
 
 /// What the editor chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::acp::core) enum Chosen {
+pub(in crate::core) enum Chosen {
     Mode(String),
     Model(String),
 }
 
 impl Session {
     /// Chooses a mode or a model. `wants_options`: the editor asked for it as a configuration option.
-    pub(in crate::acp::core) fn choose(&mut self, request: Value, chosen: Chosen, wants_options: bool, out: &mut Out) {
+    pub(in crate::core) fn choose(&mut self, request: Value, chosen: Chosen, wants_options: bool, out: &mut Out) {
         let Some(state) = self.view.state() else {
             let text = "The agent is not ready yet, so nothing can be chosen.";
             return out.answer(&request, Err(Error::new(INVALID, text)));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::acp::rpc::{INTERNAL, INVALID, NOT_FOUND};
+use crate::rpc::{INTERNAL, INVALID, NOT_FOUND};
 
 #[test]
 fn a_prompt_is_answered_when_its_turn_ends_and_its_text_comes_once() {

@@ -5,8 +5,8 @@ use ensemble_protocol::transcript::words::{Mode, Phase};
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::acp::core::blocks;
-use crate::acp::core::out::Out;
+use crate::core::blocks;
+use crate::core::out::Out;
 
 /// What the editor knows of the state.
 #[derive(Debug, Default)]

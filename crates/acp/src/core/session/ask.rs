@@ -9,9 +9,9 @@ use ensemble_protocol::transcript::words::Outcome;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::acp::core::blocks::{self, text};
-use crate::acp::core::markdown::fenced;
-use crate::acp::core::out::{Called, Out};
+use crate::core::blocks::{self, text};
+use crate::core::markdown::fenced;
+use crate::core::out::{Called, Out};
 
 impl Session {
     /// Compares what the agent asks with what the editor is asked.
@@ -78,7 +78,7 @@ impl Session {
     }
 
     /// The editor has answered.
-    pub(in crate::acp::core) fn answered(&mut self, called: Called, result: Result<Value, Value>, out: &mut Out) {
+    pub(in crate::core) fn answered(&mut self, called: Called, result: Result<Value, Value>, out: &mut Out) {
         let result = result.unwrap_or_default();
         let (outcome, option) = (text(&result, "/outcome/outcome"), text(&result, "/outcome/optionId"));
         let action = text(&result, "/action");

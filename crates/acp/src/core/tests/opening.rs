@@ -1,8 +1,8 @@
 //! Greeting, opening and closing, and what is no request at all.
 
 use super::*;
-use crate::acp::core::Wanted;
-use crate::acp::rpc::{INVALID, NO_METHOD, NOT_FOUND, PARAMS, PARSE, SIGN_IN};
+use crate::core::Wanted;
+use crate::rpc::{INVALID, NO_METHOD, NOT_FOUND, PARAMS, PARSE, SIGN_IN};
 
 #[test]
 fn an_editor_is_greeted() {

@@ -21,7 +21,7 @@ use super::process::Which;
 use super::rpc::{Error, INTERNAL, NOT_FOUND, PARAMS, SIGN_IN};
 
 /// What an editor reads whose MCP servers stay on its computer.
-pub(crate) const ELSEWHERE: &str = "The MCP servers of the editor are not passed on, because the session is not one of this computer: its \
+pub const ELSEWHERE: &str = "The MCP servers of the editor are not passed on, because the session is not one of this computer: its \
      agent has those of its machine.";
 /// Messages of the past that an editor gets.
 const MOST_REPLAYED: i64 = 6_000;

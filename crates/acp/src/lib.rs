@@ -9,6 +9,6 @@ mod process;
 mod rpc;
 mod session;
 
-pub(crate) use computer::LocalHost;
-pub(crate) use process::{Which, run};
-pub(crate) use session::ELSEWHERE;
+pub use computer::LocalHost;
+pub use process::{Which, run};
+pub use session::ELSEWHERE;

@@ -1,7 +1,7 @@
 //! Requests of the agent and their answers; modes and models.
 
 use super::*;
-use crate::acp::rpc::{INTERNAL, PARAMS};
+use crate::rpc::{INTERNAL, PARAMS};
 
 fn select(editor: &mut Editor, call: &Value, option: &str) {
     let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
