@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
+use ensemble_protocol::transcript::view::View;
+use ensemble_protocol::transcript::words::May;
 use ensemble_types::ids::UserId;
+use ensemble_types::sessions::{AccessLevel, Session};
 
 /// What is around the transcript. The caller builds it for each call.
 pub struct About<'a> {
@@ -62,6 +65,34 @@ pub enum Level {
     Approve,
     /// Everything.
     Owner,
+}
+
+impl Connection {
+    /// `has_problem`: the machine says that it cannot write down what happens.
+    pub fn of(session: &Session, is_connected: bool, has_problem: bool) -> Self {
+        match (is_connected, session.online) {
+            (false, _) => Self::Connecting,
+            (true, false) => Self::MachineAway,
+            (true, true) if has_problem => Self::AgentStopped,
+            (true, true) if session.cannot_write.is_some() => Self::CannotWrite,
+            (true, true) => Self::Online,
+        }
+    }
+}
+
+impl Level {
+    /// What this user may command, as far as the machine has said it.
+    pub fn of(user: UserId, session: &Session, view: &View) -> Self {
+        if session.access_level == AccessLevel::Owner {
+            return Self::Owner;
+        }
+        let access = view.state().map(|state| state.access.as_slice()).unwrap_or_default();
+        match access.iter().find(|grant| grant.user == user).map(|grant| &grant.may) {
+            Some(May::Approve) => Self::Approve,
+            Some(May::Prompt) => Self::Prompt,
+            _ => Self::Read,
+        }
+    }
 }
 
 /// What the terminal can show.

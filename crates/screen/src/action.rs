@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_protocol::transcript::words::Mode;
+use ensemble_protocol::transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel};
+use ensemble_protocol::transcript::words::{Mode, When};
 
 /// A wish of the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,4 +36,25 @@ pub enum Action {
     Resume,
     /// Closes the screen. The session continues.
     Leave,
+}
+
+impl Action {
+    /// What is signed and sent for it, where something is. `directory`: where the agent works, as the person sees it.
+    pub fn content(self, directory: Option<String>) -> Option<Content> {
+        Some(match self {
+            Self::Prompt { text, now } => {
+                let when = if now { When::Now } else { When::Next };
+                Content::Prompt(Prompt { text, attachments: Vec::new(), when, directory })
+            }
+            Self::Answer { request_id, digest, option_id, answers, message } => {
+                Content::Answer(Answer { request_id, digest, option_id, answers, message })
+            }
+            Self::Interrupt => Content::Control(Control::Interrupt),
+            Self::Stop => Content::Control(Control::Stop),
+            Self::Resume => Content::Control(Control::Resume(Resume { directory })),
+            Self::SetMode { mode, seen } => Content::Control(Control::SetMode(SetMode { mode, seen })),
+            Self::SetModel(model) => Content::Control(Control::SetModel(SetModel { model })),
+            Self::Leave => return None,
+        })
+    }
 }

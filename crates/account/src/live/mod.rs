@@ -45,6 +45,9 @@ pub use self::watch::{Watch, Watched};
 /// How long a command of this program may wait for the machine's receipt before that is said.
 const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
 
+/// A session counts as online for a minute after a sign of its machine (docs/openapi.json, `Session.online`).
+pub const SILENT: Duration = Duration::from_secs(65);
+
 /// Within this time a key that the owner's account has never had is not looked for again. A device that was linked since has sent nothing.
 const OWNER_KEYS_GOOD_FOR: Duration = Duration::from_millis(500);
 

@@ -8,7 +8,6 @@ pub(crate) mod text;
 
 use ensemble_account::Account;
 use ensemble_account::live::Live;
-use ensemble_screen::Connection;
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::Session;
 
@@ -28,15 +27,4 @@ pub(crate) async fn open(context: &Context, me: &Account, id: SessionId) -> Resu
 pub(crate) async fn wake(context: &Context, me: &Account, session: &Session) {
     me.use_session(session);
     host::wake(context, me, session).await;
-}
-
-/// Whether what is shown is what is, where the server is connected or not.
-pub(crate) fn connection(live: &Live, is_connected: bool) -> Connection {
-    match (is_connected, live.session.online) {
-        (false, _) => Connection::Connecting,
-        (true, false) => Connection::MachineAway,
-        (true, true) if live.problem().is_some() => Connection::AgentStopped,
-        (true, true) if live.session.cannot_write.is_some() => Connection::CannotWrite,
-        (true, true) => Connection::Online,
-    }
 }

@@ -2,13 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ensemble_account::live::{KeyHints, Live, Sender, Watch, Watched};
+use ensemble_account::live::{KeyHints, Live, SILENT, Sender, Watch, Watched};
 use ensemble_client::SessionEvent;
-use ensemble_protocol::transcript::body::{Answer, Content, Control, Prompt, Resume, SetMode, SetModel};
-use ensemble_protocol::transcript::words::{May, Phase, When};
-use ensemble_screen::{About, Action, EventStream, Level, Look, Me, Screen, Terminal};
+use ensemble_protocol::transcript::words::Phase;
+use ensemble_screen::{About, Action, Connection, EventStream, Level, Look, Me, Screen, Terminal};
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::sessions::{AccessLevel, SessionStatus, UpdateSession};
 use futures_util::StreamExt;
@@ -19,9 +18,6 @@ use super::draft::Draft;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::{print, says};
-
-/// A session counts as online for a minute after a sign of its machine (docs/openapi.json, `Session.online`).
-pub(crate) const SILENT: Duration = Duration::from_secs(65);
 
 /// A command on its way, and what it was.
 type Sending = Pin<Box<dyn Future<Output = (Action, Result<()>)>>>;
@@ -51,8 +47,8 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     let mut cannot_write = None;
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
     let was_ended = loop {
-        let level = level(&live);
-        let connection = super::connection(&live, is_connected);
+        let level = Level::of(me.user, &live.session, &live.view);
+        let connection = Connection::of(&live.session, is_connected, live.problem().is_some());
         if std::mem::replace(&mut cannot_write, live.session.cannot_write.clone()) != live.session.cannot_write
             && let Some(why) = says::cannot_write(&live.session)
         {
@@ -200,35 +196,10 @@ async fn has_seen(live: &mut Live) {
 }
 
 /// Signs and sends what the person wants. `directory`: where the agent works, as the person sees it.
-pub(crate) async fn carry_out(sender: Sender, action: Action, directory: Option<String>) -> (Action, Result<()>) {
-    let content = match action.clone() {
-        Action::Prompt { text, now } => {
-            let when = if now { When::Now } else { When::Next };
-            Content::Prompt(Prompt { text, attachments: Vec::new(), when, directory })
-        }
-        Action::Answer { request_id, digest, option_id, answers, message } => {
-            Content::Answer(Answer { request_id, digest, option_id, answers, message })
-        }
-        Action::Interrupt => Content::Control(Control::Interrupt),
-        Action::Stop => Content::Control(Control::Stop),
-        Action::Resume => Content::Control(Control::Resume(Resume { directory })),
-        Action::SetMode { mode, seen } => Content::Control(Control::SetMode(SetMode { mode, seen })),
-        Action::SetModel(model) => Content::Control(Control::SetModel(SetModel { model })),
-        Action::Leave => return (action, Ok(())),
+async fn carry_out(sender: Sender, action: Action, directory: Option<String>) -> (Action, Result<()>) {
+    let sent = match action.clone().content(directory) {
+        Some(content) => sender.send(content).await.map(drop).map_err(Failure::from),
+        None => Ok(()),
     };
-    let sent = sender.send(content).await.map(drop).map_err(Failure::from);
     (action, sent)
-}
-
-/// What this person may command, as far as the machine has said it.
-pub(crate) fn level(live: &Live) -> Level {
-    if live.session.access_level == AccessLevel::Owner {
-        return Level::Owner;
-    }
-    let access = live.view.state().map(|state| state.access.as_slice()).unwrap_or_default();
-    match access.iter().find(|grant| grant.user == live.me.id).map(|grant| &grant.may) {
-        Some(May::Approve) => Level::Approve,
-        Some(May::Prompt) => Level::Prompt,
-        _ => Level::Read,
-    }
 }

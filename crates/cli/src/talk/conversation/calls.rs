@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use ensemble_protocol::transcript::body::{Answer, Content};
+use ensemble_screen::Level;
 use serde_json::json;
 
 use super::{Conversation, HELD, Sent, within};
 use crate::failure::{Failure, Result};
-use crate::live::show::level;
 use crate::talk::reading;
 use crate::talk::rules::{Act, Caller, Refusal, Session};
 use crate::talk::shown::Holding;
@@ -15,7 +15,8 @@ use crate::talk::shown::Holding;
 impl Conversation<'_> {
     /// The agent calls one of the tools.
     pub(super) async fn called(&mut self, id: u64, method: &str, caller: Caller<'_>, payload: &str) -> Result<()> {
-        let session = Session { view: &self.live.view, level: level(&self.live) };
+        let session =
+            Session { view: &self.live.view, level: Level::of(self.live.me.id, &self.live.session, &self.live.view) };
         match self.rules.judge(Instant::now(), method, caller, payload, session) {
             Ok(act) => self.carry_out(id, act).await,
             Err(refusal) => self.refused(id, method, &refusal).await,

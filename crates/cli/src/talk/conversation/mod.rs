@@ -8,11 +8,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use ensemble_account::live::{Live, Watch};
+use ensemble_account::live::{Live, SILENT, Watch};
 use ensemble_client::{Client, VoiceEvent};
 use ensemble_protocol::transcript::body::{Content, Prompt};
 use ensemble_protocol::transcript::words::When;
-use ensemble_screen::{About, Connection, Me};
+use ensemble_screen::{About, Connection, Level, Me};
 use ensemble_types::ids::{GatewaySessionId, UserId};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, FuturesUnordered};
@@ -25,8 +25,6 @@ use super::rules::{Caller, Rules};
 use super::shown::{Holding, Out, State};
 use super::stopped;
 use crate::failure::{Failure, Result};
-use crate::live;
-use crate::live::show::{SILENT, level};
 
 /// How long a message is shown before it is sent.
 const HELD: Duration = Duration::from_secs(3);
@@ -103,7 +101,7 @@ fn about<'a>(
     connection: Connection,
     name: &'a dyn Fn(UserId) -> String,
 ) -> About<'a> {
-    let (level, owner) = (level(live), live.session.owner_id);
+    let (level, owner) = (Level::of(me.user, &live.session, &live.view), live.session.owner_id);
     About { title, connection, level, me, owner, name, home: "", now: Instant::now() }
 }
 
@@ -197,7 +195,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn connection(&self) -> Connection {
-        live::connection(&self.live, self.away.is_none())
+        Connection::of(&self.live.session, self.away.is_none(), self.live.problem().is_some())
     }
 
     fn draw(&mut self) -> Result<()> {

@@ -9,8 +9,7 @@ use ensemble_types::text::{Blob, Text};
 use ensemble_types::voice::SayVoiceText;
 
 use super::{Conversation, Sent, Then, about};
-use crate::failure::Result;
-use crate::live::show::carry_out;
+use crate::failure::{Failure, Result};
 
 impl Conversation<'_> {
     pub(super) async fn in_session(&mut self, watched: Watched) -> Result<()> {
@@ -127,7 +126,11 @@ impl Conversation<'_> {
             Action::Answer { request_id, .. } => Some(request_id.clone()),
             _ => None,
         };
-        let sent = carry_out(self.live.sender(), action, self.live.directory());
-        self.sending.push(Box::pin(async move { Sent::Answered { request_id, done: sent.await.1 } }));
+        let Some(content) = action.content(self.live.directory()) else { return };
+        let sender = self.live.sender();
+        self.sending.push(Box::pin(async move {
+            let done = sender.send(content).await.map(drop).map_err(Failure::from);
+            Sent::Answered { request_id, done }
+        }));
     }
 }
