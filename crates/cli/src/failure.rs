@@ -8,7 +8,7 @@ use ensemble_client::{Error, NoConnection};
 use ensemble_types::problem::Code;
 
 use crate::print::{self, clean, inline};
-use crate::says;
+use crate::{says, talk};
 
 pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 
@@ -221,6 +221,17 @@ impl From<ensemble_account::Error> for Failure {
         match error {
             ensemble_account::Error::Client(error) => Self::Client(error),
             error => Self::Message(says::error(&error)),
+        }
+    }
+}
+
+impl From<talk::Error> for Failure {
+    fn from(error: talk::Error) -> Self {
+        match error {
+            talk::Error::Account(error) => error.into(),
+            talk::Error::Output(error) => error.into(),
+            talk::Error::Room { what, why } => Self::Message(says::of_room(&what, &why)),
+            talk::Error::Sentence(sentence) => Self::Message(sentence),
         }
     }
 }

@@ -232,6 +232,26 @@ fn advice(failure: &Error, typed: &dyn Fn(&str) -> String) -> Option<String> {
     })
 }
 
+/// What the program that joins the room of a conversation could not do, and what to do about it.
+pub(crate) fn of_room(what: &str, why: &str) -> String {
+    let why = print::inline(why.trim_end_matches('.'));
+    let page = "`ensemble talk --page` leads to the page, where one talks in the browser.";
+    match what {
+        "library" => format!("LiveKit's library cannot be used: {why}. {page}"),
+        "microphone" => format!("There is no microphone. Connect one, or give a file with --input. {page}"),
+        "loudspeaker" => format!("There is no loudspeaker. Connect one. {page}"),
+        "sound" => format!(
+            "This machine's sound cannot be used ({why}): it has no sound devices, as a machine that one reaches by ssh, or another \
+             program uses them. {page}"
+        ),
+        "file" => format!("The file cannot be used: {why}. It has to be a WAV file with samples of 16 bits."),
+        "room" => format!(
+            "The voice service cannot be reached: {why}. Check your network; if it stays so, tell the operator of the server."
+        ),
+        _ => format!("The program that joins the room failed: {why}. Begin again."),
+    }
+}
+
 /// What is wrong with a plan, and what to do.
 pub(crate) fn of_plan(failure: &PlanError) -> String {
     match failure {

@@ -1,5 +1,8 @@
 //! `ensemble talk`: talks about a session with the machine's microphone, or leads to the screen of the web app for it.
 
+mod here;
+mod program;
+
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +17,7 @@ use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::talk;
+use crate::talk::Options;
 
 /// Talk about a live session: here in a terminal, with this machine's microphone and loudspeaker. Over ssh, and where there is no terminal,
 /// it prints the address of the web app's voice screen instead; the browser there has to be a device of your account.
@@ -75,7 +78,7 @@ impl Talk {
         if !is_here {
             return page(context, &address, self.open);
         }
-        let options = talk::Options {
+        let options = Options {
             input: self.input,
             output: self.output,
             listen: Duration::from_secs(self.listen),
@@ -88,9 +91,8 @@ impl Talk {
             },
             tells_news: !self.no_news,
             keeps: self.keep,
-            is_agreed: self.yes,
         };
-        if !talk::here(context, &me, id, voice, options).await? {
+        if !here::talk(context, &me, id, voice, (options, self.yes)).await? {
             print::note("Not here, then. In the browser one talks at:");
             return page(context, &address, false);
         }

@@ -17,12 +17,12 @@ const REQUIREMENTS: &str = include_str!("requirements.txt");
 /// This file says that all of it is there. Without it an earlier try has broken off.
 const DONE: &str = "complete";
 /// Another Python that has the library already.
-pub(super) const VARIABLE: &str = "ENSEMBLE_TALK_PYTHON";
+const VARIABLE: &str = "ENSEMBLE_TALK_PYTHON";
 const LEAST: (u32, u32) = (3, 10);
 const SIZE: &str = "about 40 MB";
 
 /// A Python that can join a room. `None`: the person does not want it installed.
-pub(super) async fn python(is_agreed: bool) -> Result<Option<OsString>> {
+pub(crate) async fn python(is_agreed: bool) -> Result<Option<OsString>> {
     if let Some(python) = std::env::var_os(VARIABLE).filter(|python| !python.is_empty()) {
         return Ok(Some(python));
     }

@@ -1,8 +1,9 @@
-//! Talking about a session in the terminal: a small program joins LiveKit's room with the machine's microphone and loudspeaker, and this one
-//! decides what the voice may do (docs/VOICE.md).
+//! Talking about a session: a small program joins LiveKit's room with a microphone and a loudspeaker, and this one decides what the voice
+//! may do (docs/VOICE.md). The program around it starts the small one, and asks the person to agree.
 
 mod conversation;
-mod library;
+mod error;
+pub(crate) mod library;
 mod news;
 mod reading;
 mod room;
@@ -11,29 +12,27 @@ mod shown;
 #[cfg(test)]
 mod tests;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
-use ensemble_account::Account;
+use ensemble_account::live::Live;
 use ensemble_client::{Client, idempotency_key};
 use ensemble_protocol::transcript::body::{Content, Prompt};
 use ensemble_protocol::transcript::words::When;
-use ensemble_types::ids::{GatewaySessionId, SessionId};
+use ensemble_types::ids::{GatewaySessionId, SessionId, UserId};
+use ensemble_types::line::inline;
 use ensemble_types::text::Text;
 use ensemble_types::voice::{StartVoiceSession, StopVoiceSession, VoiceRefusal, VoiceStart};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use self::conversation::{Conversation, Signals, Wishes};
-use self::room::{Event, Room, Said};
+use self::conversation::{Conversation, Wishes};
+pub(crate) use self::error::{Error, Result};
+use self::room::{Event, Room};
+pub(crate) use self::room::{PROGRAM, Program, Said};
 use self::rules::Rules;
 use self::shown::Out;
-use crate::confirm;
-use crate::context::{Context, interrupts};
-use crate::failure::{Failure, Result};
-use crate::live;
-use crate::print;
+pub(crate) use self::shown::{Lines, Shown};
 
 /// Sound devices are open by then, or never.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -41,11 +40,6 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// A prompt has room for more; a conversation that is longer loses its beginning.
 const MOST_KEPT: usize = 60_000;
-
-const AGREEMENT: &str = "The voice service will hear and read this session. What you say goes to the server and to the makers of its models, and so \
-does what the voice reads out of the session. It can send messages, which you can take back for 3 seconds, read, deny requests and bring \
-them up. On the server it reads your runs, and which of your sessions work. The server keeps the words until ten minutes after the end. It \
-cannot allow anything: only you can, by a key.";
 
 /// How the person wants to talk.
 pub(crate) struct Options {
@@ -56,79 +50,72 @@ pub(crate) struct Options {
     pub(crate) tells_news: bool,
     /// The words are sealed into the session in the end.
     pub(crate) keeps: bool,
-    /// The person has agreed already, by an option.
-    pub(crate) is_agreed: bool,
 }
 
-/// Talks until the person ends it. False: the person wants neither to install what is missing nor to agree.
-pub(crate) async fn here(
-    context: &Context,
-    me: &Account,
-    id: SessionId,
-    voice: Client,
+/// What the program around a conversation has for it.
+pub(crate) struct Around {
+    /// The server, with the key of its voice.
+    pub(crate) voice: Client,
+    /// The running [`PROGRAM`].
+    pub(crate) program: Program,
+    pub(crate) shown: Shown,
+    /// What a person reads of a failure.
+    pub(crate) sentence: fn(Error) -> String,
+}
+
+/// A conversation that was joined and is over.
+pub(crate) struct Ended {
+    /// The words are in the session now.
+    pub(crate) is_kept: bool,
+    /// What ended it, unless the person did.
+    pub(crate) why: Option<Error>,
+}
+
+/// Talks until the person or `until` ends it. `after` is what [`Live::load`] returned. The person has agreed to it.
+pub(crate) async fn talk(
+    (live, after): (Live, i64),
+    around: Around,
     options: Options,
-) -> Result<bool> {
-    if !options.is_agreed && !std::io::stdin().is_terminal() {
-        return Err(Failure::message(format!("{AGREEMENT} Agree to that with --yes.")));
-    }
-    let Some(python) = library::python(options.is_agreed).await? else { return Ok(false) };
-    if !options.is_agreed {
-        print::note(AGREEMENT);
-        if !confirm::change("Agree and talk")? {
-            return Ok(false);
-        }
-    }
-    let mut signals = signals()?;
-    let mut live = live::open(context, me, id).await?;
-    let after = live.load().await?;
-    live.learn_names().await;
-    let mut room = Room::start(&python)?;
+    until: impl Future<Output = ()>,
+) -> Result<Ended> {
+    let Around { voice, program, shown, sentence } = around;
+    let (id, user) = (live.session.id, live.me.id);
+    let mut room = Room::of(program);
     open(&mut room, &options).await?;
-    let (start, gateway_session) = start(&voice, me, id, options.language).await?;
+    let (start, gateway_session) = start(&voice, user, id, options.language).await?;
     let stop = |voice: Client| async move { stopped(&voice, gateway_session).await };
     let (Some(url), Some(token), Some(agent)) = (start.room_url, start.participant_token, start.agent_identity) else {
         stop(voice).await;
-        return Err(Failure::message(
+        return Err(Error::sentence(
             "The server is older than this program, so the two cannot talk. Ask its operator to update it.",
         ));
     };
-    let joining = room.join(&url, &token, &agent).await;
-    let has_screen = !context.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let out = match joining {
-        Ok(()) if has_screen => Out::screen(),
-        Ok(()) => Ok(Out::Lines { is_json: context.json }),
-        Err(failure) => Err(failure),
+    let out = match room.join(&url, &token, &agent).await {
+        Ok(()) => Out::open(shown),
+        Err(error) => Err(error),
     };
     let out = match out {
         Ok(out) => out,
-        Err(failure) => {
+        Err(error) => {
             stop(voice).await;
-            return Err(failure);
+            return Err(error);
         }
     };
     let Options { input, listen, tells_news, keeps, .. } = options;
     let wishes = Wishes { plays_file: input.is_some(), listen, tells_news };
     let rules = Rules::agreed(id, agent);
     let (sender, directory) = (live.sender(), live.directory());
-    let mut conversation = Conversation::new(live, (voice, gateway_session), (room, rules), out, wishes, after);
-    let ended = conversation.run(&mut signals).await;
+    let (voice, room) = ((voice, gateway_session), (room, rules));
+    let mut conversation = Conversation::new((live, after), voice, room, (out, sentence), wishes);
+    let ended = conversation.run(pin!(until)).await;
     let state = conversation.end().await;
-    if keeps && state.words().next().is_some() {
+    let is_kept = keeps && state.words().next().is_some();
+    if is_kept {
         let text = kept(state.words());
         let prompt = Prompt { text, attachments: Vec::new(), when: When::Next, directory };
         sender.send(Content::Prompt(prompt)).await?;
-        print::note("The words are kept in the session, as a message of yours.");
     }
-    ended.map(|()| true)
-}
-
-fn signals() -> Result<Signals> {
-    let unusable = |error| Failure::message(format!("Cannot listen for signals: {error}."));
-    Ok(Signals {
-        interrupt: interrupts()?,
-        terminate: signal(SignalKind::terminate()).map_err(unusable)?,
-        hang_up: signal(SignalKind::hangup()).map_err(unusable)?,
-    })
+    Ok(Ended { is_kept, why: ended.err() })
 }
 
 /// Opens the sound devices, or the files. Before the server begins anything, because they may be missing.
@@ -136,43 +123,27 @@ async fn open(room: &mut Room, options: &Options) -> Result<()> {
     room.open(options.input.as_deref(), options.output.as_deref()).await?;
     match timeout(OPEN_WITHIN, room.next()).await {
         Ok(Ok(Event::Open)) => Ok(()),
-        Ok(Ok(Event::Failed { what, why })) => Err(failed(&what, &why)),
-        Ok(Ok(_)) => Err(failed("program", "it does not do what it was asked")),
-        Ok(Err(failure)) => Err(failure),
-        Err(_) => Err(failed("sound", "it does not answer")),
+        Ok(Ok(Event::Failed { what, why })) => Err(Error::Room { what, why }),
+        Ok(Ok(_)) => Err(unable("program", "it does not do what it was asked")),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(unable("sound", "it does not answer")),
     }
 }
 
-/// What the program that joins the room could not do, and what to do about it.
-fn failed(what: &str, why: &str) -> Failure {
-    let why = print::inline(why.trim_end_matches('.'));
-    let page = "`ensemble talk --page` leads to the page, where one talks in the browser.";
-    Failure::message(match what {
-        "library" => format!("LiveKit's library cannot be used: {why}. {page}"),
-        "microphone" => format!("There is no microphone. Connect one, or give a file with --input. {page}"),
-        "loudspeaker" => format!("There is no loudspeaker. Connect one. {page}"),
-        "sound" => format!(
-            "This machine's sound cannot be used ({why}): it has no sound devices, as a machine that one reaches by ssh, or another \
-             program uses them. {page}"
-        ),
-        "file" => format!("The file cannot be used: {why}. It has to be a WAV file with samples of 16 bits."),
-        "room" => format!(
-            "The voice service cannot be reached: {why}. Check your network; if it stays so, tell the operator of the server."
-        ),
-        _ => format!("The program that joins the room failed: {why}. Begin again."),
-    })
+fn unable(what: &str, why: &str) -> Error {
+    Error::Room { what: what.to_owned(), why: why.to_owned() }
 }
 
 /// Begins the conversation on the server.
 async fn start(
     voice: &Client,
-    me: &Account,
+    user: UserId,
     id: SessionId,
     language: Option<Text<0, 35>>,
 ) -> Result<(VoiceStart, GatewaySessionId)> {
-    let text = |id: String| Text::new(id).map_err(|error| Failure::message(format!("The id {error}.")));
+    let text = |id: String| Text::new(id).map_err(|error| Error::sentence(format!("The id {error}.")));
     let wish = StartVoiceSession {
-        user_id: text(me.id.to_string())?,
+        user_id: text(user.to_string())?,
         session_id: text(id.to_string())?,
         language,
         initial_context_payload: None,
@@ -182,7 +153,7 @@ async fn start(
     let start = voice.start_voice(&wish, &idempotency_key()).await?;
     match start.gateway_session_id.filter(|_| start.allowed) {
         Some(id) => Ok((start, id)),
-        None => Err(Failure::message(why_not(start.reason))),
+        None => Err(Error::sentence(why_not(start.reason))),
     }
 }
 
@@ -219,7 +190,7 @@ async fn stopped(voice: &Client, id: GatewaySessionId) {
 /// The words as a message that names their speakers.
 fn kept<'a>(words: impl Iterator<Item = &'a Said>) -> String {
     let lines: Vec<String> =
-        words.map(|said| format!("{}: {}", if said.me { "Me" } else { "Voice" }, print::inline(&said.text))).collect();
+        words.map(|said| format!("{}: {}", if said.me { "Me" } else { "Voice" }, inline(&said.text))).collect();
     let whole = lines.join("\n");
     let from = whole.ceil_char_boundary(whole.len().saturating_sub(MOST_KEPT));
     let newest = whole.get(from..).unwrap_or_default();

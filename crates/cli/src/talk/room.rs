@@ -1,21 +1,17 @@
-//! The program that joins the room: it is started, gets its orders as JSON lines, and ends when this program does.
+//! The program that joins the room: it gets its orders as JSON lines, and says what happens as such.
 
-use std::ffi::OsStr;
 use std::path::Path;
-use std::process::Stdio;
+use std::pin::Pin;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::task::JoinHandle;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, Lines};
 
+use super::error::{Error, Result};
 use super::rules::Refusal;
-use crate::failure::{Failure, Result};
-use crate::print;
 
-/// LiveKit's library for Python is the one that brings its WebRTC with it.
-const PROGRAM: &str = include_str!("room.py");
+/// What runs in Python with LiveKit's library, which brings its WebRTC with it.
+pub(crate) const PROGRAM: &str = include_str!("room.py");
 /// How long it may take to leave the room.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -60,10 +56,11 @@ pub(super) enum Event {
 
 /// A part of what was said: the same segment again has grown, or is put another way.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Said {
+pub(crate) struct Said {
     pub(super) segment: String,
-    pub(super) me: bool,
-    pub(super) text: String,
+    /// The person has said it, and not the voice.
+    pub(crate) me: bool,
+    pub(crate) text: String,
     #[serde(rename = "final")]
     pub(super) is_final: bool,
 }
@@ -109,34 +106,27 @@ enum Answer<'a> {
 }
 
 /// The running program. Dropping it ends it.
+pub(crate) struct Program {
+    /// Takes orders, as JSON lines.
+    pub(crate) orders: Box<dyn AsyncWrite + Unpin>,
+    /// Has what happens, as JSON lines.
+    pub(crate) events: Box<dyn AsyncRead + Unpin>,
+    /// Waits some seconds until the program has ended, and says how it has.
+    pub(crate) ended: Ending,
+}
+
+type Ending = Pin<Box<dyn Future<Output = String>>>;
+
+/// The room that the program joins.
 pub(super) struct Room {
-    child: Child,
-    orders: ChildStdin,
-    events: Lines<BufReader<ChildStdout>>,
-    /// The last line of its errors.
-    errors: Option<JoinHandle<String>>,
+    orders: Box<dyn AsyncWrite + Unpin>,
+    events: Lines<BufReader<Box<dyn AsyncRead + Unpin>>>,
+    ended: Option<Ending>,
 }
 
 impl Room {
-    pub(super) fn start(python: &OsStr) -> Result<Self> {
-        let cannot =
-            |error: std::io::Error| Failure::message(format!("{} cannot be started: {error}.", python.display()));
-        let mut child = Command::new(python)
-            .args(["-I", "-u", "-c", PROGRAM])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Ctrl-C of the terminal is for this program, which ends it.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(cannot)?;
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(orders), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
-            return Err(Failure::message("The program that joins the room has no input and output."));
-        };
-        let events = BufReader::new(stdout).lines();
-        Ok(Self { child, orders, events, errors: Some(tokio::spawn(last_line(stderr))) })
+    pub(super) fn of(Program { orders, events, ended }: Program) -> Self {
+        Self { orders, events: BufReader::new(events).lines(), ended: Some(ended) }
     }
 
     /// What happens next. Cancel safe.
@@ -146,26 +136,18 @@ impl Room {
     pub(super) async fn next(&mut self) -> Result<Event> {
         match self.events.next_line().await {
             Ok(Some(line)) => serde_json::from_str(&line).map_err(|error| {
-                Failure::message(format!("The program that joins the room says what is not understood: {error}."))
+                Error::Sentence(format!("The program that joins the room says what is not understood: {error}."))
             }),
             _ => Err(self.ended().await),
         }
     }
 
-    async fn ended(&mut self) -> Failure {
-        let status = match tokio::time::timeout(LEAVE_WITHIN, self.child.wait()).await {
-            Ok(Ok(status)) => status.to_string(),
-            _ => "no exit status".to_owned(),
+    async fn ended(&mut self) -> Error {
+        let how = match self.ended.take() {
+            Some(ended) => ended.await,
+            None => "before".to_owned(),
         };
-        let said = match self.errors.take() {
-            Some(errors) => tokio::time::timeout(LEAVE_WITHIN, errors).await.ok().and_then(std::result::Result::ok),
-            None => None,
-        };
-        let said = said.filter(|line| !line.is_empty()).map(|line| format!(", after: {}", print::short(&line, 300)));
-        Failure::message(format!(
-            "The program that joins the room has ended ({status}{}). Begin again.",
-            said.unwrap_or_default()
-        ))
+        Error::Sentence(format!("The program that joins the room has ended ({how}). Begin again."))
     }
 
     pub(super) async fn open(&mut self, input: Option<&Path>, output: Option<&Path>) -> Result<()> {
@@ -181,7 +163,7 @@ impl Room {
     }
 
     /// Answers a call of the agent.
-    pub(super) async fn answer(&mut self, id: u64, answer: std::result::Result<&str, &Refusal>) -> Result<()> {
+    pub(super) async fn answer(&mut self, id: u64, answer: Result<&str, &Refusal>) -> Result<()> {
         let answer = match answer {
             Ok(text) => Answer::Done { text },
             Err(refusal) => Answer::Refused { code: refusal.code, message: &refusal.message },
@@ -193,25 +175,17 @@ impl Room {
     pub(super) async fn leave(mut self) {
         // One that has ended already needs no order.
         let _ended = self.order(&Order::Leave).await;
-        let _killed_on_drop = tokio::time::timeout(LEAVE_WITHIN, self.child.wait()).await;
+        if let Some(ended) = self.ended {
+            let _ends_on_drop = tokio::time::timeout(LEAVE_WITHIN, ended).await;
+        }
     }
 
     async fn order(&mut self, order: &Order<'_>) -> Result<()> {
-        let mut line = serde_json::to_vec(order).map_err(|error| Failure::message(error.to_string()))?;
+        let mut line = serde_json::to_vec(order).map_err(|error| Error::sentence(error.to_string()))?;
         line.push(b'\n');
         match self.orders.write_all(&line).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.ended().await),
         }
     }
-}
-
-async fn last_line(stderr: ChildStderr) -> String {
-    let (mut lines, mut last) = (BufReader::new(stderr).lines(), String::new());
-    while let Ok(Some(line)) = lines.next_line().await {
-        if !line.trim().is_empty() {
-            last = line;
-        }
-    }
-    last
 }

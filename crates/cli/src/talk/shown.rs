@@ -1,17 +1,15 @@
 //! What a person sees of a conversation: on the screen of the terminal, or as lines without a terminal.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::Instant;
 
 use ensemble_protocol::transcript::view::{Card, View};
-use ensemble_screen::{About, Event, EventStream, Held, Talk, TalkAction, Talking, Terminal, Words};
+use ensemble_screen::{About, Event, EventStream, Held, Look, Talk, TalkAction, Talking, Terminal, Words};
 use futures_util::StreamExt;
-use serde_json::json;
 
+use super::error::{Error, Result};
 use super::room::Said;
-use crate::failure::{Failure, Result};
-use crate::live::text;
-use crate::print;
 
 /// How much of one conversation is shown and kept.
 const MOST_WORDS: usize = 400;
@@ -49,10 +47,25 @@ pub(super) struct Holding {
     pub(super) until: Option<Instant>,
 }
 
-/// Where it is shown.
+/// Where a conversation is shown.
+pub(crate) enum Shown {
+    Screen(Look),
+    Lines(Box<dyn Lines>),
+}
+
+/// Takes what happens, where there is no screen.
+pub(crate) trait Lines {
+    /// Words that were said to their end.
+    fn said(&mut self, said: &Said) -> io::Result<()>;
+    fn happens(&mut self, event: &str, about: &str) -> io::Result<()>;
+    /// The voice brings a request up.
+    fn request(&mut self, card: &Card) -> io::Result<()>;
+}
+
+/// The same while it is shown.
 pub(super) enum Out {
     Screen(Box<OnScreen>),
-    Lines { is_json: bool },
+    Lines(Box<dyn Lines>),
 }
 
 pub(super) struct OnScreen {
@@ -61,8 +74,8 @@ pub(super) struct OnScreen {
     keys: EventStream,
 }
 
-fn unusable(error: std::io::Error) -> Failure {
-    Failure::message(format!("The terminal cannot be used: {error}."))
+fn unusable(error: io::Error) -> Error {
+    Error::Sentence(format!("The terminal cannot be used: {error}."))
 }
 
 impl State {
@@ -122,10 +135,14 @@ impl State {
 }
 
 impl Out {
-    pub(super) fn screen() -> Result<Self> {
-        let screen = Talk::new(ensemble_screen::Look::of(|name| std::env::var_os(name)?.into_string().ok()));
-        let terminal = Terminal::open().map_err(unusable)?;
-        Ok(Self::Screen(Box::new(OnScreen { screen, terminal, keys: EventStream::new() })))
+    pub(super) fn open(shown: Shown) -> Result<Self> {
+        Ok(match shown {
+            Shown::Lines(lines) => Self::Lines(lines),
+            Shown::Screen(look) => {
+                let (screen, terminal) = (Talk::new(look), Terminal::open().map_err(unusable)?);
+                Self::Screen(Box::new(OnScreen { screen, terminal, keys: EventStream::new() }))
+            }
+        })
     }
 
     pub(super) fn draw(&mut self, view: &View, about: &About<'_>, state: &State, held: Option<&Holding>) -> Result<()> {
@@ -139,9 +156,9 @@ impl Out {
         match self {
             Self::Screen(out) => match out.keys.next().await {
                 Some(event) => event.map_err(unusable),
-                None => Err(Failure::message("The terminal is gone.")),
+                None => Err(Error::sentence("The terminal is gone.")),
             },
-            Self::Lines { .. } => std::future::pending().await,
+            Self::Lines(_) => std::future::pending().await,
         }
     }
 
@@ -149,7 +166,7 @@ impl Out {
     pub(super) fn wish(&mut self, event: &Event, view: &View, about: &About<'_>) -> Option<TalkAction> {
         match self {
             Self::Screen(out) => out.screen.event(event, view, about),
-            Self::Lines { .. } => None,
+            Self::Lines(_) => None,
         }
     }
 
@@ -157,7 +174,7 @@ impl Out {
     pub(super) fn due_at(&self) -> Option<Instant> {
         match self {
             Self::Screen(out) => out.screen.due_at(),
-            Self::Lines { .. } => None,
+            Self::Lines(_) => None,
         }
     }
 
@@ -165,7 +182,7 @@ impl Out {
     pub(super) fn due(&mut self, view: &View, about: &About<'_>) -> Option<TalkAction> {
         match self {
             Self::Screen(out) => out.screen.due(view, about),
-            Self::Lines { .. } => None,
+            Self::Lines(_) => None,
         }
     }
 
@@ -173,13 +190,7 @@ impl Out {
     pub(super) fn bring_up(&mut self, card: &Card) -> Result<()> {
         match self {
             Self::Screen(out) => out.screen.bring_up(&card.request_id),
-            Self::Lines { is_json: false } => print::line(text::card(card))?,
-            Self::Lines { is_json: true } => {
-                print::json(
-                    &json!({ "event": "request", "requestId": card.request_id, "card": text::card(card) }),
-                    true,
-                )?;
-            }
+            Self::Lines(lines) => lines.request(card)?,
         }
         Ok(())
     }
@@ -191,29 +202,17 @@ impl Out {
     }
 
     /// Words that were said, where there is no screen.
-    pub(super) fn said(&self, said: &Said) -> Result<()> {
-        let who = if said.me { "me" } else { "voice" };
+    pub(super) fn said(&mut self, said: &Said) -> Result<()> {
         match self {
-            Self::Lines { .. } if !said.is_final || said.text.trim().is_empty() => Ok(()),
-            Self::Lines { is_json: true } => {
-                print::json(&json!({ "event": "said", "by": who, "text": said.text }), true)
-            }
-            Self::Lines { is_json: false } => {
-                let who = if said.me { "You" } else { "Voice" };
-                print::line(format!("{who}: {}", print::inline(&said.text)))
-            }
-            Self::Screen(_) => Ok(()),
+            Self::Lines(lines) if said.is_final && !said.text.trim().is_empty() => Ok(lines.said(said)?),
+            Self::Lines(_) | Self::Screen(_) => Ok(()),
         }
     }
 
     /// What else happens, where there is no screen.
-    pub(super) fn happens(&self, event: &str, about: &str) -> Result<()> {
+    pub(super) fn happens(&mut self, event: &str, about: &str) -> Result<()> {
         match self {
-            Self::Lines { is_json: true } => print::json(&json!({ "event": event, "about": about }), true),
-            Self::Lines { is_json: false } => {
-                print::note(format!("({event}: {})", print::inline(about)));
-                Ok(())
-            }
+            Self::Lines(lines) => Ok(lines.happens(event, about)?),
             Self::Screen(_) => Ok(()),
         }
     }

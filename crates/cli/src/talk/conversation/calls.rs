@@ -7,7 +7,7 @@ use ensemble_screen::Level;
 use serde_json::json;
 
 use super::{Conversation, HELD, Sent, within};
-use crate::failure::{Failure, Result};
+use crate::talk::error::{Error, Result};
 use crate::talk::reading;
 use crate::talk::rules::{Act, Caller, Refusal, Session};
 use crate::talk::shown::Holding;
@@ -50,7 +50,7 @@ impl Conversation<'_> {
                 let sender = self.live.sender();
                 self.sending.push(Box::pin(async move {
                     let done =
-                        within(async { sender.send(Content::Answer(reply)).await.map(drop).map_err(Failure::from) })
+                        within(async { sender.send(Content::Answer(reply)).await.map(drop).map_err(Error::from) })
                             .await;
                     Sent::Denied { call: id, request_id, title, done }
                 }));
@@ -75,15 +75,16 @@ impl Conversation<'_> {
             }
             Sent::Answered { request_id, done } => match done {
                 Ok(()) => Ok(()),
-                Err(failure) => {
+                Err(error) => {
                     if let Some(request_id) = request_id {
                         self.out.not_sent(&request_id);
                     }
-                    self.notice(&failure.to_string())
+                    self.notice(&(self.sentence)(error))
                 }
             },
-            Sent::News(Err(failure)) => {
-                self.notice(&format!("The voice could not be sent what the coding agent does: {failure}"))
+            Sent::News(Err(error)) => {
+                let why = (self.sentence)(error);
+                self.notice(&format!("The voice could not be sent what the coding agent does: {why}"))
             }
             Sent::News(Ok(())) => Ok(()),
         }
@@ -103,7 +104,7 @@ impl Conversation<'_> {
                 self.did(call, what, outcome)?;
                 self.room.answer(call, Ok(&json!({ "outcome": outcome }).to_string())).await
             }
-            Err(failure) => self.refused(call, what, &Refusal { code: 502, message: failure.to_string() }).await,
+            Err(error) => self.refused(call, what, &Refusal { code: 502, message: (self.sentence)(error) }).await,
         }
     }
 

@@ -16,15 +16,14 @@ use ensemble_screen::{About, Connection, Level, Me};
 use ensemble_types::ids::{GatewaySessionId, UserId};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, FuturesUnordered};
-use tokio::signal::unix::Signal;
 use tokio::time::{sleep_until, timeout};
 
+use super::error::{Error, Result};
 use super::news::Known;
 use super::room::{Event, Left, Room, Said};
 use super::rules::{Caller, Rules};
 use super::shown::{Holding, Out, State};
 use super::stopped;
-use crate::failure::{Failure, Result};
 
 /// How long a message is shown before it is sent.
 const HELD: Duration = Duration::from_secs(3);
@@ -47,13 +46,6 @@ pub(super) struct Wishes {
     /// How long to continue after the file in place of the microphone is over.
     pub(super) listen: Duration,
     pub(super) tells_news: bool,
-}
-
-/// What ends a program from outside.
-pub(super) struct Signals {
-    pub(super) interrupt: Signal,
-    pub(super) terminate: Signal,
-    pub(super) hang_up: Signal,
 }
 
 type Events = BoxStream<'static, ensemble_client::Result<VoiceEvent>>;
@@ -84,6 +76,8 @@ pub(super) struct Conversation<'a> {
     held: Option<Holding>,
     pub(super) state: State,
     out: Out,
+    /// What a person reads of a failure.
+    sentence: fn(Error) -> String,
     wishes: Wishes,
     begun: Instant,
     /// When the connection to the server was lost.
@@ -114,12 +108,11 @@ enum Then {
 impl<'a> Conversation<'a> {
     /// `after` is what [`Live::load`] returned, and `rules` are those of the start's answer.
     pub(super) fn new(
-        live: Live,
+        (live, after): (Live, i64),
         (voice, id): (Client, GatewaySessionId),
         (room, rules): (Room, Rules),
-        out: Out,
+        (out, sentence): (Out, fn(Error) -> String),
         wishes: Wishes,
-        after: i64,
     ) -> Self {
         let now = Instant::now();
         let state = State::new(wishes.tells_news, wishes.plays_file);
@@ -138,6 +131,7 @@ impl<'a> Conversation<'a> {
             rules,
             state,
             out,
+            sentence,
             wishes,
             begun: now,
             away: None,
@@ -146,11 +140,11 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Runs until the person ends it.
+    /// Runs until the person or `until` ends it.
     ///
     /// # Errors
     /// The room, the server or the program that joined the room ended it.
-    pub(super) async fn run(&mut self, signals: &mut Signals) -> Result<()> {
+    pub(super) async fn run(&mut self, mut until: Pin<&mut impl Future<Output = ()>>) -> Result<()> {
         loop {
             self.draw()?;
             let due = self.next_time();
@@ -172,9 +166,7 @@ impl<'a> Conversation<'a> {
                     Then::Continues
                 }
                 () = sleep_until(due.into()) => self.on_time().await?,
-                _ = signals.interrupt.recv() => Then::Ends,
-                _ = signals.terminate.recv() => Then::Ends,
-                _ = signals.hang_up.recv() => Then::Ends,
+                () = &mut until => Then::Ends,
             };
             if matches!(then, Then::Ends) {
                 return Ok(());
@@ -227,12 +219,12 @@ impl<'a> Conversation<'a> {
         }
         self.keyed(None).await?;
         if !self.state.is_joined && self.begun + JOIN_WITHIN <= now {
-            return Err(Failure::message(
+            return Err(Error::sentence(
                 "The voice service does not let this program in. Try again; if it stays so, tell the operator of the server.",
             ));
         }
         if self.away.is_some_and(|away| away + AWAY <= now) {
-            return Err(Failure::message(
+            return Err(Error::sentence(
                 "The server is away, so the conversation has ended. Nothing that was still shown is sent.",
             ));
         }
@@ -251,7 +243,7 @@ impl<'a> Conversation<'a> {
             let content = Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next, directory });
             let sender = self.live.sender();
             self.sending.push(Box::pin(async move {
-                let done = within(async { sender.send(content).await.map(drop).map_err(Failure::from) }).await;
+                let done = within(async { sender.send(content).await.map(drop).map_err(Error::from) }).await;
                 Sent::Message { call, done }
             }));
         }
@@ -280,8 +272,8 @@ impl<'a> Conversation<'a> {
             Event::Mending { mending: true } => self.notice("The connection broke. It is being mended.")?,
             Event::Mending { mending: false } => self.state.notice = None,
             Event::Played => self.until = Some(Instant::now() + self.wishes.listen),
-            Event::Left { why } => return Err(Failure::message(left(why))),
-            Event::Failed { what, why } => return Err(super::failed(&what, &why)),
+            Event::Left { why } => return Err(Error::sentence(left(why))),
+            Event::Failed { what, why } => return Err(Error::Room { what, why }),
         }
         Ok(Then::Continues)
     }
@@ -321,7 +313,7 @@ async fn next(events: &mut Option<Events>) -> Option<ensemble_client::Result<Voi
 async fn within(done: impl Future<Output = Result<()>>) -> Result<()> {
     timeout(WITHIN, done)
         .await
-        .unwrap_or_else(|_| Err(Failure::message("The server has not answered. It may have been done.")))
+        .unwrap_or_else(|_| Err(Error::sentence("The server has not answered. It may have been done.")))
 }
 
 fn left(why: Left) -> &'static str {

@@ -9,7 +9,7 @@ use ensemble_types::text::{Blob, Text};
 use ensemble_types::voice::SayVoiceText;
 
 use super::{Conversation, Sent, Then, about};
-use crate::failure::{Failure, Result};
+use crate::talk::error::{Error, Result};
 
 impl Conversation<'_> {
     pub(super) async fn in_session(&mut self, watched: Watched) -> Result<()> {
@@ -129,7 +129,7 @@ impl Conversation<'_> {
         let Some(content) = action.content(self.live.directory()) else { return };
         let sender = self.live.sender();
         self.sending.push(Box::pin(async move {
-            let done = sender.send(content).await.map(drop).map_err(Failure::from);
+            let done = sender.send(content).await.map(drop).map_err(Error::from);
             Sent::Answered { request_id, done }
         }));
     }
