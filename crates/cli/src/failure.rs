@@ -8,7 +8,7 @@ use ensemble_client::{Error, NoConnection};
 use ensemble_types::problem::Code;
 
 use crate::print::{self, clean, inline};
-use crate::{says, talk};
+use crate::says;
 
 pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 
@@ -225,13 +225,13 @@ impl From<ensemble_account::Error> for Failure {
     }
 }
 
-impl From<talk::Error> for Failure {
-    fn from(error: talk::Error) -> Self {
+impl From<ensemble_talk::Error> for Failure {
+    fn from(error: ensemble_talk::Error) -> Self {
         match error {
-            talk::Error::Account(error) => error.into(),
-            talk::Error::Output(error) => error.into(),
-            talk::Error::Room { what, why } => Self::Message(says::of_room(&what, &why)),
-            talk::Error::Sentence(sentence) => Self::Message(sentence),
+            ensemble_talk::Error::Account(error) => error.into(),
+            ensemble_talk::Error::Output(error) => error.into(),
+            ensemble_talk::Error::Room { what, why } => Self::Message(says::of_room(&what, &why)),
+            ensemble_talk::Error::Sentence(sentence) => Self::Message(sentence),
         }
     }
 }

@@ -35,7 +35,6 @@ mod sealing;
 mod seen;
 mod styled;
 mod table;
-mod talk;
 mod watching;
 mod when;
 

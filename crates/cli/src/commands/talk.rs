@@ -1,6 +1,7 @@
 //! `ensemble talk`: talks about a session with the machine's microphone, or leads to the screen of the web app for it.
 
 mod here;
+mod library;
 mod program;
 
 use std::io::IsTerminal;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ensemble_account::sessions::Named;
+use ensemble_talk::Options;
 use ensemble_types::text::Text;
 use secrecy::SecretString;
 
@@ -17,7 +19,6 @@ use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::talk::Options;
 
 /// Talk about a live session: here in a terminal, with this machine's microphone and loudspeaker. Over ssh, and where there is no terminal,
 /// it prints the address of the web app's voice screen instead; the browser there has to be a device of your account.

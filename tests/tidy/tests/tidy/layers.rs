@@ -18,6 +18,7 @@ fn crates_depend_only_on_those_they_may() {
         ("client", vec!["types", "protocol"]),
         ("plan", vec!["types", "protocol"]),
         ("acp", vec!["types", "client", "protocol", "account", "agent"]),
+        ("talk", vec!["types", "client", "protocol", "account", "screen"]),
         ("process", vec![]),
         ("runner", vec!["types", "client", "protocol", "process", "agent"]),
         ("account", vec!["types", "client", "protocol"]),
@@ -34,6 +35,7 @@ fn crates_depend_only_on_those_they_may() {
                 "protocol",
                 "agent",
                 "screen",
+                "talk",
                 "web",
             ],
         ),
@@ -92,6 +94,7 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
         "ensemble-protocol",
         "ensemble-agent",
         "ensemble-screen",
+        "ensemble-talk",
     ] {
         for heavy in ["actix-web", "diesel", "r2d2"] {
             assert!(!reachable(&graph, name).contains(heavy), "{name} reaches {heavy}");
@@ -104,7 +107,7 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
 /// They serve any program, so what they have to say is a value.
 #[test]
 fn libraries_of_clients_print_nothing_start_nothing_and_read_no_environment() {
-    const LIBRARIES: [&str; 3] = ["account", "acp", "plan"];
+    const LIBRARIES: [&str; 4] = ["account", "acp", "plan", "talk"];
     const NEVER: [&str; 9] = [
         "println!",
         "print!(",

@@ -6,17 +6,17 @@ use ensemble_account::Account;
 use ensemble_client::Client;
 use ensemble_protocol::transcript::view::Card;
 use ensemble_screen::Look;
+use ensemble_talk::{Around, Lines, Options, Said, Shown};
 use ensemble_types::ids::SessionId;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::program;
+use super::{library, program};
 use crate::confirm;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::live::{self, text};
 use crate::print;
-use crate::talk::{self, Around, Lines, Options, Said, Shown, library};
 
 const AGREEMENT: &str = "The voice service will hear and read this session. What you say goes to the server and to the makers of its models, and so \
 does what the voice reads out of the session. It can send messages, which you can take back for 3 seconds, read, deny requests and bring \
@@ -52,7 +52,7 @@ pub(super) async fn talk(
     };
     let around =
         Around { voice, program: program::start(&python)?, shown, sentence: |error| Failure::from(error).to_string() };
-    let ended = talk::talk((live, after), around, options, signalled).await?;
+    let ended = ensemble_talk::talk((live, after), around, options, signalled).await?;
     if ended.is_kept {
         print::note("The words are kept in the session, as a message of yours.");
     }

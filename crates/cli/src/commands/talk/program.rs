@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::process::Stdio;
 use std::time::Duration;
 
+use ensemble_talk::{PROGRAM, Program};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStderr, Command};
 use tokio::time::timeout;
 
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::talk::{PROGRAM, Program};
 
 /// How long a program that has closed its output may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);

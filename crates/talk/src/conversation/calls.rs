@@ -7,10 +7,10 @@ use ensemble_screen::Level;
 use serde_json::json;
 
 use super::{Conversation, HELD, Sent, within};
-use crate::talk::error::{Error, Result};
-use crate::talk::reading;
-use crate::talk::rules::{Act, Caller, Refusal, Session};
-use crate::talk::shown::Holding;
+use crate::error::{Error, Result};
+use crate::reading;
+use crate::rules::{Act, Caller, Refusal, Session};
+use crate::shown::Holding;
 
 impl Conversation<'_> {
     /// The agent calls one of the tools.

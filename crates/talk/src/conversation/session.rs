@@ -9,7 +9,7 @@ use ensemble_types::text::{Blob, Text};
 use ensemble_types::voice::SayVoiceText;
 
 use super::{Conversation, Sent, Then, about};
-use crate::talk::error::{Error, Result};
+use crate::error::{Error, Result};
 
 impl Conversation<'_> {
     pub(super) async fn in_session(&mut self, watched: Watched) -> Result<()> {

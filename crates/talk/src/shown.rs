@@ -48,13 +48,13 @@ pub(super) struct Holding {
 }
 
 /// Where a conversation is shown.
-pub(crate) enum Shown {
+pub enum Shown {
     Screen(Look),
     Lines(Box<dyn Lines>),
 }
 
 /// Takes what happens, where there is no screen.
-pub(crate) trait Lines {
+pub trait Lines {
     /// Words that were said to their end.
     fn said(&mut self, said: &Said) -> io::Result<()>;
     fn happens(&mut self, event: &str, about: &str) -> io::Result<()>;

@@ -11,7 +11,7 @@ use super::error::{Error, Result};
 use super::rules::Refusal;
 
 /// What runs in Python with LiveKit's library, which brings its WebRTC with it.
-pub(crate) const PROGRAM: &str = include_str!("room.py");
+pub const PROGRAM: &str = include_str!("room.py");
 /// How long it may take to leave the room.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -56,11 +56,11 @@ pub(super) enum Event {
 
 /// A part of what was said: the same segment again has grown, or is put another way.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Said {
+pub struct Said {
     pub(super) segment: String,
     /// The person has said it, and not the voice.
-    pub(crate) me: bool,
-    pub(crate) text: String,
+    pub me: bool,
+    pub text: String,
     #[serde(rename = "final")]
     pub(super) is_final: bool,
 }
@@ -106,13 +106,13 @@ enum Answer<'a> {
 }
 
 /// The running program. Dropping it ends it.
-pub(crate) struct Program {
+pub struct Program {
     /// Takes orders, as JSON lines.
-    pub(crate) orders: Box<dyn AsyncWrite + Unpin>,
+    pub orders: Box<dyn AsyncWrite + Unpin>,
     /// Has what happens, as JSON lines.
-    pub(crate) events: Box<dyn AsyncRead + Unpin>,
+    pub events: Box<dyn AsyncRead + Unpin>,
     /// Waits some seconds until the program has ended, and says how it has.
-    pub(crate) ended: Ending,
+    pub ended: Ending,
 }
 
 type Ending = Pin<Box<dyn Future<Output = String>>>;
@@ -143,10 +143,11 @@ impl Room {
     }
 
     async fn ended(&mut self) -> Error {
-        let how = match self.ended.take() {
+        let how = match &mut self.ended {
             Some(ended) => ended.await,
             None => "before".to_owned(),
         };
+        self.ended = None;
         Error::Sentence(format!("The program that joins the room has ended ({how}). Begin again."))
     }
 

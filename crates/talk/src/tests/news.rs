@@ -5,9 +5,9 @@ use ensemble_protocol::transcript::words::{OptionKind, Phase};
 use serde_json::{Value, json};
 
 use super::Talked;
-use crate::talk::news::Known;
-use crate::talk::reading;
-use crate::talk::rules::MOST_BYTES;
+use crate::news::Known;
+use crate::reading;
+use crate::rules::MOST_BYTES;
 
 fn read(talked: &Talked, last: usize) -> Value {
     let text = reading::text(&reading::read(talked.id, &talked.view, last));

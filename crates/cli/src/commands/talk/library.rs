@@ -22,7 +22,7 @@ const LEAST: (u32, u32) = (3, 10);
 const SIZE: &str = "about 40 MB";
 
 /// A Python that can join a room. `None`: the person does not want it installed.
-pub(crate) async fn python(is_agreed: bool) -> Result<Option<OsString>> {
+pub(super) async fn python(is_agreed: bool) -> Result<Option<OsString>> {
     if let Some(python) = std::env::var_os(VARIABLE).filter(|python| !python.is_empty()) {
         return Ok(Some(python));
     }

@@ -2,10 +2,10 @@
 
 use std::io;
 
-pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     #[error(transparent)]
     Account(#[from] ensemble_account::Error),
     /// What happens could not be written.
@@ -20,7 +20,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    pub(crate) fn sentence(text: impl Into<String>) -> Self {
+    pub fn sentence(text: impl Into<String>) -> Self {
         Self::Sentence(text.into())
     }
 }

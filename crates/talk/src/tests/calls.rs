@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{AGENT, Talked, code};
-use crate::talk::rules::{Act, Caller};
+use crate::rules::{Act, Caller};
 
 #[derive(Deserialize)]
 struct Vectors {
@@ -104,7 +104,7 @@ fn take(talked: &mut Talked, step: &Step, place: &str) {
 
 #[test]
 fn calls_of_the_vectors_end_as_they_say() {
-    let vectors: Vectors = serde_json::from_str(include_str!("../../../../../tests/vectors/voice.json")).unwrap();
+    let vectors: Vectors = serde_json::from_str(include_str!("../../../../tests/vectors/voice.json")).unwrap();
     assert!(vectors.cases.len() > 10);
     for case in &vectors.cases {
         let mut talked = Talked::new();

@@ -3,7 +3,6 @@
 
 mod conversation;
 mod error;
-pub(crate) mod library;
 mod news;
 mod reading;
 mod room;
@@ -27,12 +26,12 @@ use ensemble_types::voice::{StartVoiceSession, StopVoiceSession, VoiceRefusal, V
 use tokio::time::timeout;
 
 use self::conversation::{Conversation, Wishes};
-pub(crate) use self::error::{Error, Result};
+pub use self::error::{Error, Result};
 use self::room::{Event, Room};
-pub(crate) use self::room::{PROGRAM, Program, Said};
+pub use self::room::{PROGRAM, Program, Said};
 use self::rules::Rules;
 use self::shown::Out;
-pub(crate) use self::shown::{Lines, Shown};
+pub use self::shown::{Lines, Shown};
 
 /// Sound devices are open by then, or never.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -42,37 +41,37 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 const MOST_KEPT: usize = 60_000;
 
 /// How the person wants to talk.
-pub(crate) struct Options {
-    pub(crate) input: Option<PathBuf>,
-    pub(crate) output: Option<PathBuf>,
-    pub(crate) listen: Duration,
-    pub(crate) language: Option<Text<0, 35>>,
-    pub(crate) tells_news: bool,
+pub struct Options {
+    pub input: Option<PathBuf>,
+    pub output: Option<PathBuf>,
+    pub listen: Duration,
+    pub language: Option<Text<0, 35>>,
+    pub tells_news: bool,
     /// The words are sealed into the session in the end.
-    pub(crate) keeps: bool,
+    pub keeps: bool,
 }
 
 /// What the program around a conversation has for it.
-pub(crate) struct Around {
+pub struct Around {
     /// The server, with the key of its voice.
-    pub(crate) voice: Client,
+    pub voice: Client,
     /// The running [`PROGRAM`].
-    pub(crate) program: Program,
-    pub(crate) shown: Shown,
+    pub program: Program,
+    pub shown: Shown,
     /// What a person reads of a failure.
-    pub(crate) sentence: fn(Error) -> String,
+    pub sentence: fn(Error) -> String,
 }
 
 /// A conversation that was joined and is over.
-pub(crate) struct Ended {
+pub struct Ended {
     /// The words are in the session now.
-    pub(crate) is_kept: bool,
+    pub is_kept: bool,
     /// What ended it, unless the person did.
-    pub(crate) why: Option<Error>,
+    pub why: Option<Error>,
 }
 
 /// Talks until the person or `until` ends it. `after` is what [`Live::load`] returned. The person has agreed to it.
-pub(crate) async fn talk(
+pub async fn talk(
     (live, after): (Live, i64),
     around: Around,
     options: Options,
