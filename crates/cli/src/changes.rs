@@ -13,8 +13,10 @@ use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
 pub(crate) use self::orders::{Wish, order};
 use crate::commands::DONE;
 use crate::context::Context;
+use crate::environment::environment;
 use crate::failure::Result;
 use crate::machines::Machines;
+use crate::named::find;
 use crate::print;
 use crate::progress::name;
 use crate::styled::{Styled, Tone, is_coloured};
@@ -178,7 +180,7 @@ pub(crate) async fn say_uncommitted(
     let is_here = machine.is_some() && machine == machines.this();
     let step = draft.steps.iter().find(|step| step.isolation == Some(Isolation::Worktree) && step.machine.is_none());
     let Some(step) = step.filter(|_| is_here && !context.json) else { return };
-    let environment = crate::commands::runner::environment();
+    let environment = environment();
     for sentence in ensemble_runner::absent_in_worktree(Path::new(&*step.directory), &environment).await {
         print::note(sentence);
     }
@@ -197,7 +199,7 @@ pub(crate) fn chosen<'r>(
 ) -> Result<Vec<(usize, &'r Task)>> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     if named.is_some() {
-        let task = crate::commands::output::find(run, named)?;
+        let task = find(run, named)?;
         let number = tasks.iter().position(|other| other.id == task.id).unwrap_or_default();
         return Ok(vec![(number, task)]);
     }

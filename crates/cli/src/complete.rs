@@ -10,11 +10,11 @@ use ensemble_account::Account;
 use ensemble_account::sessions::Titles;
 use ensemble_client::SessionFilter;
 
-use crate::commands::runs::Which;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::global::Global;
 use crate::machines::Machines;
+use crate::named::Which;
 use crate::print;
 
 /// How long a person waits for the Tab key.

@@ -4,12 +4,12 @@ use clap::Args;
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 
 use super::DONE;
-use super::runs::Which;
 use crate::changes::{self, Wish, chosen, files_word, is_continued, order};
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
+use crate::named::Which;
 use crate::print;
 use crate::progress::name;
 

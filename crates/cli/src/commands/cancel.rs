@@ -4,11 +4,11 @@ use clap::Args;
 use ensemble_types::runs::RunStatus;
 
 use super::DONE;
-use super::runs::Which;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
+use crate::named::Which;
 use crate::print;
 use crate::watching::named;
 

@@ -6,11 +6,11 @@ use ensemble_types::runs::{Run, Task};
 use futures_util::StreamExt;
 
 use super::DONE;
-use super::runs::Which;
 use crate::changes::{self, chosen};
 use crate::complete;
 use crate::context::Context;
 use crate::failure::Result;
+use crate::named::Which;
 use crate::print;
 use crate::progress::name;
 use crate::styled::{Styled, Tone, is_coloured};

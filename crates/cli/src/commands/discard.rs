@@ -9,13 +9,13 @@ use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::DONE;
-use super::runs::Which;
 use crate::changes::{self, Wish, chosen, order};
 use crate::complete;
 use crate::confirm;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
+use crate::named::Which;
 use crate::print;
 use crate::progress::name;
 

@@ -13,9 +13,10 @@ use clap::Args;
 use serde_json::json;
 
 use super::DONE;
-use super::runner::{Options, environment};
+use super::runner::Options;
 use crate::confirm;
 use crate::context::Context;
+use crate::environment::environment;
 use crate::failure::{Failure, Result};
 use crate::print;
 

@@ -10,11 +10,11 @@ use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{Stream, StreamExt};
 
 use super::DONE;
-use super::runs::Which;
 use crate::agent_output::AgentOutput;
 use crate::complete;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
+use crate::named::{Which, find};
 use crate::progress::name;
 
 /// Prints the output of a task's program.
@@ -95,30 +95,4 @@ fn check_attempt(run: &Run, task: &Task, attempt: Option<u32>) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Finds the task that the argument names.
-pub(crate) fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
-    let tasks = run.tasks.as_deref().unwrap_or_default();
-    let keys = || {
-        let names: Vec<_> = tasks.iter().take(20).filter_map(|task| task.task_key.as_deref()).collect();
-        match (names.as_slice(), tasks.len()) {
-            ([], 1) => "1".to_owned(),
-            ([], count) => format!("1 to {count}"),
-            _ => names.join(", "),
-        }
-    };
-    let Some(named) = named else {
-        return match tasks {
-            [only] => Ok(only),
-            _ => Err(Failure::message(format!("This run has {} tasks. Name one of them: {}.", tasks.len(), keys()))),
-        };
-    };
-    let by_key = tasks.iter().find(|task| task.task_key.as_deref() == Some(named));
-    let by_id = || tasks.iter().find(|task| task.id.to_string() == named || task.reference.as_str() == named);
-    let by_number = || named.parse::<usize>().ok().and_then(|number| tasks.get(number.checked_sub(1)?));
-    by_key
-        .or_else(by_id)
-        .or_else(by_number)
-        .ok_or_else(|| Failure::message(format!("This run has no task {named}. It has: {}.", keys())))
 }

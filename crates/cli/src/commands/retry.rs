@@ -4,11 +4,11 @@ use clap::Args;
 use ensemble_types::problem::Code;
 
 use super::DONE;
-use super::runs::Which;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
+use crate::named::Which;
 use crate::print;
 use crate::watching::named;
 use crate::watching::{AllowDenials, Asked, watch};

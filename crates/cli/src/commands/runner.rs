@@ -19,6 +19,7 @@ use super::DONE;
 use super::install::{Install, Uninstall};
 use super::join;
 use crate::context::Context;
+use crate::environment::environment;
 use crate::failure::{Failure, Result};
 use crate::live;
 use crate::print;
@@ -326,23 +327,6 @@ fn with_unused(mut environment: BTreeMap<String, String>) -> BTreeMap<String, St
     }
     environment.entry("ENSEMBLE_MACHINE_ID".to_owned()).or_insert_with(|| MachineId::generate().to_string());
     environment
-}
-
-/// The variables of this process that are valid text. Of the search path those folders stay that are.
-pub(crate) fn environment() -> BTreeMap<String, String> {
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        let name = name.into_string().ok()?;
-        let value = match value.into_string() {
-            Ok(value) => value,
-            Err(bytes) if name == "PATH" => {
-                let folders = std::env::split_paths(&bytes).filter(|folder| folder.to_str().is_some());
-                std::env::join_paths(folders).ok()?.into_string().ok()?
-            }
-            Err(_) => return None,
-        };
-        Some((name, value))
-    };
-    std::env::vars_os().filter_map(text).collect()
 }
 
 /// Logs to standard error. `RUST_LOG` says what, and `LOG_FORMAT=json` selects the format of the services.

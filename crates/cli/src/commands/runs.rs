@@ -4,9 +4,7 @@ use std::collections::HashMap;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ensemble_account::Account;
-use ensemble_client::Error;
 use ensemble_types::ids::{RunId, SessionId};
-use ensemble_types::refs::IdOrRef;
 use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -15,8 +13,9 @@ use super::session::START_TITLE;
 use crate::complete;
 use crate::confirm;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::machines::Machines;
+use crate::named::Which;
 use crate::progress::name;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
@@ -238,56 +237,6 @@ impl Delete {
             return print::json(&serde_json::json!({ "success": true }), false);
         }
         print::line(format!("Deleted {reference}."))
-    }
-}
-
-/// A run, given as its ref, its id, or as `last` for the one that was submitted or watched last on this device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Which {
-    Named(IdOrRef<RunId>),
-    Last,
-}
-
-impl std::str::FromStr for Which {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "last" {
-            return Ok(Self::Last);
-        }
-        text.parse().map(Self::Named).map_err(|_| "must be the ref (eight characters) or the id of a run, or `last`")
-    }
-}
-
-fn unknown(run: &impl std::fmt::Display, error: Error) -> Failure {
-    if error.is_not_found() {
-        Failure::message(format!("You have no run {run}. `ensemble runs` shows your runs."))
-    } else {
-        error.into()
-    }
-}
-
-impl Which {
-    /// The run with its tasks.
-    pub(crate) async fn get(self, me: &Account) -> Result<Run> {
-        let id = self.find(me).await?;
-        let mut run = me.client.run(id).await.map_err(|error| unknown(&id, error))?;
-        me.take_signed(&mut run).await?;
-        Ok(run)
-    }
-
-    pub(crate) async fn find(self, me: &Account) -> Result<RunId> {
-        match self {
-            Self::Named(IdOrRef::Id(id)) => Ok(id),
-            Self::Named(IdOrRef::Ref(reference)) => {
-                me.client.find_run(reference).await.map_err(|error| unknown(&reference, error))
-            }
-            Self::Last => me.last_run().ok_or_else(|| {
-                Failure::message(
-                    "No run was submitted or watched on this device yet, so there is no `last`. Name one: `ensemble runs` shows them.",
-                )
-            }),
-        }
     }
 }
 

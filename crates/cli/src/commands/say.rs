@@ -12,13 +12,13 @@ use ensemble_types::runs::{Run, Signed, Task, TaskMessage};
 use ensemble_types::text::Text;
 
 use super::DONE;
-use super::output::{command, find};
-use super::runs::Which;
+use super::output::command;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
 use crate::machines::Machines;
+use crate::named::{Which, find};
 use crate::print;
 use crate::progress::name;
 use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};

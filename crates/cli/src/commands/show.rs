@@ -6,11 +6,11 @@ use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
 use super::DONE;
 use super::output::command;
-use super::runs::Which;
 use crate::complete;
 use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::machines::Machines;
+use crate::named::Which;
 use crate::origin::{NOT_CHECKED, NOT_SIGNED, doubt};
 use crate::progress::{name, why_not_begun};
 use crate::styled::Tone;

@@ -96,8 +96,9 @@ mod services {
     use super::signals::Signals;
     use super::{Context, DONE, Failure, Result, Up};
     use crate::commands::open;
-    use crate::commands::runner::{Options, chain, environment, for_machine, log};
+    use crate::commands::runner::{Options, chain, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers};
+    use crate::environment::environment;
     use crate::print;
 
     /// How long handing back may take: TERM, KILL, and the last reports.

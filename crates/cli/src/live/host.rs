@@ -60,7 +60,7 @@ pub(crate) async fn start(context: &Context, me: &Account, start: Start) -> Resu
 
 /// What an agent may inherit of this terminal. Our own variables name servers and keys of this program.
 pub(crate) fn environment() -> BTreeMap<String, String> {
-    let mut environment = crate::commands::runner::environment();
+    let mut environment = crate::environment::environment();
     environment.retain(|name, _| !name.starts_with("ENSEMBLE_"));
     environment
 }
