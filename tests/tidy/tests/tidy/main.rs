@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod card;
+mod circles;
 mod dependencies;
 mod documents;
 mod files;
