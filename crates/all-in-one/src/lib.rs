@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use ensemble_chassis::entrance::OnlyHere;
 pub use ensemble_chassis::process::TlsSettings;
 use ensemble_chassis::process::install_providers;
 use ensemble_chassis::{Clock, Listeners, Running, Service, Vars, start};
@@ -79,9 +80,10 @@ impl Stack {
         let for_proxy = config.proxy_port.map(|port| for_proxy(&mut edge, port)).transpose()?;
         let secrets = secrets::prepare(&config.data)
             .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
-        let [identity, machines, sessions, runs, voice] = free_listeners()?;
+        let [identity, machines, sessions, runs, voice] = inner_listeners()?;
         let inner = [&identity, &machines, &sessions, &runs, &voice];
         let settings = Settings::new(&config, secrets, &inner, &edge, &addresses::of_this_machine())?;
+        edge.only_here.internal = true;
         edge.entrances.loopback = settings.names_here();
         edge.entrances.proxy = for_proxy.map(|at| (at, settings.public_name()));
         let clock = &config.clock;
@@ -163,14 +165,14 @@ fn for_proxy(edge: &mut Listeners, port: u16) -> Result<SocketAddr> {
     Ok(at)
 }
 
-fn free_listeners() -> io::Result<[Listeners; 5]> {
-    Ok([
-        Listeners::loopback()?,
-        Listeners::loopback()?,
-        Listeners::loopback()?,
-        Listeners::loopback()?,
-        Listeners::loopback()?,
-    ])
+/// Those of the services behind the edge. Only programs of this computer call them.
+fn inner_listeners() -> io::Result<[Listeners; 5]> {
+    let inner = || -> io::Result<Listeners> {
+        let mut listeners = Listeners::loopback()?;
+        listeners.only_here = OnlyHere { public: true, internal: true };
+        Ok(listeners)
+    };
+    Ok([inner()?, inner()?, inner()?, inner()?, inner()?])
 }
 
 async fn launch<S: Service>(

@@ -73,6 +73,18 @@ impl Entrances {
     }
 }
 
+/// Which listeners of a service have all their callers on this computer, though every page of a browser here can call them, too.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnlyHere {
+    pub public: bool,
+    pub internal: bool,
+}
+
+/// Whether a request names this computer.
+pub fn names_this_computer(headers: &HeaderMap) -> bool {
+    is_loopback(host(headers))
+}
+
 /// One of something for the requests that a proxy on this computer carries, and one for all others, which they do not use up.
 #[derive(Debug)]
 pub struct Apart<T>([T; 2]);

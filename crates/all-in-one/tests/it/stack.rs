@@ -54,3 +54,23 @@ async fn the_second_start_finds_what_the_first_one_made() {
     assert!(third.is_err(), "two processes cannot share one folder");
     assert!(second.stop().await);
 }
+
+/// The services behind the edge listen on ports of loopback, where a page whose name leads to this computer could look for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn services_behind_the_edge_answer_to_this_computer_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let stack = up(&folder.path().join("data")).await;
+    let http = reqwest::Client::new();
+    let status =
+        async |url: String, host: &str| http.get(url).header("host", host).send().await.unwrap().status().as_u16();
+    for name in ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"] {
+        let running = stack.service(name).unwrap();
+        let internal = format!("{}/healthz", running.internal_url());
+        assert_eq!(status(internal.clone(), "evil.example").await, 421, "{name}");
+        assert_eq!(status(internal, "localhost").await, 200, "{name}");
+        let public = format!("{}/v1/nothing", running.public_url());
+        assert_eq!(status(public.clone(), "evil.example:80").await, 421, "{name}");
+        assert_eq!(status(public, "127.0.0.1").await, 404, "{name}");
+    }
+    assert!(stack.stop().await);
+}

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::{io, iter};
 
 use actix_web::dev::Server;
-use actix_web::middleware::from_fn;
+use actix_web::middleware::{Condition, from_fn};
 use actix_web::rt::net::TcpStream;
 use actix_web::{App, HttpServer, web};
 use socket2::SockRef;
@@ -18,8 +18,8 @@ use super::settings::ProcessConfig;
 use super::stop::Running;
 use crate::auth::AuthContext;
 use crate::config::Vars;
-use crate::entrance::Entrances;
-use crate::http::{InFlight, LargeAnswers, LargeWork, observe, unread};
+use crate::entrance::{Entrances, OnlyHere};
+use crate::http::{InFlight, LargeAnswers, LargeWork, observe, only_here, unread};
 use crate::http_client::http_client;
 use crate::metrics::Metrics;
 use crate::service::{Service, ServiceContext, StartError, Worker};
@@ -46,12 +46,13 @@ pub struct Listeners {
     /// Another public one, for a proxy on this computer.
     pub proxied: Option<TcpListener>,
     pub entrances: Entrances,
+    pub only_here: OnlyHere,
 }
 
 impl Listeners {
     pub fn bind(public: SocketAddr, internal: SocketAddr) -> io::Result<Self> {
         let (public, internal) = (TcpListener::bind(public)?, TcpListener::bind(internal)?);
-        Ok(Self { public, internal, proxied: None, entrances: Entrances::default() })
+        Ok(Self { public, internal, proxied: None, entrances: Entrances::default(), only_here: OnlyHere::default() })
     }
 
     /// Two free ports of this machine, for tests and for several services in one process.
@@ -87,8 +88,10 @@ pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Cloc
     let (service, workers) = S::build(config, context.clone()).await?;
     let public: Vec<TcpListener> = iter::once(listeners.public).chain(listeners.proxied).collect();
     let open = public.iter().map(TcpListener::try_clone).collect::<io::Result<_>>()?;
-    let public = serve_public(&service, &context, &process, in_flight.clone(), public)?;
-    let internal = serve_internal(&service, context, &process, in_flight.clone(), listeners.internal)?;
+    let only_here = listeners.only_here;
+    let public = serve_public(&service, &context, &process, in_flight.clone(), (public, only_here.public))?;
+    let internal =
+        serve_internal(&service, context, &process, in_flight.clone(), (listeners.internal, only_here.internal))?;
     let servers = [public.handle(), internal.handle()];
     let mut tasks = vec![spawn_server(public).await?, spawn_server(internal).await?];
     tasks.extend(workers.into_iter().map(spawn_worker));
@@ -111,7 +114,7 @@ fn serve_public<S: Service>(
     context: &ServiceContext,
     process: &ProcessConfig,
     in_flight: InFlight,
-    listeners: Vec<TcpListener>,
+    (listeners, is_only_here): (Vec<TcpListener>, bool),
 ) -> io::Result<Server> {
     let auth = web::Data::new(AuthContext::new(service.keys(), service.gate(), context.clock.clone()));
     let observer = web::Data::new(observe::Observer {
@@ -133,6 +136,7 @@ fn serve_public<S: Service>(
                 Routes::configure(&routes, app, S::default_service());
             })
             .wrap(from_fn(S::middleware))
+            .wrap(Condition::new(is_only_here, from_fn(only_here)))
             .wrap(from_fn(observe::observe))
             .wrap(from_fn(unread::close_unread))
     })
@@ -165,7 +169,7 @@ fn serve_internal<S: Service>(
     context: ServiceContext,
     process: &ProcessConfig,
     in_flight: InFlight,
-    listener: TcpListener,
+    (listener, is_only_here): (TcpListener, bool),
 ) -> io::Result<Server> {
     let asked = Arc::clone(service);
     let state = web::Data::new(InternalListener {
@@ -179,7 +183,11 @@ fn serve_internal<S: Service>(
         in_flight,
         tokens: InternalListener::digests(&process.tokens),
     });
-    let server = HttpServer::new(move || App::new().app_data(state.clone()).configure(internal::configure))
+    let app = move || {
+        let only_here = Condition::new(is_only_here, from_fn(only_here));
+        App::new().app_data(state.clone()).configure(internal::configure).wrap(only_here)
+    };
+    let server = HttpServer::new(app)
         .workers(1)
         // As on the public listener: a call whose caller has gone ends, and does not hold up the drain.
         .h1_allow_half_closed(false)
