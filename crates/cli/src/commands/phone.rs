@@ -21,6 +21,9 @@ use crate::print;
 /// A program that shows its state answers within this time.
 const SHOWS_WITHIN: Duration = Duration::from_secs(10);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// The port to which a proxy on this machine leads in what is shown (`ensemble up --proxy-port`): there the visitors that it carries
+/// have limits of their own.
+const PROXY_PORT: &str = "8088";
 
 /// Brings the page to a phone: says how to reach this server by https, checks the address, and shows a code that the phone scans to
 /// become a device of your account.
@@ -130,8 +133,8 @@ struct Machine {
 /// The address at which Tailscale serves this server already, if it does.
 async fn served_by_tailscale(server: &str) -> Option<String> {
     let serves = printed("tailscale", &["serve", "status", "--json"]).await?;
-    let port = format!(":{}", server.rsplit(':').next()?);
-    serves.contains(&port).then_some(())?;
+    let ports = [server.rsplit(':').next()?, PROXY_PORT];
+    ports.iter().any(|port| serves.contains(&format!(":{port}\""))).then_some(())?;
     tailnet_name().await
 }
 
@@ -157,30 +160,28 @@ fn is_there(program: &str) -> bool {
 
 /// The ways to https, those whose programs are here first.
 fn ways(server: &str) -> Result<()> {
-    let address = server.trim_start_matches("http://");
-    let port = address.rsplit(':').next().unwrap_or("8080");
     let mut ways = [
         (
             is_there("tailscale"),
             "Tailscale, for the devices of your own network",
-            format!("tailscale serve --bg {port}"),
+            format!("tailscale serve --bg {PROXY_PORT}"),
             "It prints the address, https://NAME.ts.net.",
         ),
         (
             is_there("cloudflared"),
             "A tunnel of Cloudflare, for everyone who knows the address",
-            format!("cloudflared tunnel --url http://{address}"),
+            format!("cloudflared tunnel --url http://127.0.0.1:{PROXY_PORT}"),
             "It prints the address, which is a new one each time.",
         ),
         (
             is_there("caddy"),
             "Caddy, with a domain that leads to this machine",
-            format!("caddy reverse-proxy --from NAME --to {address}"),
+            format!("caddy reverse-proxy --from NAME --to 127.0.0.1:{PROXY_PORT}"),
             "It gets a certificate for the domain by itself.",
         ),
         (
             false,
-            "A certificate of your own",
+            "A certificate of your own, without a proxy",
             "ensemble up --public-url https://NAME:8443 --tls-cert FILE --tls-key FILE".to_owned(),
             "Both files are PEM. A new certificate is used within a minute.",
         ),
@@ -191,8 +192,8 @@ fn ways(server: &str) -> Result<()> {
         let here = if *is_here { " (installed here)" } else { "" };
         print::line(format!("  {}. {name}{here}\n       {command}\n     {note}\n", number + 1))?;
     }
-    print::line(
-        "Then start the server with that address, `ensemble up --public-url https://NAME`, and run `ensemble phone https://NAME`: it checks the\n\
-         address and shows the code for the phone.",
-    )
+    print::line(format!(
+        "Then start the server with that address, `ensemble up --public-url https://NAME --proxy-port {PROXY_PORT}`, and run\n\
+         `ensemble phone https://NAME`: it checks the address and shows the code for the phone."
+    ))
 }

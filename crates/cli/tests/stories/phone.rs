@@ -147,26 +147,29 @@ fn the_ways_to_https_are_shown_with_what_is_installed_first() {
     let (_up, url) = up(&owner, &["--no-runner"]);
     let port = url.rsplit(':').next().unwrap();
     let shown = owner.succeed(&["phone"]);
+    // All lead to a listener where visitors have limits of their own.
     for part in [
-        "tailscale serve --bg",
-        "cloudflared tunnel --url",
-        "caddy reverse-proxy",
+        "tailscale serve --bg 8088\n",
+        "cloudflared tunnel --url http://127.0.0.1:8088\n",
+        "caddy reverse-proxy --from NAME --to 127.0.0.1:8088\n",
         "--tls-cert",
+        "ensemble up --public-url https://NAME --proxy-port 8088",
         "ensemble phone https://NAME",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    assert!(shown.contains(&format!("tailscale serve --bg {port}\n")), "{shown}");
     let caddy = programs(&[("caddy", "exit 1")]);
     let first = with(&caddy, &owner.files()).succeed(&["phone"]);
     assert!(first.contains("1. Caddy, with a domain that leads to this machine (installed here)"), "{first}");
 
     // Tailscale serves it already, so its address is the one that is checked.
-    let serves = format!(
-        "case \"$1\" in serve) echo '{{\"Web\":{{\"x\":{{\"Proxy\":\"http://127.0.0.1:{port}\"}}}}}}' ;; \
-         status) echo '{{\"Self\":{{\"DNSName\":\"laptop.test.invalid.\"}}}}' ;; esac"
-    );
-    let tailscale = programs(&[("tailscale", &serves)]);
-    let checked = with(&tailscale, &owner.files()).fail(&["phone"]);
-    assert!(checked.contains("https://laptop.test.invalid cannot be used"), "{checked}");
+    for port in [port, "8088"] {
+        let serves = format!(
+            "case \"$1\" in serve) echo '{{\"Web\":{{\"x\":{{\"Proxy\":\"http://127.0.0.1:{port}\"}}}}}}' ;; \
+             status) echo '{{\"Self\":{{\"DNSName\":\"laptop.test.invalid.\"}}}}' ;; esac"
+        );
+        let tailscale = programs(&[("tailscale", &serves)]);
+        let checked = with(&tailscale, &owner.files()).fail(&["phone"]);
+        assert!(checked.contains("https://laptop.test.invalid cannot be used"), "{checked}");
+    }
 }
