@@ -3,6 +3,7 @@
 //! Everything is in one [`Store`]. The command line has it in a directory of its user alone.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ensemble_protocol::AccountKey;
 use ensemble_types::ids::{MachineId, UserId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use crate::computer::Computer;
 use crate::devices::REMOVAL_LOCK;
@@ -38,6 +40,8 @@ pub struct Owner<'a> {
 const KEY: &str = "account.key";
 /// A change of keys sends a request to each person with a share, and each has a deadline.
 const REQUESTS_WITHIN: Duration = Duration::from_secs(120);
+/// After this time a person learns what is waited for.
+const WAITED_FOR: Duration = Duration::from_secs(3);
 
 impl Home {
     /// Records in this directory. Nothing is read or created yet.
@@ -178,8 +182,12 @@ impl Home {
     }
 
     async fn lock_within(&self, name: &'static str, what: &'static str) -> Result<Lock> {
-        let locked = tokio::time::timeout(REQUESTS_WITHIN, self.store.lock(name)).await;
-        locked.unwrap_or(Err(Error::Locked(what)))
+        let mut lock = pin!(self.store.lock(name));
+        if let Ok(locked) = timeout(WAITED_FOR, &mut lock).await {
+            return locked;
+        }
+        self.say(Notice::WaitingForProgram(what));
+        timeout(REQUESTS_WITHIN - WAITED_FOR, lock).await.unwrap_or(Err(Error::Locked(what)))
     }
 
     /// Fails if nothing can be written, or if others can write. Checked before a key is created that must not be lost.
@@ -288,8 +296,26 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Mutex;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_another_program_keeps_is_named_and_then_given_up() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let kept = said.clone();
+        let notices = Notices::to(move |notice: &Notice| kept.lock().unwrap().push(format!("{notice:?}")));
+        let home = Home::in_memory(Computer::named("desk"), notices);
+        let held = home.lock_keys().await.unwrap();
+        assert!(said.lock().unwrap().is_empty());
+        let began = tokio::time::Instant::now();
+        let refused = home.lock_keys().await.err();
+        assert!(matches!(refused, Some(Error::Locked("changing the keys of sessions"))), "{refused:?}");
+        assert_eq!(began.elapsed(), REQUESTS_WITHIN);
+        assert_eq!(*said.lock().unwrap(), [r#"WaitingForProgram("changing the keys of sessions")"#]);
+        drop(held);
+        home.lock_keys().await.unwrap();
+    }
 
     #[tokio::test]
     async fn a_home_in_memory_keeps_keys_and_refuses_a_second_one() {

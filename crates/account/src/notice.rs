@@ -57,6 +57,8 @@ pub enum Notice {
         session: SessionId,
         why: Error,
     },
+    /// Something else of this user is at what only one may do at a time.
+    WaitingForProgram(&'static str),
     /// The server asks for a key too often.
     NextKey {
         session: Ref,

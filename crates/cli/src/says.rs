@@ -26,6 +26,9 @@ fn of_notice(notice: &Notice) -> String {
         Notice::WaitingForServices(time) => {
             format!("Waiting until no service accepts its tokens any more ({} s).", time.as_secs())
         }
+        Notice::WaitingForProgram(what) => {
+            format!("Waiting: another command of yours is {what}. If it was stopped (Ctrl-Z), let it continue or end it.")
+        }
         Notice::SharedStateLost(why) => format!("{} They begin with an empty one.", error(why)),
         Notice::SharedStateNotKept(why) => format!("What your devices share was not kept: {}", error(why)),
         Notice::KeptListsLost { path, why } => format!(

@@ -1,7 +1,8 @@
 //! A command that changes keys and is killed after any of its requests: no one who should have access loses it, and the next command
 //! does what was left.
 
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
@@ -23,8 +24,23 @@ pub(crate) fn killed_at(
     arguments: &[&str],
     at: impl Fn(usize, &str) -> bool + Send + 'static,
 ) -> bool {
-    let (pid, count, is_killed) = (Arc::new(AtomicI32::new(0)), AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
-    let (victim, killed) = (pid.clone(), is_killed.clone());
+    let (mut child, is_killed) = sent_at(server, user, arguments, Signal::SIGKILL, at);
+    child.wait().unwrap();
+    server.tell_the_truth();
+    is_killed.load(Ordering::SeqCst)
+}
+
+/// Begins a command and sends it a signal when the server has carried out a request, before the command gets the answer. Returns
+/// it, and whether it was sent.
+fn sent_at(
+    server: &LyingServer,
+    user: &User,
+    arguments: &[&str],
+    signal: Signal,
+    at: impl Fn(usize, &str) -> bool + Send + 'static,
+) -> (Child, Arc<AtomicBool>) {
+    let (pid, count, is_sent) = (Arc::new(AtomicI32::new(0)), AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let (receiver, sent) = (pid.clone(), is_sent.clone());
     let (started, starts) = std::sync::mpsc::channel::<()>();
     let starts = std::sync::Mutex::new(Some(starts));
     server.lie(move |line, _| {
@@ -32,16 +48,14 @@ pub(crate) fn killed_at(
             // Until the number of the process is known.
             let _ = starts.recv();
         }
-        if at(count.fetch_add(1, Ordering::SeqCst), line) && !killed.swap(true, Ordering::SeqCst) {
-            let _ = kill(Pid::from_raw(victim.load(Ordering::SeqCst)), Signal::SIGKILL);
+        if at(count.fetch_add(1, Ordering::SeqCst), line) && !sent.swap(true, Ordering::SeqCst) {
+            let _ = kill(Pid::from_raw(receiver.load(Ordering::SeqCst)), signal);
         }
     });
-    let mut child = user.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let child = user.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     pid.store(i32::try_from(child.id()).unwrap(), Ordering::SeqCst);
     drop(started);
-    child.wait().unwrap();
-    server.tell_the_truth();
-    is_killed.load(Ordering::SeqCst)
+    (child, is_sent)
 }
 
 /// The text of the newest message and the epoch of its key.
@@ -80,6 +94,29 @@ fn a_new_key_that_is_killed_at_any_step_reaches_everybody() {
     let left =
         settings["unfinishedRekeys"].as_object().unwrap().values().filter(|some| **some != serde_json::json!({}));
     assert_eq!(left.count(), 0, "{settings}");
+}
+
+#[test]
+fn a_program_that_is_stopped_while_it_changes_keys_is_named_by_those_that_wait_for_it() {
+    let server = LyingServer::start();
+    let (owner, friend, session) = shared(&server);
+    let rekey = ["session", "rekey", session.as_str()];
+    let (mut stopped, is_stopped) =
+        sent_at(&server, &owner, &rekey, Signal::SIGSTOP, |_, line| line.starts_with("PATCH /v1/sessions/"));
+    until("the program has stopped", || is_stopped.load(Ordering::SeqCst).then_some(()));
+    server.tell_the_truth();
+
+    let mut waiting = owner.command(&rekey).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    let named =
+        said.find(|line| line.as_ref().unwrap().contains("another command of yours is changing the keys of sessions"));
+    assert!(named.is_some(), "the command ended without a word");
+    assert!(waiting.try_wait().unwrap().is_none(), "it waits");
+
+    kill(Pid::from_raw(stopped.id().cast_signed()), Signal::SIGCONT).unwrap();
+    assert!(stopped.wait().unwrap().success() && waiting.wait().unwrap().success());
+    owner.succeed(&["session", "send", &session, "after"]);
+    assert_eq!(last(&friend, &session).0, "after");
 }
 
 #[test]
