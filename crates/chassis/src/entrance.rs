@@ -106,7 +106,16 @@ impl<T> Apart<T> {
 
 /// Whether the edge says that a proxy on this computer carries this request.
 pub fn is_of_proxy(headers: &HeaderMap) -> bool {
-    headers.get(ENTRANCE).is_some_and(|entrance| entrance.as_bytes() == b"proxy")
+    says(headers, b"proxy")
+}
+
+/// Whether the edge says that this request is one of a program on this computer.
+pub fn is_local(headers: &HeaderMap) -> bool {
+    says(headers, b"local")
+}
+
+fn says(headers: &HeaderMap, name: &[u8]) -> bool {
+    headers.get(ENTRANCE).is_some_and(|entrance| entrance.as_bytes() == name)
 }
 
 /// Whether a request is one of a program on this computer, as far as its head shows: a proxy would name another host, or whom it carries.

@@ -1,7 +1,5 @@
-//! The signed list of an account's devices, linking a device, and what the service keeps in addition to the list.
-//!
-//! Keys, boxes, digests and signatures are base64url without padding. docs/ENCRYPTION.md has the rules of the list; the crate
-//! `ensemble-protocol` checks them.
+//! The signed list of an account's devices, linking a device, and what the service keeps in addition. Keys, boxes, digests and signatures are
+//! base64url without padding. docs/ENCRYPTION.md has the rules of the list; the crate `ensemble-protocol` checks them.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +30,6 @@ pub enum Role {
 impl Role {
     pub const ALL: [Self; 4] = [Self::Primary, Self::Linked, Self::Machine, Self::Recovery];
 
-    /// The role on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Primary => "primary",
@@ -371,7 +368,7 @@ pub enum DeviceLinkState {
     Expired,
 }
 
-/// A linking. Only the account that made it sees the request.
+/// A linking. Only the account that made it sees who has asked.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(json!({"state": "waiting"})))]
@@ -382,6 +379,12 @@ pub struct DeviceLink {
     /// When it is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// The device asked through the loopback listener of an `ensemble up`, with a loopback `Host`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub local: bool,
+    /// Another device asked with this link later, and was refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
 }
 
 /// What the answer of a link says when it is opened.

@@ -286,7 +286,8 @@ fn links(routes: Routes) -> Routes {
                 )
                 .about(
                     "With `waitMs` the call waits for the next step. It needs no token. With a token of the \
-                     account that made the link, the answer has the request of the new device.",
+                     account that made the link, the answer has the request of the new device, whether it came from \
+                     the server's own computer (`local`), and whether another device asked later (`again`).",
                 )
                 .query::<WaitQuery>()
                 .response::<DeviceLink>(200)
@@ -317,7 +318,7 @@ fn links(routes: Routes) -> Routes {
             post("/v1/auth/links/{id}/refusal")
                 .access(Access::User)
                 .operation(DEVICES, "refuseDeviceLink", "Ends a link.")
-                .about("The new device learns that it was refused, and the link is used up.")
+                .about("Any device of the account may. The new device learns that it was refused, and the link is used up.")
                 .max_body(4 << 10)
                 .response::<DeviceLink>(200)
                 .errors(&[NotFound, Conflict])

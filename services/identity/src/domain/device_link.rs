@@ -50,6 +50,10 @@ pub(crate) struct DeviceLink {
     pub(crate) expires_at: Timestamp,
     /// When it is deleted.
     pub(crate) purge_at: Timestamp,
+    /// The device asked through the loopback listener of `ensemble up`.
+    pub(crate) is_local: bool,
+    /// Another device asked later.
+    pub(crate) is_asked_again: bool,
 }
 
 /// The link is not in the state in which this can be done.
@@ -80,7 +84,9 @@ impl DeviceLink {
     pub(crate) fn new(id: LinkId, user: UserId, now: Timestamp, lifetime: Duration) -> Self {
         let expires_at = now.plus(lifetime);
         let purge_at = expires_at.plus(lifetime);
-        Self { id, user, step: LinkStep::Waiting, request: None, answer: None, expires_at, purge_at }
+        let (is_local, is_asked_again) = (false, false);
+        let step = LinkStep::Waiting;
+        Self { id, user, step, request: None, answer: None, expires_at, purge_at, is_local, is_asked_again }
     }
 
     pub(crate) fn state(&self, now: Timestamp) -> DeviceLinkState {
@@ -94,12 +100,19 @@ impl DeviceLink {
     }
 
     /// A device asks. Only one may, and once.
-    pub(crate) fn ask(self, request: DeviceLinkRequest, now: Timestamp) -> Result<Self, LinkClosed> {
+    pub(crate) fn ask(self, request: DeviceLinkRequest, is_local: bool, now: Timestamp) -> Result<Self, LinkClosed> {
         match self.state(now) {
-            DeviceLinkState::Waiting => Ok(Self { step: LinkStep::Asked, request: Some(request), ..self }),
+            DeviceLinkState::Waiting => Ok(Self { step: LinkStep::Asked, request: Some(request), is_local, ..self }),
             DeviceLinkState::Asked | DeviceLinkState::Approved => Err(LinkClosed::Used),
             DeviceLinkState::Refused | DeviceLinkState::Expired => Err(LinkClosed::Over),
         }
+    }
+
+    /// Another device than the one that counts asks. `None`: nothing of this link changes with it.
+    pub(crate) fn asked_again(&self, request: &DeviceLinkRequest, now: Timestamp) -> Option<Self> {
+        let is_other = self.request.as_ref().is_some_and(|first| first.public_key != request.public_key);
+        let is_used = matches!(self.state(now), DeviceLinkState::Asked | DeviceLinkState::Approved);
+        (is_used && is_other && !self.is_asked_again).then(|| Self { is_asked_again: true, ..self.clone() })
     }
 
     /// A list has the device that asked. The answer is sealed for it.
@@ -133,10 +146,16 @@ impl DeviceLink {
         self.purge_at.since(self.expires_at)
     }
 
-    /// What a reader gets. The request is for the account that made the link.
+    /// What a reader gets. Who asked, from where, and whether another one did is for the account that made the link.
     pub(crate) fn seen_by(self, reader: Option<UserId>, now: Timestamp) -> devices::DeviceLink {
-        let state = self.state(now);
-        devices::DeviceLink { state, request: self.request.filter(|_| reader == Some(self.user)), answer: self.answer }
+        let (state, is_maker) = (self.state(now), reader == Some(self.user));
+        devices::DeviceLink {
+            state,
+            request: self.request.filter(|_| is_maker),
+            answer: self.answer,
+            local: self.is_local && is_maker,
+            again: self.is_asked_again && is_maker,
+        }
     }
 }
 
@@ -160,6 +179,10 @@ mod tests {
         }
     }
 
+    fn other() -> DeviceLinkRequest {
+        DeviceLinkRequest { public_key: Blob::new("B".repeat(43)).unwrap(), ..request() }
+    }
+
     #[test]
     fn the_id_of_a_link_names_the_account_that_made_it() {
         let id = link_id([7; 8], &[1; 32]);
@@ -176,7 +199,7 @@ mod tests {
     fn a_link_is_asked_once_answered_once_and_ends_after_ten_minutes() {
         let at = |seconds: i64| Timestamp::from_unix_seconds(1_000 + seconds);
         let waiting = DeviceLink::new([1; 16], UserId::generate(), at(0), Duration::from_secs(600));
-        let asked = waiting.clone().ask(request(), at(599)).unwrap();
+        let asked = waiting.clone().ask(request(), false, at(599)).unwrap();
         let approved = asked.clone().approve("sealed".to_owned(), at(599)).unwrap();
         let refused = asked.clone().refuse(at(1)).unwrap();
         let states = |now| [&waiting, &asked, &approved, &refused].map(|link| link.state(at(now)));
@@ -185,7 +208,7 @@ mod tests {
         assert_eq!(states(600), [Expired, Expired, Approved, Refused]);
         assert_eq!((approved.purge_at, refused.purge_at, waiting.purge_at), (at(1_199), at(601), at(1_200)));
 
-        let ask = |link: &DeviceLink, now| link.clone().ask(request(), at(now)).err();
+        let ask = |link: &DeviceLink, now| link.clone().ask(request(), false, at(now)).err();
         assert_eq!(ask(&asked, 2), Some(LinkClosed::Used));
         assert_eq!((ask(&refused, 2), ask(&waiting, 600)), (Some(LinkClosed::Over), Some(LinkClosed::Over)));
         let approve = |link: &DeviceLink, now| link.clone().approve(String::new(), at(now)).err();
@@ -198,17 +221,39 @@ mod tests {
     }
 
     #[test]
-    fn only_the_account_that_made_a_link_sees_the_request() {
+    fn only_the_account_that_made_a_link_sees_who_asked_and_from_where() {
         let (user, now) = (UserId::generate(), Timestamp::from_unix_seconds(0));
-        let asked = DeviceLink::new([1; 16], user, now, Duration::from_secs(600)).ask(request(), now).unwrap();
-        let sees = |reader| asked.clone().seen_by(reader, now).request.is_some();
-        assert!(sees(Some(user)) && !sees(None) && !sees(Some(UserId::generate())));
+        let asked = DeviceLink::new([1; 16], user, now, Duration::from_secs(600)).ask(request(), true, now).unwrap();
+        let asked = asked.asked_again(&other(), now).unwrap();
+        let sees = |reader| {
+            let seen = asked.clone().seen_by(reader, now);
+            [seen.request.is_some(), seen.local, seen.again]
+        };
+        assert_eq!(sees(Some(user)), [true; 3]);
+        assert_eq!([sees(None), sees(Some(UserId::generate()))], [[false; 3]; 2]);
+    }
+
+    #[test]
+    fn another_device_that_asks_is_noted_once_and_changes_nothing_else() {
+        let (user, now) = (UserId::generate(), Timestamp::from_unix_seconds(0));
+        let waiting = DeviceLink::new([1; 16], user, now, Duration::from_secs(600));
+        assert!(waiting.asked_again(&other(), now).is_none());
+        let asked = waiting.ask(request(), false, now).unwrap();
+        assert!(asked.asked_again(&request(), now).is_none(), "the same device tries once more");
+        let approved = asked.clone().approve("sealed".to_owned(), now).unwrap();
+        for used in [&asked, &approved] {
+            let again = used.asked_again(&other(), now).unwrap();
+            assert_eq!((again.step, again.request.is_some()), (used.step, true));
+            assert!(again.asked_again(&other(), now).is_none());
+        }
+        assert!(asked.clone().refuse(now).unwrap().asked_again(&other(), now).is_none());
+        assert!(asked.asked_again(&other(), asked.expires_at).is_none());
     }
 
     #[test]
     fn the_device_that_asked_reads_the_answer() {
         let (user, now) = (UserId::generate(), Timestamp::from_unix_seconds(0));
-        let asked = DeviceLink::new([1; 16], user, now, Duration::from_secs(600)).ask(request(), now).unwrap();
+        let asked = DeviceLink::new([1; 16], user, now, Duration::from_secs(600)).ask(request(), false, now).unwrap();
         assert_eq!(asked.clone().seen_by(None, now).answer, None);
         let approved = asked.approve("sealed".to_owned(), now).unwrap();
         assert_eq!(approved.seen_by(None, now).answer.as_deref(), Some("sealed"));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix_web::HttpRequest;
 use ensemble_chassis::auth::caller_of;
+use ensemble_chassis::entrance::is_local;
 use ensemble_chassis::{Caller, Created, HandlerResult, Json, Path, Query, State};
 use ensemble_protocol::lists::decode;
 use ensemble_types::devices::{CreatedDeviceLink, DeviceLink, DeviceLinkRequest, DeviceLinkState};
@@ -24,7 +25,7 @@ const LONGEST_WAIT_MS: u32 = 30_000;
 #[derive(Deserialize, IntoParams)]
 pub(crate) struct WaitQuery {
     /// Answer only when the link has changed, or after this many milliseconds. The account that made the link waits for the
-    /// request, and other callers wait for the end.
+    /// request, and then for another one, and other callers wait for the end.
     #[serde(default, rename = "waitMs")]
     #[param(maximum = 30_000)]
     wait_ms: u32,
@@ -39,10 +40,11 @@ pub(crate) async fn create(service: State<Identity>, caller: Caller) -> HandlerR
 
 pub(crate) async fn ask(
     service: State<Identity>,
+    request: HttpRequest,
     Path(id): Path<String>,
     Json(body): Json<DeviceLinkRequest>,
 ) -> HandlerResult<Json<DeviceLink>> {
-    let (link, now) = device_links::ask(&service, link_id(&id)?, body).await?;
+    let (link, now) = device_links::ask(&service, link_id(&id)?, body, is_local(request.headers())).await?;
     Ok(Json(link.seen_by(None, now)))
 }
 
@@ -70,12 +72,13 @@ pub(crate) async fn read(
     loop {
         let (link, now) = device_links::read(&service.db, id).await?;
         let expiry = Instant::now() + link.expires_at.since(now);
-        let (reader, owner) = (reader(&request), link.user);
+        let (reader, owner, is_over) = (reader(&request), link.user, link.expires_at <= now);
         let found = link.seen_by(reader, now);
         let waits_on = match found.state {
             DeviceLinkState::Waiting => true,
             DeviceLinkState::Asked => reader != Some(owner),
-            DeviceLinkState::Approved | DeviceLinkState::Refused | DeviceLinkState::Expired => false,
+            DeviceLinkState::Approved => reader == Some(owner) && !found.again && !is_over,
+            DeviceLinkState::Refused | DeviceLinkState::Expired => false,
         };
         if !waits_on || Instant::now() >= deadline || service.drain.is_closing() {
             return Ok(Json(found));

@@ -9,7 +9,7 @@ use rand::RngCore;
 
 use super::devices::{calling, is_taken, lock_key};
 use crate::Identity;
-use crate::domain::{DeviceLink, LinkId, MOST_OPEN_LINKS, encode, link_id};
+use crate::domain::{DeviceLink, LinkClosed, LinkId, MOST_OPEN_LINKS, encode, link_id};
 use crate::error::Error;
 use crate::store::device_links;
 pub(crate) use crate::store::device_links::topic;
@@ -40,6 +40,7 @@ pub(crate) async fn ask(
     service: &Identity,
     id: LinkId,
     request: DeviceLinkRequest,
+    is_local: bool,
 ) -> Result<(DeviceLink, Timestamp), Error> {
     if request.kind == DeviceKind::Recovery {
         return Err(Error::BadField("/kind", "must be cli, web or runner; recovery words need no link"));
@@ -54,20 +55,26 @@ pub(crate) async fn ask(
         return Err(Error::BadField("/signature", rule));
     }
     let key: [u8; 32] = decode(&request.public_key).ok_or(Error::BadField("/publicKey", "must be a key"))?;
-    service
+    let asked = service
         .db
         .write("ask with a device link", move |tx| {
             let link = device_links::lock(tx, &id)?.ok_or(Error::LinkNotFound)?;
             let now = tx.now()?;
-            let asked = link.ask(request.clone(), now)?;
+            if let Some(again) = link.asked_again(&request, now) {
+                device_links::update(tx, &again)?;
+                return Ok(None);
+            }
+            let asked = link.ask(request.clone(), is_local, now)?;
             lock_key(tx, &key)?;
             if is_taken(tx, &key)? {
                 return Err(Error::KeyTaken);
             }
             device_links::update(tx, &asked)?;
-            Ok((asked, now))
+            Ok(Some((asked, now)))
         })
-        .await
+        .await?;
+    // What was noted of the link is kept, although the call fails.
+    asked.ok_or(Error::LinkClosed(LinkClosed::Used))
 }
 
 /// A link, and the time in the database.
@@ -79,15 +86,12 @@ pub(crate) async fn read(db: &Db, id: LinkId) -> Result<(DeviceLink, Timestamp),
     .await
 }
 
-/// A primary of the account that made the link ends it.
+/// A device of the account that made the link ends it: also a linked browser, which was led to it and needs none.
 pub(crate) async fn refuse(db: &Db, caller: &Caller, id: LinkId) -> Result<(DeviceLink, Timestamp), Error> {
     let (user, key) = (caller.user, caller.device);
     db.write("refuse a device link", move |tx| {
-        let (_, device) = calling(tx, user, key)?;
+        calling(tx, user, key)?;
         let link = device_links::lock(tx, &id)?.filter(|link| link.user == user).ok_or(Error::LinkNotFound)?;
-        if !device.is_primary() {
-            return Err(Error::NotPrimary);
-        }
         let now = tx.now()?;
         let refused = link.refuse(now)?;
         device_links::update(tx, &refused)?;

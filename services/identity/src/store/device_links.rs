@@ -18,6 +18,8 @@ struct Row {
     answer: Option<String>,
     expires_at: Timestamp,
     purge_at: Timestamp,
+    local: bool,
+    again: bool,
 }
 
 /// Published when a link has changed.
@@ -72,6 +74,8 @@ pub(crate) fn update(tx: &mut Conn, link: &DeviceLink) -> Result<(), StoreError>
         device_links::request.eq(request),
         device_links::answer.eq(&link.answer),
         device_links::purge_at.eq(link.purge_at.db()),
+        device_links::local.eq(link.is_local),
+        device_links::again.eq(link.is_asked_again),
     );
     on!(tx, |c| diesel::update(device_links::table.find(link.id.as_slice())).set(changed).execute(c))?;
     tx.notify(topic(&link.id));
@@ -97,6 +101,8 @@ impl Row {
             answer: self.answer,
             expires_at: self.expires_at,
             purge_at: self.purge_at,
+            is_local: self.local,
+            is_asked_again: self.again,
         })
     }
 }

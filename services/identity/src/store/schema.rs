@@ -166,7 +166,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::{Binary, Nullable, Text};
+    use diesel::sql_types::{Binary, Bool, Nullable, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     device_links (id) {
@@ -177,5 +177,7 @@ diesel::table! {
         answer -> Nullable<Text>,
         expires_at -> Moment,
         purge_at -> Moment,
+        local -> Bool,
+        again -> Bool,
     }
 }

@@ -52,7 +52,7 @@ on_both_databases! {
             Row("GET", format!("/v1/users/{other}/devices"), Value::Null, [0, 0, 404, 401, 0, 401, 0]),
             Row("GET", format!("/v1/auth/links/{link}"), Value::Null, [0; 7]),
             Row("POST", "/v1/auth/links".into(), json!({}), [0, 403, 403, 401, 0, 401, 403]),
-            Row("POST", format!("/v1/auth/links/{link}/refusal"), json!({}), [0, 403, 403, 401, 404, 401, 403]),
+            Row("POST", format!("/v1/auth/links/{link}/refusal"), json!({}), [0, 0, 403, 401, 404, 401, 403]),
             Row("GET", "/v1/account".into(), Value::Null, [0, 0, 403, 401, 0, 401, 403]),
             Row("PATCH", "/v1/account".into(), json!({ "displayName": "x" }), [0, 0, 403, 401, 0, 401, 403]),
             Row("GET", "/v1/auth/tokens".into(), Value::Null, [0, 0, 403, 401, 0, 401, 403]),

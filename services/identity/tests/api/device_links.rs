@@ -53,6 +53,58 @@ on_both_databases! {
         fixture.client(&phone).await.get("/v1/devices").await.expect(200);
     }
 
+    async fn only_the_edge_says_that_a_device_asked_on_this_computer(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let alice = Owner::new(&fixture).await;
+        for (entrance, local) in [(Some("local"), json!(true)), (Some("proxy"), Value::Null), (None, Value::Null)] {
+            let (link, keys) = (alice.open_link().await, Keys::new());
+            let body = json!(keys.request(&link, ORIGIN));
+            let path = format!("{}/request", path(&link));
+            let mut claims = body.clone();
+            claims["local"] = json!(true);
+            fixture.api.post(&path, &claims).await.problem(400, "INVALID_ARGUMENT");
+            let mut request = fixture.api.request("POST", &path);
+            if let Some(entrance) = entrance {
+                request = request.header("x-internal-entrance", entrance);
+            }
+            let asked = Api::send(request.json(&body)).await;
+            assert_eq!(asked.expect(200), json!({ "state": "asked" }), "the device does not learn it");
+            assert_eq!(alice.api.get(&self::path(&link)).await.expect(200)["local"], local, "{entrance:?}");
+            let others = fixture.api.get(&self::path(&link)).await.expect(200);
+            assert_eq!(others, json!({ "state": "asked" }), "it is for the maker");
+            let signed = sign(&alice.with(keys.entry(Role::Linked)), &alice.keys);
+            if local == json!(true) {
+                alice.api.post("/v1/devices", &completing(&signed, &link)).await.expect(201);
+                assert_eq!(alice.api.get(&self::path(&link)).await.expect(200)["local"], local, "it stays");
+            }
+        }
+    }
+
+    async fn the_maker_learns_that_another_device_asked(on: Backend) {
+        in_time(Duration::from_secs(15), async || {
+            let fixture = Fixture::new(on).await;
+            let mut alice = Owner::new(&fixture).await;
+            let (link, phone, thief) = (alice.open_link().await, Keys::new(), Keys::new());
+            let again = async |api: &Api| api.get(&path(&link)).await.expect(200)["again"].clone();
+            ask(&fixture.api, &link, &phone).await.expect(200);
+            ask(&fixture.api, &link, &phone).await.problem(409, "CONFLICT");
+            let mut forged = json!(thief.request(&link, ORIGIN));
+            forged["signature"] = json!(phone.request(&link, ORIGIN).signature);
+            fixture.api.post(&format!("{}/request", path(&link)), &forged).await.problem(400, "INVALID_ARGUMENT");
+            assert_eq!(again(&alice.api).await, Value::Null);
+            alice.signed = sign(&alice.with(phone.entry(Role::Linked)), &alice.keys);
+            alice.api.post("/v1/devices", &completing(&alice.signed, &link)).await.expect(201);
+            let (api, waiting) = (alice.api.clone(), format!("{}?waitMs=30000", path(&link)));
+            let waiting = tokio::spawn(async move { api.get(&waiting).await.expect(200) });
+            ask(&fixture.api, &link, &thief).await.problem(409, "CONFLICT");
+            let seen = waiting.await.unwrap();
+            assert_eq!((&seen["state"], &seen["again"]), (&json!("approved"), &json!(true)));
+            let (first, others) = (&seen["request"]["publicKey"], again(&fixture.api).await);
+            assert_eq!((first, others), (&json!(phone.public()), Value::Null), "the first claim counts");
+        })
+        .await;
+    }
+
     async fn a_link_is_used_once(on: Backend) {
         let fixture = Fixture::new(on).await;
         let mut alice = Owner::new(&fixture).await;

@@ -1,0 +1,2 @@
+ALTER TABLE device_links DROP COLUMN again;
+ALTER TABLE device_links DROP COLUMN local;
