@@ -19,6 +19,9 @@ pub struct Version {
     /// Another one for other data of a server at this address, where it has one.
     #[serde(default)]
     pub data_id: Option<String>,
+    /// This computer runs it, and was called by a name of loopback.
+    #[serde(default)]
+    pub local: bool,
 }
 
 impl Client {

@@ -189,6 +189,11 @@ impl Client {
         &self.0.base
     }
 
+    /// Whether the address is one of loopback.
+    pub fn is_on_loopback(&self) -> bool {
+        is_loopback(&self.0.base)
+    }
+
     pub(crate) fn get(&self, path: &[&str]) -> Call<'_> {
         Call::new(self, Method::GET, path, Repeat::Harmless)
     }

@@ -22,11 +22,14 @@ use crate::notice::Notice;
 /// How long one call waits. A linking lasts ten minutes.
 pub(super) const ONE_WAIT: Duration = Duration::from_secs(25);
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 60);
+/// How long a browser of this computer may take to ask without digits.
+pub const HERE_WITHIN: Duration = Duration::from_secs(2 * 60);
 
 /// A linking that has begun.
 pub struct Linking<'a> {
     me: &'a Account,
     code: LinkCode,
+    begun: Instant,
 }
 
 /// A device that asks to be added, and has seen the code.
@@ -35,6 +38,7 @@ pub struct NewDevice<'a> {
     code: &'a LinkCode,
     request: DeviceLinkRequest,
     digits: Option<String>,
+    is_here: bool,
 }
 
 /// A device that was added.
@@ -49,7 +53,7 @@ impl Account {
     pub async fn begin_linking(&self, origin: &str) -> Result<Linking<'_>> {
         self.check_primary()?;
         let created = self.client.create_device_link().await?;
-        Ok(Linking { me: self, code: LinkCode::new(origin, &created.id) })
+        Ok(Linking { me: self, code: LinkCode::new(origin, &created.id), begun: Instant::now() })
     }
 }
 
@@ -60,25 +64,39 @@ impl Linking<'_> {
 
     /// Waits until a device asks.
     pub async fn asked(&self) -> Result<NewDevice<'_>> {
-        let begun = Instant::now();
+        self.asked_within(LONGEST).await
+    }
+
+    /// The same, for as long after the beginning.
+    pub async fn asked_within(&self, longest: Duration) -> Result<NewDevice<'_>> {
         loop {
-            let link = self.me.client.device_link(&self.code.id, ONE_WAIT).await?;
+            let left = longest.saturating_sub(self.begun.elapsed());
+            let link = self.me.client.device_link(&self.code.id, ONE_WAIT.min(left)).await?;
             match (link.state, link.request) {
-                (DeviceLinkState::Asked, Some(request)) => return self.checked(request),
-                (DeviceLinkState::Waiting, _) if begun.elapsed() < LONGEST => {}
+                (DeviceLinkState::Asked, Some(request)) => return self.checked(request, link.local),
+                (DeviceLinkState::Waiting, _) if !left.is_zero() => {}
                 (DeviceLinkState::Waiting | DeviceLinkState::Expired, _) => return Err(Error::CodeNotUsed),
                 _ => return Err(Error::LinkEnded),
             }
         }
     }
 
-    fn checked(&self, request: DeviceLinkRequest) -> Result<NewDevice<'_>> {
-        let Self { me, code } = self;
+    /// `is_local`: the server says that the request came from its own computer.
+    fn checked(&self, request: DeviceLinkRequest, is_local: bool) -> Result<NewDevice<'_>> {
+        let Self { me, code, begun } = self;
         let text = LinkText::of(&code.base, &code.id, &request);
         if !text.is_mac(code.secret(), &request.mac) {
             return Err(Error::CodeNotSeen);
         }
-        Ok(NewDevice { me, code, digits: text.digits(code.secret()), request })
+        let is_of_here = is_local && me.client.is_on_loopback() && code.base == me.client.origin();
+        let is_here = is_of_here && is_browser_in_time(request.kind, begun.elapsed());
+        Ok(NewDevice { me, code, digits: text.digits(code.secret()), request, is_here })
+    }
+
+    /// Whether another device asks with the code within this time, half a minute at most. Only the first one counts.
+    pub async fn is_asked_again(&self, within: Duration) -> bool {
+        let link = self.me.client.device_link(&self.code.id, within.min(ONE_WAIT)).await;
+        link.is_ok_and(|link| link.again)
     }
 
     /// Ends it: the code can no longer be used. Without an answer it ends by itself after ten minutes.
@@ -92,13 +110,19 @@ impl NewDevice<'_> {
         self.request.kind
     }
 
+    /// Whether a browser of this computer asks, which had the code in time: it needs no digits where only this user could give it the code.
+    pub fn is_here(&self) -> bool {
+        self.is_here
+    }
+
     /// Whether these are the digits that the new device shows. Spaces count for nothing.
     pub fn has_digits(&self, typed: &str) -> bool {
         let typed: String = typed.chars().filter(char::is_ascii_digit).collect();
         self.digits.as_deref() == Some(&*typed)
     }
 
-    /// Signs the list with the new device, and tells it the account. A person has compared the digits.
+    /// Signs the list with the new device, and tells it the account. A person has compared the digits, or none are needed
+    /// ([`Self::is_here`]).
     pub async fn add(self, role: Role) -> Result<Added> {
         let Self { me, code, request, .. } = self;
         let machine = match role {
@@ -144,4 +168,22 @@ fn computer(me: &Account, role: Role, request: &DeviceLinkRequest) -> Option<Str
         me.say(Notice::ComputerNotListed);
     }
     is_person.then(|| by.to_string())
+}
+
+fn is_browser_in_time(kind: DeviceKind, age: Duration) -> bool {
+    kind == DeviceKind::Web && age < HERE_WITHIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_browser_needs_no_digits_and_only_for_two_minutes() {
+        let within = |seconds| is_browser_in_time(DeviceKind::Web, Duration::from_secs(seconds));
+        assert_eq!([0, 119, 120, 600].map(within), [true, true, false, false]);
+        for kind in [DeviceKind::Cli, DeviceKind::Runner, DeviceKind::Recovery] {
+            assert!(!is_browser_in_time(kind, Duration::ZERO), "{kind:?}");
+        }
+    }
 }
