@@ -1,6 +1,7 @@
 /** Which screen an address shows. */
 import { lazy, type ReactNode, Suspense, useEffect } from "react";
 import { Link, Route, Switch, useRoute } from "wouter";
+import { linkPerson } from "./base/link-address.ts";
 import { look } from "./base/look.ts";
 import { whenSignedOut } from "./base/signed-out.ts";
 import { useStore } from "./base/store.ts";
@@ -63,6 +64,10 @@ function Own() {
 function Open() {
     useEffect(followAccount, []);
     useEffect(keepSubscribed, []);
+    useEffect(() => {
+        if (linkPerson() !== undefined && location.pathname === "/link")
+            void import("./data/end-link.ts").then(({ endLink }) => endLink());
+    }, []);
     return (
         <Shell>
             <Switch>

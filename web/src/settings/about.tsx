@@ -34,6 +34,12 @@ export function About() {
                     </small>
                 </dd>
             </dl>
+            {location.protocol === "http:" && (
+                <p className="soft">
+                    The keys of this browser belong to {location.origin}. Every page that is ever served at that address can use
+                    them. On a computer with people whom you do not know, use <code>ensemble web</code>, and leave it running.
+                </p>
+            )}
             {digest !== undefined && (
                 <div className="actions">
                     <button type="button" className="button small" onClick={look}>

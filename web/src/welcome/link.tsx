@@ -1,15 +1,30 @@
 /** Makes this browser a device of an account that is used elsewhere: the other device shows an address, and asks for the digits here. */
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { linkAddress } from "../base/link-address.ts";
+import { linkAddress, linkPerson } from "../base/link-address.ts";
 import { server } from "../base/server.ts";
 import { joinAccount } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
+import { oneLine } from "../text/visible.ts";
 import { suggestedName } from "./device-name.ts";
 import { DeviceName, Frame } from "./welcome.tsx";
+
+/** `ensemble open` answers at once and asks for no digits, so they are shown only when it has not answered, in milliseconds. */
+const DIGITS_AFTER_MS = 3_000;
+
+/** Whose account this computer's program has opened the page for. Undefined: no such program has, or the address was damaged. */
+function personOfHere(): string | undefined {
+    try {
+        const person = linkPerson();
+        return person === undefined ? undefined : oneLine(decodeURIComponent(person), 60);
+    } catch {
+        return undefined;
+    }
+}
 
 export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Promise<void> }) {
     // The other device's code leads here with everything in the fragment, which no server sees.
     const [given] = useState(linkAddress);
+    const [person] = useState(personOfHere);
     const [address, setAddress] = useState(given);
     const [name, setName] = useState(suggestedName);
     const [digits, setDigits] = useState<string>();
@@ -24,7 +39,12 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
         setBusy(true);
         setError(undefined);
         setDigits(undefined);
-        joinAccount(address.trim(), name.trim(), setDigits, controller.signal)
+        let late: ReturnType<typeof setTimeout> | undefined;
+        const onDigits = (made: string) => {
+            late = setTimeout(() => setDigits(made), person === undefined ? 0 : DIGITS_AFTER_MS);
+        };
+        joinAccount(address.trim(), name.trim(), onDigits, controller.signal)
+            .finally(() => clearTimeout(late))
             .then(() => {
                 if (controller.signal.aborted) return undefined;
                 history.replaceState(null, "", "/");
@@ -62,11 +82,13 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
     }
     return (
         <Frame
-            title="Add this browser to your account"
+            title={person ? `Add this browser to ${person}’s account?` : "Add this browser to your account"}
             lead={
-                given === ""
-                    ? "On a device that you already use, run “ensemble link”. Then paste the address that it shows here."
-                    : "Your other device will ask you for the digits that come next."
+                person !== undefined
+                    ? "Only if you have just typed “ensemble open” on this computer, or started “ensemble up”. Any other page that leads here may add it to someone else’s account."
+                    : given === ""
+                      ? "On a device that you already use, run “ensemble link”. Then paste the address that it shows here."
+                      : "Your other device will ask you for the digits that come next."
             }
         >
             <form onSubmit={submitted}>

@@ -1,5 +1,5 @@
 /** Before there is an account here: make one, bring one back, or become a device of one. */
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type FormEvent, lazy, type ReactNode, Suspense, useState } from "react";
 import type { NewWords } from "@ensemble/client/account";
 import { Field } from "../base/field.tsx";
 import { create, enter } from "../data/account.ts";
@@ -7,9 +7,11 @@ import { textOf } from "../data/failure.ts";
 import { useTitle } from "../base/title.ts";
 import { Connection } from "../shell/connection.tsx";
 import { suggestedName } from "./device-name.ts";
-import { Link } from "./link.tsx";
 import { Restore } from "./restore.tsx";
 import { Words } from "./words.tsx";
+
+const Link = lazy(() => import("./link.tsx").then((found) => ({ default: found.Link })));
+const HasAccount = lazy(() => import("./has-account.tsx").then((found) => ({ default: found.HasAccount })));
 
 type Step = { at: "begin" } | { at: "words"; words: NewWords } | { at: "restore" } | { at: "link" };
 
@@ -23,7 +25,11 @@ export function Welcome() {
         case "restore":
             return <Restore onBack={back} onDone={enter} />;
         case "link":
-            return <Link onBack={back} onDone={enter} />;
+            return (
+                <Suspense>
+                    <Link onBack={back} onDone={enter} />
+                </Suspense>
+            );
         default:
             return (
                 <Frame
@@ -49,6 +55,9 @@ export function Welcome() {
                     </section>
                     <section className="have" aria-labelledby="new">
                         <h2 id="new">New here?</h2>
+                        <Suspense>
+                            <HasAccount />
+                        </Suspense>
                         <Begin onMade={(words) => setStep({ at: "words", words })} />
                     </section>
                     <div className="ways">

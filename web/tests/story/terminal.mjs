@@ -1,7 +1,9 @@
 // The person's terminal: ENSEMBLE is the program, and the environment is that of the terminal.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { homedir } from "node:os";
+import { execFileSync, spawn } from "node:child_process";
+import { chmod, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
 import { SOON } from "../browser.mjs";
 
 /** Runs a command of the terminal, and gives what it prints. */
@@ -39,4 +41,28 @@ export async function links() {
     assert.equal(await ended, 0, said);
   };
   return { address: await Promise.race([address, ended.then(() => assert.fail(said))]), finish };
+}
+
+/** Begins `ensemble open` in a terminal of a desktop: the file that the browser is to open, and what waits for the command's end. */
+export async function opens() {
+  const folder = await mkdtemp(join(tmpdir(), "desktop-"));
+  const given = join(folder, "given");
+  execFileSync("mkfifo", [given]);
+  await writeFile(join(folder, "xdg-open"), `#!/bin/sh\nprintf %s "$1" > '${given}'\n`);
+  await chmod(join(folder, "xdg-open"), 0o755);
+  const env = { ...process.env, DISPLAY: ":9", PATH: `${folder}:${process.env.PATH}` };
+  const child = spawn("script", ["-qefc", `'${process.env.ENSEMBLE}' open`, "/dev/null"], {
+    cwd: homedir(),
+    env,
+    timeout: SOON,
+  });
+  let said = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => (said += piece));
+  const ended = new Promise((resolve) => child.on("close", resolve));
+  const file = await Promise.race([readFile(given, "utf8"), ended.then(() => assert.fail(said))]);
+  const finish = async () => {
+    assert.equal(await ended, 0, said);
+    return said;
+  };
+  return { file, finish };
 }

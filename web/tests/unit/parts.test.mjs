@@ -77,7 +77,7 @@ describe("parts", { timeout: 10 * 60_000 }, () => {
   test("the secret of a linking leaves the address of the page", async (context) => {
     const { location, history } = globalThis;
     context.after(() => Object.assign(globalThis, { location, history }));
-    const { takeLinkAddress, linkAddress } = await part("base/link-address.ts");
+    const { takeLinkAddress, linkAddress, linkPerson } = await part("base/link-address.ts");
     const href = "https://ensemble.example/link#v1.id.secret";
     const replaced = [];
     globalThis.location = new URL("https://ensemble.example/sessions/1#end");
@@ -86,7 +86,13 @@ describe("parts", { timeout: 10 * 60_000 }, () => {
     assert.deepEqual([linkAddress(), replaced], ["", []]);
     globalThis.location = new URL(href);
     takeLinkAddress();
-    assert.deepEqual([linkAddress(), replaced], [href, ["/link"]]);
+    assert.deepEqual([linkAddress(), linkPerson(), replaced], [href, undefined, ["/link"]]);
+    // A program of this computer adds whose account it is.
+    for (const name of ["", "Anna%20O.%27Neill"]) {
+      globalThis.location = new URL(`${href}.${name}`);
+      takeLinkAddress();
+      assert.deepEqual([linkAddress(), linkPerson()], [href, name]);
+    }
   });
 
   test("three of the recovery words are asked for, and only they are right", async () => {
