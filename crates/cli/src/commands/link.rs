@@ -83,7 +83,12 @@ impl Link {
         if !digits_match(&device).await? {
             return Err(Failure::message("These are not the digits that the new device shows. Nothing was added."));
         }
-        let role = role(self.role, kind);
+        self.add(context, device).await
+    }
+
+    /// Adds a device whose digits were compared, or that needs none.
+    pub(crate) async fn add(&self, context: &Context, device: NewDevice<'_>) -> Result {
+        let role = role(self.role, device.kind());
         let added = device.add(role).await?;
         if context.json {
             let added = serde_json::json!({ "publicKey": added.public_key, "role": role, "machineId": added.machine });
@@ -125,7 +130,7 @@ fn show(code: &LinkCode) -> Result<()> {
     Ok(())
 }
 
-async fn digits_match(device: &NewDevice<'_>) -> Result<bool> {
+pub(crate) async fn digits_match(device: &NewDevice<'_>) -> Result<bool> {
     for left in (0..TRIES).rev() {
         print::ask("Type the six digits that the new device shows:")?;
         let Some(typed) = typed_line().await? else { return Ok(false) };

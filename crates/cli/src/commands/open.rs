@@ -1,23 +1,30 @@
 //! `ensemble open`: opens the server's page in the browser of this computer and adds that browser to the account, or prints the
 //! address where there is no browser.
 
-use std::fs;
+mod listener;
+mod offer;
+
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use clap::Args;
-use ensemble_account::devices::LinkCode;
+use ensemble_account::Account;
 
 use super::DONE;
 use super::link::Link;
-use crate::context::{Context, anonymous};
-use crate::failure::Result;
+use crate::context::{Context, anonymous, interrupts};
+use crate::failure::{Failure, Result};
 use crate::print;
+use listener::is_of_another_user;
+pub(crate) use offer::{Digits, Offer};
 
-/// Opens the page in the browser of this computer and adds the browser to your account: it shows six digits, which you type here.
-/// Without a browser it prints the address of the page.
+/// Within this time after a browser was added, another one that asks with its code is reported.
+const WATCHED: Duration = Duration::from_secs(10);
+
+/// Opens the page in the browser of this computer, which asks whether to add it to your account. At a server of another computer it shows
+/// six digits, which you type here. Without a browser it prints the address of the page.
 #[derive(Debug, Args)]
 pub(crate) struct Open {
     /// Open the documentation of the server's interface, where calls can be tried. `ensemble token` prints the token that it asks for
@@ -46,32 +53,40 @@ impl Open {
             return Ok(DONE);
         }
         let me = context.me().await?;
-        Link::for_browser().shown_by(context, &me, me.client.origin(), |code| hand_over(context, code)).await
+        let is_own = || me.client.base().port_or_known_default().is_none_or(|port| !is_of_another_user(port));
+        if me.client.is_on_loopback() && is_own() && me.client.version().await?.local {
+            return add_browser_of_here(context, &me).await;
+        }
+        let hand_over = |code: &_| {
+            let file = offer::hand_over(context, code, None)?;
+            print::note(
+                "Opened in your browser. If it shows your sessions, it is in your account already: press Ctrl-C. If it shows nothing, type \
+                 `ensemble link` and paste the address that it shows into the browser.",
+            );
+            Ok(file)
+        };
+        Link::for_browser().shown_by(context, &me, me.client.origin(), hand_over).await
     }
 }
 
-/// A file with a code, until the linking has ended.
-struct Handover(PathBuf);
-
-impl Drop for Handover {
-    fn drop(&mut self) {
-        let _removed_already = fs::remove_file(&self.0);
+async fn add_browser_of_here(context: &Context, me: &Account) -> Result {
+    let mut interrupt = interrupts()?;
+    let offer = Offer::make(context, me).await?;
+    let ended = tokio::select! {
+        ended = offer.answered(context, Digits::Typed) => ended,
+        _ = interrupt.recv() => Err(Failure::message(
+            "The linking was ended. If a device had been added by then, `ensemble devices` shows it.",
+        )),
+    };
+    if ended.is_err() {
+        offer.end().await;
+    } else {
+        tokio::select! {
+            () = offer.watched(WATCHED) => {}
+            _ = interrupt.recv() => {}
+        }
     }
-}
-
-/// Gives the browser the code in a file that only this user can read: other users see the arguments of a program.
-fn hand_over(context: &Context, code: &LinkCode) -> Result<Handover> {
-    let file = Handover(context.home.path().join(format!("open-{}.html", std::process::id())));
-    // The characters of a code need no escapes in HTML.
-    let address = code.address();
-    let page = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={}\">\n", address.as_str());
-    context.home.write_secret(&file.0, page.as_bytes())?;
-    browse(&format!("file://{}", file.0.display()));
-    print::note(
-        "Opened in your browser. If it shows your sessions, it is in your account already: press Ctrl-C. If it shows nothing, type \
-         `ensemble link` and paste the address that it shows into the browser.",
-    );
-    Ok(file)
+    ended
 }
 
 /// Opens an address that was printed, where a person has a browser.
@@ -81,7 +96,7 @@ pub(crate) fn show(address: &str) {
     }
 }
 
-fn is_for_a_person() -> bool {
+pub(crate) fn is_for_a_person() -> bool {
     std::io::stdout().is_terminal() && has_display()
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Up {
     /// Start no runner
     #[arg(long)]
     no_runner: bool,
-    /// Do not open the page in a browser at the first start
+    /// Do not open this computer's browser at the first start
     #[arg(long)]
     no_open: bool,
     /// Begin a new account when the key of the one that was used here is lost
@@ -89,7 +89,7 @@ mod services {
     use std::path::Path;
     use std::time::Duration;
 
-    use ensemble_account::{Begun, Wanted};
+    use ensemble_account::{Account, Begun, Wanted};
     use ensemble_all_in_one::{Config, Stack, TlsSettings};
     use ensemble_runner::{Accept, Drain, offers, run_until};
     use tokio::task::JoinHandle;
@@ -98,7 +98,7 @@ mod services {
     use super::banner::{Agents, banner, is_same};
     use super::signals::Signals;
     use super::{Context, DONE, Failure, Result, Up};
-    use crate::commands::open;
+    use crate::commands::open::{Digits, Offer, is_for_a_person};
     use crate::commands::runner::{Options, chain, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers};
     use crate::environment::environment;
@@ -170,8 +170,8 @@ mod services {
                 ready = set_up(context, (&stack, &data), wanted, options.map(|options| (options, unsigned)), self.no_open) => Some(ready),
                 () = signals.next() => None,
             };
-            let runner = match ready {
-                Some(Ok(runner)) => runner,
+            let (runner, me) = match ready {
+                Some(Ok(ready)) => ready,
                 Some(Err(failure)) => {
                     stack.stop().await;
                     return Err(failure);
@@ -181,7 +181,10 @@ mod services {
                     return Ok(DONE);
                 }
             };
-            signals.next().await;
+            match me {
+                Some(me) => offer_browser(context, &me, &mut signals).await,
+                None => signals.next().await,
+            }
             if let Some(runner) = runner {
                 drain(runner, &mut signals).await?;
             }
@@ -209,17 +212,21 @@ mod services {
     /// A runner and the handle that stops it.
     type Running = (Drain, JoinHandle<()>);
 
+    /// Within this time after a browser was added, another one that asks with its code is reported.
+    const WATCHED: Duration = Duration::from_secs(25);
+
     /// How long the banner waits to know which agents work here.
     const LOOK: Duration = Duration::from_secs(5);
 
-    /// Signs in the user of this machine, starts the runner, and prints what to do next.
+    /// Signs in the user of this machine, starts the runner, and prints what to do next. Returns the account that the browser of this
+    /// computer is to be added to.
     async fn set_up(
         context: &Context,
         (stack, data): (&Stack, &Path),
         wanted: Wanted,
         options: Option<(Options, Accept)>,
         no_open: bool,
-    ) -> Result<Option<Running>> {
+    ) -> Result<(Option<Running>, Option<Account>)> {
         let server = stack.url();
         let Begun { me, is_new_key } = context.begin(anonymous(server.to_owned())?, wanted).await?;
         crate::data::remember(context, &me, data)?;
@@ -249,13 +256,37 @@ mod services {
                 }),
                 true,
             )?;
-            return Ok(runner);
+            return Ok((runner, None));
         }
         banner((stack, data), &default, agents)?;
-        if is_new_key && !no_open {
-            open::show(server);
+        let opens = is_new_key && !no_open && is_for_a_person();
+        Ok((runner, opens.then_some(me)))
+    }
+
+    /// Adds the browser of this computer, and waits for a signal. It is no fault of the server if no browser is added.
+    async fn offer_browser(context: &Context, me: &Account, signals: &mut Signals) {
+        let offer = match Offer::make(context, me).await {
+            Ok(offer) => offer,
+            Err(failure) => {
+                print::note(failure.to_string());
+                return signals.next().await;
+            }
+        };
+        let added = async {
+            match offer.answered(context, Digits::Refused).await {
+                Ok(_) => offer.watched(WATCHED).await,
+                Err(failure) => {
+                    offer.end().await;
+                    print::note(failure.to_string());
+                }
+            }
+        };
+        tokio::select! {
+            () = added => {}
+            () = signals.next() => return offer.end().await,
         }
-        Ok(runner)
+        drop(offer);
+        signals.next().await;
     }
 
     /// Makes this server the one that commands use, unless the user has chosen another or another one on this machine

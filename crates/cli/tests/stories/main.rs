@@ -85,6 +85,8 @@ mod lying;
 #[cfg(feature = "up")]
 mod moved_seals;
 #[cfg(feature = "up")]
+mod opened;
+#[cfg(feature = "up")]
 mod outliving;
 #[cfg(feature = "up")]
 mod own_page;

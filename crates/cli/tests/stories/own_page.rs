@@ -94,7 +94,7 @@ fn only_the_printed_address_is_answered_and_only_reading() {
 }
 
 /// A desktop's `xdg-open` that stays as long as the browser, and writes what it was given and its process into the returned file.
-fn desktop(person: &User) -> (String, PathBuf) {
+pub(crate) fn desktop(person: &User) -> (String, PathBuf) {
     let (bin, shown) = (person.home().join("bin"), person.home().join("shown"));
     std::fs::create_dir(&bin).unwrap();
     let line = format!("echo \"$1 $$\" > {0}.new; mv {0}.new {0}", shown.display());
@@ -120,20 +120,24 @@ fn a_browser_that_stays_open_does_not_hold_up_the_page() {
 }
 
 #[test]
-fn the_first_start_opens_the_page() {
+fn the_first_start_opens_the_browser() {
     let person = User::new(None);
     let (variables, shown) = desktop(&person);
     let terminal = Terminal::open(&person, 100, 30);
     let up = "up --listen 127.0.0.1:0 --no-runner";
     terminal.ensemble(&variables, up);
     let text = until("the browser", || std::fs::read_to_string(&shown).ok());
-    let (address, browser) = text.trim().split_once(' ').unwrap();
-    terminal.sees(&format!("its page: {address}"));
+    let (file, browser) = text.trim().split_once(' ').unwrap();
+    let shown_page = terminal.sees("its page: ").join("\n");
+    let page = std::fs::read_to_string(file.strip_prefix("file://").unwrap()).unwrap();
+    let address = page.split_once("url=").unwrap().1.split_once("/link#v1.").unwrap().0.to_owned();
+    assert!(shown_page.contains(&format!("its page: {address}")), "{shown_page}");
     kill(Pid::from_raw(browser.parse().unwrap()), Signal::SIGKILL).expect("the browser is gone");
     // It is the account's first start only: the page is in the browser's history then.
     std::fs::remove_file(&shown).unwrap();
     terminal.key("C-c");
     terminal.until("the shell", is_ready);
+    assert!(!Path::new(file.strip_prefix("file://").unwrap()).exists(), "the link has ended");
     terminal.line("clear");
     terminal.until("an empty screen", |lines| !lines.iter().any(|line| line.contains("its page")));
     terminal.ensemble(&variables, up);
@@ -143,6 +147,6 @@ fn the_first_start_opens_the_page() {
     assert!(!shown.exists());
 }
 
-fn is_ready(lines: &[String]) -> bool {
+pub(crate) fn is_ready(lines: &[String]) -> bool {
     lines.iter().rfind(|line| !line.is_empty()).is_some_and(|line| line.ends_with("ready$"))
 }

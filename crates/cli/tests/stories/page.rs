@@ -37,6 +37,11 @@ fn a_person_has_a_browser_that_is_out_of_order() {
 }
 
 #[test]
+fn a_person_opens_the_browser_of_this_computer() {
+    tell("open");
+}
+
+#[test]
 fn a_person_begins_on_a_phone() {
     tell("phone");
 }
