@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use crate::config::Timing;
-use crate::server::ServerError;
-
 /// The pauses of one series of retries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
@@ -16,8 +13,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(crate) fn of(timing: &Timing) -> Self {
-        Self { first: timing.backoff_first, longest: timing.backoff_longest, next: timing.backoff_first }
+    /// The first and the longest pause.
+    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, next: first }
     }
 
     /// After a success: the next series begins with a short pause.
@@ -27,14 +25,11 @@ impl Backoff {
 
     /// The pause after a failure: between half the step and the step, and never shorter than the server's
     /// `Retry-After`.
-    pub(crate) fn pause(&mut self, error: &ServerError) -> Duration {
+    pub(crate) fn pause(&mut self, retry_after: Option<Duration>) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.longest);
         let jittered = step.mul_f64(rand::thread_rng().gen_range(0.5..=1.0));
-        match error {
-            ServerError::Unavailable { retry_after: Some(wanted), .. } => *wanted + jittered.min(*wanted / 4),
-            _ => jittered,
-        }
+        retry_after.map_or(jittered, |wanted| wanted + jittered.min(wanted / 4))
     }
 }
 
@@ -44,13 +39,12 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_bound_and_start_again() {
-        let timing = Timing::default();
-        let mut backoff = Backoff::of(&timing);
-        let away = ServerError::Unavailable { reason: String::new(), retry_after: None };
-        let pauses: Vec<Duration> = (0..12).map(|_| backoff.pause(&away)).collect();
-        assert!(pauses.iter().all(|pause| *pause <= timing.backoff_longest));
-        assert!(pauses[11] >= timing.backoff_longest / 2 && pauses[0] <= timing.backoff_first);
+        let (first, longest) = (Duration::from_millis(250), Duration::from_secs(5));
+        let mut backoff = Backoff::new(first, longest);
+        let pauses: Vec<Duration> = (0..12).map(|_| backoff.pause(None)).collect();
+        assert!(pauses.iter().all(|pause| *pause <= longest));
+        assert!(pauses[11] >= longest / 2 && pauses[0] <= first);
         backoff.reset();
-        assert!(backoff.pause(&away) <= timing.backoff_first);
+        assert!(backoff.pause(None) <= first);
     }
 }

@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::attempt::{self, Context, Held, Slot, Unchecked};
-use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::drain::{Drain, Phase};
 use crate::host;
@@ -153,7 +152,7 @@ async fn serve(
     attempts: &mut JoinSet<()>,
 ) {
     let timing = context.config.timing;
-    let mut backoff = Backoff::of(&timing);
+    let mut backoff = timing.backoff();
     let mut woken = context.woken.clone();
     let mut was_unavailable = false;
     let mut refused_since: Option<Instant> = None;
@@ -189,7 +188,7 @@ async fn serve(
                     return;
                 }
                 tokio::select! {
-                    () = tokio::time::sleep(backoff.pause(&error)) => {}
+                    () = tokio::time::sleep(backoff.pause(error.retry_after())) => {}
                     () = wake::next(&mut woken) => {}
                 }
             }
@@ -241,7 +240,7 @@ fn carry_out(context: &Context, orders: &[Order]) {
 
 /// Carries out orders while the runner drains and takes no work.
 async fn obey(context: Context, offers: watch::Receiver<Vec<Offer>>) {
-    let mut backoff = Backoff::of(&context.config.timing);
+    let mut backoff = context.config.timing.backoff();
     loop {
         let request = LeaseRequest { capacity: 0, ..request(&context, &offers.borrow(), &Semaphore::new(0)) };
         match context.server.lease(&request).await {
@@ -249,7 +248,7 @@ async fn obey(context: Context, offers: watch::Receiver<Vec<Offer>>) {
                 backoff.reset();
                 carry_out(&context, &answer.orders);
             }
-            Err(error) => tokio::time::sleep(backoff.pause(&error)).await,
+            Err(error) => tokio::time::sleep(backoff.pause(error.retry_after())).await,
         }
     }
 }

@@ -7,7 +7,6 @@ use serde::Serialize;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::attempt::Context;
-use crate::backoff::Backoff;
 use crate::drain::Phase;
 use crate::offers::Offer;
 use crate::wake;
@@ -53,7 +52,7 @@ pub(crate) async fn run(
     mut ending: oneshot::Receiver<()>,
 ) {
     let timing = context.config.timing;
-    let mut backoff = Backoff::of(&timing);
+    let mut backoff = timing.backoff();
     let mut woken = context.woken.clone();
     let mut was_unavailable = false;
     loop {
@@ -72,7 +71,7 @@ pub(crate) async fn run(
                     if !std::mem::replace(&mut was_unavailable, true) {
                         tracing::warn!("The machine's heartbeat failed: {error}");
                     }
-                    backoff.pause(&error).min(timing.machine_beat)
+                    backoff.pause(error.retry_after()).min(timing.machine_beat)
                 }
             },
             Err(error) => {

@@ -49,6 +49,16 @@ pub enum ServerError {
     Unavailable { reason: String, retry_after: Option<Duration> },
 }
 
+impl ServerError {
+    /// How long the server wants this program to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
 /// The client of this machine.
 pub(crate) fn connect(config: &Config) -> Result<Client, Error> {
     Client::builder(config.server.clone())

@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::{Context, discard};
-use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::spool::{OutputSpool, Record};
 use crate::wake;
@@ -53,7 +52,7 @@ pub(super) async fn deliver(
     if let Some(changes) = &mut finish.changes {
         changes.partial |= !is_sent;
     }
-    let mut backoff = Backoff::of(&context.config.timing);
+    let mut backoff = context.config.timing.backoff();
     let mut woken = context.woken.clone();
     loop {
         let error = match context.server.finish(&held, &finish).await {
@@ -76,7 +75,7 @@ pub(super) async fn deliver(
         };
         tracing::debug!(lease.id = %record.lease(), "Sending a report failed and will be retried: {error}");
         tokio::select! {
-            () = tokio::time::sleep(backoff.pause(&error)) => {}
+            () = tokio::time::sleep(backoff.pause(error.retry_after())) => {}
             () = wake::next(&mut woken) => {}
         }
     }
@@ -93,7 +92,7 @@ async fn send_diff(context: &Context, record: &Record, held: &HeldLease) -> bool
         }
     };
     let mut is_whole = true;
-    let mut backoff = Backoff::of(&context.config.timing);
+    let mut backoff = context.config.timing.backoff();
     let mut woken = context.woken.clone();
     for DiffPart { path, data } in parts {
         let (path, data) = (path.and_then(|path| Text::new(path).ok()), Blob::new(data));
@@ -108,7 +107,7 @@ async fn send_diff(context: &Context, record: &Record, held: &HeldLease) -> bool
                 return false;
             }
             tokio::select! {
-                () = tokio::time::sleep(backoff.pause(&error)) => {}
+                () = tokio::time::sleep(backoff.pause(error.retry_after())) => {}
                 () = wake::next(&mut woken) => {}
             }
         }
@@ -118,7 +117,7 @@ async fn send_diff(context: &Context, record: &Record, held: &HeldLease) -> bool
 
 async fn send(context: Context, lease: HeldLease, output: Arc<OutputSpool>) {
     let timing = context.config.timing;
-    let mut backoff = Backoff::of(&timing);
+    let mut backoff = timing.backoff();
     let mut woken = context.woken.clone();
     while let Some(offset) = output.next_unsent().await {
         let Some(piece) = read(&output, offset).await else { return output.abandon() };
@@ -144,7 +143,7 @@ async fn send(context: Context, lease: HeldLease, output: Arc<OutputSpool>) {
             Err(error) => {
                 tracing::debug!(lease.id = %lease.id, "Sending output failed and will be retried: {error}");
                 tokio::select! {
-                    () = tokio::time::sleep(backoff.pause(&error)) => {}
+                    () = tokio::time::sleep(backoff.pause(error.retry_after())) => {}
                     () = wake::next(&mut woken) => {}
                 }
             }

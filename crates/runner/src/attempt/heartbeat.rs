@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 
 use super::Context;
 use super::held::Holding;
-use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::wake;
 
@@ -98,7 +97,7 @@ async fn run(
     state: watch::Sender<LeaseState>,
 ) {
     let timing = context.config.timing;
-    let mut backoff = Backoff::of(&timing);
+    let mut backoff = timing.backoff();
     let mut woken = context.woken.clone();
     let mut refused_since = None;
     loop {
@@ -122,11 +121,11 @@ async fn run(
                     tracing::error!(lease.id = %lease.id, "Ending an attempt because its lease can no longer be renewed: {error}");
                     return advance(&state, LeaseState::Lost);
                 }
-                backoff.pause(&error)
+                backoff.pause(error.retry_after())
             }
             Err(error @ ServerError::Unavailable { .. }) => {
                 tracing::debug!(lease.id = %lease.id, "A heartbeat failed: {error}");
-                backoff.pause(&error).min(timing.lease_beat)
+                backoff.pause(error.retry_after()).min(timing.lease_beat)
             }
         };
         let is_cancelled = *state.borrow() >= LeaseState::CancelRequested;

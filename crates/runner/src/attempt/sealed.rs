@@ -95,7 +95,7 @@ async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Resul
         Err(_) => None,
     };
     let Some(host) = host else { return Err(Outcome::refused("HOST_BUSY", AWAY)) };
-    let mut pause = Pause::of(&context.config.timing);
+    let mut pause = Pause::of(context.config.timing.backoff());
     let task = loop {
         match host.signed(lease).await {
             Ok(Ok(task)) => break task,

@@ -69,7 +69,7 @@ fn filled_in(lease: &Lease) -> Result<Lease, Outcome> {
 }
 
 async fn check(context: &Context, lease: &Lease) -> Result<Lease, Outcome> {
-    let mut pause = Pause::of(&context.config.timing);
+    let mut pause = Pause::of(context.config.timing.backoff());
     let checked = match host(context).await {
         Ok(host) => loop {
             match host.as_signed(lease).await {
@@ -93,7 +93,7 @@ pub(crate) async fn signed_order(context: &Context, order: &Order) -> Result<Opt
     if context.config.accepts() == Accept::Any && !is_checked(context, order.signed.is_some()) {
         return Ok(None);
     }
-    let mut pause = Pause::of(&context.config.timing);
+    let mut pause = Pause::of(context.config.timing.backoff());
     let checked = match host(context).await {
         Ok(host) => loop {
             match host.check_order(order).await {

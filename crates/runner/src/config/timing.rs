@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::backoff::Backoff;
+
 /// Intervals and timeouts. The configuration file gives them in milliseconds: `leaseBeatMs` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -71,6 +73,13 @@ pub struct Timing {
     /// How often the runner checks for programs that were installed or removed.
     #[serde(rename = "lookForProgramsMs", with = "millis")]
     pub look_for_programs: Duration,
+}
+
+impl Timing {
+    /// The pauses before a call is retried.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff::new(self.backoff_first, self.backoff_longest)
+    }
 }
 
 impl Default for Timing {

@@ -254,7 +254,7 @@ async fn open(
     let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
     let name = place::Name::new(&folder).map_err(|error| error.to_string())?;
     let nonces = Nonces::open(&folder, clock()).map_err(|error| format!("the tasks that were taken: {error}"))?;
-    let mut pause = Pause::of(&config.timing);
+    let mut pause = Pause::of(config.timing.backoff());
     let (owner, lists) = loop {
         let found = async {
             let owner = client.sign_in().await?.user_id;
@@ -323,7 +323,7 @@ impl Host {
     async fn begin(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, NotBegun> {
         let _one_at_a_time = self.starting.lock().await;
         if self.sessions.join(id.to_string()).exists() {
-            let known = repeated(&self.config.timing, || self.client.session(id)).await;
+            let known = repeated(self.config.timing.backoff(), || self.client.session(id)).await;
             return Ok(known.map_err(|error| format!("The server: {error}."))?.id);
         }
         self.room.admits(id).map_err(NotBegun::Busy)?;
@@ -349,8 +349,8 @@ impl Host {
         let ring = KeyRing::generate();
         let machine = &self.config.machine;
         let sealed = |error: seal::SealError| format!("The session's key cannot be sealed: {error}.");
-        let timing = &self.config.timing;
-        let key = repeated(timing, || self.lists.content_key()).await;
+        let backoff = self.config.timing.backoff();
+        let key = repeated(backoff, || self.lists.content_key()).await;
         let (to, epoch) = key.map_err(|error| format!("The server: {error}."))?;
         let binding = Binding::Hosted { session: id, owner: self.owner, machine };
         let for_owner = seal::seal_ring(&ring, &to, binding, &self.key).map_err(sealed)?;
@@ -380,7 +380,7 @@ impl Host {
         let spool = on_disk(move || Spool::create(&folder, &written)).await;
         let spool = spool.map_err(|error| format!("The session cannot be written to disk: {error}."))?;
         let key = idempotency_key();
-        if let Err(error) = repeated(timing, || self.client.create_session(&request, &key)).await {
+        if let Err(error) = repeated(backoff, || self.client.create_session(&request, &key)).await {
             if error.code().is_some_and(|code| code.status() < 500) && !error.is_passing() {
                 let _ = on_disk(move || spool.remove()).await;
             } else {

@@ -8,8 +8,6 @@ use tokio::time::Instant;
 
 use super::Host;
 use crate::backoff::Backoff;
-use crate::config::Timing;
-use crate::server::ServerError;
 
 /// How long a person waits at most until a call that fails is given up.
 const REPEATED_FOR: Duration = Duration::from_secs(10);
@@ -18,16 +16,16 @@ const REPEATED_FOR: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The last one.
-pub(super) async fn repeated<T, C>(timing: &Timing, call: impl Fn() -> C) -> Result<T, Error>
+pub(super) async fn repeated<T, C>(backoff: Backoff, call: impl Fn() -> C) -> Result<T, Error>
 where
     C: Future<Output = Result<T, Error>>,
 {
     let deadline = Instant::now() + REPEATED_FOR;
-    let mut pause = Pause::of(timing);
+    let mut pause = Pause::of(backoff);
     loop {
         let answer = call().await;
         let Err(error) = &answer else { return answer };
-        pause.error = away(error);
+        pause.retry_after = retry_after(error);
         let again = Instant::now() + pause.next();
         if !error.is_passing() || again > deadline {
             return answer;
@@ -36,29 +34,27 @@ where
     }
 }
 
-/// The server is unavailable, for as long as it says.
-fn away(error: &Error) -> ServerError {
-    let retry_after = match error {
+/// How long the server wants this program to wait.
+fn retry_after(error: &Error) -> Option<Duration> {
+    match error {
         Error::Problem(problem) => problem.retry_after.map(|seconds| Duration::from_secs(u64::from(seconds))),
         _ => None,
-    };
-    ServerError::Unavailable { reason: String::new(), retry_after }
+    }
 }
 
 pub(crate) struct Pause {
     backoff: Backoff,
     has_said: bool,
-    error: ServerError,
+    retry_after: Option<Duration>,
 }
 
 impl Pause {
     pub(crate) fn new(host: &Host) -> Self {
-        Self::of(&host.config.timing)
+        Self::of(host.config.timing.backoff())
     }
 
-    pub(crate) fn of(timing: &Timing) -> Self {
-        let error = ServerError::Unavailable { reason: String::new(), retry_after: None };
-        Self { backoff: Backoff::of(timing), has_said: false, error }
+    pub(crate) fn of(backoff: Backoff) -> Self {
+        Self { backoff, has_said: false, retry_after: None }
     }
 
     /// After a success.
@@ -75,12 +71,12 @@ impl Pause {
     }
 
     pub(crate) fn note(&mut self, session: SessionId, what: &str, error: &Error) {
-        self.error = away(error);
+        self.retry_after = retry_after(error);
         self.say(&format!("Session {session}: {what}: {error}"));
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        self.backoff.pause(&self.error)
+        self.backoff.pause(self.retry_after)
     }
 
     pub(crate) async fn wait(&mut self) {
@@ -96,14 +92,16 @@ mod tests {
 
     use super::*;
 
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+
     fn unavailable() -> Error {
         Error::from(Problem::new(Code::Unavailable, ""))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_is_repeated_until_it_is_answered() {
-        let (timing, calls) = (Timing::default(), Cell::new(0));
-        let answer = repeated(&timing, || {
+        let calls = Cell::new(0);
+        let answer = repeated(BACKOFF, || {
             calls.set(calls.get() + 1);
             let answer = if calls.get() < 4 { Err(unavailable()) } else { Ok(calls.get()) };
             std::future::ready(answer)
@@ -113,16 +111,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_is_given_up_after_ten_seconds_and_a_refused_one_at_once() {
-        let (timing, begun) = (Timing::default(), Instant::now());
-        let answer = repeated(&timing, async || Err::<(), _>(unavailable())).await;
+        let begun = Instant::now();
+        let answer = repeated(BACKOFF, async || Err::<(), _>(unavailable())).await;
         assert!(answer.unwrap_err().is(Code::Unavailable));
         assert!(begun.elapsed() > REPEATED_FOR / 4 && begun.elapsed() <= REPEATED_FOR, "{:?}", begun.elapsed());
 
         let begun = Instant::now();
-        let refused = repeated(&timing, async || Err::<(), _>(Problem::new(Code::Forbidden, "").into()));
+        let refused = repeated(BACKOFF, async || Err::<(), _>(Problem::new(Code::Forbidden, "").into()));
         assert!(refused.await.unwrap_err().is(Code::Forbidden));
         let busy = Problem::new(Code::RateLimited, "").with_retry_after(60);
-        let limited = repeated(&timing, async || Err::<(), _>(busy.clone().into()));
+        let limited = repeated(BACKOFF, async || Err::<(), _>(busy.clone().into()));
         assert!(limited.await.unwrap_err().is(Code::RateLimited));
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }

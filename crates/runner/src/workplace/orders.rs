@@ -18,7 +18,6 @@ use super::repository::Repository;
 use super::shown::Shown;
 use super::worktree::{State, Worktree, commit_all};
 use crate::attempt::{Context, carried_out, signed_order};
-use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::wake;
 
@@ -86,7 +85,7 @@ impl Orders {
 
 /// Reports the result until the server has answered.
 async fn report(context: &Context, order: &str, result: &OrderResult) {
-    let mut backoff = Backoff::of(&context.config.timing);
+    let mut backoff = context.config.timing.backoff();
     let mut woken = context.woken.clone();
     loop {
         let error = match context.server.order_result(order, result).await {
@@ -97,7 +96,7 @@ async fn report(context: &Context, order: &str, result: &OrderResult) {
             Err(error) => error,
         };
         tokio::select! {
-            () = tokio::time::sleep(backoff.pause(&error)) => {}
+            () = tokio::time::sleep(backoff.pause(error.retry_after())) => {}
             () = wake::next(&mut woken) => {}
         }
     }
