@@ -7,14 +7,20 @@ use rand::Rng;
 /// The pauses of one series of retries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
-    first: Duration,
-    longest: Duration,
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
     next: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(Duration::from_millis(250), Duration::from_secs(5))
+    }
 }
 
 impl Backoff {
     /// The first and the longest pause.
-    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first }
     }
 
@@ -39,8 +45,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_their_bound_and_start_again() {
-        let (first, longest) = (Duration::from_millis(250), Duration::from_secs(5));
-        let mut backoff = Backoff::new(first, longest);
+        let mut backoff = Backoff::default();
+        let Backoff { first, longest, .. } = backoff;
         let pauses: Vec<Duration> = (0..12).map(|_| backoff.pause(None)).collect();
         assert!(pauses.iter().all(|pause| *pause <= longest));
         assert!(pauses[11] >= longest / 2 && pauses[0] <= first);

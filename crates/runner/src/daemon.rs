@@ -74,7 +74,8 @@ pub async fn run(config: Config) -> Result<(), RunError> {
 /// Runs until `drain` is used. For programs that handle signals themselves.
 pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
     if config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only) {
-        host::run(Arc::new(config), drain, watch::Sender::new(None)).await;
+        let config = Arc::new(config);
+        host::run(config.clone(), Arc::new(config.settings()), drain, watch::Sender::new(None)).await;
         return Ok(());
     }
     config.check_accept().map_err(RunError::NoOwner)?;
@@ -95,6 +96,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let (hosts, host) = watch::channel(None);
     let context = Context {
         config: config.clone(),
+        settings: Arc::new(config.settings()),
         server,
         spool: Arc::new(spool),
         drain: drain.clone(),
@@ -116,7 +118,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     background.spawn(offers::keep(config.clone(), offered, context.signed_out.clone()));
     let (beating, ending) = oneshot::channel();
     let mut presence = tokio::spawn(presence::run(context.clone(), offers.clone(), slots.clone(), ending));
-    let sessions = tokio::spawn(host::run(config.clone(), drain.clone(), hosts));
+    let sessions = tokio::spawn(host::run(config.clone(), context.settings.clone(), drain.clone(), hosts));
     let mut attempts = JoinSet::new();
     for record in unfinished {
         attempts.spawn(attempt::recover(context.clone(), record));

@@ -18,6 +18,7 @@ mod directory;
 mod host;
 mod offers;
 mod presence;
+mod settings;
 mod sign_in;
 mod spool;
 mod wake;

@@ -1,13 +1,11 @@
-//! Which agents a machine has, and how each is started.
+//! How an agent of a machine is started, and what it inherits.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
 use ensemble_agent::Kind;
-use ensemble_types::runs::Provider;
 
-use crate::config::{AgentConfig, Config, Environment, ProviderConfig};
+use crate::settings::Environment;
 
 /// An agent of this machine.
 #[derive(Clone, Debug)]
@@ -17,67 +15,64 @@ pub(crate) struct Known {
     /// Before the arguments that the driver needs, and after them.
     pub(crate) args: Vec<String>,
     pub(crate) last_args: Vec<String>,
-    pub(crate) settings: ProviderConfig,
-}
-
-/// An agent that needs no configuration, because its driver is made for it.
-fn known(name: &str) -> Option<&'static AgentConfig> {
-    static OPENCODE: LazyLock<AgentConfig> =
-        LazyLock::new(|| AgentConfig::of(vec!["opencode".to_owned(), "acp".to_owned()]));
-    (name == "opencode").then_some(&*OPENCODE)
+    /// The variables that the configuration sets.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Variables to inherit. `NAME*` is a prefix.
+    pub(crate) pass_env: Vec<String>,
 }
 
 impl Known {
-    /// The agent with this name: a provider, or one that the configuration has under `agents`.
-    pub(crate) fn named(config: &Config, name: &str) -> Result<Self, String> {
-        let programs = config.programs();
-        if let Some(command) = programs.agents.get(name).or_else(|| known(name)) {
-            let (program, args) =
-                command.command.split_first().ok_or_else(|| format!("agents.{name} has no command"))?;
-            let mut settings = ProviderConfig::of(Provider::Claude);
-            settings.pass_env = command.pass_env.clone();
-            settings.env = command.env.clone();
-            settings.permission = command.permission.unwrap_or(settings.permission);
-            settings.permission_limit =
-                command.permission_limit.unwrap_or(settings.permission_limit).max(settings.permission);
-            let (kind, args) = match (name, args) {
-                // Its driver adds the argument itself.
-                ("opencode", [acp, rest @ ..]) if acp == "acp" => (Kind::Opencode, rest),
-                (_, args) => (Kind::Acp, args),
-            };
-            return Ok(Self { kind, program: program.into(), args: args.to_vec(), last_args: Vec::new(), settings });
-        }
-        let kind = match name {
-            "claude" => Kind::Claude,
-            "codex" => Kind::Codex,
-            "gemini" => Kind::Gemini,
-            _ => {
-                return Err(format!(
-                    "the agent {name} is not in the configuration. Add it to runner.yaml: agents.{name}.command: [{name}, acp]"
-                ));
-            }
-        };
-        let provider = Provider::ALL.into_iter().find(|provider| provider.as_str() == name);
-        let settings = provider.and_then(|provider| programs.providers.get(&provider)).cloned();
-        let settings = settings.filter(|settings| settings.enabled);
-        let settings = settings.ok_or_else(|| format!("the agent {name} is switched off in the configuration"))?;
-        let (program, last_args) = (settings.program.clone(), settings.args.clone());
-        Ok(Self { kind, program, args: Vec::new(), last_args, settings })
-    }
-
-    /// An agent that cannot be started.
-    pub(crate) fn without_program(kind: Kind) -> Self {
-        let settings = ProviderConfig::of(Provider::Claude);
-        Self { kind, program: PathBuf::from("/nonexistent"), args: Vec::new(), last_args: Vec::new(), settings }
-    }
-
     /// The variables of its process, with what it may inherit from this environment. What its driver needs counts more than that, and
     /// what the configuration sets counts most.
     pub(crate) fn env(&self, environment: &Environment, launch: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let mut env = Config::program_env_of(&self.settings, environment);
+        let mut env = inherited_env(&self.pass_env, environment);
         env.extend(launch.clone());
-        env.extend(self.settings.env.clone());
+        env.extend(self.env.clone());
         env
+    }
+}
+
+/// The variables that a program inherits of this environment.
+pub(crate) fn inherited_env(pass_env: &[String], environment: &Environment) -> BTreeMap<String, String> {
+    let may_pass = |name: &str| {
+        // Our own variables include the machine's token, so none of them is passed on.
+        !name.starts_with("ENSEMBLE_")
+            && !OF_A_REPOSITORY.contains(&name)
+            && pass_env.iter().any(|pattern| covers(pattern, name))
+    };
+    let inherited = environment.iter().filter(|(name, _)| may_pass(name));
+    let mut env: BTreeMap<String, String> = inherited.map(|(name, value)| (name.clone(), value.clone())).collect();
+    env.insert("NO_COLOR".to_owned(), "1".to_owned());
+    env
+}
+
+/// What `git rev-parse --local-env-vars` prints, and what git gives to hooks: they say where a repository is, and would lead the
+/// commits of an agent from its directory into another one.
+const OF_A_REPOSITORY: [&str; 18] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+fn covers(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
     }
 }
 
@@ -88,11 +83,31 @@ mod tests {
     #[test]
     fn the_configuration_counts_more_than_the_driver_and_that_more_than_what_is_inherited() {
         let variables = |value: &str| ["A", "B", "C"].map(|name| (name.to_owned(), value.to_owned()));
-        let mut known = Known::without_program(Kind::Claude);
-        known.settings.pass_env = vec!["*".to_owned()];
-        known.settings.env = variables("configured").into_iter().take(1).collect();
+        let known = Known {
+            kind: Kind::Claude,
+            program: PathBuf::from("claude"),
+            args: Vec::new(),
+            last_args: Vec::new(),
+            env: variables("configured").into_iter().take(1).collect(),
+            pass_env: vec!["*".to_owned()],
+        };
         let launch = variables("launched").into_iter().take(2).collect();
         let env = known.env(&variables("inherited").into(), &launch);
         assert_eq!(["A", "B", "C"].map(|name| env[name].as_str()), ["configured", "launched", "inherited"]);
+    }
+
+    #[test]
+    fn no_variable_says_where_a_repository_is() {
+        let listed = std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap().stdout;
+        let mut names: Vec<String> = String::from_utf8(listed).unwrap().lines().map(str::to_owned).collect();
+        assert!(names.len() > 10, "{names:?}");
+        names.push("GIT_QUARANTINE_PATH".to_owned());
+        names.push("GIT_AUTHOR_NAME".to_owned());
+        let environment: Environment = names.into_iter().map(|name| (name, "x".to_owned())).collect();
+        for pass_env in [vec!["GIT_*"], vec!["*"], vec!["GIT_*", "GIT_DIR"]] {
+            let pass_env: Vec<String> = pass_env.into_iter().map(str::to_owned).collect();
+            let passed: Vec<String> = inherited_env(&pass_env, &environment).into_keys().collect();
+            assert_eq!(passed, ["GIT_AUTHOR_NAME", "NO_COLOR"]);
+        }
     }
 }

@@ -10,7 +10,7 @@ use ensemble_process::disk::on_disk;
 use ensemble_types::time::Timestamp;
 
 use super::Known;
-use crate::config::Environment;
+use crate::settings::Environment;
 use crate::wake::wall_clock;
 
 const MINUTE: u64 = 60;

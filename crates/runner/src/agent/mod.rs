@@ -1,4 +1,4 @@
-//! The agents of a machine, for sessions and tasks alike: which there are, how each is started, and its process.
+//! The agents of a machine, for sessions and tasks alike: how each is started, and its process.
 
 mod known;
 mod minute;
@@ -11,9 +11,9 @@ use ensemble_process::Exit;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::config::{Config, Environment};
+use crate::settings::{Environment, Settings};
 
-pub(crate) use known::Known;
+pub(crate) use known::{Known, inherited_env};
 pub(crate) use minute::until_resumable;
 pub(crate) use piped::{Happened, How, Piped, exit_of};
 
@@ -32,14 +32,14 @@ impl Agent {
     /// # Errors
     /// It cannot be started. The text is for people.
     pub(crate) async fn start(
-        config: &Config,
+        settings: &Settings,
         known: &Known,
         (start, how): (Start, How),
         environment: &Environment,
         id: Uuid,
     ) -> Result<Self, String> {
         let launch = launch(known.kind, &start).map_err(|error| error.to_string())?;
-        let process = Piped::start(config, known, How { launch, ..how }, environment, id).await?;
+        let process = Piped::start(settings, known, How { launch, ..how }, environment, id).await?;
         let mut agent = Self { driver: driver(known.kind, start), process };
         let first = agent.driver.begin();
         agent.carry_out(first).await;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use super::Known;
-use crate::config::{Config, Environment};
+use crate::settings::{Environment, Settings};
 
 const CHUNK: usize = 64 << 10;
 /// What is kept of standard error.
@@ -56,14 +56,14 @@ pub(crate) enum Happened {
 impl Piped {
     /// Starts the agent under a guard. `id` marks all of its processes.
     pub(crate) async fn start(
-        config: &Config,
+        settings: &Settings,
         known: &Known,
         how: How,
         environment: &Environment,
         id: Uuid,
     ) -> Result<Self, String> {
         let How { launch, directory, env: own } = how;
-        let program = process::find(&known.program, config.search_path())?;
+        let program = process::find(&known.program, settings.search_path())?;
         write_private(launch.files).await?;
         let mut env = known.env(environment, &launch.env);
         env.extend(own);
@@ -71,7 +71,7 @@ impl Piped {
         let (args, prompt) = (args.collect(), String::new());
         let what = process::Start { program, args, env, directory, prompt, interactive: true, door: None };
         let (process, stdout, stderr) =
-            Process::start(&config.process(), id, what).await.map_err(|error| error.to_string())?;
+            Process::start(&settings.process, id, what).await.map_err(|error| error.to_string())?;
         let kept = Arc::new(Mutex::new(Vec::new()));
         let reads_stderr = Some(tokio::spawn(keep_end(stderr, kept.clone())));
         let (lines, chunk) = (Lines::default(), vec![0; CHUNK]);

@@ -34,6 +34,7 @@ use crate::drain::Drain;
 use crate::host::Host;
 use crate::offers::Offer;
 use crate::server::Server;
+use crate::settings::Settings;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
 use crate::wake::Woken;
 use crate::workplace::{Orders, Workplaces};
@@ -50,6 +51,7 @@ pub(crate) use unchecked::Unchecked;
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) server: Arc<dyn Server>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) drain: Drain,

@@ -169,8 +169,8 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
     let offer = offer.ok_or_else(|| refused(NotOffered::unavailable("the runner does not offer it")))?;
     offer.program.map_err(refused)?;
     let config = &*context.config;
-    let known = Known::named(config, lease.provider.as_str()).map_err(|why| refused(NotOffered::unavailable(why)))?;
-    let provider = &known.settings;
+    let agent = config.agent(lease.provider.as_str());
+    let (known, provider) = agent.map_err(|why| refused(NotOffered::unavailable(why)))?;
     let model = lease.model.as_deref().filter(|model| *model != "default");
     if model.is_some_and(|model| !is_model(model)) {
         return Err(Outcome::not_startable(
@@ -182,7 +182,7 @@ async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer
     let directory = on_disk(move || Ok(working_directory(&blocking, wanted.as_deref(), run)))
         .await
         .unwrap_or_else(|error| Err(no_directory(&error)))?;
-    check_tools(lease, known.kind, provider)?;
+    check_tools(lease, known.kind, &provider)?;
     if lease.max_cost_usd.is_some_and(|max| max <= 0.0) {
         let message = "The attempts of the task have cost as much as it may.";
         return Err(Outcome::not_startable("COST_LIMIT_REACHED", message));
@@ -281,7 +281,7 @@ impl Prepared<'_> {
         let traceparent = lease.traceparent.clone().map(|value| ("TRACEPARENT".to_owned(), value));
         let env = traceparent.into_iter().collect();
         let how = How { launch: Launch::default(), directory: self.directory.clone(), env };
-        Agent::start(&context.config, &self.known, (start, how), &self.config.environment, lease.id.uuid()).await
+        Agent::start(&context.settings, &self.known, (start, how), &self.config.environment, lease.id.uuid()).await
     }
 
     /// `codex exec` takes this variable, and its app server leaves it to the client.

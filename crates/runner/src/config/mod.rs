@@ -2,6 +2,7 @@
 //!
 //! [`Config::new`] builds one in code, [`Config::read`] reads one from a file and the environment.
 
+mod agents;
 mod file;
 mod inherited;
 mod programs;
@@ -12,20 +13,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ensemble_client::Credential;
-use ensemble_process::{Limits, Settings};
+use ensemble_process::Limits;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
 use serde::Deserialize;
-use tokio::sync::Notify;
 
+use crate::agent::inherited_env;
+use crate::settings::{Agents, Settings};
 use crate::sign_in::{Missing, missing};
 use inherited::default_pass_env;
 
+pub use crate::settings::{Environment, Hosting};
 pub use file::ConfigErrors;
 pub use timing::Timing;
-
-/// The environment of the runner process.
-pub type Environment = BTreeMap<String, String>;
 
 /// The configuration of a runner.
 #[derive(Clone, Debug)]
@@ -86,19 +86,6 @@ impl std::str::FromStr for Accept {
             _ => Err("must be signed or any"),
         }
     }
-}
-
-/// How a machine hosts live sessions.
-#[derive(Clone, Debug)]
-pub struct Hosting {
-    /// The owner's account key, with which the owner's device lists begin. It is not taken from the server.
-    pub account: String,
-    /// The folder of the sessions. One program hosts them at a time.
-    pub folder: PathBuf,
-    /// The program does nothing else, and ends some time after its last session.
-    pub sessions_only: bool,
-    /// Is notified when sessions can be started.
-    pub ready: Arc<Notify>,
 }
 
 /// An agent that speaks the Agent Client Protocol.
@@ -213,14 +200,28 @@ impl Config {
     }
 
     /// How guards and programs are started.
-    pub(crate) fn process(&self) -> Settings {
-        Settings {
+    fn process(&self) -> ensemble_process::Settings {
+        ensemble_process::Settings {
             guard: self.guard.clone(),
             limits: self.limits,
             allow_new_privileges: self.allow_new_privileges,
             term_grace: self.timing.term_grace,
             leftover_grace: self.timing.leftover_grace,
             temporary: self.environment.get("TMPDIR").cloned(),
+        }
+    }
+
+    /// What the host gets of it.
+    pub(crate) fn settings(self: &Arc<Self>) -> Settings {
+        let config = self.clone();
+        let agents: Agents = Box::new(move |name| config.agent(name).map(|(known, _)| known));
+        Settings {
+            machine: self.machine.clone(),
+            environment: self.environment.clone(),
+            process: self.process(),
+            agents,
+            max_agents: self.max_agents,
+            timing: self.timing.of_host(),
         }
     }
 
@@ -242,13 +243,11 @@ impl Config {
         if knows_owner { Ok(()) } else { Err(NO_OWNER) }
     }
 
-    pub(crate) fn search_path(&self) -> &str {
-        self.environment.get("PATH").map_or("", String::as_str)
-    }
-
     /// The environment of a provider's program: the inherited and the configured variables.
     pub(crate) fn program_env(&self, provider: &ProviderConfig) -> BTreeMap<String, String> {
-        Self::program_env_of(provider, &self.environment)
+        let mut env = inherited_env(&provider.pass_env, &self.environment);
+        env.extend(provider.env.clone());
+        env
     }
 
     /// What the program needs for the way to sign in that the variables choose, and does not get.
@@ -258,51 +257,6 @@ impl Config {
         settings.map_or(Vec::new(), |settings| {
             missing(provider, &settings.args, &self.environment, &self.program_env(settings))
         })
-    }
-
-    /// The same, with what the program may inherit from this environment.
-    pub(crate) fn program_env_of(provider: &ProviderConfig, environment: &Environment) -> BTreeMap<String, String> {
-        let may_pass = |name: &str| {
-            // Our own variables include the machine's token, so none of them is passed on.
-            !name.starts_with("ENSEMBLE_")
-                && !OF_A_REPOSITORY.contains(&name)
-                && provider.pass_env.iter().any(|pattern| covers(pattern, name))
-        };
-        let inherited = environment.iter().filter(|(name, _)| may_pass(name));
-        let mut env: BTreeMap<String, String> = inherited.map(|(name, value)| (name.clone(), value.clone())).collect();
-        env.insert("NO_COLOR".to_owned(), "1".to_owned());
-        env.extend(provider.env.clone());
-        env
-    }
-}
-
-/// What `git rev-parse --local-env-vars` prints, and what git gives to hooks: they say where a repository is, and would lead the
-/// commits of an agent from its directory into another one.
-const OF_A_REPOSITORY: [&str; 18] = [
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_DIR",
-    "GIT_GRAFT_FILE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_INTERNAL_SUPER_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_NO_REPLACE_OBJECTS",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_QUARANTINE_PATH",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
-];
-
-fn covers(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
-        None => pattern == name,
     }
 }
 
@@ -341,23 +295,6 @@ mod tests {
     }
 
     #[test]
-    fn no_variable_says_where_a_repository_is() {
-        let listed = std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap().stdout;
-        let mut names: Vec<String> = String::from_utf8(listed).unwrap().lines().map(str::to_owned).collect();
-        assert!(names.len() > 10, "{names:?}");
-        names.push("GIT_QUARANTINE_PATH".to_owned());
-        names.push("GIT_AUTHOR_NAME".to_owned());
-        let environment: Environment = names.into_iter().map(|name| (name, "x".to_owned())).collect();
-        for mut provider in Provider::ALL.map(ProviderConfig::of) {
-            for more in ["GIT_*", "*", "GIT_DIR"] {
-                provider.pass_env.push(more.to_owned());
-                let passed: Vec<String> = Config::program_env_of(&provider, &environment).into_keys().collect();
-                assert_eq!(passed, ["GIT_AUTHOR_NAME", "NO_COLOR"]);
-            }
-        }
-    }
-
-    #[test]
     fn each_way_to_sign_in_has_its_variables() {
         // code.claude.com/docs: Amazon Bedrock, Google Vertex AI, Microsoft Foundry.
         let ways = [
@@ -375,7 +312,7 @@ mod tests {
         ];
         for (provider, names) in ways {
             let environment: Environment = names.split(' ').map(|name| (name.to_owned(), "x".to_owned())).collect();
-            let passed = Config::program_env_of(&ProviderConfig::of(provider), &environment);
+            let passed = inherited_env(&ProviderConfig::of(provider).pass_env, &environment);
             for name in environment.keys() {
                 assert!(passed.contains_key(name), "{provider}: {name}");
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::backoff::Backoff;
+use crate::settings;
 
 /// Intervals and timeouts. The configuration file gives them in milliseconds: `leaseBeatMs` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -80,10 +81,26 @@ impl Timing {
     pub(crate) fn backoff(&self) -> Backoff {
         Backoff::new(self.backoff_first, self.backoff_longest)
     }
+
+    /// What the host gets of it.
+    pub(super) fn of_host(&self) -> settings::Timing {
+        settings::Timing {
+            turn_grace: self.turn_grace,
+            left_alone: self.left_alone,
+            park_after: self.park_after,
+            rest_after: self.rest_after,
+            linger: self.linger,
+            deliver_grace: self.deliver_grace,
+            rekey_grace: self.rekey_grace,
+            refused_grace: self.refused_grace,
+            backoff: self.backoff(),
+        }
+    }
 }
 
 impl Default for Timing {
     fn default() -> Self {
+        let host = settings::Timing::default();
         Self {
             lease_beat: Duration::from_secs(10),
             machine_beat: Duration::from_secs(20),
@@ -92,19 +109,19 @@ impl Default for Timing {
             leftover_grace: Duration::from_secs(2),
             lost_grace: Duration::from_secs(2),
             drain_grace: Duration::from_secs(60),
-            turn_grace: Duration::from_secs(600),
-            left_alone: Duration::from_secs(600),
+            turn_grace: host.turn_grace,
+            left_alone: host.left_alone,
             ready_within: Duration::from_secs(300),
-            park_after: Duration::from_secs(1_800),
-            rest_after: Duration::from_secs(60),
-            linger: Duration::from_secs(600),
-            deliver_grace: Duration::from_secs(10),
-            rekey_grace: Duration::from_secs(5),
-            backoff_first: Duration::from_millis(250),
-            backoff_longest: Duration::from_secs(5),
+            park_after: host.park_after,
+            rest_after: host.rest_after,
+            linger: host.linger,
+            deliver_grace: host.deliver_grace,
+            rekey_grace: host.rekey_grace,
+            backoff_first: host.backoff.first,
+            backoff_longest: host.backoff.longest,
             output_interval: Duration::from_millis(100),
             answer_within: Duration::from_secs(10),
-            refused_grace: Duration::from_secs(20),
+            refused_grace: host.refused_grace,
             look_for_programs: Duration::from_secs(60),
         }
     }

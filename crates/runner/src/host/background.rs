@@ -62,7 +62,7 @@ impl Session {
     /// When it rests. Until then its own last messages are read, so that nothing is left to be dealt with.
     pub(super) fn rests_later(&self) -> Instant {
         self.host.wakers.wake(self.id);
-        Instant::now() + self.host.config.timing.rest_after
+        Instant::now() + self.host.settings.timing.rest_after
     }
 
     /// Leaves the session to rest. Returns its id if it is to be hosted again at once, because a person has just written to it.

@@ -32,11 +32,11 @@ pub(crate) async fn run(host: Arc<Host>) {
 
 async fn say(host: &Host, list: &List) -> Result<(), Error> {
     let seen = seen(host, list).map_err(|error| Error::Argument(error.to_string()))?;
-    host.client.say_seen(&host.config.machine, seen).await.map(drop)
+    host.client.say_seen(&host.settings.machine, seen).await.map(drop)
 }
 
 fn seen(host: &Host, list: &List) -> Result<SeenList, OutOfBounds> {
     let (version, digest) = (list.version(), list.digest_text());
-    let sig = host.key.sign(&seen_text(&list.body().account, &host.config.machine, version, &digest));
+    let sig = host.key.sign(&seen_text(&list.body().account, &host.settings.machine, version, &digest));
     Ok(SeenList { version, digest: Blob::new(digest)?, sig: Blob::new(sig)? })
 }

@@ -42,7 +42,7 @@ impl Session {
             _ => {}
         }
         match (self.core.is_idle(), &parked) {
-            (true, None) => *parked = Some(now + self.host.config.timing.park_after),
+            (true, None) => *parked = Some(now + self.host.settings.timing.park_after),
             (false, Some(_)) => *parked = None,
             _ => {}
         }
@@ -64,7 +64,7 @@ impl Session {
         self.look_at_leftovers().await;
         let now = Instant::now();
         let is_over = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        let grace = self.host.config.timing.term_grace;
+        let grace = self.host.settings.process.term_grace;
         if is_over(self.deadlines.parked) {
             self.deadlines.parked = None;
             self.core.park();

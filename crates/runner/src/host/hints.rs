@@ -65,7 +65,7 @@ pub(crate) async fn run(host: Arc<Host>) {
     let mut may_be_restored = false;
     // A runner notices it too, and reports it to the person who started it.
     let runners = if host.is_for_sessions_only() { 1 } else { 2 };
-    let grace = host.config.timing.refused_grace * runners;
+    let grace = host.settings.timing.refused_grace * runners;
     loop {
         let mut hints = pin!(host.client.follow_hints());
         while let Some(hint) = hints.next().await {

@@ -87,7 +87,7 @@ impl Session {
         signal(&self.found_leftovers().await, Signal::SIGTERM);
         let now = Instant::now();
         self.leftovers.look_at = Some(now + WHILE_ENDING);
-        self.leftovers.kill_at = Some(now + self.host.config.timing.term_grace);
+        self.leftovers.kill_at = Some(now + self.host.settings.process.term_grace);
     }
 
     async fn found_leftovers(&mut self) -> BTreeMap<Pid, String> {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
-use crate::config::Environment;
+use crate::settings::Environment;
 
 /// The longest request and answer in bytes.
 pub(crate) const MOST_BYTES: u64 = 1 << 20;

@@ -67,10 +67,10 @@ use self::session::Session;
 use self::spool::Spool;
 use self::tasks::{Nonces, Sessions};
 use self::titles::Card;
-use crate::agent::Known;
-use crate::config::{Config, Environment, Hosting};
+use crate::config::Config;
 use crate::drain::{Drain, Phase};
 use crate::server;
+use crate::settings::{Environment, Hosting, Settings};
 
 pub(crate) use core::TaskState;
 pub(crate) use kept::TaskEnd;
@@ -81,7 +81,11 @@ pub(crate) use tasks::{Refused, TaskTurn, filled};
 
 /// What all sessions of this machine share.
 pub(crate) struct Host {
+    /// For tasks.
     config: Arc<Config>,
+    settings: Arc<Settings>,
+    /// The program does nothing else.
+    sessions_only: bool,
     client: Client,
     /// The machine's key.
     key: AccountKey,
@@ -112,17 +116,26 @@ pub(crate) struct Host {
 
 /// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none. `hosts` receives the
 /// host.
-pub(crate) async fn run(config: Arc<Config>, drain: Drain, hosts: watch::Sender<Option<Arc<Host>>>) {
+pub(crate) async fn run(
+    config: Arc<Config>,
+    settings: Arc<Settings>,
+    drain: Drain,
+    hosts: watch::Sender<Option<Arc<Host>>>,
+) {
     let (Some(hosting), Credential::Device(key)) = (config.hosting.clone(), config.credential.clone()) else { return };
-    if let Err(error) = host(config, hosting, key, (drain, hosts)).await {
+    let hosted = match server::connect(&config) {
+        Ok(client) => host((config, settings), hosting, (client, key), (drain, hosts)).await,
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = hosted {
         tracing::error!("This machine hosts no sessions: {error}");
     }
 }
 
 async fn host(
-    config: Arc<Config>,
+    (config, settings): (Arc<Config>, Arc<Settings>),
     hosting: Hosting,
-    key: AccountKey,
+    (client, key): (Client, AccountKey),
     (drain, hosts): (Drain, watch::Sender<Option<Arc<Host>>>),
 ) -> Result<(), String> {
     let folder = hosting.folder.clone();
@@ -146,12 +159,12 @@ async fn host(
     };
     let ((begun, mut begins), (rested, mut rests)) = (mpsc::channel(16), mpsc::channel(16));
     // Before the server is asked: it may be away, and their guards do not wait for ever.
-    let sockets = local::place_sockets(&folder, &config.environment).unwrap_or_else(|error| {
+    let sockets = local::place_sockets(&folder, &settings.environment).unwrap_or_else(|error| {
         tracing::error!("There is no place for the sockets of this program: {error}");
         folder.clone()
     });
-    let servers = Servers::open(&config, sockets.clone()).await;
-    let opened = open(&config, &hosting, (folder.clone(), key, servers), (&drain, begun, rested));
+    let servers = Servers::open(&settings, sockets.clone()).await;
+    let opened = open((&config, &settings), &hosting, (folder.clone(), client, key, servers), (&drain, begun, rested));
     let host = tokio::select! {
         host = opened => Arc::new(host?),
         () = drain.reached(Phase::Draining) => return Ok(()),
@@ -185,7 +198,7 @@ async fn host(
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();
     hosts.send_replace(Some(host.clone()));
-    let linger = config.timing.linger;
+    let linger = settings.timing.linger;
     while drain.phase() == Phase::Serving || !sessions.is_empty() {
         let is_unused = hosting.sessions_only && host.is_unused() && drain.phase() == Phase::Serving;
         tokio::select! {
@@ -219,7 +232,7 @@ async fn host(
         }
     }
     let _ = fs::remove_file(local::socket(&sockets));
-    host.servers.part(config.timing.left_alone).await;
+    host.servers.part(settings.timing.left_alone).await;
     if sockets != folder {
         // The servers that continue alone have theirs in it.
         let _ = fs::remove_dir(sockets);
@@ -229,7 +242,7 @@ async fn host(
 
 /// The sessions of an earlier process connect to their agents' servers within the time for which these continue alone.
 async fn let_go(host: Arc<Host>) {
-    tokio::time::sleep(host.config.timing.left_alone).await;
+    tokio::time::sleep(host.settings.timing.left_alone).await;
     host.servers.let_go().await;
 }
 
@@ -245,16 +258,15 @@ async fn after_a_while(id: SessionId) -> SessionId {
 
 /// Signs in and reads the owner's device list. Repeats it while the server cannot be reached.
 async fn open(
-    config: &Arc<Config>,
+    (config, settings): (&Arc<Config>, &Arc<Settings>),
     hosting: &Hosting,
-    (folder, key, servers): (PathBuf, AccountKey, Servers),
+    (folder, client, key, servers): (PathBuf, Client, AccountKey, Servers),
     (drain, begun, rested): (&Drain, mpsc::Sender<Session>, mpsc::Sender<SessionId>),
 ) -> Result<Host, String> {
-    let client = server::connect(config).map_err(|error| error.to_string())?;
     let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
     let name = place::Name::new(&folder).map_err(|error| error.to_string())?;
     let nonces = Nonces::open(&folder, clock()).map_err(|error| format!("the tasks that were taken: {error}"))?;
-    let mut pause = Pause::of(config.timing.backoff());
+    let mut pause = Pause::of(settings.timing.backoff);
     let (owner, lists) = loop {
         let found = async {
             let owner = client.sign_in().await?.user_id;
@@ -272,6 +284,8 @@ async fn open(
     };
     Ok(Host {
         config: config.clone(),
+        settings: settings.clone(),
+        sessions_only: hosting.sessions_only,
         client,
         key,
         boxed: Arc::new(boxed),
@@ -287,7 +301,7 @@ async fn open(
         used: Notify::new(),
         servers,
         environments: std::sync::Mutex::default(),
-        room: Room::new(config.max_agents.unwrap_or_else(Room::usual)),
+        room: Room::new(settings.max_agents.unwrap_or_else(Room::usual)),
         begun,
         rested,
         starting: Mutex::default(),
@@ -302,7 +316,7 @@ fn clock() -> Timestamp {
 
 impl Host {
     pub(crate) fn is_for_sessions_only(&self) -> bool {
-        self.config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only)
+        self.sessions_only
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -323,7 +337,7 @@ impl Host {
     async fn begin(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, NotBegun> {
         let _one_at_a_time = self.starting.lock().await;
         if self.sessions.join(id.to_string()).exists() {
-            let known = repeated(self.config.timing.backoff(), || self.client.session(id)).await;
+            let known = repeated(self.settings.timing.backoff, || self.client.session(id)).await;
             return Ok(known.map_err(|error| format!("The server: {error}."))?.id);
         }
         self.room.admits(id).map_err(NotBegun::Busy)?;
@@ -338,8 +352,8 @@ impl Host {
             return Err(format!("There is no mode {}. There are ask, edit, plan and bypass.", start.mode.as_str()));
         }
         McpServer::check(&start.mcp_servers)?;
-        let agent = Known::named(&self.config, &start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
-        ensemble_process::find(&agent.program, self.config.search_path())
+        let agent = self.settings.agent(&start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
+        ensemble_process::find(&agent.program, self.settings.search_path())
             .map_err(|why| format!("Cannot start it: {why}."))?;
         let directory = start.directory.canonicalize();
         let directory = directory.map_err(|error| format!("{}: {error}.", start.directory.display()))?;
@@ -347,9 +361,9 @@ impl Host {
             return Err(format!("{} is not a directory.", directory.display()));
         }
         let ring = KeyRing::generate();
-        let machine = &self.config.machine;
+        let machine = &self.settings.machine;
         let sealed = |error: seal::SealError| format!("The session's key cannot be sealed: {error}.");
-        let backoff = self.config.timing.backoff();
+        let backoff = self.settings.timing.backoff;
         let key = repeated(backoff, || self.lists.content_key()).await;
         let (to, epoch) = key.map_err(|error| format!("The server: {error}."))?;
         let binding = Binding::Hosted { session: id, owner: self.owner, machine };

@@ -50,7 +50,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     pub(crate) fn new(host: &Host) -> Self {
-        Self::of(host.config.timing.backoff())
+        Self::of(host.settings.timing.backoff)
     }
 
     pub(crate) fn of(backoff: Backoff) -> Self {
@@ -92,8 +92,6 @@ mod tests {
 
     use super::*;
 
-    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
-
     fn unavailable() -> Error {
         Error::from(Problem::new(Code::Unavailable, ""))
     }
@@ -101,7 +99,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_is_repeated_until_it_is_answered() {
         let calls = Cell::new(0);
-        let answer = repeated(BACKOFF, || {
+        let answer = repeated(Backoff::default(), || {
             calls.set(calls.get() + 1);
             let answer = if calls.get() < 4 { Err(unavailable()) } else { Ok(calls.get()) };
             std::future::ready(answer)
@@ -112,15 +110,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_is_given_up_after_ten_seconds_and_a_refused_one_at_once() {
         let begun = Instant::now();
-        let answer = repeated(BACKOFF, async || Err::<(), _>(unavailable())).await;
+        let answer = repeated(Backoff::default(), async || Err::<(), _>(unavailable())).await;
         assert!(answer.unwrap_err().is(Code::Unavailable));
         assert!(begun.elapsed() > REPEATED_FOR / 4 && begun.elapsed() <= REPEATED_FOR, "{:?}", begun.elapsed());
 
         let begun = Instant::now();
-        let refused = repeated(BACKOFF, async || Err::<(), _>(Problem::new(Code::Forbidden, "").into()));
+        let refused = repeated(Backoff::default(), async || Err::<(), _>(Problem::new(Code::Forbidden, "").into()));
         assert!(refused.await.unwrap_err().is(Code::Forbidden));
         let busy = Problem::new(Code::RateLimited, "").with_retry_after(60);
-        let limited = repeated(BACKOFF, async || Err::<(), _>(busy.clone().into()));
+        let limited = repeated(Backoff::default(), async || Err::<(), _>(busy.clone().into()));
         assert!(limited.await.unwrap_err().is(Code::RateLimited));
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }

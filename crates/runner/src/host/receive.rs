@@ -270,7 +270,7 @@ impl Reader {
 
     /// The command in a message. What is no command, or is not signed, is shown by clients as what it is and not answered.
     async fn open(&self, stored: &Stored) -> Opened {
-        if stored.sender_machine_id.as_ref() == Some(&self.host.config.machine) {
+        if stored.sender_machine_id.as_ref() == Some(&self.host.settings.machine) {
             return Opened::Nothing;
         }
         let Ok(epoch) = seal::epoch_of(&stored.content) else { return Opened::Nothing };

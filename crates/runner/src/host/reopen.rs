@@ -18,7 +18,6 @@ use super::session::Session;
 use super::shown::{self, Recovered, Shown};
 use super::spool::{Card, Opened, Spool};
 use super::{Host, Pause, place, rest, status, titles};
-use crate::agent::Known;
 use crate::drain::Phase;
 
 /// The result of opening a session of an earlier process.
@@ -197,17 +196,16 @@ impl Host {
 
     async fn keys(&self, id: SessionId, host_key: &str, card: titles::Card) -> Result<Keys, Why> {
         let own = (self.key.clone(), self.boxed.clone());
-        let server = (self.client.clone(), self.config.machine.clone());
+        let server = (self.client.clone(), self.settings.machine.clone());
         let said = titles::Said::open(card, &self.sessions.join(id.to_string()));
-        Keys::open(server, own, self.lists.clone(), (id, said, self.config.timing.rekey_grace), host_key)
+        Keys::open(server, own, self.lists.clone(), (id, said, self.settings.timing.rekey_grace), host_key)
             .await
             .map_err(|error| Why::Damaged(format!("its key does not open: {error}")))
     }
 
     async fn core(&self, kept: Kept, key_epoch: u32) -> Core {
         // An agent that was taken out of the configuration: its sessions stay, and no start succeeds.
-        let Known { kind, .. } =
-            Known::named(&self.config, &kept.agent).unwrap_or_else(|_| Known::without_program(Kind::Acp));
+        let kind = self.settings.agent(&kept.agent).map_or(Kind::Acp, |known| known.kind);
         let setting = Setting {
             kind,
             driver_of: ensemble_agent::driver,

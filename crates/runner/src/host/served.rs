@@ -20,7 +20,7 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use uuid::Uuid;
 
 use crate::agent::{Happened, Known, exit_of};
-use crate::config::{Config, Environment};
+use crate::settings::{Environment, Settings};
 
 /// A server listens within this time after its start.
 const LISTENS_WITHIN: Duration = Duration::from_secs(60);
@@ -111,12 +111,12 @@ fn note(folder: &Path, id: Uuid) -> PathBuf {
 impl Servers {
     /// Takes over the servers that continued without a program, and ends what is left of the others. `folder` is this program's
     /// alone.
-    pub(crate) async fn open(config: &Config, folder: PathBuf) -> Self {
+    pub(crate) async fn open(settings: &Settings, folder: PathBuf) -> Self {
         let mut adopted = Vec::new();
         for id in noted(folder.clone()).await {
             let taken = async { Process::adopt(id, UnixStream::connect(door(&folder, id)).await?).await };
             match taken.await {
-                Ok(process) => adopted.push(Server::run(config, folder.clone(), process)),
+                Ok(process) => adopted.push(Server::run(settings, folder.clone(), process)),
                 Err(_) => {
                     orphans::end(id, Duration::ZERO).await;
                     forget(folder.clone(), id).await;
@@ -132,7 +132,7 @@ impl Servers {
     /// Connects to the server of the agent that has these variables. It is started if none runs.
     pub(crate) async fn connect(
         &self,
-        config: &Config,
+        settings: &Settings,
         name: &str,
         agent: &Known,
         environment: &Environment,
@@ -145,7 +145,7 @@ impl Servers {
         {
             return Ok(server.connect().await?);
         }
-        let started = self.start(config, agent, environment).await.map_err(|why| {
+        let started = self.start(settings, agent, environment).await.map_err(|why| {
             if let Some(why) = why {
                 tracing::warn!("{name} does not start as a server, so each session gets its own process: {why}");
             }
@@ -161,7 +161,7 @@ impl Servers {
     /// `None`: the agent is no server.
     async fn start(
         &self,
-        config: &Config,
+        settings: &Settings,
         agent: &Known,
         environment: &Environment,
     ) -> Result<Arc<Server>, Option<String>> {
@@ -169,7 +169,7 @@ impl Servers {
         let launch = ensemble_agent::serve(agent.kind, &socket(&self.folder, id)).ok_or(None)?;
         let env = agent.env(environment, &launch.env);
         let what = process::Start {
-            program: ensemble_process::find(&agent.program, config.search_path())?,
+            program: ensemble_process::find(&agent.program, settings.search_path())?,
             args: agent.args.iter().cloned().chain(launch.args).chain(agent.last_args.iter().cloned()).collect(),
             env,
             directory: Directory { root: self.folder.clone(), below: PathBuf::new() },
@@ -180,8 +180,8 @@ impl Servers {
         let path = note(&self.folder, id);
         let noted = on_disk(move || replace(&path, &id)).await;
         noted.map_err(|error| error.to_string())?;
-        let process = Process::serve(&config.process(), id, what).await.map_err(|error| error.to_string())?;
-        let server = Server::run(config, self.folder.clone(), process);
+        let process = Process::serve(&settings.process, id, what).await.map_err(|error| error.to_string())?;
+        let server = Server::run(settings, self.folder.clone(), process);
         let mut exit = server.exit.clone();
         let deadline = Instant::now() + LISTENS_WITHIN;
         loop {
@@ -252,11 +252,11 @@ async fn forget(folder: PathBuf, id: Uuid) {
 
 impl Server {
     /// Watches the process until it ends, or until the last reference to the server is dropped.
-    fn run(config: &Config, folder: PathBuf, mut process: Process) -> Arc<Self> {
+    fn run(settings: &Settings, folder: PathBuf, mut process: Process) -> Arc<Self> {
         let (orders, mut ordered) = mpsc::channel(4);
         let (exited, exit) = watch::channel(None);
         let id = process.id();
-        let grace = config.timing.term_grace;
+        let grace = settings.process.term_grace;
         let server = Arc::new(Self { id, folder: folder.clone(), orders, exit });
         tokio::spawn(async move {
             let mut is_needed = true;

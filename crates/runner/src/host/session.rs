@@ -224,7 +224,7 @@ impl Session {
                 () = self.host.drain.reached(Phase::Draining), if !self.core.drains() => {
                     self.tick();
                     self.core.drain(self.agent.as_ref().is_some_and(|agent| agent.server().is_some()));
-                    let grace = self.host.config.timing.turn_grace;
+                    let grace = self.host.settings.timing.turn_grace;
                     self.deadlines.interrupted = Some(Instant::now() + grace);
                     self.deadlines.killed = Some(Instant::now() + grace + INTERRUPTED_WITHIN * 2);
                 }
@@ -232,7 +232,7 @@ impl Session {
                     self.is_hurried = true;
                     self.tick();
                     self.core.interrupt();
-                    self.deadlines.killed = Some(Instant::now() + self.host.config.timing.term_grace);
+                    self.deadlines.killed = Some(Instant::now() + self.host.settings.process.term_grace);
                 }
             }
         };
@@ -310,7 +310,7 @@ impl Session {
                 }
                 if close {
                     agent.close_input().await;
-                    let grace = self.host.config.timing.term_grace;
+                    let grace = self.host.settings.process.term_grace;
                     self.deadlines.killed.get_or_insert(Instant::now() + grace);
                 }
             }
@@ -345,7 +345,7 @@ impl Session {
     }
 
     async fn finish(mut self, end: End, mut tasks: JoinSet<()>, mut delivered: mpsc::Receiver<Delivered>) {
-        let timing = self.host.config.timing;
+        let (timing, grace) = (self.host.settings.timing, self.host.settings.process.term_grace);
         match self.agent.take() {
             Some(Running::Served(mut connection)) => {
                 if matches!(end, End::Left) {
@@ -358,7 +358,7 @@ impl Session {
                 let _ = tokio::time::timeout(WRITTEN_WITHIN, connection.close()).await;
             }
             Some(mut agent) => {
-                if tokio::time::timeout(WRITTEN_WITHIN, agent.stop(timing.term_grace)).await.is_err() {
+                if tokio::time::timeout(WRITTEN_WITHIN, agent.stop(grace)).await.is_err() {
                     agent.kill();
                 }
                 while let Happened::Lines(_) = agent.next(true).await {}

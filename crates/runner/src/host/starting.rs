@@ -16,15 +16,15 @@ use super::deadlines::{Deadlines, READY_WITHIN};
 use super::running::Running;
 use super::served::NotServed;
 use super::session::Session;
-use crate::agent::{How, Known, Piped};
-use crate::config::Environment;
+use crate::agent::{How, Piped};
+use crate::settings::Environment;
 
 impl Session {
     /// # Errors
     /// The log cannot be written. The inner error says why the agent was not started.
     pub(super) async fn start(&mut self, mut start: ensemble_agent::Start) -> std::io::Result<Result<(), String>> {
         start.private = Some(self.host.sessions.join(self.id.to_string()).display().to_string());
-        let known = Known::named(&self.host.config, &self.core.kept.agent);
+        let known = self.host.settings.agent(&self.core.kept.agent);
         let how = known.and_then(|agent| match launch(agent.kind, &start) {
             Ok(launch) => Ok((agent, launch)),
             Err(refused) => Err(refused.to_string()),
@@ -44,7 +44,7 @@ impl Session {
         let environment = self.host.environment_of(self.id);
         let served = match self.follows.take() {
             Some(server) => server.connect().await.map_err(NotServed::Failed),
-            None => self.host.servers.connect(&self.host.config, &self.core.kept.agent, &agent, &environment).await,
+            None => self.host.servers.connect(&self.host.settings, &self.core.kept.agent, &agent, &environment).await,
         };
         let running = match served {
             Ok(connection) => Ok(Running::Served(Box::new(connection))),
@@ -57,7 +57,7 @@ impl Session {
                 match directory(&start.directory).await {
                     Ok(directory) => {
                         let how = How { launch, directory, env: BTreeMap::new() };
-                        let started = Piped::start(&self.host.config, &agent, how, &environment, id).await;
+                        let started = Piped::start(&self.host.settings, &agent, how, &environment, id).await;
                         started.map(|piped| Running::Piped(Box::new(piped)))
                     }
                     Err(why) => Err(why),
@@ -84,7 +84,7 @@ async fn directory(path: &str) -> Result<Directory, String> {
 impl Host {
     /// What the agent of a session may inherit from.
     pub(super) fn environment_of(&self, session: SessionId) -> Environment {
-        self.environments().get(&session).unwrap_or(&self.config.environment).clone()
+        self.environments().get(&session).unwrap_or(&self.settings.environment).clone()
     }
 
     pub(super) fn forget_environment(&self, session: SessionId) {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use ensemble_types::runs::Provider;
 use tokio::sync::{Notify, watch};
 
-use crate::agent::Known;
 use crate::config::Config;
+use crate::settings::search_path;
 use crate::sign_in::{self, SignIn, State, Version};
 
 pub use offer::{NotOffered, Offer};
@@ -76,7 +76,7 @@ impl Asked {
         let Some(wanted) = programs.providers.get(&provider).filter(|wanted| wanted.enabled) else {
             return without(NotOffered::unavailable("it is switched off in the runner's configuration"));
         };
-        let program = match ensemble_process::find(&wanted.program, config.search_path()) {
+        let program = match ensemble_process::find(&wanted.program, search_path(&config.environment)) {
             Ok(program) => program,
             Err(reason) => {
                 let install = install(provider).map(|how| format!(" Install it: {how}")).unwrap_or_default();
@@ -126,8 +126,9 @@ fn others(config: &Config) -> Vec<Offer> {
     let usual = ["opencode"].into_iter().filter(|name| !programs.agents.contains_key(*name));
     let offer = |name: &str| {
         let provider = name.parse().ok()?;
-        let found = Known::named(config, name)
-            .and_then(|known| ensemble_process::find(&known.program, config.search_path()))
+        let found = config
+            .agent(name)
+            .and_then(|(known, _)| ensemble_process::find(&known.program, search_path(&config.environment)))
             .map_err(NotOffered::unavailable);
         // What no person has configured is no news when it is not there.
         let is_wanted = found.is_ok() || programs.agents.contains_key(name);

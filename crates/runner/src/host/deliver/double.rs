@@ -70,8 +70,9 @@ impl Double {
         };
         let url = server.clone().listen().await;
         let credential = Credential::Bearer("t".into());
-        let config = Config::new(url, machine, credential, folder.path(), BTreeMap::new());
+        let config = Arc::new(Config::new(url, machine, credential, folder.path(), BTreeMap::new()));
         let client = server::connect(&config).unwrap();
+        let settings = config.settings();
         let account = primary.public_key();
         let lists = Lists::open(client.clone(), server.owner, &account, folder.path()).await.unwrap();
         let host = Host {
@@ -87,30 +88,32 @@ impl Double {
             wakers: Wakers::default(),
             hosted: Sessions::default(),
             room: Room::new(1),
-            servers: Servers::open(&config, folder.path().to_owned()).await,
+            servers: Servers::open(&settings, folder.path().to_owned()).await,
             environments: StdMutex::new(HashMap::new()),
             unended: Arc::default(),
             used: Notify::new(),
             begun: mpsc::channel(1).0,
             rested: mpsc::channel(1).0,
             starting: Mutex::default(),
-            config: Arc::new(config),
+            settings: Arc::new(settings),
+            sessions_only: false,
+            config,
         };
         Self { host: Arc::new(host), server, ring: KeyRing::generate(), primary, _folder: folder }
     }
 
     /// The session's keys, with this ring as the newest.
     pub(in crate::host) async fn keys(&self, ring: &KeyRing) -> Keys {
-        let Host { client, config, key, boxed, lists, sessions, .. } = &*self.host;
+        let Host { client, settings, key, boxed, lists, sessions, .. } = &*self.host;
         let session = self.server.session;
-        let sealed = Keys::seal_own(ring, (key, boxed), (session, &config.machine), 1).unwrap();
+        let sealed = Keys::seal_own(ring, (key, boxed), (session, &settings.machine), 1).unwrap();
         let said = titles::Said::open(titles::Card::new("claude", sessions), sessions);
-        let server = (client.clone(), config.machine.clone());
+        let server = (client.clone(), settings.machine.clone());
         Keys::open(
             server,
             (key.clone(), boxed.clone()),
             lists.clone(),
-            (session, said, config.timing.rekey_grace),
+            (session, said, settings.timing.rekey_grace),
             &sealed,
         )
         .await
@@ -119,8 +122,8 @@ impl Double {
 
     /// A program of the owner gives the session and the host this key.
     pub(in crate::host) fn give(&self, ring: &KeyRing) {
-        let Host { config, boxed, .. } = &*self.host;
-        let binding = Binding::Host { session: self.server.session, machine: &config.machine, content_epoch: 1 };
+        let Host { settings, boxed, .. } = &*self.host;
+        let binding = Binding::Host { session: self.server.session, machine: &settings.machine, content_epoch: 1 };
         let sealed = seal_ring(ring, &boxed.public(), binding, &self.primary).unwrap();
         *self.server.key.lock().unwrap() = (ring.epoch(), Some(sealed));
     }
