@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout};
 use crate::attempt::{self, Context, Held, Slot, Unchecked};
 use crate::config::Config;
 use crate::drain::{Drain, Phase};
-use crate::host;
 use crate::offers;
 use crate::offers::Offer;
+use crate::owner;
 use crate::presence;
 use crate::server::{self, Server, ServerError};
 use crate::spool::Spool;
@@ -75,7 +75,7 @@ pub async fn run(config: Config) -> Result<(), RunError> {
 pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
     if config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only) {
         let config = Arc::new(config);
-        host::run(config.clone(), Arc::new(config.settings()), drain, watch::Sender::new(None)).await;
+        owner::run(config.clone(), Arc::new(config.settings()), drain, watch::Sender::new(None)).await;
         return Ok(());
     }
     config.check_accept().map_err(RunError::NoOwner)?;
@@ -93,7 +93,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let (wake_ups, woken) = watch::channel(0);
     let workplaces = Workplaces::open(&config)
         .map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
-    let (hosts, host) = watch::channel(None);
+    let (owners, owner) = watch::channel(None);
     let context = Context {
         config: config.clone(),
         settings: Arc::new(config.settings()),
@@ -104,7 +104,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
         held: Held::default(),
         workplaces,
         orders: Orders::default(),
-        host,
+        owner,
         signed_out: Arc::default(),
         unchecked: Unchecked::default(),
     };
@@ -118,7 +118,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     background.spawn(offers::keep(config.clone(), offered, context.signed_out.clone()));
     let (beating, ending) = oneshot::channel();
     let mut presence = tokio::spawn(presence::run(context.clone(), offers.clone(), slots.clone(), ending));
-    let sessions = tokio::spawn(host::run(config.clone(), context.settings.clone(), drain.clone(), hosts));
+    let sessions = tokio::spawn(owner::run(config.clone(), context.settings.clone(), drain.clone(), owners));
     let mut attempts = JoinSet::new();
     for record in unfinished {
         attempts.spawn(attempt::recover(context.clone(), record));

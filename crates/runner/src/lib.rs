@@ -17,6 +17,7 @@ mod daemon;
 mod directory;
 mod host;
 mod offers;
+mod owner;
 mod presence;
 mod settings;
 mod sign_in;

@@ -165,9 +165,9 @@ impl<'a> Execution<'a> {
 
     /// The next attempt resumes only a conversation in which this machine has worked on the task.
     async fn remember_session(&mut self) {
-        let host = self.around.context.host.borrow().clone();
-        if let (Some(session), Some(host)) = (self.turn.session(), host) {
-            host.worked_in(self.around.record.task(), session).await;
+        let owner = self.around.context.owner.borrow().clone();
+        if let (Some(session), Some(owner)) = (self.turn.session(), owner) {
+            owner.worked_in(self.around.record.task(), session).await;
         }
     }
 }

@@ -31,8 +31,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
 use crate::drain::Drain;
-use crate::host::Host;
 use crate::offers::Offer;
+use crate::owner::Owner;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
@@ -59,8 +59,8 @@ pub(crate) struct Context {
     pub(crate) held: Held,
     pub(crate) workplaces: Workplaces,
     pub(crate) orders: Orders,
-    /// The host of this machine's sessions, once it is ready. Closed when there is none.
-    pub(crate) host: watch::Receiver<Option<Arc<Host>>>,
+    /// The owner of this machine, once its host is ready. Closed when it hosts no sessions.
+    pub(crate) owner: watch::Receiver<Option<Arc<Owner>>>,
     /// Notified when an agent has said that it is not signed in.
     pub(crate) signed_out: Arc<Notify>,
     pub(crate) unchecked: Unchecked,

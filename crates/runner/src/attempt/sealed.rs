@@ -20,8 +20,9 @@ use super::session_turn;
 use super::slot::Slot;
 use crate::directory;
 use crate::drain::Phase;
-use crate::host::{Host, NotBegun, Pause, Refused};
+use crate::host::{Host, NotBegun, Pause};
 use crate::offers::Offer;
+use crate::owner::Refused;
 
 /// A host that has just started asks the server for its owner.
 const HOST_WITHIN: Duration = Duration::from_secs(60);
@@ -85,19 +86,19 @@ async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Resul
     if program.is_none() {
         return Err(Outcome::refused("PROVIDER_NOT_AVAILABLE", "The machine does not offer the provider."));
     }
-    let mut hosts = context.host.clone();
-    let host = match tokio::time::timeout(HOST_WITHIN, hosts.wait_for(Option::is_some)).await {
-        Ok(Ok(host)) => host.clone(),
+    let mut owners = context.owner.clone();
+    let owner = match tokio::time::timeout(HOST_WITHIN, owners.wait_for(Option::is_some)).await {
+        Ok(Ok(owner)) => owner.clone(),
         Ok(Err(_)) => {
             let message = "The runner of the machine hosts no live sessions. It needs its own key in its owner's list of devices.";
             return Err(Outcome::refused("SESSIONS_NOT_HOSTED", message));
         }
         Err(_) => None,
     };
-    let Some(host) = host else { return Err(Outcome::refused("HOST_BUSY", AWAY)) };
+    let Some(owner) = owner else { return Err(Outcome::refused("HOST_BUSY", AWAY)) };
     let mut pause = Pause::of(context.config.timing.backoff());
     let task = loop {
-        match host.signed(lease).await {
+        match owner.signed(lease).await {
             Ok(Ok(task)) => break task,
             Ok(Err(why)) => return Err(refused(lease, why)),
             Err(error) => {
@@ -113,7 +114,7 @@ async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Resul
     let found = on_disk(move || Ok(directory::find(&wanted, &roots))).await;
     let directory = found.unwrap_or_else(|error| Err(Outcome::refused("RUNNER_DISK", error.to_string())));
     match directory {
-        Ok(directory) => Ok(Permitted { host, task, directory }),
+        Ok(directory) => Ok(Permitted { host: owner.host.clone(), task, directory }),
         Err(outcome) => {
             let error = outcome.error.as_ref();
             tracing::warn!(lease.id = %lease.id, "A session cannot begin: {}", error.map_or("", |error| &*error.message));

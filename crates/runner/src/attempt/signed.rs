@@ -14,7 +14,8 @@ use super::outcome::Outcome;
 use super::run_attempt::FIRST_BEAT;
 use crate::config::Accept;
 use crate::drain::Phase;
-use crate::host::{Host, Pause, Refused};
+use crate::host::Pause;
+use crate::owner::{Owner, Refused, filled};
 use crate::workplace::failed;
 
 /// A runner that has just started asks the server for its owner.
@@ -62,7 +63,7 @@ fn filled_in(lease: &Lease) -> Result<Lease, Outcome> {
     if lease.signed.is_none() || lease.follow_up {
         return Ok(lease.clone());
     }
-    let prompt = crate::host::filled(&lease.prompt, &lease.outputs);
+    let prompt = filled(&lease.prompt, &lease.outputs);
     let too_long =
         || Outcome::not_startable("PROMPT_TOO_LARGE", "The prompt is too long with the outputs of other tasks.");
     Ok(Lease { prompt: prompt.ok_or_else(too_long)?, ..lease.clone() })
@@ -70,9 +71,9 @@ fn filled_in(lease: &Lease) -> Result<Lease, Outcome> {
 
 async fn check(context: &Context, lease: &Lease) -> Result<Lease, Outcome> {
     let mut pause = Pause::of(context.config.timing.backoff());
-    let checked = match host(context).await {
-        Ok(host) => loop {
-            match host.as_signed(lease).await {
+    let checked = match owner(context).await {
+        Ok(owner) => loop {
+            match owner.as_signed(lease).await {
                 Ok(checked) => break checked,
                 Err(error) => wait(&mut pause, &error).await,
             }
@@ -94,10 +95,10 @@ pub(crate) async fn signed_order(context: &Context, order: &Order) -> Result<Opt
         return Ok(None);
     }
     let mut pause = Pause::of(context.config.timing.backoff());
-    let checked = match host(context).await {
-        Ok(host) => loop {
-            match host.check_order(order).await {
-                Ok(Ok(Some(wanted))) => match host.result_of(&wanted).await {
+    let checked = match owner(context).await {
+        Ok(owner) => loop {
+            match owner.check_order(order).await {
+                Ok(Ok(Some(wanted))) => match owner.result_of(&wanted).await {
                     Some(result) => return Err(result),
                     None => return Ok(Some(wanted)),
                 },
@@ -120,16 +121,15 @@ pub(crate) async fn signed_order(context: &Context, order: &Order) -> Result<Opt
 
 /// A signed order was carried out, with this result.
 pub(crate) async fn carried_out(context: &Context, order: &TaskOrder, result: &OrderResult) {
-    if let Ok(host) = host(context).await {
-        host.carried_out(order, result).await;
+    if let Ok(owner) = owner(context).await {
+        owner.carried_out(order, result).await;
     }
 }
 
-/// The host, which knows the owner's devices.
-async fn host(context: &Context) -> Result<std::sync::Arc<Host>, Refused> {
-    let mut hosts = context.host.clone();
-    match tokio::time::timeout(HOST_WITHIN, hosts.wait_for(Option::is_some)).await {
-        Ok(Ok(host)) => host.clone().ok_or_else(|| Refused::no_list(NO_LIST)),
+async fn owner(context: &Context) -> Result<std::sync::Arc<Owner>, Refused> {
+    let mut owners = context.owner.clone();
+    match tokio::time::timeout(HOST_WITHIN, owners.wait_for(Option::is_some)).await {
+        Ok(Ok(owner)) => owner.clone().ok_or_else(|| Refused::no_list(NO_LIST)),
         Ok(Err(_)) | Err(_) => Err(Refused::no_list(NO_LIST)),
     }
 }

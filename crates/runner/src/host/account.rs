@@ -19,6 +19,7 @@ use ensemble_types::ids::UserId;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::Host;
 use crate::wake::wall_clock;
 
 /// Guests whose lists are kept in memory.
@@ -287,6 +288,24 @@ impl Lists {
             guests.insert(user, list);
         }
         Ok(list)
+    }
+}
+
+impl Host {
+    /// The owner's newest list, by which it is judged who has signed a task or an order.
+    ///
+    /// # Errors
+    /// The outer error: the server cannot be asked for it now. The inner one says why no list counts.
+    pub(crate) async fn owner_list(&self) -> Result<Result<List, String>, Error> {
+        let list = match self.lists.refreshed().await {
+            // A server that shows an old list does not bring a removed device back.
+            Err(error @ (Error::OldDeviceList | Error::DeviceList(_))) => return Ok(Err(error.to_string())),
+            list => list?,
+        };
+        if self.lists.lacks_newest().await {
+            return Ok(Err("the server keeps the newest device list of the owner back".to_owned()));
+        }
+        Ok(Ok(list))
     }
 }
 

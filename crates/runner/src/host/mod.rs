@@ -35,14 +35,13 @@ mod tasks;
 mod titles;
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ensemble_agent::McpServer;
-use ensemble_client::{Client, Credential, idempotency_key};
+use ensemble_client::{Client, idempotency_key};
 use ensemble_process::disk::on_disk;
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{self, Binding, BoxKeyPair, KeyRing};
@@ -51,7 +50,7 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
-use tokio::sync::{Mutex, Notify, mpsc, watch};
+use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -65,24 +64,21 @@ use self::room::Room;
 use self::served::Servers;
 use self::session::Session;
 use self::spool::Spool;
-use self::tasks::{Nonces, Sessions};
+use self::tasks::Sessions;
 use self::titles::Card;
-use crate::config::Config;
 use crate::drain::{Drain, Phase};
-use crate::server;
 use crate::settings::{Environment, Hosting, Settings};
 
 pub(crate) use core::TaskState;
 pub(crate) use kept::TaskEnd;
 pub(crate) use pause::Pause;
 use pause::repeated;
+pub(crate) use place::Folder;
 pub(crate) use room::NotBegun;
-pub(crate) use tasks::{Refused, TaskTurn, filled};
+pub(crate) use tasks::TaskTurn;
 
 /// What all sessions of this machine share.
 pub(crate) struct Host {
-    /// For tasks.
-    config: Arc<Config>,
     settings: Arc<Settings>,
     /// The program does nothing else.
     sessions_only: bool,
@@ -92,7 +88,6 @@ pub(crate) struct Host {
     boxed: Arc<BoxKeyPair>,
     owner: UserId,
     lists: Arc<Lists>,
-    nonces: Nonces,
     name: place::Name,
     sessions: PathBuf,
     drain: Drain,
@@ -114,49 +109,18 @@ pub(crate) struct Host {
     starting: Mutex<()>,
 }
 
-/// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none. `hosts` receives the
-/// host.
+/// Hosts sessions in the folder until the drain has ended them. `ready` receives the host once it is.
+///
+/// # Errors
+/// Why it hosts none, for people.
 pub(crate) async fn run(
-    config: Arc<Config>,
     settings: Arc<Settings>,
-    drain: Drain,
-    hosts: watch::Sender<Option<Arc<Host>>>,
-) {
-    let (Some(hosting), Credential::Device(key)) = (config.hosting.clone(), config.credential.clone()) else { return };
-    let hosted = match server::connect(&config) {
-        Ok(client) => host((config, settings), hosting, (client, key), (drain, hosts)).await,
-        Err(error) => Err(error.to_string()),
-    };
-    if let Err(error) = hosted {
-        tracing::error!("This machine hosts no sessions: {error}");
-    }
-}
-
-async fn host(
-    (config, settings): (Arc<Config>, Arc<Settings>),
     hosting: Hosting,
+    own: Folder,
     (client, key): (Client, AccountKey),
-    (drain, hosts): (Drain, watch::Sender<Option<Arc<Host>>>),
+    (drain, ready): (Drain, impl FnOnce(Arc<Host>)),
 ) -> Result<(), String> {
-    let folder = hosting.folder.clone();
-    let prepared = on_disk(move || {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder.join("sessions"))?;
-        Ok((folder.canonicalize()?, place::lock(&folder)?))
-    });
-    let (folder, lock) = prepared.await.map_err(|error| format!("{}: {error}", hosting.folder.display()))?;
-    let _lock = match lock {
-        Some(lock) => lock,
-        // The program that has it hosts sessions for everyone.
-        None if hosting.sessions_only => {
-            socket::is_open(&folder).await?;
-            hosting.ready.notify_one();
-            return Ok(());
-        }
-        None => tokio::select! {
-            lock = place::take_over(&folder) => lock?,
-            () = drain.reached(Phase::Draining) => return Ok(()),
-        },
-    };
+    let folder = own.path().to_owned();
     let ((begun, mut begins), (rested, mut rests)) = (mpsc::channel(16), mpsc::channel(16));
     // Before the server is asked: it may be away, and their guards do not wait for ever.
     let sockets = local::place_sockets(&folder, &settings.environment).unwrap_or_else(|error| {
@@ -164,7 +128,7 @@ async fn host(
         folder.clone()
     });
     let servers = Servers::open(&settings, sockets.clone()).await;
-    let opened = open((&config, &settings), &hosting, (folder.clone(), client, key, servers), (&drain, begun, rested));
+    let opened = open(&settings, &hosting, (folder.clone(), client, key, servers), (&drain, begun, rested));
     let host = tokio::select! {
         host = opened => Arc::new(host?),
         () = drain.reached(Phase::Draining) => return Ok(()),
@@ -197,7 +161,7 @@ async fn host(
     asked.spawn(spool::watch(host.sessions.clone()));
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();
-    hosts.send_replace(Some(host.clone()));
+    ready(host.clone());
     let linger = settings.timing.linger;
     while drain.phase() == Phase::Serving || !sessions.is_empty() {
         let is_unused = hosting.sessions_only && host.is_unused() && drain.phase() == Phase::Serving;
@@ -258,14 +222,13 @@ async fn after_a_while(id: SessionId) -> SessionId {
 
 /// Signs in and reads the owner's device list. Repeats it while the server cannot be reached.
 async fn open(
-    (config, settings): (&Arc<Config>, &Arc<Settings>),
+    settings: &Arc<Settings>,
     hosting: &Hosting,
     (folder, client, key, servers): (PathBuf, Client, AccountKey, Servers),
     (drain, begun, rested): (&Drain, mpsc::Sender<Session>, mpsc::Sender<SessionId>),
 ) -> Result<Host, String> {
     let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
     let name = place::Name::new(&folder).map_err(|error| error.to_string())?;
-    let nonces = Nonces::open(&folder, clock()).map_err(|error| format!("the tasks that were taken: {error}"))?;
     let mut pause = Pause::of(settings.timing.backoff);
     let (owner, lists) = loop {
         let found = async {
@@ -283,7 +246,6 @@ async fn open(
         }
     };
     Ok(Host {
-        config: config.clone(),
         settings: settings.clone(),
         sessions_only: hosting.sessions_only,
         client,
@@ -291,7 +253,6 @@ async fn open(
         boxed: Arc::new(boxed),
         owner,
         lists: Arc::new(lists),
-        nonces,
         name,
         sessions: folder.join("sessions"),
         drain: drain.clone(),
@@ -309,7 +270,7 @@ async fn open(
 }
 
 #[expect(clippy::disallowed_methods, reason = "messages have the time of this machine's clock")]
-fn clock() -> Timestamp {
+pub(crate) fn clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Timestamp::from_micros(0).plus(since)
 }
@@ -321,6 +282,20 @@ impl Host {
 
     pub(crate) fn now(&self) -> Timestamp {
         clock()
+    }
+
+    pub(crate) fn owner(&self) -> UserId {
+        self.owner
+    }
+
+    /// Opens what is sealed for this machine.
+    pub(crate) fn box_key(&self) -> &BoxKeyPair {
+        &self.boxed
+    }
+
+    /// How many seconds this machine's clock is ahead of the server's.
+    pub(crate) fn clock_ahead(&self) -> i64 {
+        self.client.clock().ahead()
     }
 
     /// Whether every session has ended.

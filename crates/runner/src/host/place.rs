@@ -1,8 +1,8 @@
 //! The folder of the sessions, which one program has at a time; and what is seen of an agent's directory.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::socket;
+use crate::drain::{Drain, Phase};
+use crate::settings::Hosting;
 
 /// No other user can lock it, whatever the umask is.
 fn open_lock(folder: &Path) -> io::Result<File> {
@@ -24,6 +26,45 @@ fn open_lock(folder: &Path) -> io::Result<File> {
 pub(super) fn lock(folder: &Path) -> io::Result<Option<Flock<File>>> {
     let file = open_lock(folder)?;
     Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
+}
+
+/// The folder of a host, which this program alone has.
+pub(crate) struct Folder {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Folder {
+    /// Takes the folder, also from another program that hosts sessions there. `None`: that program keeps it and hosts sessions for everyone,
+    /// or this program is to end.
+    ///
+    /// # Errors
+    /// It cannot be used. The text is for people.
+    pub(crate) async fn take(hosting: &Hosting, drain: &Drain) -> Result<Option<Self>, String> {
+        let folder = hosting.folder.clone();
+        let prepared = on_disk(move || {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder.join("sessions"))?;
+            Ok((folder.canonicalize()?, lock(&folder)?))
+        });
+        let (path, lock) = prepared.await.map_err(|error| format!("{}: {error}", hosting.folder.display()))?;
+        let lock = match lock {
+            Some(lock) => lock,
+            None if hosting.sessions_only => {
+                socket::is_open(&path).await?;
+                hosting.ready.notify_one();
+                return Ok(None);
+            }
+            None => tokio::select! {
+                lock = take_over(&path) => lock?,
+                () = drain.reached(Phase::Draining) => return Ok(None),
+            },
+        };
+        Ok(Some(Self { path, _lock: lock }))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// Says which process hosts the sessions.

@@ -1,5 +1,7 @@
 //! What people send becomes orders to the agent, and each command gets its receipt.
 
+use std::time::Duration;
+
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_protocol::transcript::body::{
     Answer, Content, Control, Failure, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
@@ -7,11 +9,11 @@ use ensemble_protocol::transcript::body::{
 use ensemble_protocol::transcript::rules::{Decision, Right, Signer, Situation, time_of};
 use ensemble_protocol::transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
+use ensemble_types::time::Timestamp;
 
 use super::prompts::queued;
 use super::{About, Asked, Core, MOST_OF_GUEST, MOST_QUEUED};
 use crate::host::kept::{Change, Queued};
-use crate::host::tasks::early;
 
 /// A message of a person whose signature is good.
 #[derive(Clone, Debug)]
@@ -371,5 +373,17 @@ fn advice(code: &ReceiptCode) -> Option<&'static str> {
         ReceiptCode::Busy => "Too many at once. Send it again in a minute.",
         ReceiptCode::Unsupported => "The machine cannot do this.",
         _ => return None,
+    })
+}
+
+/// The text for a person whose command is from the future, by the clock of this machine.
+fn early(at: Timestamp, now: Timestamp) -> Option<String> {
+    let by = at.since(now);
+    (by > Duration::ZERO).then(|| {
+        format!(
+            "By the clock of the machine it was sent {} min in the future: that clock is behind, or the clock of the device that sent it is ahead. \
+             Set it, and send it again.",
+            (by.as_secs() + 30) / 60
+        )
     })
 }

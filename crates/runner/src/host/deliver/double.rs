@@ -26,7 +26,7 @@ use crate::host::hints::Wakers;
 use crate::host::keys::Keys;
 use crate::host::room::Room;
 use crate::host::served::Servers;
-use crate::host::tasks::{Nonces, Sessions};
+use crate::host::tasks::Sessions;
 use crate::host::{Host, clock, place, titles};
 use crate::server;
 
@@ -81,7 +81,6 @@ impl Double {
             key,
             owner: server.owner,
             lists: Arc::new(lists),
-            nonces: Nonces::open(folder.path(), clock()).unwrap(),
             name: place::Name::new(folder.path()).unwrap(),
             sessions: folder.path().join("sessions"),
             drain: Drain::default(),
@@ -97,7 +96,6 @@ impl Double {
             starting: Mutex::default(),
             settings: Arc::new(settings),
             sessions_only: false,
-            config,
         };
         Self { host: Arc::new(host), server, ring: KeyRing::generate(), primary, _folder: folder }
     }

@@ -16,7 +16,6 @@ use ensemble_types::time::Timestamp;
 use super::check::{Refused, check};
 use super::clear_tests::{lease, order};
 use super::nonces::{Nonces, Once};
-use crate::host::deliver::double::Double;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -288,24 +287,24 @@ async fn an_id_has_one_task_and_what_was_said_about_it() {
 
 #[tokio::test]
 async fn an_order_is_carried_out_once() {
-    let double = Double::new().await;
-    let nonces = &double.host.nonces;
-    let (id, at) = (TaskId::generate(), double.host.now());
+    let folder = tempfile::tempdir().unwrap();
+    let nonces = Nonces::open(folder.path(), now()).unwrap();
+    let (id, at) = (TaskId::generate(), now());
     let order = order(&Account::new(), TaskAction::Apply, id, "d");
     let once = Once { nonce: &order.nonce, digest: "o", at, expires: at.plus(HOUR), is_order: true };
     nonces.take(&once, id, at).await.unwrap();
-    assert!(double.host.result_of(&order).await.is_none(), "a process that was killed has not carried it out");
+    assert!(nonces.result(&order.nonce).await.is_none(), "a process that was killed has not carried it out");
     let failed = OrderResult { outcome: OrderOutcome::Failed, files: Vec::new(), reason: None };
-    double.host.carried_out(&order, &failed).await;
-    assert!(double.host.result_of(&order).await.is_none(), "one that failed has changed nothing");
+    nonces.carried_out(&order.nonce, &failed).await.unwrap();
+    assert!(nonces.result(&order.nonce).await.is_none(), "one that failed has changed nothing");
     let files = (0..100).map(|n| Text::new(format!("f{n}")).unwrap()).collect();
     let result = OrderResult { outcome: OrderOutcome::Conflicted, files, reason: None };
-    double.host.carried_out(&order, &result).await;
+    nonces.carried_out(&order.nonce, &result).await.unwrap();
     nonces.take(&once, id, at).await.unwrap();
-    let known = double.host.result_of(&order).await.unwrap();
+    let known = nonces.result(&order.nonce).await.unwrap();
     assert_eq!((known.outcome, known.files.len(), &*known.files[0]), (OrderOutcome::Conflicted, 16, "f0"));
     // Also by the next process.
-    let nonces = Nonces::open(double.host.sessions.parent().unwrap(), at).unwrap();
+    let nonces = Nonces::open(folder.path(), at).unwrap();
     assert_eq!(nonces.result(&order.nonce).await.unwrap().outcome, OrderOutcome::Conflicted);
     assert!(nonces.result(&SessionTask::nonce()).await.is_none());
 }

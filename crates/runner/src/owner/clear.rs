@@ -14,10 +14,10 @@ use ensemble_types::signatures::digest;
 use ensemble_types::template::Template;
 use ensemble_types::time::Timestamp;
 
+use super::Owner;
 use super::check::{Refused, check_time, signer};
 use super::nonces::Once;
 use crate::config::Config;
-use crate::host::Host;
 
 /// The prompt after an attempt was lost that had given the agent its owner's message.
 const INTERRUPTED: &str = "You were interrupted before you had finished what you were asked last. Look at what is done already, do not \
@@ -39,7 +39,7 @@ pub(super) struct CheckedOrder {
     digest: String,
 }
 
-impl Host {
+impl Owner {
     /// The same lease with what a device of the owner has signed. It can be done only under its own task id from now on.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Host {
     }
 
     async fn checked(&self, lease: &Lease, list: &List) -> Result<Lease, Refused> {
-        let now = self.now();
+        let now = self.host.now();
         let Checked { task, digest, message } = check_task(lease, list, &self.config, now)?;
         match &message {
             // The message vouches for the task, which the machine still knows.
@@ -95,7 +95,7 @@ impl Host {
             Ok(list) => list,
             Err(refused) => return Ok(Err(refused)),
         };
-        let now = self.now();
+        let now = self.host.now();
         let action = match order.kind {
             OrderKind::Apply => TaskAction::Apply,
             OrderKind::Discard => TaskAction::Discard,

@@ -145,15 +145,3 @@ pub(super) fn check_time(at: Timestamp, expires: Timestamp, now: Timestamp) -> R
 fn minutes(seconds: u64) -> String {
     format!("{} min", (seconds + 30) / 60)
 }
-
-/// The text for a person whose command is from the future, by the clock of this machine.
-pub(in crate::host) fn early(at: Timestamp, now: Timestamp) -> Option<String> {
-    let by = at.since(now);
-    (by > Duration::ZERO).then(|| {
-        format!(
-            "By the clock of the machine it was sent {} in the future: that clock is behind, or the clock of the device that sent it is ahead. \
-             Set it, and send it again.",
-            minutes(by.as_secs())
-        )
-    })
-}

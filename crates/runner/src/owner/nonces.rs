@@ -46,7 +46,7 @@ pub(super) struct Once<'a> {
     pub(super) is_order: bool,
 }
 
-pub(in crate::host) struct Nonces {
+pub(super) struct Nonces {
     path: PathBuf,
     known: Arc<Mutex<Known>>,
 }
@@ -90,7 +90,7 @@ impl Known {
 
 impl Nonces {
     /// Reads what is known in this folder. Without a file it begins now, or before all tasks where no host has worked yet.
-    pub(in crate::host) fn open(folder: &Path, now: Timestamp) -> io::Result<Self> {
+    pub(super) fn open(folder: &Path, now: Timestamp) -> io::Result<Self> {
         let path = folder.join(FILE);
         let mut known = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
