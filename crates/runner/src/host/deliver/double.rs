@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
+use std::time::Duration;
 
-use ensemble_client::Credential;
 use ensemble_client::devices::{List, sign_list};
+use ensemble_client::{Client, Credential, Retry};
+use ensemble_process::Limits;
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{Binding, BoxKeyPair, KeyRing, seal_ring};
 use ensemble_types::devices::{DeviceList, DeviceListPage, ListedDevice, Role};
@@ -19,7 +21,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 
-use crate::config::Config;
 use crate::drain::Drain;
 use crate::host::account::Lists;
 use crate::host::hints::Wakers;
@@ -28,7 +29,7 @@ use crate::host::room::Room;
 use crate::host::served::Servers;
 use crate::host::tasks::Sessions;
 use crate::host::{Host, clock, place, titles};
-use crate::server;
+use crate::settings::{Settings, Timing};
 
 /// The server. Each answer is one connection.
 #[derive(Clone)]
@@ -69,10 +70,23 @@ impl Double {
             requests: watch::Sender::default(),
         };
         let url = server.clone().listen().await;
-        let credential = Credential::Bearer("t".into());
-        let config = Arc::new(Config::new(url, machine, credential, folder.path(), BTreeMap::new()));
-        let client = server::connect(&config).unwrap();
-        let settings = config.settings();
+        let client = Client::builder(url).credential(Credential::Bearer("t".into())).retry(Retry::never());
+        let client = client.build().unwrap();
+        let settings = Settings {
+            machine,
+            environment: BTreeMap::new(),
+            process: ensemble_process::Settings {
+                guard: Vec::new(),
+                limits: Limits::default(),
+                allow_new_privileges: false,
+                term_grace: Duration::ZERO,
+                leftover_grace: Duration::ZERO,
+                temporary: None,
+            },
+            agents: Box::new(|name| Err(format!("there is no agent {name}"))),
+            max_agents: None,
+            timing: Timing::default(),
+        };
         let account = primary.public_key();
         let lists = Lists::open(client.clone(), server.owner, &account, folder.path()).await.unwrap();
         let host = Host {
