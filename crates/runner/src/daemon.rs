@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_host::drain::Phase;
+use ensemble_host::{Drain, wake};
 use ensemble_types::leases::{Lease, LeaseRequest, Leases, Order, OrderKind};
 use ensemble_types::runs::Provider;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,14 +14,12 @@ use tokio::time::{Instant, timeout};
 
 use crate::attempt::{self, Context, Held, Slot, Unchecked};
 use crate::config::Config;
-use crate::drain::{Drain, Phase};
 use crate::offers;
 use crate::offers::Offer;
 use crate::owner;
 use crate::presence;
 use crate::server::{self, Server, ServerError};
 use crate::spool::Spool;
-use crate::wake;
 use crate::workplace::{Orders, Workplaces};
 
 /// How long an ending runner waits for a heartbeat that is on its way.

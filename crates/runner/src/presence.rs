@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use ensemble_host::drain::Phase;
+use ensemble_host::wake;
 use ensemble_types::machines::Activity;
 use serde::Serialize;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::attempt::Context;
-use crate::drain::Phase;
 use crate::offers::Offer;
-use crate::wake;
 
 /// The state of the runner, sent as the machine's `activity`.
 #[derive(Serialize)]

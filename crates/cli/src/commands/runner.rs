@@ -8,7 +8,9 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use ensemble_account::Account;
 use ensemble_account::this_machine::{Registered, Secret};
-use ensemble_runner::{Accept, Config, Hosting, Missing, RunError, offers, run};
+use ensemble_host::Hosting;
+use ensemble_host::sign_in::Missing;
+use ensemble_runner::{Accept, Config, RunError, offers, run};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::Provider;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -163,7 +165,9 @@ fn hosting(context: &Context, machine: &MachineId, account: &str) -> Hosting {
 async fn host(context: &Context) -> Result {
     // The terminal that started it may be closed.
     let _ = rustix::process::setsid();
-    log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
+    log(Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_targets([("ensemble_host", LevelFilter::INFO), ("ensemble_runner", LevelFilter::INFO)]));
     let me = context.signed_in().await?;
     let mut config = for_machine(context, &me, &Options::default()).await?;
     let hosting = config.hosting.as_mut().map(|hosting| {

@@ -91,7 +91,8 @@ mod services {
 
     use ensemble_account::{Account, Begun, Wanted};
     use ensemble_all_in_one::{Config, Stack, TlsSettings};
-    use ensemble_runner::{Accept, Drain, offers, run_until};
+    use ensemble_host::Drain;
+    use ensemble_runner::{Accept, offers, run_until};
     use tokio::task::JoinHandle;
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -118,7 +119,9 @@ mod services {
 
     impl Up {
         pub(crate) async fn run(self, context: &Context) -> Result {
-            log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
+            log(Targets::new()
+                .with_default(LevelFilter::WARN)
+                .with_targets([("ensemble_host", LevelFilter::INFO), ("ensemble_runner", LevelFilter::INFO)]));
             let mut signals = Signals::listen()?;
             // What can be refused is refused before anything is created.
             let options = if self.no_runner { None } else { Some(here_and_home(self.runner)) };

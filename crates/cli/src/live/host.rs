@@ -12,7 +12,7 @@ use ensemble_account::Account;
 use ensemble_account::this_machine::Secret;
 use ensemble_acp::ELSEWHERE;
 use ensemble_agent::McpServer;
-use ensemble_runner::local::{self, Answer, Request, Start};
+use ensemble_host::local::{self, Answer, Request, Start};
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::sessions::{Session, SessionStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ensemble_client::HeldLease;
+use ensemble_host::wake;
 use ensemble_process::disk::on_disk;
 use ensemble_types::changes::LeaseDiff;
 use ensemble_types::leases::{FinishStatus, LeaseFinish, LeaseOutput};
@@ -13,7 +14,6 @@ use super::heartbeat::{Heartbeat, LeaseState};
 use super::{Context, discard};
 use crate::server::ServerError;
 use crate::spool::{OutputSpool, Record};
-use crate::wake;
 use crate::workplace::DiffPart;
 
 /// The largest piece that is sent at once, in bytes. The interface accepts twice as much.

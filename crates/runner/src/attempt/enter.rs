@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ensemble_host::drain::Phase;
 use ensemble_process::Directory;
 use ensemble_process::disk::on_disk;
 use ensemble_types::changes::{LeaseWaitsFor, ReportedChanges};
@@ -11,7 +12,6 @@ use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::outcome::Outcome;
 use super::slot::Slot;
-use crate::drain::Phase;
 use crate::spool::Record;
 use crate::workplace::{Entry, Place, Turn};
 

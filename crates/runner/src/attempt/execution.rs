@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_agent::{Command, Event};
+use ensemble_host::drain::Phase;
+use ensemble_host::{Agent, Happened};
 use ensemble_process::Exit;
 use ensemble_process::disk::on_disk;
 use tokio::time::{Instant, sleep_until};
@@ -13,8 +15,6 @@ use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::outcome::Stop;
 use super::turn::{Do, Turn};
-use crate::agent::{Agent, Happened};
-use crate::drain::Phase;
 use crate::spool::{OutputSpool, Record};
 
 /// An agent that has nothing to do any more ends by itself within this time, or is ended.

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_client::HeldLease;
+use ensemble_host::wake;
 use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::ids::SessionId;
 use ensemble_types::leases::{LeaseBeat, LeaseHeartbeat};
@@ -14,7 +15,6 @@ use tokio::task::JoinHandle;
 use super::Context;
 use super::held::Holding;
 use crate::server::ServerError;
-use crate::wake;
 
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 

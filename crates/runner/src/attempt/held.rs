@@ -8,10 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use ensemble_host::wake::wall_clock;
 use ensemble_types::ids::LeaseId;
 use tokio::sync::{Notify, watch};
-
-use crate::wake::wall_clock;
 
 /// Shared by the attempts and by the request for work.
 #[derive(Clone, Debug, Default)]

@@ -23,6 +23,8 @@ mod unchecked;
 
 use std::sync::Arc;
 
+use ensemble_host::wake::Woken;
+use ensemble_host::{Drain, Settings};
 use ensemble_process::disk::on_disk;
 use ensemble_process::orphans;
 use ensemble_types::leases::{Lease, LeaseFinish};
@@ -30,13 +32,10 @@ use ensemble_types::text::Text;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
-use crate::drain::Drain;
 use crate::offers::Offer;
 use crate::owner::Owner;
 use crate::server::Server;
-use crate::settings::Settings;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
-use crate::wake::Woken;
 use crate::workplace::{Orders, Workplaces};
 
 use heartbeat::Heartbeat;

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_agent::{ApiKey, Attended, Kind, Launch, Prompt, Start, Unattended, takes_tools};
+use ensemble_host::drain::Phase;
+use ensemble_host::sign_in::has_other_model;
+use ensemble_host::{Agent, How, Known, until_resumable};
 use ensemble_process::disk::on_disk;
 use ensemble_process::{Directory, EXIT_STAGE, Exit};
 use ensemble_protocol::transcript::words::Mode;
@@ -22,11 +25,8 @@ use super::outcome::{Outcome, Stop};
 use super::slash::protected;
 use super::slot::Slot;
 use super::turn::{Turn, is_session};
-use crate::agent::{Agent, How, Known, until_resumable};
 use crate::directory;
-use crate::drain::Phase;
 use crate::offers::{NotOffered, Offer};
-use crate::sign_in::has_other_model;
 use crate::spool::{OutputSpool, Record};
 
 /// The prompt of an attempt that resumes the session of an earlier one. The session has the task's own prompt.

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_host::drain::Phase;
+use ensemble_host::{Host, NotBegun, Pause};
 use ensemble_process::Directory;
 use ensemble_process::disk::on_disk;
 use ensemble_protocol::seal::SessionTask;
@@ -19,8 +21,6 @@ use super::run_attempt::FIRST_BEAT;
 use super::session_turn;
 use super::slot::Slot;
 use crate::directory;
-use crate::drain::Phase;
-use crate::host::{Host, NotBegun, Pause};
 use crate::offers::Offer;
 use crate::owner::Refused;
 

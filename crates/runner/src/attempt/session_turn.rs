@@ -1,6 +1,8 @@
 //! The attempt of a task that is a turn of a live session: it follows the turn to its end. What was said in it stays in the session;
 //! the server gets counts, codes and fixed sentences.
 
+use ensemble_host::drain::Phase;
+use ensemble_host::{NotBegun, TaskEnd, TaskState, TaskTurn};
 use ensemble_protocol::seal::SessionTask;
 use ensemble_protocol::transcript::words::{ErrorCode, StopReason};
 use ensemble_types::changes::LeaseWaitsFor;
@@ -15,8 +17,6 @@ use super::outcome::{Outcome, Stop};
 use super::sealed::{Permitted, not_started};
 use super::slash::protected;
 use super::slot::Slot;
-use crate::drain::Phase;
-use crate::host::{NotBegun, TaskEnd, TaskState, TaskTurn};
 
 /// Follows the turn and returns the report. `None`: the lease is lost.
 pub(super) async fn follow(

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use ensemble_client::Error;
+use ensemble_host::Pause;
+use ensemble_host::drain::Phase;
 use ensemble_protocol::seal::TaskOrder;
 use ensemble_types::changes::OrderResult;
 use ensemble_types::leases::{Lease, LeaseFinish, Order};
@@ -13,8 +15,6 @@ use super::heartbeat::{Heartbeat, LeaseState};
 use super::outcome::Outcome;
 use super::run_attempt::FIRST_BEAT;
 use crate::config::Accept;
-use crate::drain::Phase;
-use crate::host::Pause;
 use crate::owner::{Owner, Refused, filled};
 use crate::workplace::failed;
 

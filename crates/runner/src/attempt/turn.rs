@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use ensemble_agent::{Command, Event, PartKind, Permission, Prompt, Reply};
+use ensemble_host::wake::wall_clock;
 use ensemble_process::Exit;
 use ensemble_protocol::transcript::body;
 use ensemble_protocol::transcript::words::{ErrorCode, OptionKind, StopReason};
@@ -14,7 +15,6 @@ use ensemble_types::time::Timestamp;
 use super::excerpt::{excerpt, one_line};
 use super::outcome::{MESSAGE_BYTES, Outcome, Stop, error};
 use super::text::Shown;
-use crate::wake::wall_clock;
 
 /// The interface's limits of refusals.
 const LISTED_DENIALS: usize = 32;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use ensemble_agent::Kind;
+use ensemble_host::Known;
 use ensemble_types::runs::Provider;
 
 use super::{AgentConfig, Config, ProviderConfig};
-use crate::agent::Known;
 
 /// An agent that needs no configuration, because its driver is made for it.
 fn known(name: &str) -> Option<&'static AgentConfig> {

@@ -13,17 +13,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ensemble_client::Credential;
+use ensemble_host::sign_in::{Missing, missing};
+use ensemble_host::{Agents, Environment, Hosting, Settings, inherited_env};
 use ensemble_process::Limits;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
 use serde::Deserialize;
 
-use crate::agent::inherited_env;
-use crate::settings::{Agents, Settings};
-use crate::sign_in::{Missing, missing};
 use inherited::default_pass_env;
 
-pub use crate::settings::{Environment, Hosting};
 pub use file::ConfigErrors;
 pub use timing::Timing;
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use ensemble_host::Backoff;
 use serde::Deserialize;
-
-use crate::backoff::Backoff;
-use crate::settings;
 
 /// Intervals and timeouts. The configuration file gives them in milliseconds: `leaseBeatMs` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -83,8 +81,8 @@ impl Timing {
     }
 
     /// What the host gets of it.
-    pub(super) fn of_host(&self) -> settings::Timing {
-        settings::Timing {
+    pub(super) fn of_host(&self) -> ensemble_host::Timing {
+        ensemble_host::Timing {
             turn_grace: self.turn_grace,
             left_alone: self.left_alone,
             park_after: self.park_after,
@@ -100,7 +98,7 @@ impl Timing {
 
 impl Default for Timing {
     fn default() -> Self {
-        let host = settings::Timing::default();
+        let host = ensemble_host::Timing::default();
         Self {
             lease_beat: Duration::from_secs(10),
             machine_beat: Duration::from_secs(20),

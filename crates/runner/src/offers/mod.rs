@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use ensemble_host::search_path;
+use ensemble_host::sign_in::{self, SignIn, State, Version};
 use ensemble_types::runs::Provider;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
-use crate::settings::search_path;
-use crate::sign_in::{self, SignIn, State, Version};
 
 pub use offer::{NotOffered, Offer};
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use ensemble_client::devices::List;
 use ensemble_client::{Credential, Error};
+use ensemble_host::{Drain, Folder, Host, Hosting, Settings, clock};
 use ensemble_protocol::AccountKey;
 use ensemble_protocol::seal::{SessionTask, open_task};
 use ensemble_types::leases::{Lease, TaskOutput};
@@ -21,10 +22,7 @@ use ensemble_types::signatures::digest;
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::drain::Drain;
-use crate::host::{self, Folder, Host};
 use crate::server;
-use crate::settings::{Hosting, Settings};
 
 pub(crate) use check::Refused;
 use nonces::{Nonces, Once};
@@ -58,11 +56,11 @@ async fn host(
 ) -> Result<(), String> {
     let client = server::connect(&config).map_err(|error| error.to_string())?;
     let Some(folder) = Folder::take(&hosting, &drain).await? else { return Ok(()) };
-    // While no program has the folder, and before the host leaves anything in it.
-    let nonces = Nonces::open(folder.path(), host::clock());
+    // While no other program has the folder, and before the host leaves anything in it.
+    let nonces = Nonces::open(folder.path(), clock());
     let nonces = nonces.map_err(|error| format!("the tasks that were taken: {error}"))?;
     let ready = |host| drop(owners.send_replace(Some(Arc::new(Owner { config, host, nonces }))));
-    host::run(settings, hosting, folder, (client, key), (drain, ready)).await
+    ensemble_host::run(settings, hosting, folder, (client, key), (drain, ready)).await
 }
 
 /// Fills the outputs of other tasks into a prompt, marked as data. `None`: it would be too long.

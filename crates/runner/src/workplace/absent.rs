@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ensemble_host::Environment;
+
 use super::difference::SUBMODULE;
 use super::git::{Git, GitError};
 use super::repository::Repository;
-use crate::config::Environment;
 
 /// Of a list of paths.
 const MOST_LIST_BYTES: usize = 64 << 20;

@@ -8,11 +8,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_host::Environment;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
-
-use crate::config::Environment;
 
 /// A call of git that takes longer is ended.
 const LONGEST: Duration = Duration::from_secs(120);

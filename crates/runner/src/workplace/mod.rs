@@ -26,9 +26,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ensemble_host::Environment;
 use ensemble_process::disk::on_disk;
 
-use crate::config::{Config, Environment};
+use crate::config::Config;
 
 pub use absent::absent_in_worktree;
 pub(crate) use difference::DiffPart;

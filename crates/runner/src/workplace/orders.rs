@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ensemble_host::wake;
 use ensemble_protocol::seal::{TaskAction, TaskOrder};
 use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::TaskId;
@@ -19,7 +20,6 @@ use super::shown::Shown;
 use super::worktree::{State, Worktree, commit_all};
 use crate::attempt::{Context, carried_out, signed_order};
 use crate::server::ServerError;
-use crate::wake;
 
 /// Orders that are carried out at once. The server repeats the others.
 const MOST: u32 = 64;

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use ensemble_host::wake::wall_clock;
 use ensemble_process::disk::replace;
 use ensemble_types::ids::TaskId;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use super::shown::Shown;
 use super::snapshot::{self, Snapshot, Target};
 use super::turns::Turns;
 use super::{private_dir, remains};
-use crate::wake::wall_clock;
 
 /// Worktrees that are kept.
 const MOST: usize = 32;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ensemble_runner::{Drain, RunError};
+use ensemble_host::Drain;
+use ensemble_runner::RunError;
 use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::problem::Code;
@@ -180,7 +181,7 @@ async fn two_runners_do_not_share_a_state_directory() {
     let wanted = config(&server, &agent, state.path());
     let _runner = Runner::start(wanted.clone());
     eventually(SOON, async || !server.machine_beats().is_empty()).await;
-    let second = ensemble_runner::run_until(wanted, ensemble_runner::Drain::default()).await;
+    let second = ensemble_runner::run_until(wanted, Drain::default()).await;
     assert!(second.is_err());
 }
 

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ensemble_host::Environment;
 use ensemble_process::Directory;
 use ensemble_types::changes::{OrderOutcome, OrderResult};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
@@ -22,7 +23,7 @@ use tempfile::TempDir;
 use super::difference::Changed;
 use super::{Place, Workplaces};
 use crate::attempt::Outcome;
-use crate::config::{Config, Environment};
+use crate::config::Config;
 
 /// A repository with a commit of `a`, `b` and `folder/c`, and a runner's folder next to it.
 struct Fixture {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ensemble_runner::config::{Accept, Environment, ProviderConfig};
-use ensemble_runner::{Config, Drain, run_until};
+use ensemble_host::{Drain, Environment};
+use ensemble_runner::config::{Accept, ProviderConfig};
+use ensemble_runner::{Config, run_until};
 use ensemble_types::runs::Provider;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};

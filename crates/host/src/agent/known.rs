@@ -1,0 +1,113 @@
+//! How an agent of a machine is started, and what it inherits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ensemble_agent::Kind;
+
+use crate::settings::Environment;
+
+/// An agent of this machine.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub kind: Kind,
+    pub program: PathBuf,
+    /// Before the arguments that the driver needs, and after them.
+    pub args: Vec<String>,
+    pub last_args: Vec<String>,
+    /// The variables that the configuration sets.
+    pub env: BTreeMap<String, String>,
+    /// Variables to inherit. `NAME*` is a prefix.
+    pub pass_env: Vec<String>,
+}
+
+impl Known {
+    /// The variables of its process, with what it may inherit from this environment. What its driver needs counts more than that, and
+    /// what the configuration sets counts most.
+    pub fn env(&self, environment: &Environment, launch: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut env = inherited_env(&self.pass_env, environment);
+        env.extend(launch.clone());
+        env.extend(self.env.clone());
+        env
+    }
+}
+
+/// The variables that a program inherits of this environment.
+pub fn inherited_env(pass_env: &[String], environment: &Environment) -> BTreeMap<String, String> {
+    let may_pass = |name: &str| {
+        // Our own variables include the machine's token, so none of them is passed on.
+        !name.starts_with("ENSEMBLE_")
+            && !OF_A_REPOSITORY.contains(&name)
+            && pass_env.iter().any(|pattern| covers(pattern, name))
+    };
+    let inherited = environment.iter().filter(|(name, _)| may_pass(name));
+    let mut env: BTreeMap<String, String> = inherited.map(|(name, value)| (name.clone(), value.clone())).collect();
+    env.insert("NO_COLOR".to_owned(), "1".to_owned());
+    env
+}
+
+/// What `git rev-parse --local-env-vars` prints, and what git gives to hooks: they say where a repository is, and would lead the
+/// commits of an agent from its directory into another one.
+const OF_A_REPOSITORY: [&str; 18] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+fn covers(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_counts_more_than_the_driver_and_that_more_than_what_is_inherited() {
+        let variables = |value: &str| ["A", "B", "C"].map(|name| (name.to_owned(), value.to_owned()));
+        let known = Known {
+            kind: Kind::Claude,
+            program: PathBuf::from("claude"),
+            args: Vec::new(),
+            last_args: Vec::new(),
+            env: variables("configured").into_iter().take(1).collect(),
+            pass_env: vec!["*".to_owned()],
+        };
+        let launch = variables("launched").into_iter().take(2).collect();
+        let env = known.env(&variables("inherited").into(), &launch);
+        assert_eq!(["A", "B", "C"].map(|name| env[name].as_str()), ["configured", "launched", "inherited"]);
+    }
+
+    #[test]
+    fn no_variable_says_where_a_repository_is() {
+        let listed = std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap().stdout;
+        let mut names: Vec<String> = String::from_utf8(listed).unwrap().lines().map(str::to_owned).collect();
+        assert!(names.len() > 10, "{names:?}");
+        names.push("GIT_QUARANTINE_PATH".to_owned());
+        names.push("GIT_AUTHOR_NAME".to_owned());
+        let environment: Environment = names.into_iter().map(|name| (name, "x".to_owned())).collect();
+        for pass_env in [vec!["GIT_*"], vec!["*"], vec!["GIT_*", "GIT_DIR"]] {
+            let pass_env: Vec<String> = pass_env.into_iter().map(str::to_owned).collect();
+            let passed: Vec<String> = inherited_env(&pass_env, &environment).into_keys().collect();
+            assert_eq!(passed, ["GIT_AUTHOR_NAME", "NO_COLOR"]);
+        }
+    }
+}
