@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ensemble_protocol::transcript::visible;
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Rect};
-use ratatui::style::Style;
-use ratatui::widgets::Widget;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::{Position, Rect};
+use ratatui_core::style::Style;
+use ratatui_core::widgets::Widget;
 use ratatui_textarea::{CursorMove, TextArea, WrapMode};
 
 /// The bytes of a text. What a message takes is more than twice of it.

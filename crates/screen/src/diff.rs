@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_protocol::transcript::body::Diff;
-use ratatui::text::{Line, Span};
+use ratatui_core::text::{Line, Span};
 use similar::{ChangeTag, TextDiff};
 
 use crate::clean::{line, strict};

@@ -1,8 +1,8 @@
 //! All keys that this person may use, in as many columns as fit.
 
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::text::{Line, Span};
 
 use crate::about::Level;
 use crate::paint::Paint;

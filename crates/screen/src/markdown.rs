@@ -2,8 +2,8 @@
 //!
 //! It goes line by line, so that a text that is still growing looks as it will, and what is not understood stays as it is.
 
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui_core::style::{Modifier, Style};
+use ratatui_core::text::{Line, Span};
 
 use crate::paint::Paint;
 use crate::table;

@@ -1,7 +1,7 @@
 //! Colours and marks. Everything can be distinguished without colour and without Unicode.
 
 use ensemble_protocol::transcript::words::{PlanStatus, ToolStatus};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui_core::style::{Color, Modifier, Style};
 
 use crate::about::Look;
 

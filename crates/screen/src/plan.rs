@@ -2,7 +2,7 @@
 
 use ensemble_protocol::transcript::body::Plan;
 use ensemble_protocol::transcript::words::PlanStatus;
-use ratatui::text::{Line, Span};
+use ratatui_core::text::{Line, Span};
 
 use crate::clean::line;
 use crate::transcript::block::Setting;

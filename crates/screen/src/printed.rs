@@ -1,9 +1,9 @@
 //! What agents write, for a terminal without a screen: printed as it comes, and never drawn again.
 
 use crossterm::style::ContentStyle;
-use ratatui::backend::IntoCrossterm;
-use ratatui::style::Style;
-use ratatui::text::Line;
+use ratatui_core::style::Style;
+use ratatui_core::text::Line;
+use ratatui_crossterm::IntoCrossterm;
 
 use crate::about::Look;
 use crate::clean::{output, readable};

@@ -1,7 +1,7 @@
 //! A line across the screen, with words in it.
 
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
 
 use crate::paint::Paint;
 use crate::wrap::{columns, fit};

@@ -6,10 +6,10 @@ use ensemble_protocol::transcript::body::{Control, SetMode};
 use ensemble_protocol::transcript::bounds;
 use ensemble_protocol::transcript::view::{Author, Item, Shown, Taken, View};
 use ensemble_protocol::transcript::words::Mode;
-use ratatui::Frame;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::terminal::Frame;
+use ratatui_core::text::{Line, Span};
 
 use crate::about::{About, Level, Look};
 use crate::action::Action;

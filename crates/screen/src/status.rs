@@ -3,8 +3,8 @@
 use ensemble_protocol::transcript::body::State;
 use ensemble_protocol::transcript::view::View;
 use ensemble_protocol::transcript::words::{Mode, Phase};
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
 
 use crate::about::{Connection, Level, below};
 use crate::clean::line;

@@ -1,7 +1,7 @@
 //! Tables of Markdown (GitHub Flavored Markdown, section 4.10), drawn in columns that fit.
 
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
 
 use crate::markdown::inline;
 use crate::paint::Paint;

@@ -9,8 +9,8 @@ use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::execute;
 use crossterm::style::Print;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, SetTitle, disable_raw_mode, enable_raw_mode};
-use ratatui::Frame;
-use ratatui::backend::CrosstermBackend;
+use ratatui_core::terminal::Frame;
+use ratatui_crossterm::CrosstermBackend;
 
 use crate::calling::Call;
 
@@ -24,7 +24,7 @@ static PANIC_HOOK: Once = Once::new();
 
 /// The terminal on standard output, while the screen has it. Dropping it gives it back, and so does a panic. The caller
 /// drops it when the process gets TERM or HUP.
-pub struct Terminal(ratatui::Terminal<CrosstermBackend<Stdout>>);
+pub struct Terminal(ratatui_core::terminal::Terminal<CrosstermBackend<Stdout>>);
 
 impl Terminal {
     /// Takes the terminal: raw mode, on the alternate screen. The mouse stays the terminal's, so that selecting works.
@@ -43,7 +43,7 @@ impl Terminal {
     fn take() -> io::Result<Self> {
         enable_raw_mode()?;
         execute!(io::stdout(), Print(KEEP_TITLE), EnterAlternateScreen, EnableBracketedPaste)?;
-        Ok(Self(ratatui::Terminal::new(CrosstermBackend::new(io::stdout()))?))
+        Ok(Self(ratatui_core::terminal::Terminal::new(CrosstermBackend::new(io::stdout()))?))
     }
 
     /// Draws one frame. Only the cells that have changed are written.

@@ -1,8 +1,8 @@
 //! Lines that fit: styled text broken by the columns that it takes in a terminal.
 
-use ratatui::buffer::CellWidth;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui_core::buffer::CellWidth;
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
 
 /// The characters of one grapheme that are drawn. More marks on one letter would spill over the lines around it.
 const MOST_MARKS: usize = 8;

@@ -3,9 +3,9 @@
 use ensemble_protocol::transcript::Choices;
 use ensemble_protocol::transcript::body::{Permission, PermissionOption, QuestionItem};
 use ensemble_protocol::transcript::view::{Asks, Card, View};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::text::{Line, Span};
 
 use super::permission::is_for_once;
 use super::{Cards, Choosing, Listed, MOST_KEYS, Typing};

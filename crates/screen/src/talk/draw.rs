@@ -1,11 +1,11 @@
 //! How a conversation looks: its head, the words, and from below the keys, a notice, the request, and the message that is shown.
 
 use ensemble_protocol::transcript::view::View;
-use ratatui::Frame;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
+use ratatui_core::terminal::Frame;
+use ratatui_core::text::{Line, Span};
 
 use super::{Held, NOTHING_TYPED, Talk, Talking};
 use crate::about::{About, Connection};

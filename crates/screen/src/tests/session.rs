@@ -8,9 +8,9 @@ use ensemble_protocol::transcript::view::{Author, Incoming, View};
 use ensemble_protocol::transcript::words::*;
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::buffer::Buffer;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::terminal::Terminal;
 
 use crate::{About, Action, Connection, Level, Look, Me, Screen};
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use ensemble_protocol::transcript::view::View;
 use ensemble_types::ids::UserId;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
+use ratatui_core::backend::TestBackend;
+use ratatui_core::terminal::Terminal;
 
 use super::session::{Session, asks};
 use crate::{About, Action, Connection, Held, Level, Look, Me, Talk, TalkAction, Talking, Words};

@@ -4,7 +4,7 @@ use crossterm::event::KeyCode;
 use ensemble_protocol::transcript::body::*;
 use ensemble_protocol::transcript::view::{Author, Incoming, Keep, View};
 use ensemble_protocol::transcript::words::*;
-use ratatui::style::{Color, Modifier};
+use ratatui_core::style::{Color, Modifier};
 
 use super::session::{Session, diff, is_in, part_of, prompt, text, tool, turn};
 use crate::{Connection, Level, Look, Screen};

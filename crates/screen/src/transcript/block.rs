@@ -6,8 +6,8 @@ use ensemble_protocol::transcript::body::{Answer, Attachment, Control, Prompt, T
 use ensemble_protocol::transcript::view::{Asks, Author, Card, Growing, Item, Shown, Taken, View};
 use ensemble_protocol::transcript::words::{Cause, Outcome, TurnState};
 use ensemble_types::ids::UserId;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
 
 use super::{together, tool};
 use crate::about::About;

@@ -12,9 +12,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use ensemble_protocol::transcript::view::{Growing, Item, Shown, View};
 use ensemble_protocol::transcript::words::TurnState;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::text::Line;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::text::Line;
 
 use block::{Block, Setting};
 use cache::Cache;

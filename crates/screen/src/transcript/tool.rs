@@ -3,8 +3,8 @@
 use ensemble_protocol::transcript::body::{Block as Content, Terminal, ToolCall, ToolContent};
 use ensemble_protocol::transcript::bounds::end;
 use ensemble_protocol::transcript::words::ToolStatus;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui_core::style::Style;
+use ratatui_core::text::{Line, Span};
 
 use super::block::Setting;
 use crate::clean::{line, output};
