@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::collector::Collector;
+use crate::stack::{SERVICES, Stack, program};
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::{Collector, SERVICES, Stack, program};
 use ensemble_testkit::eventually;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -3,8 +3,10 @@
 #![cfg(test)]
 
 mod canaries;
+mod collector;
 mod dashboards;
 mod metrics;
+mod stack;
 mod traces;
 mod unavailable;
 mod variables;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use ensemble_telemetry::{SERVICES, program};
+use crate::stack::{SERVICES, program};
 
 /// Variables that docker-compose.yml sets itself. Other values would break it.
 const FIXED: &[&str] = &["PUBLIC_LISTEN", "INTERNAL_LISTEN", "DATABASE_URL"];

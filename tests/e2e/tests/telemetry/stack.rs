@@ -10,7 +10,7 @@ use ensemble_testkit::{Api, Program, free_address};
 use serde_json::{Value, json};
 
 /// All services, in the order in which they are started.
-pub const SERVICES: [&str; 6] =
+pub(crate) const SERVICES: [&str; 6] =
     ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"];
 /// The public origin.
 const ORIGIN: &str = "http://ensemble.test";
@@ -18,20 +18,20 @@ const ORIGIN: &str = "http://ensemble.test";
 const VOICE_KEY: &str = "voice-key-of-the-test-stack";
 
 /// The running programs. They end when this is dropped.
-pub struct Stack {
+pub(crate) struct Stack {
     programs: Vec<(&'static str, Program)>,
     _folder: tempfile::TempDir,
 }
 
 /// A signed-in user, calling through the edge.
-pub struct User {
-    pub id: String,
-    pub api: Api,
+pub(crate) struct User {
+    pub(crate) id: String,
+    pub(crate) api: Api,
 }
 
 impl Stack {
     /// Starts all services. They send their spans to `collector`. `vars` override all other variables.
-    pub async fn start(collector: &str, livekit: &Double, vars: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start(collector: &str, livekit: &Double, vars: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
         let key = folder.path().join("key");
         write_key(&key);
@@ -72,17 +72,17 @@ impl Stack {
     }
 
     /// The address of the edge, where people may sign in.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.of("edge-proxy").public_url
     }
 
     /// A caller of the edge without credentials.
-    pub fn edge(&self) -> Api {
+    pub(crate) fn edge(&self) -> Api {
         Api::new(&self.of("edge-proxy").public_url)
     }
 
     /// A caller of the internal listener of a service.
-    pub fn inside(&self, service: &str) -> Api {
+    pub(crate) fn inside(&self, service: &str) -> Api {
         Api::new(&self.of(service).internal_url)
     }
 
@@ -92,7 +92,7 @@ impl Stack {
     }
 
     /// Signs in with a new account.
-    pub async fn user(&self) -> User {
+    pub(crate) async fn user(&self) -> User {
         let edge = self.edge();
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let public = URL_SAFE_NO_PAD.encode(key.verifying_key().as_bytes());
@@ -114,7 +114,7 @@ fn text_of(of: &Value, name: &str) -> String {
 }
 
 /// The path of a program. `make test` builds all programs first; they are in the folder above this test.
-pub fn program(service: &str) -> PathBuf {
+pub(crate) fn program(service: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_else(|error| panic!("no path of this test: {error}"));
     let folder = test.ancestors().nth(2).unwrap_or_else(|| panic!("no folder above {}", test.display()));
     let path = folder.join(format!("ensemble-{service}"));

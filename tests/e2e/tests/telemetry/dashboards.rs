@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::stack::{SERVICES, Stack};
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::{SERVICES, Stack};
 use ensemble_testkit::{Api, SOON, eventually};
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use crate::stack::Stack;
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::Stack;
 use ensemble_testkit::SOON;
 use ensemble_testkit::eventually;
 

@@ -12,29 +12,29 @@ use prost::Message;
 
 /// One span as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     /// As in `ensemble-session-store`.
-    pub service: String,
-    pub name: String,
-    pub kind: SpanKind,
-    pub trace: String,
-    pub id: String,
+    pub(crate) service: String,
+    pub(crate) name: String,
+    pub(crate) kind: SpanKind,
+    pub(crate) trace: String,
+    pub(crate) id: String,
     /// Empty when there is no parent.
-    pub parent: String,
-    pub attributes: Vec<(String, String)>,
+    pub(crate) parent: String,
+    pub(crate) attributes: Vec<(String, String)>,
 }
 
 /// A running collector. It ends with its runtime.
 #[derive(Clone)]
-pub struct Collector {
+pub(crate) struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
     bodies: Arc<Mutex<Vec<Bytes>>>,
-    pub url: String,
+    pub(crate) url: String,
 }
 
 impl Collector {
     /// Listens on a free port of this machine.
-    pub fn start() -> std::io::Result<Self> {
+    pub(crate) fn start() -> std::io::Result<Self> {
         let spans = Arc::<Mutex<Vec<Span>>>::default();
         let bodies = Arc::<Mutex<Vec<Bytes>>>::default();
         let (stored, whole) = (web::Data::from(Arc::clone(&spans)), web::Data::from(Arc::clone(&bodies)));
@@ -54,13 +54,13 @@ impl Collector {
     }
 
     /// Waits until `complete` accepts the spans of the trace, and returns them. After a minute it returns what there is.
-    pub async fn trace(&self, trace: &str, complete: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+    pub(crate) async fn trace(&self, trace: &str, complete: impl Fn(&[Span]) -> bool) -> Vec<Span> {
         poll(SOON, async || complete(&self.now(trace)).then_some(())).await;
         self.now(trace)
     }
 
     /// Whether this text is anywhere in what was sent: protobuf has texts as they are.
-    pub fn has(&self, text: &str) -> bool {
+    pub(crate) fn has(&self, text: &str) -> bool {
         let bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
         bodies.iter().any(|body| body.windows(text.len()).any(|window| window == text.as_bytes()))
     }
