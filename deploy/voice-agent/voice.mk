@@ -53,5 +53,5 @@ voice-agent: $(VOICE_VENV)/.made ## runs the reference agent (echo mode) against
 	$(VOICE_VENV)/bin/python deploy/voice-agent/agent.py start
 
 bench-voice: ## what the voice gateway adds to a start, at 16 concurrent starts, on SQLite and PostgreSQL
-	$(CARGO) build --release --locked -p ensemble-voice-gateway -p ensemble-livekit-double -p ensemble-testkit --bins --features ensemble-voice-gateway/jemalloc
+	$(CARGO) build --release --locked -p ensemble-voice-gateway -p ensemble-doubles -p ensemble-testkit --bins --features ensemble-voice-gateway/jemalloc
 	./target/release/with-postgres --durable ./target/release/voice-bench ./target/release/ensemble-voice-gateway

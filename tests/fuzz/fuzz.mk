@@ -17,5 +17,5 @@ fuzz: ## drives every parser of outside input with cargo-fuzz (nightly) for FUZZ
 FUZZ_CASES ?= 20000
 fuzz-api: ## Schemathesis with all checks against the running edge and its OpenAPI document
 	@.ci/setup
-	$(CARGO) build --release --locked -p ensemble-cli -p ensemble-livekit-double --bins
+	$(CARGO) build --release --locked -p ensemble-cli -p ensemble-doubles --bins
 	tests/fuzz/fuzz-api $(FUZZ_CASES)

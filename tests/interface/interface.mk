@@ -2,6 +2,6 @@
 .PHONY: interface-test
 interface-test: ## validates docs/openapi.json, generates clients from it and runs them (needs Go and Java too)
 	@.ci/setup
-	$(CARGO) build --locked -p ensemble-cli -p ensemble-livekit-double --bins
+	$(CARGO) build --locked -p ensemble-cli -p ensemble-doubles --bins
 	tests/interface/check
 	FUZZ_BIN=target/debug FUZZ_EACH=10 tests/fuzz/fuzz-api 1000

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use ensemble_agent::{Command, Driver, Event, Exit, Kind, Line, Lines, Output, Prompt, Reply, Start, driver, launch};
-use ensemble_model_stand_in::StandIn;
+use ensemble_doubles::model::StandIn;
 use ensemble_protocol::transcript::words::Mode;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -161,7 +161,7 @@ impl Place {
         put("HOME", home.to_str().unwrap());
         match self.kind {
             Kind::Claude => {
-                ensemble_model_stand_in::claude_has_sessions(home).unwrap();
+                ensemble_doubles::model::claude_has_sessions(home).unwrap();
                 put("ANTHROPIC_BASE_URL", &url);
                 put("ANTHROPIC_API_KEY", "stand-in");
                 put("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
@@ -180,7 +180,7 @@ impl Place {
                 std::fs::write(home.join(".gemini/settings.json"), settings.to_string()).unwrap();
             }
             Kind::Opencode | Kind::Acp => {
-                ensemble_model_stand_in::opencode_has_its_packages(home).unwrap();
+                ensemble_doubles::model::opencode_has_its_packages(home).unwrap();
                 let models = json!({"stub-model": {"name": "stub", "limit": {"context": 100_000, "output": 8_000}}});
                 let options = json!({"baseURL": format!("{url}/v1"), "apiKey": "stand-in"});
                 let provider = json!({"stub": {"npm": "@ai-sdk/anthropic", "options": options, "models": models}});
@@ -284,7 +284,7 @@ impl Live<'_> {
     /// Reads until claude's own files have the text.
     pub(crate) fn until_stored(&mut self, text: &str) {
         let home = self.place.home.path().to_owned();
-        self.until_so(text, || ensemble_model_stand_in::claude_has_stored(&home, text));
+        self.until_so(text, || ensemble_doubles::model::claude_has_stored(&home, text));
     }
 
     pub(crate) fn until_so(&mut self, what: &str, is_so: impl Fn() -> bool) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use ensemble_model_stand_in::StandIn;
+use ensemble_doubles::model::StandIn;
 use tempfile::TempDir;
 
 use crate::ensemble::{Finished, Running, User, until, up, wait_for_runner};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use ensemble_model_stand_in::StandIn;
+use ensemble_doubles::model::StandIn;
 
 #[test]
 fn the_typescript_client_works() {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ensemble_model_stand_in::claude_has_stored;
+use ensemble_doubles::model::claude_has_stored;
 use serde_json::Value;
 
 use crate::ensemble::{User, up};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ensemble_model_stand_in::{StandIn, claude_has_sessions, opencode_has_its_packages};
+use ensemble_doubles::model::{StandIn, claude_has_sessions, opencode_has_its_packages};
 use serde_json::json;
 use tempfile::TempDir;
 

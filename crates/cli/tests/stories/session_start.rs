@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
 
-use ensemble_model_stand_in::StandIn;
+use ensemble_doubles::model::StandIn;
 use serde_json::Value;
 use tempfile::TempDir;
 

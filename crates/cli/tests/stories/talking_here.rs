@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
+use ensemble_doubles::livekit::{API_KEY, API_SECRET, Double};
 use serde_json::{Value, json};
 
 use crate::acted_room::{Acted, Room};

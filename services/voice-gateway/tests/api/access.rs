@@ -1,6 +1,6 @@
 //! Access: applications by their voice keys, people by tokens in addition to the key.
 
-use ensemble_livekit_double::{AgentPlan, Ready};
+use ensemble_doubles::livekit::{AgentPlan, Ready};
 use ensemble_testkit::SOON;
 use ensemble_testkit::*;
 use futures_util::future::join_all;

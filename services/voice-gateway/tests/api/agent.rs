@@ -3,7 +3,7 @@
 use ensemble_testkit::SOON;
 use std::time::Duration;
 
-use ensemble_livekit_double::{AgentPlan, Ready};
+use ensemble_doubles::livekit::{AgentPlan, Ready};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
@@ -205,7 +205,7 @@ on_both_databases! {
         let fixture = Fixture::with(on, &[("VOICE_DEPARTURE_TIMEOUT_SECONDS", "1")]).await;
         let talk = fixture.talking("user-1", "session-1").await;
         fixture.double.kill_agents(&talk.room);
-        fixture.double.leave(&talk.room, &talk.identity, ensemble_livekit_double::Leave::Lost);
+        fixture.double.leave(&talk.room, &talk.identity, ensemble_doubles::livekit::Leave::Lost);
         fixture.ends(&talk.id, "stopped", "left").await;
         assert_eq!(fixture.double.dispatches(&talk.room), 1);
     }

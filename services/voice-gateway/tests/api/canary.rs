@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ensemble_livekit_double::{API_SECRET, Double, Fault};
+use ensemble_doubles::livekit::{API_SECRET, Double, Fault};
 use ensemble_testkit::{Api, Backend, Peers, SOON, TestDatabase, eventually, free_address, run};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use ensemble_livekit_double::{AgentPlan, WebhookFaults};
+use ensemble_doubles::livekit::{AgentPlan, WebhookFaults};
 use ensemble_testkit::{Costs, explained, on_both_databases};
 use ensemble_types::ids::UserId;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use ensemble_testkit::SOON;
 use std::time::Duration;
 
-use ensemble_livekit_double::{AgentPlan, Double, Fault};
+use ensemble_doubles::livekit::{AgentPlan, Double, Fault};
 use ensemble_testkit::service::Program;
 use ensemble_testkit::*;
 use serde_json::json;

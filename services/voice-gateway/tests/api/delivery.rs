@@ -3,7 +3,7 @@
 use ensemble_testkit::SOON;
 use std::time::Duration;
 
-use ensemble_livekit_double::{AgentPlan, Fault, Ready, Rpc, Via};
+use ensemble_doubles::livekit::{AgentPlan, Fault, Ready, Rpc, Via};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use ensemble_testkit::SOON;
 use std::time::Instant;
 
-use ensemble_livekit_double::Fault;
+use ensemble_doubles::livekit::Fault;
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 

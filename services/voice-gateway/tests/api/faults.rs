@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ensemble_livekit_double::{AgentPlan, Fault, Leave, Ready, WebhookFaults};
+use ensemble_doubles::livekit::{AgentPlan, Fault, Leave, Ready, WebhookFaults};
 use ensemble_testkit::*;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What every test needs: a LiveKit double, a gateway with short timers, a client with a voice key.
 
 use ensemble_chassis::Running;
-use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
+use ensemble_doubles::livekit::{API_KEY, API_SECRET, Double};
 use ensemble_testkit::{Answer, Api, Backend, Peers, SOON, TestDatabase, eventually, sql, start_service};
 use ensemble_types::ids::{MessageId, UserId};
 use ensemble_voice_gateway::VoiceGateway;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_livekit_double::Fault;
+use ensemble_doubles::livekit::Fault;
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 

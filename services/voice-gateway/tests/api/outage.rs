@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_livekit_double::{AgentPlan, Fault};
+use ensemble_doubles::livekit::{AgentPlan, Fault};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 

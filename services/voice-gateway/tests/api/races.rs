@@ -4,7 +4,7 @@ use ensemble_testkit::SOON;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use ensemble_livekit_double::{AgentPlan, Fault};
+use ensemble_doubles::livekit::{AgentPlan, Fault};
 use ensemble_testkit::*;
 use futures_util::future::{join_all, ready};
 use futures_util::{StreamExt, stream};

@@ -3,7 +3,7 @@
 use ensemble_testkit::SOON;
 use std::time::Duration;
 
-use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Fault, Leave};
+use ensemble_doubles::livekit::{API_KEY, API_SECRET, AgentPlan, Fault, Leave};
 use ensemble_testkit::*;
 use livekit_api::access_token::TokenVerifier;
 use serde_json::json;

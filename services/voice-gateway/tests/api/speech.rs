@@ -1,6 +1,6 @@
 //! Words that the agent speaks as they are, and a session as a stream of events.
 
-use ensemble_livekit_double::AgentPlan;
+use ensemble_doubles::livekit::AgentPlan;
 use ensemble_testkit::SOON;
 use ensemble_testkit::*;
 use serde_json::{Value, json};

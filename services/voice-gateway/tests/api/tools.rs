@@ -2,7 +2,7 @@
 
 use ensemble_chassis::Clock;
 use ensemble_chassis::auth::VoiceToolClaims;
-use ensemble_livekit_double::AgentPlan;
+use ensemble_doubles::livekit::AgentPlan;
 use ensemble_rpc::orchestrator::{RunBrief, TaskBrief};
 use ensemble_rpc::sessions::SessionBrief;
 use ensemble_testkit::SOON;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use ensemble_livekit_double::{API_KEY, API_SECRET, Leave, WebhookFaults};
+use ensemble_doubles::livekit::{API_KEY, API_SECRET, Leave, WebhookFaults};
 use ensemble_testkit::*;
 use hmac::{Hmac, Mac};
 use livekit_api::access_token::AccessToken;

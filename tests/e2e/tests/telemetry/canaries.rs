@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::collector::Collector;
 use crate::stack::{SERVICES, Stack, program};
-use ensemble_livekit_double::Double;
+use ensemble_doubles::livekit::Double;
 use ensemble_testkit::eventually;
 use serde_json::Value;
 use tempfile::TempDir;

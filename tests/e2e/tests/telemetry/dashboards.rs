@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::stack::{SERVICES, Stack};
-use ensemble_livekit_double::Double;
+use ensemble_doubles::livekit::Double;
 use ensemble_testkit::{Api, SOON, eventually};
 use serde_json::{Value, json};
 

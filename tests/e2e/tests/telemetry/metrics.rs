@@ -1,7 +1,7 @@
 //! The Prometheus metrics of every service, and the limited set of their labels.
 
 use crate::stack::{SERVICES, Stack};
-use ensemble_livekit_double::Double;
+use ensemble_doubles::livekit::Double;
 
 /// The metrics of every service.
 const EVERYWHERE: &[&str] = &[

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signer, SigningKey};
-use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
+use ensemble_doubles::livekit::{API_KEY, API_SECRET, Double};
 use ensemble_testkit::{Api, Program, free_address};
 use serde_json::{Value, json};
 

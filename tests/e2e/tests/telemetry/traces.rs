@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 
 use crate::collector::{Collector, Span};
 use crate::stack::{Stack, program};
-use ensemble_livekit_double::Double;
+use ensemble_doubles::livekit::Double;
 use ensemble_testkit::Api;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::stack::Stack;
-use ensemble_livekit_double::Double;
+use ensemble_doubles::livekit::Double;
 use ensemble_testkit::SOON;
 use ensemble_testkit::eventually;
 

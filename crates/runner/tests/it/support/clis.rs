@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ensemble_model_stand_in::{StandIn, claude_has_sessions, opencode_has_its_packages};
+use ensemble_doubles::model::{StandIn, claude_has_sessions, opencode_has_its_packages};
 use ensemble_runner::config::ProviderConfig;
 use ensemble_runner::{AgentConfig, Config};
 use ensemble_testkit::eventually;

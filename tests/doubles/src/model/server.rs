@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpServer, web};
 
-use crate::apis::{self, Api};
-use crate::directive;
+use crate::model::apis::{self, Api};
+use crate::model::directive;
 
 /// One request to a model.
 #[derive(Clone, Debug)]

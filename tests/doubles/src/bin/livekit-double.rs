@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "the program prints its address and keys")]
 
-use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double};
+use ensemble_doubles::livekit::{API_KEY, API_SECRET, AgentPlan, Double};
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {

@@ -20,7 +20,7 @@ pub use faults::{Fault, WebhookFaults};
 use livekit_api::access_token::TokenVerifier;
 pub use state::{JoinError, Leave, RoomView};
 
-use crate::state::Inner;
+use crate::livekit::state::Inner;
 
 /// The key pair that the double accepts.
 pub const API_KEY: &str = "APIdouble";

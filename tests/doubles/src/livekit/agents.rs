@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::state::Inner;
+use crate::livekit::state::Inner;
 
 /// How agents behave.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct AgentPlan {
     /// False: no worker is registered, and dispatches are dropped.
     pub workers: bool,
     pub join_after: Duration,
-    /// True: they wait in front of the room until [`Double::release`](crate::Double::release).
+    /// True: they wait in front of the room until [`Double::release`](crate::livekit::Double::release).
     pub held: bool,
     pub ready: Ready,
     pub rpc: Rpc,

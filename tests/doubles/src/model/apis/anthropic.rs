@@ -4,8 +4,8 @@ use actix_web::{HttpResponse, web};
 use serde_json::{Value, json};
 
 use super::{Api, Move, decide, list, streamed, text_at, texts};
-use crate::answer::Ending;
-use crate::server::{ModelRequest, RequestLog};
+use crate::model::answer::Ending;
+use crate::model::server::{ModelRequest, RequestLog};
 
 pub(super) async fn messages(log: web::Data<RequestLog>, body: web::Bytes) -> HttpResponse {
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {

@@ -12,7 +12,7 @@ use rand::{Rng, SeedableRng};
 pub enum Fault {
     /// The answer is late.
     Slow(Duration),
-    /// The call waits until [`Double::release`](crate::Double::release).
+    /// The call waits until [`Double::release`](crate::livekit::Double::release).
     Held,
     /// 401 in plain text with the token in it, as for an unknown key.
     PlainUnauthorized,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
-use crate::faults::WebhookFaults;
+use crate::livekit::faults::WebhookFaults;
 
 /// LiveKit tries five times in all.
 const ATTEMPTS: u32 = 5;
@@ -59,7 +59,7 @@ impl Webhooks {
             self.runtime.spawn(async move {
                 tokio::time::sleep(wait).await;
                 for attempt in 0..ATTEMPTS {
-                    let status = this.send_raw(&body, crate::API_KEY, crate::API_SECRET).await;
+                    let status = this.send_raw(&body, crate::livekit::API_KEY, crate::livekit::API_SECRET).await;
                     if status != 0 && status != 429 && status < 500 {
                         return;
                     }

@@ -10,9 +10,9 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use serde_json::Value;
 
-use crate::answer::{Answer, Ending};
-use crate::directive::{self, Directive};
-use crate::server::{ModelRequest, RequestLog};
+use crate::model::answer::{Answer, Ending};
+use crate::model::directive::{self, Directive};
+use crate::model::server::{ModelRequest, RequestLog};
 
 /// The wire format of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

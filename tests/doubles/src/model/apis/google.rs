@@ -4,8 +4,8 @@ use actix_web::{HttpResponse, web};
 use serde_json::{Value, json};
 
 use super::{Api, Move, decide, list, streamed, text_at, texts};
-use crate::answer::Ending;
-use crate::server::{ModelRequest, RequestLog};
+use crate::model::answer::Ending;
+use crate::model::server::{ModelRequest, RequestLog};
 
 /// `<model>:streamGenerateContent`, `<model>:generateContent` or `<model>:countTokens`.
 pub(super) async fn call(log: web::Data<RequestLog>, call: web::Path<String>, body: web::Bytes) -> HttpResponse {

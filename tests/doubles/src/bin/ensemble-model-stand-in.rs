@@ -4,7 +4,7 @@
 
 use std::net::TcpListener;
 
-use ensemble_model_stand_in::StandIn;
+use ensemble_doubles::model::StandIn;
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {

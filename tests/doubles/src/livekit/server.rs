@@ -11,10 +11,10 @@ use livekit_protocol as proto;
 use prost::Message;
 use serde_json::json;
 
-use crate::agents::{Received, Rpc, Via};
-use crate::faults::Fault;
-use crate::state::{Inner, sid};
-use crate::{API_KEY, API_SECRET};
+use crate::livekit::agents::{Received, Rpc, Via};
+use crate::livekit::faults::Fault;
+use crate::livekit::state::{Inner, sid};
+use crate::livekit::{API_KEY, API_SECRET};
 
 /// The largest payload of one RPC.
 const RPC_MAX: usize = 15_360;

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::agents::{self, AgentPlan, Received, Rpc};
-use crate::faults::Faults;
-use crate::webhooks::{Webhooks, unix_seconds};
+use crate::livekit::agents::{self, AgentPlan, Received, Rpc};
+use crate::livekit::faults::Faults;
+use crate::livekit::webhooks::{Webhooks, unix_seconds};
 
 pub(crate) struct Inner {
     pub(crate) runtime: Handle,

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use actix_web::{App, HttpResponse, HttpServer, web};
-use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double, Fault, Ready};
+use ensemble_doubles::livekit::{API_KEY, API_SECRET, AgentPlan, Double, Fault, Ready};
 use serde_json::{Value, json};
 
 /// Callers that each start some sessions, one after the other. All sessions are stopped after the last start.
