@@ -3,17 +3,20 @@
 
 #![cfg(test)]
 
+pub mod targets;
+
 use std::path::Path;
 
-use ensemble_fuzz::TARGETS;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+use crate::targets::TARGETS;
 
 const MUTATIONS_OF_EACH: usize = 2_000;
 
 #[test]
 fn the_corpus_and_its_mutations_break_nothing() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
     for (name, target) in TARGETS {
         let folder = root.join(name);
         let mut files: Vec<_> = std::fs::read_dir(&folder)
