@@ -4,12 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::collector::Collector;
-use crate::stack::{SERVICES, Stack, program};
 use ensemble_doubles::livekit::Double;
 use ensemble_testkit::eventually;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::collector::Collector;
+use crate::stack::{SERVICES, Stack, program};
 
 const TITLE: &str = "kanarientitel";
 const TEXT: &str = "kanarientext";

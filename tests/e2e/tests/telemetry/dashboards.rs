@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::stack::{SERVICES, Stack};
 use ensemble_doubles::livekit::Double;
 use ensemble_testkit::{Api, SOON, eventually};
 use serde_json::{Value, json};
+
+use crate::stack::{SERVICES, Stack};
 
 /// The labels of each metric.
 type Labels = BTreeMap<String, BTreeSet<String>>;

@@ -1,7 +1,8 @@
 //! The Prometheus metrics of every service, and the limited set of their labels.
 
-use crate::stack::{SERVICES, Stack};
 use ensemble_doubles::livekit::Double;
+
+use crate::stack::{SERVICES, Stack};
 
 /// The metrics of every service.
 const EVERYWHERE: &[&str] = &[

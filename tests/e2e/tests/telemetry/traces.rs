@@ -3,12 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 
-use crate::collector::{Collector, Span};
-use crate::stack::{Stack, program};
 use ensemble_doubles::livekit::Double;
 use ensemble_testkit::Api;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::{Value, json};
+
+use crate::collector::{Collector, Span};
+use crate::stack::{Stack, program};
 
 /// The trace of a caller.
 struct CallerTrace {

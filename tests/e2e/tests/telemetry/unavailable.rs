@@ -3,10 +3,11 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use crate::stack::Stack;
 use ensemble_doubles::livekit::Double;
 use ensemble_testkit::SOON;
 use ensemble_testkit::eventually;
+
+use crate::stack::Stack;
 
 /// The timeout of an export. A request that waited for it would take as long.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(3);
