@@ -1,6 +1,7 @@
 /** Makes this browser a device of an account that is used elsewhere: the other device shows an address, and asks for the digits here. */
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { linkAddress, linkPerson } from "../base/link-address.ts";
+import { NoAnswer } from "@ensemble/client";
+import { linkAddress, linkPerson, takeLinkAddress } from "../base/link-address.ts";
 import { server } from "../base/server.ts";
 import { joinAccount } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
@@ -23,8 +24,8 @@ function personOfHere(): string | undefined {
 
 export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Promise<void> }) {
     // The other device's code leads here with everything in the fragment, which no server sees.
-    const [given] = useState(linkAddress);
-    const [person] = useState(personOfHere);
+    const [given, setGiven] = useState(linkAddress);
+    const [person, setPerson] = useState(personOfHere);
     const [address, setAddress] = useState(given);
     const [name, setName] = useState(suggestedName);
     const [digits, setDigits] = useState<string>();
@@ -32,6 +33,20 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
     const [error, setError] = useState<string>();
     const stop = useRef<AbortController>(undefined);
     useEffect(() => () => stop.current?.abort(), []);
+    const take = (from: string, whose: string | undefined) => {
+        setGiven(from);
+        setPerson(whose);
+        setAddress(from);
+    };
+    useEffect(() => {
+        // Another address, pasted where this page is open already.
+        const pasted = () => {
+            takeLinkAddress();
+            take(linkAddress(), personOfHere());
+        };
+        addEventListener("hashchange", pasted);
+        return () => removeEventListener("hashchange", pasted);
+    }, []);
     const submitted = (event: FormEvent) => {
         event.preventDefault();
         const controller = new AbortController();
@@ -55,6 +70,8 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
                 setBusy(false);
                 setDigits(undefined);
                 setError(textOf(caught));
+                // An address that is used up makes room for the next one.
+                if (!(caught instanceof NoAnswer)) take("", undefined);
             });
     };
     const back = () => {

@@ -62,7 +62,13 @@ impl Link {
     ) -> Result {
         let mut interrupt = interrupts()?;
         let linking = me.begin_linking(origin).await?;
-        let _kept = show(linking.code())?;
+        let _kept = match show(linking.code()) {
+            Ok(kept) => kept,
+            Err(failure) => {
+                linking.end().await;
+                return Err(failure);
+            }
+        };
         let ended = tokio::select! {
             ended = self.add_one(context, &linking) => ended,
             _ = interrupt.recv() => Err(Failure::message(

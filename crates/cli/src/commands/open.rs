@@ -17,11 +17,11 @@ use super::link::Link;
 use crate::context::{Context, anonymous, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
-use listener::is_of_another_user;
+use listener::{addresses, is_of_another_user, is_own};
 pub(crate) use offer::{Digits, Offer};
 
 /// Within this time after a browser was added, another one that asks with its code is reported.
-const WATCHED: Duration = Duration::from_secs(10);
+const WATCHED: Duration = Duration::from_secs(3);
 
 /// Opens the page in the browser of this computer, which asks whether to add it to your account. At a server of another computer it shows
 /// six digits, which you type here. Without a browser it prints the address of the page.
@@ -53,8 +53,10 @@ impl Open {
             return Ok(DONE);
         }
         let me = context.me().await?;
-        let is_own = || me.client.base().port_or_known_default().is_none_or(|port| !is_of_another_user(port));
-        if me.client.is_on_loopback() && is_own() && me.client.version().await?.local {
+        if me.client.is_on_loopback() {
+            refuse_another_user(&me)?;
+        }
+        if is_of_here(&me) && me.client.version().await?.local {
             return add_browser_of_here(context, &me).await;
         }
         let hand_over = |code: &_| {
@@ -67,6 +69,26 @@ impl Open {
         };
         Link::for_browser().shown_by(context, &me, me.client.origin(), hand_over).await
     }
+}
+
+/// Another user's program would get the code of the link with the page that it serves, and no digits show that.
+fn refuse_another_user(me: &Account) -> Result {
+    let listeners = listeners(me);
+    let Some(address) = listeners.iter().find(|address| is_of_another_user(**address)) else { return Ok(DONE) };
+    Err(Failure::message(format!(
+        "The program at {address} is another user's, so no browser is added by its page. If it is the server that you mean, run \
+         `ensemble web` for a page of your own."
+    )))
+}
+
+/// Whether the server is a program of this user at an address that leads nowhere else. `localhost` may lead to two programs.
+fn is_of_here(me: &Account) -> bool {
+    me.client.is_on_loopback() && matches!(listeners(me)[..], [address] if is_own(address))
+}
+
+fn listeners(me: &Account) -> Vec<std::net::SocketAddr> {
+    let base = me.client.base();
+    addresses(base.host_str().unwrap_or_default(), base.port_or_known_default().unwrap_or_default())
 }
 
 async fn add_browser_of_here(context: &Context, me: &Account) -> Result {
@@ -92,7 +114,8 @@ async fn add_browser_of_here(context: &Context, me: &Account) -> Result {
 /// Opens an address that was printed, where a person has a browser.
 pub(crate) fn show(address: &str) {
     if is_for_a_person() {
-        browse(address);
+        // The address was printed, so a failure needs no message.
+        let _is_shown = browse(address);
     }
 }
 
@@ -104,11 +127,10 @@ fn has_display() -> bool {
     cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Starts the browser, which may stay as long as its windows are open, and does not end with a Ctrl-C here. The address was
-/// printed, so a failure needs no message.
-fn browse(address: &str) {
+/// Starts the browser, which may stay as long as its windows are open, and does not end with a Ctrl-C here. Returns whether there is one.
+fn browse(address: &str) -> bool {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
     command.arg(address).process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _no_browser = command.spawn();
+    command.spawn().is_ok()
 }

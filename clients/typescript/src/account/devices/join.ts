@@ -56,7 +56,13 @@ async function ask(client: Client, id: string, body: DeviceLinkRequest): Promise
     await client.call("POST", "/v1/auth/links/{id}/request", { path: { id }, body });
   } catch (error) {
     if (isProblem(error, "CONFLICT")) {
-      throw new Refused("This code was used already. If it was not you, end the linking on the other device and begin again.");
+      const { state } = await client.call("GET", "/v1/auth/links/{id}", { path: { id } });
+      const isOver = state === "expired" || state === "refused";
+      throw new Refused(
+        isOver
+          ? "This link has ended. Begin again on the other device, or type “ensemble open” again on this computer."
+          : "This code was used already. If it was not you, end the linking on the other device and begin again.",
+      );
     }
     if (isNotFound(error)) throw new Refused("The server does not know this code: it is wrong, or older than ten minutes.");
     throw error;

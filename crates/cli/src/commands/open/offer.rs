@@ -3,6 +3,7 @@
 //! No person compares anything, so all depends on who has the secret of the link. It is in a file of this user alone, which the browser
 //! opens: other users see the arguments of programs, and a terminal is read, recorded and shared.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use ensemble_account::devices::LinkCode;
 use ensemble_account::devices::link::{HERE_WITHIN, Linking};
 use ensemble_account::{Account, Error};
 
-use super::browse;
+use super::{browse, is_of_here};
 use crate::commands::DONE;
 use crate::commands::link::{Link, described, digits_match};
 use crate::context::Context;
@@ -25,8 +26,10 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 
 /// A link that a browser of this computer was given.
 pub(crate) struct Offer<'a> {
+    me: &'a Account,
     linking: Linking<'a>,
-    _file: Handover,
+    /// Until a device has asked.
+    file: Cell<Option<Handover>>,
 }
 
 /// Who types the digits of a device that is not a browser of this computer.
@@ -42,7 +45,7 @@ impl<'a> Offer<'a> {
         let name = me.client.account().await?.display_name.unwrap_or_default();
         let linking = me.begin_linking(me.client.origin()).await?;
         match hand_over(context, linking.code(), Some(&name)) {
-            Ok(file) => Ok(Self { linking, _file: file }),
+            Ok(file) => Ok(Self { me, linking, file: Cell::new(Some(file)) }),
             Err(failure) => {
                 linking.end().await;
                 Err(failure)
@@ -58,15 +61,18 @@ impl<'a> Offer<'a> {
             Ok(asked) => asked,
             Err(_) => {
                 print::note(
-                    "No browser has asked yet. If it shows nothing, it cannot read the file that it was given. Type `ensemble link` and \
-                     paste the address.",
+                    "No browser has asked yet. If it shows nothing, it cannot read the file that it was given: type `ensemble link` and \
+                     paste the address. If it shows another account, sign out there first.",
                 );
                 asked.await
             }
         };
+        self.file.take();
         let device = match device {
             Err(Error::LinkEnded) => {
-                print::note("This browser has your account already.");
+                print::note(
+                    "A device of your account has ended this: the browser that opened has your account already.",
+                );
                 return Ok(DONE);
             }
             Err(Error::CodeNotUsed) => {
@@ -76,9 +82,11 @@ impl<'a> Offer<'a> {
             }
             device => device?,
         };
-        if !device.is_here() {
+        // The server may have ended meanwhile, and another user's program may be in its place.
+        let is_sure = device.is_here() && is_of_here(self.me) && !self.linking.is_asked_again(Duration::ZERO).await;
+        if !is_sure {
             print::note(format!(
-                "A device ({}) asks to be added. It is not known to be a browser of this computer.",
+                "A device ({}) asks to be added. It is not certain that it is the browser of this computer.",
                 described(device.kind())
             ));
             let is_same = match digits {
@@ -119,13 +127,19 @@ impl Drop for Handover {
 
 /// Gives the browser the code in a file that only this user can read. `name`: whose account it is, for a page that asks nothing else.
 pub(super) fn hand_over(context: &Context, code: &LinkCode, name: Option<&str>) -> Result<Handover> {
+    // A user who can write there could have the file before this one.
+    context.home.check_writable()?;
     let folder = context.home.path().join("open");
     forget_old(&folder);
-    let file = Handover(folder.join(format!("{}.html", std::process::id())));
+    let file = Handover(folder.join(format!("{:016x}.html", rand::random::<u64>())));
     let page = page(&code.address(), name);
     context.home.write_secret(&file.0, page.as_bytes())?;
-    browse(&format!("file://{}", escaped(&std::path::absolute(&file.0)?.to_string_lossy())));
-    Ok(file)
+    if browse(&format!("file://{}", escaped(&std::path::absolute(&file.0)?.to_string_lossy()))) {
+        return Ok(file);
+    }
+    Err(Failure::message(
+        "No browser can be started here (xdg-open is missing). Open the server's page, and type `ensemble link` to add the browser.",
+    ))
 }
 
 /// Leads to the address. No part of it needs escapes in HTML.
