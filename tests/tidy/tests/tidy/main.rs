@@ -8,5 +8,6 @@ mod dependencies;
 mod documents;
 mod files;
 mod layers;
+mod published;
 mod repository;
 mod words;
