@@ -73,6 +73,9 @@ export class Refused extends Error {
   override readonly name = "Refused";
 }
 
+/** A link that can no longer be used. */
+export class LinkOver extends Refused {}
+
 /** A store has no room left for what is written. */
 export class NoRoom extends Refused {}
 

@@ -9,6 +9,12 @@ export function takeLinkAddress(): void {
   history.replaceState(null, "", "/link");
 }
 
+/** Forgets an address that can no longer be used. */
+export function forgetLinkAddress(): void {
+  address = "";
+  person = undefined;
+}
+
 /** The address with which the page was opened; empty when it was another one. */
 export const linkAddress = (): string => address;
 

@@ -1,7 +1,7 @@
 /** Makes this browser a device of an account that is used elsewhere: the other device shows an address, and asks for the digits here. */
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { NoAnswer } from "@ensemble/client";
-import { linkAddress, linkPerson, takeLinkAddress } from "../base/link-address.ts";
+import { LinkOver } from "@ensemble/client";
+import { forgetLinkAddress, linkAddress, linkPerson, takeLinkAddress } from "../base/link-address.ts";
 import { server } from "../base/server.ts";
 import { joinAccount } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
@@ -41,7 +41,12 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
     useEffect(() => {
         // Another address, pasted where this page is open already.
         const pasted = () => {
+            if (location.pathname !== "/link" || location.hash === "") return;
             takeLinkAddress();
+            stop.current?.abort();
+            setBusy(false);
+            setDigits(undefined);
+            setError(undefined);
             take(linkAddress(), personOfHere());
         };
         addEventListener("hashchange", pasted);
@@ -70,8 +75,10 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
                 setBusy(false);
                 setDigits(undefined);
                 setError(textOf(caught));
-                // An address that is used up makes room for the next one.
-                if (!(caught instanceof NoAnswer)) take("", undefined);
+                if (!(caught instanceof LinkOver)) return;
+                // It makes room for the next one.
+                forgetLinkAddress();
+                take("", undefined);
             });
     };
     const back = () => {

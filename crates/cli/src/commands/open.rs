@@ -5,6 +5,7 @@ mod listener;
 mod offer;
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::link::Link;
 use crate::context::{Context, anonymous, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
-use listener::{addresses, is_of_another_user, is_own};
+use listener::Listener;
 pub(crate) use offer::{Digits, Offer};
 
 /// Within this time after a browser was added, another one that asks with its code is reported.
@@ -54,9 +55,9 @@ impl Open {
         }
         let me = context.me().await?;
         if me.client.is_on_loopback() {
-            refuse_another_user(&me)?;
+            check_listeners(&me)?;
         }
-        if is_of_here(&me) && me.client.version().await?.local {
+        if own_sockets(&me).is_some() && me.client.version().await?.local {
             return add_browser_of_here(context, &me).await;
         }
         let hand_over = |code: &_| {
@@ -71,24 +72,38 @@ impl Open {
     }
 }
 
-/// Another user's program would get the code of the link with the page that it serves, and no digits show that.
-fn refuse_another_user(me: &Account) -> Result {
-    let listeners = listeners(me);
-    let Some(address) = listeners.iter().find(|address| is_of_another_user(**address)) else { return Ok(DONE) };
-    Err(Failure::message(format!(
-        "The program at {address} is another user's, so no browser is added by its page. If it is the server that you mean, run \
-         `ensemble web` for a page of your own."
-    )))
+/// Another user's program would get the code of the link with the page that it serves, and digits would not show that.
+fn check_listeners(me: &Account) -> Result {
+    for address in addresses_of(me) {
+        let why = match listener::at(address) {
+            Listener::Own(_) | Listener::Perhaps => continue,
+            Listener::AnotherUser => "The program there is not known to be yours",
+            Listener::Missing => "No program listens there, so another user's could answer",
+        };
+        return Err(Failure::message(format!(
+            "{address}: {why}. Nothing was opened. If your server is at 127.0.0.1, name it so (`ensemble --server http://127.0.0.1:{}`). \
+             `ensemble web` opens a page of your own for every server.",
+            address.port()
+        )));
+    }
+    Ok(DONE)
 }
 
-/// Whether the server is a program of this user at an address that leads nowhere else. `localhost` may lead to two programs.
-fn is_of_here(me: &Account) -> bool {
-    me.client.is_on_loopback() && matches!(listeners(me)[..], [address] if is_own(address))
+/// The sockets of the server, if it is a program of this user at an address that leads nowhere else. `localhost` may lead to two programs.
+pub(crate) fn own_sockets(me: &Account) -> Option<Vec<String>> {
+    let addresses = if me.client.is_on_loopback() { addresses_of(me) } else { Vec::new() };
+    match addresses[..] {
+        [address] => match listener::at(address) {
+            Listener::Own(sockets) => Some(sockets),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
-fn listeners(me: &Account) -> Vec<std::net::SocketAddr> {
+fn addresses_of(me: &Account) -> Vec<SocketAddr> {
     let base = me.client.base();
-    addresses(base.host_str().unwrap_or_default(), base.port_or_known_default().unwrap_or_default())
+    listener::addresses(base.host_str().unwrap_or_default(), base.port_or_known_default().unwrap_or_default())
 }
 
 async fn add_browser_of_here(context: &Context, me: &Account) -> Result {
@@ -127,10 +142,10 @@ fn has_display() -> bool {
     cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Starts the browser, which may stay as long as its windows are open, and does not end with a Ctrl-C here. Returns whether there is one.
-fn browse(address: &str) -> bool {
+/// Starts the browser, which may stay as long as its windows are open, and does not end with a Ctrl-C here.
+fn browse(address: &str) -> std::io::Result<()> {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
     command.arg(address).process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().is_ok()
+    command.spawn().map(drop)
 }

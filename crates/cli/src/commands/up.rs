@@ -99,7 +99,7 @@ mod services {
     use super::banner::{Agents, banner, is_same};
     use super::signals::Signals;
     use super::{Context, DONE, Failure, Result, Up};
-    use crate::commands::open::{Digits, Offer, is_for_a_person, show};
+    use crate::commands::open::{Digits, Offer, is_for_a_person, own_sockets, show};
     use crate::commands::runner::{Options, chain, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers};
     use crate::environment::environment;
@@ -263,7 +263,8 @@ mod services {
         }
         banner((stack, data), &default, agents)?;
         let opens = is_new_key && !no_open && is_for_a_person();
-        if opens && !me.client.version().await?.local {
+        let is_of_here = own_sockets(&me).is_some() && me.client.version().await.is_ok_and(|version| version.local);
+        if opens && !is_of_here {
             // Others reach this listener, so a browser there needs digits.
             show(server);
             return Ok((runner, None));

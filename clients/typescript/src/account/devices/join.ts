@@ -2,7 +2,7 @@
 
 import { Client, type ClientOptions } from "../../client.js";
 import { DeviceCredential } from "../../credential.js";
-import { Distrust, isNotFound, isProblem, Refused } from "../../errors.js";
+import { Distrust, isNotFound, isProblem, LinkOver, Refused } from "../../errors.js";
 import { LinkCode, type DeviceLinkRequest, type LinkAnswer } from "../../protocol/seal/device-link.js";
 import type { Store } from "../../store/store.js";
 import type { Opened } from "../context.js";
@@ -58,13 +58,13 @@ async function ask(client: Client, id: string, body: DeviceLinkRequest): Promise
     if (isProblem(error, "CONFLICT")) {
       const { state } = await client.call("GET", "/v1/auth/links/{id}", { path: { id } });
       const isOver = state === "expired" || state === "refused";
-      throw new Refused(
+      throw new LinkOver(
         isOver
           ? "This link has ended. Begin again on the other device, or type “ensemble open” again on this computer."
           : "This code was used already. If it was not you, end the linking on the other device and begin again.",
       );
     }
-    if (isNotFound(error)) throw new Refused("The server does not know this code: it is wrong, or older than ten minutes.");
+    if (isNotFound(error)) throw new LinkOver("The server does not know this code: it is wrong, or older than ten minutes.");
     throw error;
   }
 }
@@ -73,8 +73,8 @@ async function approved(client: Client, code: LinkCode, signal?: AbortSignal): P
   for (;;) {
     const link = await look(client, code.id, signal);
     if (link.state === "approved" && link.answer) return code.openAnswer(link.answer);
-    if (link.state === "refused") throw new Refused("The other device refused this one.");
-    if (link.state === "expired") throw new Refused("The linking was not finished within ten minutes. Begin again.");
+    if (link.state === "refused") throw new LinkOver("The other device refused this one.");
+    if (link.state === "expired") throw new LinkOver("The linking was not finished within ten minutes. Begin again.");
   }
 }
 

@@ -12,7 +12,7 @@ use ensemble_account::devices::LinkCode;
 use ensemble_account::devices::link::{HERE_WITHIN, Linking};
 use ensemble_account::{Account, Error};
 
-use super::{browse, is_of_here};
+use super::{browse, own_sockets};
 use crate::commands::DONE;
 use crate::commands::link::{Link, described, digits_match};
 use crate::context::Context;
@@ -27,6 +27,8 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// A link that a browser of this computer was given.
 pub(crate) struct Offer<'a> {
     me: &'a Account,
+    /// Those of the server when the code was handed over.
+    sockets: Option<Vec<String>>,
     linking: Linking<'a>,
     /// Until a device has asked.
     file: Cell<Option<Handover>>,
@@ -43,9 +45,10 @@ pub(crate) enum Digits {
 impl<'a> Offer<'a> {
     pub(crate) async fn make(context: &Context, me: &'a Account) -> Result<Self> {
         let name = me.client.account().await?.display_name.unwrap_or_default();
+        let sockets = own_sockets(me);
         let linking = me.begin_linking(me.client.origin()).await?;
         match hand_over(context, linking.code(), Some(&name)) {
-            Ok(file) => Ok(Self { me, linking, file: Cell::new(Some(file)) }),
+            Ok(file) => Ok(Self { me, sockets, linking, file: Cell::new(Some(file)) }),
             Err(failure) => {
                 linking.end().await;
                 Err(failure)
@@ -71,7 +74,7 @@ impl<'a> Offer<'a> {
         let device = match device {
             Err(Error::LinkEnded) => {
                 print::note(
-                    "A device of your account has ended this: the browser that opened has your account already.",
+                    "A device of your account has ended this. So does a browser that has your account already.",
                 );
                 return Ok(DONE);
             }
@@ -82,9 +85,11 @@ impl<'a> Offer<'a> {
             }
             device => device?,
         };
-        // The server may have ended meanwhile, and another user's program may be in its place.
-        let is_sure = device.is_here() && is_of_here(self.me) && !self.linking.is_asked_again(Duration::ZERO).await;
-        if !is_sure {
+        // Another user's program may have been in the server's place meanwhile, with the code. Digits would not show that.
+        if own_sockets(self.me) != self.sockets {
+            return Err(Failure::message("The server was started again meanwhile. Nothing was added. Try again."));
+        }
+        if !device.is_here() || self.linking.is_asked_again(Duration::ZERO).await {
             print::note(format!(
                 "A device ({}) asks to be added. It is not certain that it is the browser of this computer.",
                 described(device.kind())
@@ -134,12 +139,12 @@ pub(super) fn hand_over(context: &Context, code: &LinkCode, name: Option<&str>) 
     let file = Handover(folder.join(format!("{:016x}.html", rand::random::<u64>())));
     let page = page(&code.address(), name);
     context.home.write_secret(&file.0, page.as_bytes())?;
-    if browse(&format!("file://{}", escaped(&std::path::absolute(&file.0)?.to_string_lossy()))) {
-        return Ok(file);
-    }
-    Err(Failure::message(
-        "No browser can be started here (xdg-open is missing). Open the server's page, and type `ensemble link` to add the browser.",
-    ))
+    browse(&format!("file://{}", escaped(&std::path::absolute(&file.0)?.to_string_lossy()))).map_err(|error| {
+        Failure::message(format!(
+            "No browser can be started here ({error}). Open the server's page, and type `ensemble link` to add the browser."
+        ))
+    })?;
+    Ok(file)
 }
 
 /// Leads to the address. No part of it needs escapes in HTML.
