@@ -116,7 +116,7 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
             }
         >
             <form onSubmit={submitted}>
-                {given === "" && (
+                {(given === "" || (error !== undefined && person === undefined)) && (
                     <label className="field">
                         <span>Address</span>
                         <input

@@ -61,6 +61,9 @@ impl Open {
             return add_browser_of_here(context, &me).await;
         }
         let hand_over = |code: &_| {
+            if me.client.is_on_loopback() {
+                check_listeners(&me)?;
+            }
             let file = offer::hand_over(context, code, None)?;
             print::note(
                 "Opened in your browser. If it shows your sessions, it is in your account already: press Ctrl-C. If it shows nothing, type \

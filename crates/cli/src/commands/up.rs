@@ -263,8 +263,9 @@ mod services {
         }
         banner((stack, data), &default, agents)?;
         let opens = is_new_key && !no_open && is_for_a_person();
-        let is_of_here = own_sockets(&me).is_some() && me.client.version().await.is_ok_and(|version| version.local);
-        if opens && !is_of_here {
+        let is_of_here =
+            async || own_sockets(&me).is_some() && me.client.version().await.is_ok_and(|version| version.local);
+        if opens && !is_of_here().await {
             // Others reach this listener, so a browser there needs digits.
             show(server);
             return Ok((runner, None));

@@ -1,6 +1,7 @@
 //! Whose program answers at an address of this computer. Another user could listen while the person's own server does not run, or at the
 //! other address of `localhost`, and serve a page that takes what the browser is given.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -50,7 +51,8 @@ fn judged(sockets: &str, address: SocketAddr, own: u32) -> Listener {
     // A connection gets to a listener at its very address first.
     match (found(&exact), found(&all)) {
         (exact, _) if !exact.is_empty() && is_own(&exact) => {
-            Listener::Own(exact.into_iter().map(|(_, socket)| socket).collect())
+            let sockets: BTreeSet<String> = exact.into_iter().map(|(_, socket)| socket).collect();
+            Listener::Own(sockets.into_iter().collect())
         }
         (exact, all) if exact.is_empty() && all.is_empty() => Listener::Missing,
         (exact, all) if exact.is_empty() && is_own(&all) => Listener::Perhaps,

@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 pub(crate) struct Offer<'a> {
     me: &'a Account,
     /// Those of the server when the code was handed over.
-    sockets: Option<Vec<String>>,
+    sockets: Vec<String>,
     linking: Linking<'a>,
     /// Until a device has asked.
     file: Cell<Option<Handover>>,
@@ -45,7 +45,7 @@ pub(crate) enum Digits {
 impl<'a> Offer<'a> {
     pub(crate) async fn make(context: &Context, me: &'a Account) -> Result<Self> {
         let name = me.client.account().await?.display_name.unwrap_or_default();
-        let sockets = own_sockets(me);
+        let Some(sockets) = own_sockets(me) else { return Err(started_again()) };
         let linking = me.begin_linking(me.client.origin()).await?;
         match hand_over(context, linking.code(), Some(&name)) {
             Ok(file) => Ok(Self { me, sockets, linking, file: Cell::new(Some(file)) }),
@@ -86,8 +86,8 @@ impl<'a> Offer<'a> {
             device => device?,
         };
         // Another user's program may have been in the server's place meanwhile, with the code. Digits would not show that.
-        if own_sockets(self.me) != self.sockets {
-            return Err(Failure::message("The server was started again meanwhile. Nothing was added. Try again."));
+        if own_sockets(self.me).as_ref() != Some(&self.sockets) {
+            return Err(started_again());
         }
         if !device.is_here() || self.linking.is_asked_again(Duration::ZERO).await {
             print::note(format!(
@@ -119,6 +119,10 @@ impl<'a> Offer<'a> {
     pub(crate) async fn end(&self) {
         self.linking.end().await;
     }
+}
+
+fn started_again() -> Failure {
+    Failure::message("The server ended or was started again meanwhile. Nothing was added. Try again.")
 }
 
 /// A file with a code, until the linking has ended.
