@@ -1,10 +1,10 @@
 //! Output for people and programs: lines, sentences and JSON. Text from others cannot control the terminal.
 
-use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use ensemble_screen::{Look, Printed};
-pub(crate) use ensemble_types::line::{inline, short};
+use ensemble_types::line::clean_with;
+pub(crate) use ensemble_types::line::{clean, inline, short};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
@@ -36,7 +36,7 @@ pub(crate) fn json(value: &impl Serialize, in_stream: bool) -> Result<()> {
     let text = text.map_err(|error| Failure::message(format!("The result cannot be written as JSON: {error}.")))?;
     let mut out = io::stdout().lock();
     // JSON can escape control characters, which only occur within strings.
-    let text = replaced(&text, |c| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect());
+    let text = clean_with(&text, |c| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect());
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
@@ -93,36 +93,4 @@ pub(crate) fn home() -> String {
 /// A path with `~` for the home directory of this computer.
 pub(crate) fn below_home(path: &str) -> String {
     ensemble_screen::below(&home(), path)
-}
-
-/// Removes control characters other than line feed and tab, and characters that change the direction of a line, so that
-/// text from others cannot control the terminal.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    replaced(text, |_| "\u{fffd}".to_owned())
-}
-
-fn replaced(text: &str, by: impl Fn(char) -> String) -> Cow<'_, str> {
-    // Bidirectional controls: Unicode Standard Annex #9, section 2.
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let steers = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
-    if !text.contains(steers) {
-        return Cow::Borrowed(text);
-    }
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        if steers(c) { clean.push_str(&by(c)) } else { clean.push(c) }
-    }
-    Cow::Owned(clean)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_of_others_does_not_steer_the_terminal() {
-        assert_eq!(clean("a\x1b[2Jb\tc\nd"), "a\u{fffd}[2Jb\tc\nd");
-        assert_eq!(clean("naïve 🙂"), "naïve 🙂");
-        assert_eq!(clean("a\u{202e}b\u{9b}c"), "a\u{fffd}b\u{fffd}c");
-    }
 }
