@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ensemble_plan::Draft;
+use ensemble_screen::lines::{Styled, Tone};
 use ensemble_types::changes::{ChangedFile, ChangesWaitFor, FileChange};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
@@ -19,7 +20,6 @@ use crate::machines::Machines;
 use crate::named::find;
 use crate::print;
 use crate::progress::name;
-use crate::styled::{Styled, Tone, is_coloured};
 use crate::watching::WAITS_FOR_MACHINE;
 use crate::when;
 
@@ -109,7 +109,7 @@ pub(crate) fn show_files(context: &Context, task: &Task, changes: &TaskChanges, 
 
 fn print_files(changes: &TaskChanges, most: usize) -> Result<()> {
     for file in changes.files.iter().take(most) {
-        print::styled(&line(file), is_coloured())?;
+        print::styled(&line(file))?;
     }
     match hidden(changes, most) {
         0 => Ok(()),

@@ -35,8 +35,6 @@ mod progress;
 mod says;
 mod sealing;
 mod seen;
-mod styled;
-mod table;
 mod watching;
 mod when;
 

@@ -2,13 +2,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use ensemble_screen::lines::{Styled, Table, Tone};
 use ensemble_screen::{Look, Printed};
 use ensemble_types::line::clean_with;
 pub(crate) use ensemble_types::line::{clean, inline, short};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::styled::{Styled, Tone, is_coloured, screen};
 
 /// Prints one line.
 pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
@@ -73,16 +73,38 @@ pub(crate) fn drawn(text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Prints one line, with its colours if `coloured`.
-pub(crate) fn styled(line: &Styled, coloured: bool) -> Result<()> {
+/// Prints one line.
+pub(crate) fn styled(line: &Styled) -> Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", line.render(None, coloured))?;
+    writeln!(out, "{}", line.render(None, is_coloured()))?;
     Ok(out.flush()?)
 }
 
 /// A line of a record: its name in 11 columns and its value.
 pub(crate) fn field(name: &str, tone: Tone, value: &str) -> Result<()> {
-    styled(&Styled::new(Tone::Plain, &format!("{name:10} ")).with(tone, value), is_coloured())
+    styled(&Styled::new(Tone::Plain, &format!("{name:10} ")).with(tone, value))
+}
+
+/// Prints a table with its head.
+pub(crate) fn table(table: &Table) -> Result<()> {
+    table.lines(screen().map(|(columns, _)| columns), true).iter().try_for_each(styled)
+}
+
+/// Whether output to the terminal has colours: <https://no-color.org>.
+pub(crate) fn is_coloured() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The columns and rows of the terminal. `None` when the output is not a terminal.
+pub(crate) fn screen() -> Option<(usize, usize)> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Some((size.ws_col.into(), size.ws_row.into())),
+        _ => Some((80, 24)),
+    }
 }
 
 /// The home directory, or nothing.

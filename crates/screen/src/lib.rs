@@ -14,6 +14,7 @@ mod diff;
 mod help;
 mod keys;
 mod last;
+pub mod lines;
 mod markdown;
 mod paint;
 mod plan;

@@ -5,6 +5,7 @@ mod its_machines;
 use clap::{Args, Subcommand};
 use ensemble_account::Account;
 use ensemble_account::removal::Finished;
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::devices::{Device, Role};
 use ensemble_types::refs::Ref;
 use ensemble_types::sessions::Session;
@@ -17,8 +18,6 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::print;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::when;
 
 /// Shows the devices of your account; removes or renames one.
@@ -104,7 +103,7 @@ async fn list(context: &Context, me: &Account) -> Result<()> {
             (Tone::Dim, if device.current { "this device" } else { "" }.to_owned()),
         ]);
     }
-    table.print()
+    print::table(&table)
 }
 
 /// When a device was there last. The server notes it to the minute, so it may be before the device was added; and this one is here.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use ensemble_account::Account;
+use ensemble_screen::lines::{Styled, Tone};
 use ensemble_types::runs::{Run, Task};
 use futures_util::StreamExt;
 
@@ -13,7 +14,6 @@ use crate::failure::Result;
 use crate::named::Which;
 use crate::print;
 use crate::progress::name;
-use crate::styled::{Styled, Tone, is_coloured};
 
 /// How many changed lines fit a screen, with the lines around them.
 const SHORT: u64 = 30;
@@ -114,8 +114,7 @@ fn show(diff: &[u8]) -> Result<()> {
         return print::raw(diff);
     }
     let diff = String::from_utf8_lossy(diff);
-    let coloured = is_coloured();
-    diff.lines().try_for_each(|line| print::styled(&Styled::new(tone(line), &line.replace('\t', "    ")), coloured))
+    diff.lines().try_for_each(|line| print::styled(&Styled::new(tone(line), &line.replace('\t', "    "))))
 }
 
 fn tone(line: &str) -> Tone {

@@ -14,6 +14,7 @@ use ensemble_account::Account;
 use ensemble_account::settings::LinkedMachine;
 use ensemble_client::{Client, Credential, Version};
 use ensemble_runner::Config;
+use ensemble_screen::lines::{Styled, Tone};
 use ensemble_types::machines::Machine;
 use serde::Serialize;
 use serde_json::json;
@@ -26,7 +27,6 @@ use crate::failure::{Failure, Result, is_loopback, start};
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
 use crate::says;
-use crate::styled::{Styled, Tone, is_coloured};
 use crate::when;
 
 /// Checks everything that a run needs on this machine: key, server, account, runner, providers and directory. The exit
@@ -350,11 +350,10 @@ impl Finding {
             Verdict::Note => (Tone::Dim, "·"),
             Verdict::Wrong => (Tone::Bad, "✗"),
         };
-        let coloured = is_coloured();
         let line = Styled::new(tone, mark).with(Tone::Strong, &format!(" {:10}", self.check));
-        print::styled(&line.with(Tone::Plain, &format!(" {}", self.found)), coloured)?;
+        print::styled(&line.with(Tone::Plain, &format!(" {}", self.found)))?;
         match &self.advice {
-            Some(advice) => print::styled(&Styled::new(tone, "             → ").with(Tone::Plain, advice), coloured),
+            Some(advice) => print::styled(&Styled::new(tone, "             → ").with(Tone::Plain, advice)),
             None => Ok(()),
         }
     }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use ensemble_account::Account;
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine as Record;
 
@@ -13,8 +14,6 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::{Card, Known, Machines, runner};
 use crate::print;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::when;
 
 #[derive(Debug, Subcommand)]
@@ -150,7 +149,7 @@ async fn list(context: &Context, me: &Account) -> Result<()> {
             (Tone::Dim, this.to_owned()),
         ]);
     }
-    table.print()
+    print::table(&table)
 }
 
 /// The machine with this name, id or ref, and all machines.

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use ensemble_plan::{Draft, Overrides, SCHEMA};
+use ensemble_screen::lines::{Column, Table, Tone};
 use serde_json::json;
 
 use super::DONE;
@@ -9,8 +10,6 @@ use super::run::Source;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::print;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Plan {
@@ -65,7 +64,7 @@ impl Check {
             let cells = [&step.called, &step.depends_on.join(", "), provider, permission, &machine, &*step.directory];
             table.row(cells.map(|cell| (Tone::Plain, cell.to_owned())));
         }
-        table.print()?;
+        print::table(&table)?;
         draft.warnings().try_for_each(|warning| print::line(format!("\n⚠ {warning}")))?;
         let count = draft.steps.len();
         let tasks = if count == 1 { "task" } else { "tasks" };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ensemble_account::Account;
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::ids::{RunId, SessionId};
 use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -17,8 +18,6 @@ use crate::failure::Result;
 use crate::machines::Machines;
 use crate::named::Which;
 use crate::progress::name;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::watching::named;
 use crate::{asking, cost, denials, print, when};
 
@@ -114,7 +113,7 @@ impl Runs {
                 (Tone::Plain, print::short(run.title.as_deref().unwrap_or_default(), 60)),
             ]);
         }
-        table.print()?;
+        print::table(&table)?;
         if details.values().any(|details| details.is_denied) {
             print::line("\n⚠ Agents of these runs were refused commands. `ensemble show RUN` names them.")?;
         }

@@ -6,6 +6,7 @@ use std::pin::pin;
 use clap::Args;
 use ensemble_account::sessions::{AgentState, Card, Titles};
 use ensemble_client::SessionFilter;
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::sessions::{AccessLevel, CannotWrite, Session, SessionStatus, StatedReason};
 use futures_util::future::join_all;
@@ -17,8 +18,6 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::print;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::when;
 
 /// Sessions that are read at most.
@@ -88,7 +87,7 @@ impl Sessions {
                 .map(|cell| (tone, cell)),
             );
         }
-        table.print()?;
+        print::table(&table)?;
         Ok(DONE)
     }
 }

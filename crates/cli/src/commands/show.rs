@@ -2,6 +2,7 @@
 
 use clap::Args;
 use ensemble_account::Account;
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
 use super::DONE;
@@ -13,8 +14,6 @@ use crate::machines::Machines;
 use crate::named::Which;
 use crate::origin::{NOT_CHECKED, NOT_SIGNED, doubt};
 use crate::progress::{name, why_not_begun};
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::watching::{AllowDenials, Asked, named, watch};
 use crate::{asking, changes, cost, denials, print, when};
 
@@ -112,7 +111,7 @@ async fn show((context, me): (&Context, &Account), run: &Run, machines: &Machine
         shown = tasks.iter().enumerate().take(FIRST).collect();
     }
     shown.iter().for_each(|(number, task)| table.row(row(task, *number, tasks, machines)));
-    table.print()?;
+    print::table(&table)?;
     if let Some(hidden) = hidden(tasks, &shown) {
         print::line(hidden)?;
     }

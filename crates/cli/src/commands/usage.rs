@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::runs::Usage as Spent;
 use ensemble_types::usage::{UsageBy, UsageItem, UsageSum};
 
@@ -10,8 +11,6 @@ use super::DONE;
 use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::machines::Machines;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::watching::named;
 use crate::{cost, print};
 
@@ -74,7 +73,7 @@ impl Usage {
             table.row(row(called(item, &machines), &item.sum));
         }
         table.row(row("total".to_owned(), &report.total));
-        table.print()?;
+        print::table(&table)?;
         Ok(DONE)
     }
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 pub(crate) use ensemble_account::runs::name;
+use ensemble_screen::lines::{Column, Styled, Table, Tone, cut, wrap};
 use ensemble_types::ids::{SessionId, TaskId};
 use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
 
@@ -13,9 +14,7 @@ use self::line::Line;
 use crate::cost;
 use crate::failure::Result;
 use crate::machines::Machines;
-use crate::print::{self, clean, short};
-use crate::styled::{Styled, Tone, cut, is_coloured, screen, wrap};
-use crate::table::{Column, Table};
+use crate::print::{self, clean, is_coloured, screen, short};
 use crate::when;
 
 /// The lines of a reason for waiting.

@@ -6,6 +6,7 @@ use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::sessions::Titles;
 use ensemble_client::SessionFilter;
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use futures_util::future::join_all;
@@ -17,8 +18,6 @@ use crate::failure::Result;
 use crate::machines::Machines;
 use crate::print;
 use crate::says;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::when;
 
 const NO_TITLE: &str = "What the server shows as its title was not signed by you, its machine or an admin, or is older than what this computer has \
@@ -73,7 +72,7 @@ impl List {
             table.row(row(&titles, session).await.map(|cell| (Tone::Plain, cell)));
         }
         titles.keep()?;
-        table.print()
+        print::table(&table)
     }
 }
 

@@ -7,6 +7,7 @@ use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::sessions::{Messages, Named};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
+use ensemble_screen::lines::cut_middle;
 use ensemble_types::ids::UserId;
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::{AccessLevel, Session};
@@ -19,7 +20,6 @@ use crate::complete;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::styled::cut_middle;
 use crate::when;
 
 /// A sealed message has at most 1 MiB, and so its text has less.

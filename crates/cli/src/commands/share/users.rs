@@ -11,6 +11,7 @@ use ensemble_account::sessions::{Named, host_of};
 use ensemble_account::sharing::Members;
 use ensemble_protocol::transcript::plain::rejection;
 use ensemble_protocol::transcript::words::May;
+use ensemble_screen::lines::{Column, Table, Tone};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::LinkState;
 use ensemble_types::problem::Code;
@@ -27,8 +28,6 @@ use crate::failure::{Failure, Result};
 use crate::live;
 use crate::machines::Machines;
 use crate::print;
-use crate::styled::Tone;
-use crate::table::{Column, Table};
 use crate::when;
 
 #[derive(Debug, Args)]
@@ -270,7 +269,7 @@ pub(super) async fn list(context: &Context, me: &Account, session: SessionId) ->
         ];
         table.row(cells.map(|cell| (Tone::Plain, cell)));
     }
-    table.print()
+    print::table(&table)
 }
 
 /// How a public link stands, in a sentence.

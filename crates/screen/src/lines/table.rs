@@ -1,16 +1,15 @@
 //! Tables that fit the terminal: columns are shortened, then left out from the least important on.
 
+use ensemble_types::line::{clean, inline};
 use unicode_width::UnicodeWidthStr;
 
-use crate::failure::Result;
-use crate::print;
-use crate::styled::{Styled, Tone, cut, cut_middle, is_coloured, screen};
+use super::styled::{Styled, Tone, cut, cut_middle};
 
 const GAP: usize = 2;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     head: &'static str,
     /// Columns with a higher rank are left out first. Columns with rank 0 stay.
     rank: u8,
@@ -21,49 +20,39 @@ pub(crate) struct Column {
 
 impl Column {
     /// A column that is never shortened.
-    pub(crate) const fn fixed(head: &'static str, rank: u8) -> Self {
+    pub const fn fixed(head: &'static str, rank: u8) -> Self {
         Self { head, rank, least: None, is_id: false }
     }
 
     /// A text whose beginning matters.
-    pub(crate) const fn text(head: &'static str, rank: u8, least: usize) -> Self {
+    pub const fn text(head: &'static str, rank: u8, least: usize) -> Self {
         Self { head, rank, least: Some(least), is_id: false }
     }
 
     /// An id, which is shortened in the middle.
-    pub(crate) const fn id(head: &'static str, rank: u8) -> Self {
+    pub const fn id(head: &'static str, rank: u8) -> Self {
         Self { head, rank, least: Some(13), is_id: true }
     }
 }
 
 /// A table whose rows have one cell for each column.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<(Tone, String)>>,
 }
 
 impl Table {
-    pub(crate) fn new(columns: impl Into<Vec<Column>>) -> Self {
+    pub fn new(columns: impl Into<Vec<Column>>) -> Self {
         Self { columns: columns.into(), rows: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = (Tone, String)>) {
-        self.rows
-            .push(cells.into_iter().map(|(tone, text)| (tone, print::clean(&print::inline(&text)).into())).collect());
-    }
-
-    /// Prints the table with its head.
-    pub(crate) fn print(&self) -> Result<()> {
-        let coloured = is_coloured();
-        for line in self.lines(screen().map(|(columns, _)| columns), true) {
-            print::styled(&line, coloured)?;
-        }
-        Ok(())
+    pub fn row(&mut self, cells: impl IntoIterator<Item = (Tone, String)>) {
+        self.rows.push(cells.into_iter().map(|(tone, text)| (tone, clean(&inline(&text)).into())).collect());
     }
 
     /// The lines of the table, each of at most `columns` columns.
-    pub(crate) fn lines(&self, columns: Option<usize>, with_head: bool) -> Vec<Styled> {
+    pub fn lines(&self, columns: Option<usize>, with_head: bool) -> Vec<Styled> {
         let widths = self.fit(columns, with_head);
         let mut lines = Vec::with_capacity(self.rows.len() + 1);
         if with_head {

@@ -1,16 +1,12 @@
 //! Lines of text with colours. Text is cleaned when it is added, so that it cannot control the terminal.
 
-use std::io::{self, IsTerminal};
-
-use clap::builder::styling::{AnsiColor, Style};
+use ensemble_types::line::{clean, inline};
 use ensemble_types::runs::{RunStatus, TaskStatus};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::print::{clean, inline};
-
 /// What a part of a line means, as a colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     #[default]
     Plain,
     Strong,
@@ -21,14 +17,15 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    fn style(self) -> Style {
+    /// As a parameter of "select graphic rendition" (ECMA-48).
+    fn code(self) -> u8 {
         match self {
-            Self::Plain => Style::new(),
-            Self::Strong => Style::new().bold(),
-            Self::Dim => Style::new().dimmed(),
-            Self::Good => AnsiColor::Green.on_default(),
-            Self::Busy => AnsiColor::Cyan.on_default(),
-            Self::Bad => AnsiColor::Red.on_default(),
+            Self::Plain => 0,
+            Self::Strong => 1,
+            Self::Dim => 2,
+            Self::Good => 32,
+            Self::Busy => 36,
+            Self::Bad => 31,
         }
     }
 }
@@ -59,14 +56,14 @@ impl From<RunStatus> for Tone {
 
 /// One line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Styled(Vec<(Tone, String)>);
+pub struct Styled(Vec<(Tone, String)>);
 
 impl Styled {
-    pub(crate) fn new(tone: Tone, text: &str) -> Self {
+    pub fn new(tone: Tone, text: &str) -> Self {
         Self::default().with(tone, text)
     }
 
-    pub(crate) fn with(mut self, tone: Tone, text: &str) -> Self {
+    pub fn with(mut self, tone: Tone, text: &str) -> Self {
         // Spaces at the ends separate the parts of a line.
         let text = if text.contains(['\n', '\t']) { inline(text) } else { text.to_owned() };
         self.0.push((tone, clean(&text).into_owned()));
@@ -74,7 +71,7 @@ impl Styled {
     }
 
     /// The line, with colours if `coloured`, of at most `columns` columns.
-    pub(crate) fn render(&self, columns: Option<usize>, coloured: bool) -> String {
+    pub fn render(&self, columns: Option<usize>, coloured: bool) -> String {
         let mut left = columns.unwrap_or(usize::MAX);
         let mut out = String::new();
         // Blanks at the end are no text that would have to be cut.
@@ -83,8 +80,7 @@ impl Styled {
             let text = cut(if at + 1 == end { text.trim_end() } else { text }, left);
             left = left.saturating_sub(text.width());
             if coloured && *tone != Tone::Plain && !text.trim().is_empty() {
-                let style = tone.style();
-                out.push_str(&format!("{style}{text}{style:#}"));
+                out.push_str(&format!("\x1b[{}m{text}\x1b[0m", tone.code()));
             } else {
                 out.push_str(&text);
             }
@@ -94,7 +90,7 @@ impl Styled {
 }
 
 /// The text if it has at most this many columns, otherwise its beginning and `…`.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
+pub fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
@@ -106,7 +102,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 }
 
 /// The same for ids, whose ends differ: the beginning, `…` and the end.
-pub(crate) fn cut_middle(text: &str, columns: usize) -> String {
+pub fn cut_middle(text: &str, columns: usize) -> String {
     let count = text.chars().count();
     if text.width() <= columns || columns < 3 {
         return cut(text, columns);
@@ -126,7 +122,7 @@ fn beginning(text: &str, columns: usize) -> &str {
 }
 
 /// Breaks a text into lines of at most this many columns, between words where possible.
-pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let fits = |line: &String| line.width() + 1 + word.width() <= columns;
@@ -139,23 +135,6 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Whether output to the terminal has colours: <https://no-color.org>.
-pub(crate) fn is_coloured() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
-/// The columns and rows of the terminal. `None` when the output is not a terminal.
-pub(crate) fn screen() -> Option<(usize, usize)> {
-    if !io::stdout().is_terminal() {
-        return None;
-    }
-    match rustix::termios::tcgetwinsize(io::stdout()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Some((size.ws_col.into(), size.ws_row.into())),
-        _ => Some((80, 24)),
-    }
 }
 
 #[cfg(test)]
