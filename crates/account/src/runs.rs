@@ -31,15 +31,10 @@ impl Doubt {
     }
 }
 
-/// How a task is called: by its title, its key, or its number from 1 on.
-pub fn name(task: &Task, number: usize) -> String {
-    task.title.clone().or_else(|| task.task_key.clone()).unwrap_or_else(|| format!("task {}", number + 1))
-}
-
 /// What the owner's devices have signed as a task about which something is ordered.
 pub fn must_be_signed<'t>(run: &Run, task: &'t Task) -> Result<&'t Signed> {
     let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
-    let (called, run) = (name(task, number), run.reference);
+    let (called, run) = (task.called(number), run.reference);
     task.signed.as_ref().ok_or_else(|| match task.session {
         Some(_) => Error::TaskSealed { task: called, run },
         None => Error::TaskNotSigned { task: called, run },

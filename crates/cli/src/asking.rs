@@ -2,11 +2,10 @@
 
 use ensemble_account::Account;
 use ensemble_types::ids::SessionId;
-use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
+use ensemble_types::runs::Run;
 
 use crate::failure::Result;
 use crate::print;
-use crate::progress::name;
 
 /// Sessions that are named: each costs a request.
 const NAMED: usize = 10;
@@ -14,11 +13,11 @@ const NAMED: usize = 10;
 /// Says in which session each of these tasks has worked, where that was one.
 pub(crate) async fn sessions(me: &Account, run: &Run) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
-    let tasks = tasks.iter().enumerate().filter(|(_, task)| session_of(task).is_none());
+    let tasks = tasks.iter().enumerate().filter(|(_, task)| task.asks_in().is_none());
     let worked: Vec<_> = tasks.filter_map(|(number, task)| Some((number, task, task.session_id?))).collect();
     for (number, task, session) in worked.iter().take(NAMED) {
         let named = reference(me, *session).await;
-        print::line(format!("{} in session {named}: `ensemble attach {named}`", name(task, *number)))?;
+        print::line(format!("{} in session {named}: `ensemble attach {named}`", task.called(*number)))?;
     }
     if worked.len() > NAMED {
         print::line(format!(
@@ -27,12 +26,6 @@ pub(crate) async fn sessions(me: &Account, run: &Run) -> Result<()> {
         ))?;
     }
     Ok(())
-}
-
-/// The session of a task that waits for a person.
-pub(crate) fn session_of(task: &Task) -> Option<SessionId> {
-    let asks = task.status == TaskStatus::Running && task.waiting_for == Some(WaitingFor::Input);
-    task.session_id.filter(|_| asks)
 }
 
 /// What to type to answer it. A session that cannot be read now is named by its id.

@@ -19,7 +19,6 @@ use crate::failure::Result;
 use crate::machines::Machines;
 use crate::named::find;
 use crate::print;
-use crate::progress::name;
 use crate::watching::WAITS_FOR_MACHINE;
 use crate::when;
 
@@ -82,9 +81,9 @@ fn headline(run: &Run, task: &Task, number: usize, changes: &TaskChanges) -> Str
         ChangesState::Lost => ", lost with their machine".to_owned(),
     };
     if changes.unknown {
-        return format!("{}: it is not known what it changed{place}", name(task, number));
+        return format!("{}: it is not known what it changed{place}", task.called(number));
     }
-    format!("{}: changed {}{place}", name(task, number), counted(changes))
+    format!("{}: changed {}{place}", task.called(number), counted(changes))
 }
 
 /// `3 files, +10 −2`
@@ -269,7 +268,6 @@ pub(crate) fn unfinished(changes: &TaskChanges, before: ExitCode) -> ExitCode {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::progress::tests::task;
     use ensemble_types::text::Text;
 
     pub(crate) fn changed(state: ChangesState) -> TaskChanges {
@@ -293,6 +291,17 @@ pub(crate) mod tests {
             failure: None,
             diff_truncated: false,
         }
+    }
+
+    /// A task that has completed in 5 s.
+    pub(crate) fn task(key: &str) -> Task {
+        let id = ensemble_types::ids::TaskId::generate();
+        let task = serde_json::json!({
+            "id": id, "ref": ensemble_types::refs::Ref::of(&id), "taskKey": key, "provider": "codex", "dependsOn": [],
+            "status": "completed", "attempt": 1, "createdAt": "1970-01-01T00:00:00.000Z",
+            "startedAt": "1970-01-01T00:00:10.000Z", "finishedAt": "1970-01-01T00:00:15.000Z",
+        });
+        serde_json::from_value(task).unwrap()
     }
 
     #[test]

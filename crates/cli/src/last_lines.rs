@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use ensemble_account::Account;
 use ensemble_client::OutputOf;
+use ensemble_screen::lines::progress::Progress;
 use ensemble_types::ids::{RunId, TaskId};
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt};
 
+use crate::machines::Machines;
 use crate::print;
-use crate::progress::Progress;
 
 /// How many tasks' outputs are followed, and how much of a line is kept.
 const LAST_LINES: usize = 4;
@@ -24,7 +25,7 @@ pub(crate) struct LastLines {
 
 impl LastLines {
     /// Follows the outputs of attempts that are not followed yet. An output ends with its attempt.
-    pub(crate) fn follow(&mut self, me: &Account, run: RunId, progress: &Progress) {
+    pub(crate) fn follow(&mut self, me: &Account, run: RunId, progress: &Progress<Machines>) {
         for (task, attempt) in progress.active() {
             if self.lines.len() == LAST_LINES {
                 return;

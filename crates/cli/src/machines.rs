@@ -34,6 +34,20 @@ impl Deref for Machines {
     }
 }
 
+impl ensemble_screen::lines::Machines for Machines {
+    fn called(&self, id: &MachineId) -> String {
+        self.known.called(id)
+    }
+
+    fn runner_file(&self, id: Option<&MachineId>) -> String {
+        self.runner_file(id)
+    }
+
+    fn explain(&self, text: &str) -> String {
+        self.explain(text)
+    }
+}
+
 impl Machines {
     pub(crate) async fn load(me: &Account) -> Result<Self> {
         Ok(Self { known: me.machines().await?, runner_file: Some(me.home.path().join("runner.yaml")) })
@@ -190,6 +204,9 @@ pub(crate) mod tests {
             machines.explain("m-12 is full; m-1, pinned. m-123 is not known."),
             "laptop (m1200000) is full; desk (m1000000), pinned. m-123 is not known."
         );
+        let file = machines.runner_file(Some(&"m-12".parse().unwrap()));
+        assert!(file.starts_with("runner.yaml on laptop (m1200000)"), "{file}");
+        assert_eq!(machines.runner_file(Some(&"m-1".parse().unwrap())), "/me/runner.yaml");
         let at = crate::context::now().plus(std::time::Duration::from_secs(7_230));
         let limit = machines.explain(&format!("claude's limit on m-1 is reached; continues at {at}."));
         let (begin, end) = limit.split_once(" at ").unwrap();

@@ -14,10 +14,8 @@ mod commands;
 mod complete;
 mod confirm;
 mod context;
-mod cost;
 #[cfg(feature = "up")]
 mod data;
-mod denials;
 mod environment;
 mod failure;
 mod following;
@@ -31,7 +29,6 @@ mod origin;
 mod piped;
 mod places;
 mod print;
-mod progress;
 mod says;
 mod sealing;
 mod seen;

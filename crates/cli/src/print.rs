@@ -17,6 +17,11 @@ pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Prints these lines.
+pub(crate) fn lines(texts: impl IntoIterator<Item = String>) -> Result<()> {
+    texts.into_iter().try_for_each(line)
+}
+
 /// Prints a note to standard error, apart from the result.
 pub(crate) fn note(text: impl AsRef<str>) {
     // A note that cannot be written is not a failure.

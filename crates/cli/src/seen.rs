@@ -95,7 +95,7 @@ impl Context {
 mod tests {
     use super::*;
     use crate::changes::tests::changed;
-    use crate::progress::tests::task;
+    use crate::changes::tests::task;
 
     fn seen(changes: &TaskChanges, diff: Option<&str>) -> Seen {
         Seen { list: changes.list_digest(), diff: diff.map(str::to_owned), at: now() }

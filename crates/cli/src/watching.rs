@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_client::Error;
+use ensemble_screen::lines::progress::{Place, Progress, is_asking, why_not_begun};
+use ensemble_screen::lines::{cost, denials};
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::{ChangesState, Permission, Provider, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
 use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::unix::Signal;
 
-use crate::context::{Context, interrupts};
+use crate::context::{Context, interrupts, now};
 use crate::failure::Result;
 use crate::last_lines::LastLines;
 use crate::machines::Machines;
-use crate::progress::{Progress, name, why_not_begun};
-use crate::{asking, changes, cost, denials, print, when};
+use crate::{asking, changes, print, when};
 
 /// The exit codes other than 0 and 1.
 pub(crate) const CANCELLED: u8 = 3;
@@ -99,9 +100,10 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
         None => Machines::if_available(me).await,
     };
     let count = run.tasks.as_ref().map_or(0, Vec::len);
-    let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default(), machines.clone());
+    let place = Place { size: print::screen, is_coloured: print::is_coloured(), now };
+    let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default(), machines.clone(), place);
     if !context.json {
-        progress.begin()?;
+        print::drawn(&progress.begin())?;
         advise(me, &mut progress).await?;
     }
     let mut cursor = run.version.to_string();
@@ -130,9 +132,9 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
                         print::json(&event("changed", named(&machines, &change)), true)?;
                         continue;
                     }
-                    progress.change(&change.changed_tasks)?;
-                    if change.more || Progress::is_asking(&change.changed_tasks) {
-                        progress.renew(me.run(id).await?.tasks.as_deref().unwrap_or_default())?;
+                    print::drawn(&progress.change(&change.changed_tasks))?;
+                    if change.more || is_asking(&change.changed_tasks) {
+                        print::drawn(&progress.renew(me.run(id).await?.tasks.as_deref().unwrap_or_default()))?;
                     }
                     advise(me, &mut progress).await?;
                 }
@@ -144,14 +146,14 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
                 // While the server does not respond, the other branch reports it.
                 if is_due && let Ok(run) = me.run(id).await {
                     is_stale = false;
-                    progress.renew(run.tasks.as_deref().unwrap_or_default())?;
+                    print::drawn(&progress.renew(run.tasks.as_deref().unwrap_or_default()))?;
                 }
                 if progress.is_live() {
                     last_lines.follow(me, id, &progress);
                 }
             }
             Some((task, last)) = last_lines.lines.next() => progress.set_last(task, last),
-            _ = clock.tick(), if !context.json && progress.is_live() => progress.draw()?,
+            _ = clock.tick(), if !context.json && progress.is_live() => print::drawn(&progress.draw())?,
             _ = interrupt.recv() => {
                 progress.leave();
                 if !interrupted(context, me, &run, &mut interrupt).await? {
@@ -165,7 +167,7 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
         print::json(&event("ended", named(&machines, &run)), true)?;
     } else {
         if progress.is_live() {
-            progress.renew(run.tasks.as_deref().unwrap_or_default())?;
+            print::drawn(&progress.renew(run.tasks.as_deref().unwrap_or_default()))?;
         }
         conclude(context, &run, &machines, &asked.permissions)?;
         asking::sessions(me, &run).await?;
@@ -175,9 +177,9 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
 }
 
 /// Says where a person is asked, once for each task that waits for one.
-async fn advise(me: &Account, progress: &mut Progress) -> Result<()> {
+async fn advise(me: &Account, progress: &mut Progress<Machines>) -> Result<()> {
     for (task, session) in progress.asking() {
-        progress.advise(task, asking::advice(me, session).await)?;
+        print::drawn(&progress.advise(task, asking::advice(me, session).await))?;
     }
     Ok(())
 }
@@ -264,7 +266,7 @@ fn conclude(context: &Context, run: &Run, machines: &Machines, asked: &[Option<P
     for (number, task) in tasks.iter().enumerate() {
         let result = task.output_summary.as_deref().filter(|_| task.status == TaskStatus::Completed);
         if let Some(result) = result.filter(|_| !taken.contains(&task.id)) {
-            print::line(format!("\n── {} ──", name(task, number)))?;
+            print::line(format!("\n── {} ──", task.called(number)))?;
             print::markdown(result.trim_end())?;
         }
     }
@@ -286,9 +288,9 @@ pub(crate) fn end(
     let tasks = run.tasks.as_deref().unwrap_or_default();
     if denials::count(tasks) > 0 {
         print::line("")?;
-        denials::report(tasks, machines)?;
+        print::lines(denials::report(tasks, machines))?;
     }
-    denials::report_less(tasks, asked, machines)?;
+    print::lines(denials::report_less(tasks, asked, machines))?;
     changes::report(context, run, is_shown)?;
     let summary = &run.summary;
     let counts = [(summary.completed, "completed"), (summary.failed, "failed"), (summary.cancelled, "cancelled")];
@@ -309,12 +311,12 @@ pub(crate) fn end(
 /// The same for one task of a run that may have others.
 pub(crate) fn end_of(context: &Context, run: &Run, (number, task): (usize, &Task), machines: &Machines) -> Result<()> {
     // Alone it would be called by another number.
-    let called = name(task, number);
+    let called = task.called(number);
     let alone = Run { tasks: Some(vec![Task { title: Some(called.clone()), ..task.clone() }]), ..run.clone() };
     let tasks = alone.tasks.as_deref().unwrap_or_default();
     if denials::count(tasks) > 0 {
         print::line("")?;
-        denials::report(tasks, machines)?;
+        print::lines(denials::report(tasks, machines))?;
     }
     changes::report(context, &alone, false)?;
     let time = task.started_at.zip(task.finished_at).map(|(from, to)| when::duration(to.since(from)));
@@ -342,21 +344,21 @@ fn says(refusal: &Refusal, error: &TaskError) -> bool {
 pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> Result<()> {
     match task.status {
         TaskStatus::DependencyFailed => {
-            print::line(format!("\n✗ {}: not begun, because {}", name(task, number), why_not_begun(task, tasks)))
+            print::line(format!("\n✗ {}: not begun, because {}", task.called(number), why_not_begun(task, tasks)))
         }
         TaskStatus::Failed => {
             let why =
                 task.error.as_ref().map_or_else(String::new, |error| format!("{} ({})", error.message, error.code));
             let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
             let why = machines.explain(&print::short(&why, 2_000));
-            print::line(format!("\n✗ {}{on}: {why}", name(task, number)))?;
+            print::line(format!("\n✗ {}{on}: {why}", task.called(number)))?;
             if is_refused(task) {
                 // No agent began, so there is no output, and the answers of the other machines are shown separately.
                 let is_new = |refusal: &Refusal| !task.error.as_ref().is_some_and(|error| says(refusal, error));
                 let refusals = task.refusals.iter().filter(|refusal| is_new(refusal)).cloned().collect();
-                return denials::report_machines(&[Task { refusals, ..task.clone() }], machines);
+                return print::lines(denials::report_machines(&[Task { refusals, ..task.clone() }], machines));
             }
-            denials::report_machines(std::slice::from_ref(task), machines)?;
+            print::lines(denials::report_machines(std::slice::from_ref(task), machines))?;
             let which = task.task_key.clone().unwrap_or_else(|| (number + 1).to_string());
             print::line(format!("  ensemble output {} {which}", run.reference))
         }

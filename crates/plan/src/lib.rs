@@ -18,7 +18,7 @@ mod variables;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-pub use self::cost::{BOUNDS_OF_COST, is_cost, is_reported};
+pub use self::cost::{BOUNDS_OF_COST, is_cost, is_reported, limits};
 pub use self::draft::{Draft, Overrides, Step, read};
 pub use self::error::Error;
 pub use self::files::{LONGEST_PLAN, LONGEST_PROMPT, PromptFiles, read_file, read_text};

@@ -350,6 +350,19 @@ pub struct Task {
     pub finished_at: Option<Timestamp>,
 }
 
+impl Task {
+    /// How it is called: by its title, its key, or its number from 1 on.
+    pub fn called(&self, number: usize) -> String {
+        self.title.clone().or_else(|| self.task_key.clone()).unwrap_or_else(|| format!("task {}", number + 1))
+    }
+
+    /// The session in which a person is to answer what its agent asks.
+    pub fn asks_in(&self) -> Option<SessionId> {
+        let asks = self.status == TaskStatus::Running && self.waiting_for == Some(WaitingFor::Input);
+        self.session_id.filter(|_| asks)
+    }
+}
+
 /// Another message to the agent of a task that has ended. The agent continues its conversation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -12,7 +12,6 @@ use super::{counted, is_away, show_files};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
-use crate::progress::name;
 use crate::seen::Shown;
 
 /// How long one call waits for the machine, and how long the calls do in all.
@@ -60,22 +59,22 @@ pub(crate) async fn order(
 fn seen(context: &Context, (run, task): (&Run, &Task), wish: Wish, unseen: bool) -> Result<String> {
     let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
     let Some(changes) = &task.changes else {
-        return Err(Failure::message(format!("It is not known what {} changed.", name(task, number))));
+        return Err(Failure::message(format!("It is not known what {} changed.", task.called(number))));
     };
     let before = context.seen(task)?.map(|seen| seen.of(changes));
     let action = if wish == Wish::Apply { "apply" } else { "discard" };
     if let Some(why) = refusal(changes, before.as_ref(), wish, context.json).filter(|_| !unseen) {
-        return Err(Failure::message(why.sentence(&name(task, number), run, action)));
+        return Err(Failure::message(why.sentence(&task.called(number), run, action)));
     }
     if unseen && wish == Wish::Apply && !context.json {
-        print::note(format!("⚠ {}: also with what was not shown.", name(task, number)));
+        print::note(format!("⚠ {}: also with what was not shown.", task.called(number)));
     }
     match before.flatten() {
         Some(Shown::Diff(digest) | Shown::List(digest)) => return Ok(digest),
         // A person who discards it unseen has agreed to lose it.
         None if context.json || changes.file_count == 0 || (unseen && wish == Wish::Discard) => {}
         None => {
-            print::line(format!("{}: {}", name(task, number), counted(changes)))?;
+            print::line(format!("{}: {}", task.called(number), counted(changes)))?;
             show_files(context, task, changes, usize::MAX)?;
         }
     }

@@ -11,7 +11,6 @@ use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::named::Which;
 use crate::print;
-use crate::progress::name;
 
 /// Merges what tasks changed in their worktrees into the directory from which they began. Nothing is staged, and no file with
 /// uncommitted changes is changed: then, or with a conflict, nothing is changed at all.
@@ -57,7 +56,7 @@ impl Apply {
                 results.push(serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": changes }));
                 continue;
             }
-            let called = name(task, number);
+            let called = task.called(number);
             match changes.state {
                 ChangesState::Applied => {
                     let place = task.working_directory.as_deref().unwrap_or("its directory");

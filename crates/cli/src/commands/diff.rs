@@ -13,7 +13,6 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::named::Which;
 use crate::print;
-use crate::progress::name;
 
 /// How many changed lines fit a screen, with the lines around them.
 const SHORT: u64 = 30;
@@ -58,7 +57,7 @@ impl Diff {
         }
         for (number, task) in &tasks {
             if tasks.len() > 1 || self.stat {
-                print::line(format!("── {} ──", name(task, *number)))?;
+                print::line(format!("── {} ──", task.called(*number)))?;
             }
             match &task.changes {
                 Some(changes) if self.stat => changes::show_files(context, task, changes, usize::MAX)?,
@@ -72,7 +71,7 @@ impl Diff {
                         );
                     }
                 }
-                None => print::note(format!("It is not known what {} changed.", name(task, *number))),
+                None => print::note(format!("It is not known what {} changed.", task.called(*number))),
             }
         }
         Ok(DONE)

@@ -17,7 +17,6 @@ use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::named::Which;
 use crate::print;
-use crate::progress::name;
 
 /// Runs that are read at once.
 const AT_ONCE: usize = 8;
@@ -61,8 +60,8 @@ impl Discard {
             return Err(Failure::message(format!("No task of {which} has a worktree.")));
         }
         let called = |run: &Run, number: usize, task: &Task| match runs.as_slice() {
-            [_] => name(task, number),
-            _ => format!("{} of {}", name(task, number), run.reference),
+            [_] => task.called(number),
+            _ => format!("{} of {}", task.called(number), run.reference),
         };
         let lost = tasks.iter().filter(|(run, _, task)| is_lost(run, task));
         let lost: Vec<String> = lost.map(|(run, number, task)| called(run, *number, task)).collect();
@@ -154,7 +153,7 @@ fn is_lost(run: &Run, task: &Task) -> bool {
 
 /// Those that changed something that was not applied, by their names.
 fn not_applied(run: &Run, tasks: &[(usize, &Task)]) -> Vec<String> {
-    tasks.iter().filter(|(_, task)| is_lost(run, task)).map(|(number, task)| name(task, *number)).collect()
+    tasks.iter().filter(|(_, task)| is_lost(run, task)).map(|(number, task)| task.called(*number)).collect()
 }
 
 /// Removes the worktrees of a run that is to be deleted, because no command can name them afterwards. `ask` shows what would be
@@ -179,7 +178,7 @@ pub(crate) async fn all_of(
     ask(&not_applied(run, &tasks))?;
     let mut left = Vec::new();
     for (number, task) in tasks {
-        let called = name(task, number);
+        let called = task.called(number);
         // A person who deletes the run has agreed to lose it.
         match order((context, me), (run, task), Wish::Discard, true).await {
             Ok(changes) if changes.state == ChangesState::Discarded => {}
@@ -207,7 +206,7 @@ pub(crate) async fn all_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::tests::task;
+    use crate::changes::tests::task;
 
     #[test]
     fn a_task_that_was_not_discarded_says_why() {

@@ -15,7 +15,6 @@ use crate::complete;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::named::{Which, find};
-use crate::progress::name;
 
 /// Prints the output of a task's program.
 #[derive(Debug, Args)]
@@ -82,7 +81,7 @@ pub(crate) fn command(run: &Run, task: &Task, attempt: u32) -> String {
 fn check_attempt(run: &Run, task: &Task, attempt: Option<u32>) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let number = tasks.iter().position(|other| other.id == task.id).unwrap_or_default();
-    let name = name(task, number);
+    let name = task.called(number);
     // An attempt that ended at the provider's limit is not counted, but has output.
     let newest = task.attempt + u32::from(task.waiting_for == Some(WaitingFor::Quota));
     match (attempt, newest) {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use clap::{Args, Subcommand, ValueEnum};
 use ensemble_account::Account;
 use ensemble_screen::lines::{Column, Table, Tone};
+use ensemble_screen::lines::{cost, denials};
 use ensemble_types::ids::{RunId, SessionId};
 use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -17,9 +18,8 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::named::Which;
-use crate::progress::name;
 use crate::watching::named;
-use crate::{asking, cost, denials, print, when};
+use crate::{asking, print, when};
 
 /// How many waiting runs are explained, if they have at most [`MANY_TASKS`] tasks.
 const EXPLAINED: usize = 5;
@@ -167,7 +167,7 @@ async fn details(me: &Account, runs: &[Run]) -> HashMap<RunId, Details> {
         let tasks = run.tasks.as_deref().unwrap_or_default();
         let cost = cost::dollars(&cost::total(tasks));
         let asking = tasks.iter().enumerate();
-        let asking = asking.filter_map(|(number, task)| Some((name(task, number), asking::session_of(task)?)));
+        let asking = asking.filter_map(|(number, task)| Some((task.called(number), task.asks_in()?)));
         Some((run.id, Details { cost, is_denied: denials::count(tasks) > 0, asking: asking.collect() }))
     });
     details.collect().await
@@ -201,7 +201,7 @@ async fn waiting<'r>(me: &Account, runs: &'r [Run], machines: &Machines) -> Resu
         let waits = |task: &Task| task.waiting_for.is_some_and(|what| what != WaitingFor::Dependencies);
         if let Some((number, task)) = tasks.iter().enumerate().find(|(_, task)| waits(task)) {
             let reason = machines.explain(task.waiting_reason.as_deref().unwrap_or("it waits for a machine"));
-            found.push((run, name(task, number), reason));
+            found.push((run, task.called(number), reason));
         }
     }
     Ok(found)

@@ -20,7 +20,6 @@ use crate::following::Following;
 use crate::machines::Machines;
 use crate::named::{Which, find};
 use crate::print;
-use crate::progress::name;
 use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};
 
 /// Longer than any text that the server takes.
@@ -106,7 +105,7 @@ impl Say {
         let machines = Machines::if_available(me).await;
         let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
         let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
-        print::note(format!("Run {}, {} with {}{on}", run.reference, name(&task, number), task.provider));
+        print::note(format!("Run {}, {} with {}{on}", run.reference, task.called(number), task.provider));
         let mut following = Following::new(context, me, &machines, (run, task), !self.full, false);
         if !following.until_end().await? {
             return Ok(ExitCode::from(INTERRUPTED));

@@ -2,7 +2,9 @@
 
 use clap::Args;
 use ensemble_account::Account;
+use ensemble_screen::lines::progress::why_not_begun;
 use ensemble_screen::lines::{Column, Table, Tone};
+use ensemble_screen::lines::{cost, denials};
 use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
 use super::DONE;
@@ -13,9 +15,8 @@ use crate::failure::Result;
 use crate::machines::Machines;
 use crate::named::Which;
 use crate::origin::{NOT_CHECKED, NOT_SIGNED, doubt};
-use crate::progress::{name, why_not_begun};
 use crate::watching::{AllowDenials, Asked, named, watch};
-use crate::{asking, changes, cost, denials, print, when};
+use crate::{asking, changes, print, when};
 
 /// A run with more tasks is shown without those that have completed or wait.
 const MANY_TASKS: usize = 50;
@@ -90,7 +91,7 @@ async fn show((context, me): (&Context, &Account), run: &Run, machines: &Machine
     if let Some(cost) = cost::sentence(&cost::total(tasks)) {
         field("cost", &cost)?;
     }
-    if let Some(limits) = cost::limits(tasks) {
+    if let Some(limits) = ensemble_plan::limits(tasks) {
         field("cost limit", &limits)?;
     }
     print::line("")?;
@@ -117,14 +118,14 @@ async fn show((context, me): (&Context, &Account), run: &Run, machines: &Machine
     }
     // Its result is that of the newest attempt.
     for (number, task) in shown.iter().filter(|(_, task)| task.attempt > 1) {
-        let (earlier, name) = (task.attempt - 1, name(task, *number));
+        let (earlier, name) = (task.attempt - 1, task.called(*number));
         print::line(format!("\n{name} has an earlier attempt: `{}` prints it.", command(run, task, earlier)))?;
     }
     let waits = |task: &&Task| task.status == TaskStatus::Queued && task.waiting_reason.is_some();
     let active = tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Dispatching));
     if let Some((number, task)) = tasks.iter().enumerate().find(|(_, task)| waits(task)).filter(|_| !active) {
         let reason = machines.explain(task.waiting_reason.as_deref().unwrap_or_default());
-        print::line(format!("\n{} waits: {}", name(task, number), print::inline(&reason)))?;
+        print::line(format!("\n{} waits: {}", task.called(number), print::inline(&reason)))?;
         if task.waiting_for == Some(WaitingFor::Quota) {
             print::line(format!(
                 "`ensemble retry {0}` tries at once. To use another machine: `ensemble cancel {0}`, and submit it again with --machine.",
@@ -133,11 +134,11 @@ async fn show((context, me): (&Context, &Account), run: &Run, machines: &Machine
         }
     }
     for (number, task) in tasks.iter().enumerate() {
-        if let Some(session) = asking::session_of(task) {
-            print::line(format!("\n{} asks: {}", name(task, number), asking::advice(me, session).await))?;
+        if let Some(session) = task.asks_in() {
+            print::line(format!("\n{} asks: {}", task.called(number), asking::advice(me, session).await))?;
         }
     }
-    if tasks.iter().any(|task| task.session_id.is_some() && asking::session_of(task).is_none()) {
+    if tasks.iter().any(|task| task.session_id.is_some() && task.asks_in().is_none()) {
         print::line("")?;
         asking::sessions(me, run).await?;
     }
@@ -145,8 +146,8 @@ async fn show((context, me): (&Context, &Account), run: &Run, machines: &Machine
     if denials::count(tasks) > 0 || rejected.iter().any(|task| !task.refusals.is_empty()) {
         print::line("")?;
     }
-    denials::report(tasks, machines)?;
-    denials::report_machines(&rejected, machines)?;
+    print::lines(denials::report(tasks, machines))?;
+    print::lines(denials::report_machines(&rejected, machines))?;
     changes::report(context, run, false)
 }
 
@@ -176,8 +177,8 @@ fn row(task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> [(Ton
     };
     let plain = |text: String| (Tone::Plain, text);
     [
-        plain(task.task_key.clone().unwrap_or_else(|| name(task, number))),
-        (task.status.into(), if asking::session_of(task).is_some() { "asks" } else { task.status.as_str() }.to_owned()),
+        plain(task.task_key.clone().unwrap_or_else(|| task.called(number))),
+        (task.status.into(), if task.asks_in().is_some() { "asks" } else { task.status.as_str() }.to_owned()),
         plain(task.machine_id.as_ref().map(|id| machines.called(id)).unwrap_or_default()),
         plain(task.attempt.to_string()),
         plain(task.provider.as_str().to_owned()),
@@ -190,7 +191,7 @@ fn row(task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> [(Ton
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::tests::task;
+    use crate::changes::tests::task;
 
     #[test]
     fn tasks_that_are_not_shown_are_counted() {

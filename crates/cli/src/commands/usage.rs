@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ensemble_screen::lines::{Column, Table, Tone};
+use ensemble_screen::lines::{Column, Table, Tone, cost};
 use ensemble_types::runs::Usage as Spent;
 use ensemble_types::usage::{UsageBy, UsageItem, UsageSum};
 
@@ -11,8 +11,8 @@ use super::DONE;
 use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::machines::Machines;
+use crate::print;
 use crate::watching::named;
-use crate::{cost, print};
 
 /// Shows what your tasks cost, as far as their providers report it. Days are those of UTC.
 #[derive(Debug, Args)]

@@ -1,34 +1,25 @@
 //! What agents were refused: by the lack of a permission, or by a machine that could not run the task.
 
+use ensemble_types::line::{inline, short};
 use ensemble_types::runs::{Permission, PermissionDenial, PermissionDenials, Provider, Refusal, Task};
 
-use crate::failure::Result;
-use crate::machines::Machines;
-use crate::print;
-use crate::progress::name;
+use super::Machines;
 
 /// Refused commands that are shown of each task.
 const SHOWN: usize = 5;
 
 /// How many commands were refused in all tasks.
-pub(crate) fn count(tasks: &[Task]) -> u32 {
+pub fn count(tasks: &[Task]) -> u32 {
     let counts = tasks.iter().filter_map(|task| task.permission_denials.as_ref()).map(|denials| denials.count);
     counts.fold(0, u32::saturating_add)
 }
 
-/// Says what was refused, if anything was, and what to do about it.
-pub(crate) fn report(tasks: &[Task], machines: &Machines) -> Result<()> {
-    for line in lines(tasks, machines) {
-        print::line(line)?;
-    }
-    Ok(())
-}
-
-fn lines(tasks: &[Task], machines: &Machines) -> Vec<String> {
+/// What was refused, if anything was, and what to do about it.
+pub fn report(tasks: &[Task], machines: &impl Machines) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, task) in tasks.iter().enumerate() {
         let Some(denials) = task.permission_denials.as_ref().filter(|denials| denials.count > 0) else { continue };
-        let of = if tasks.len() > 1 { format!("{}: ", name(task, number)) } else { String::new() };
+        let of = if tasks.len() > 1 { format!("{}: ", task.called(number)) } else { String::new() };
         let permission = task.permission.map_or(String::new(), |with| format!(" with the permission {with}"));
         lines.push(format!("⚠ {of}{}{permission}: {}", refused(denials.count), summary(denials)));
     }
@@ -45,9 +36,8 @@ fn refused(count: u32) -> String {
 /// `Bash: npm test; Bash: npm run lint; and 2 more`.
 fn summary(denials: &PermissionDenials) -> String {
     let shown = denials.denials.iter().take(SHOWN);
-    let mut parts: Vec<_> = shown
-        .map(|denial| format!("{}: {}", print::inline(&denial.tool), print::short(&denial.summary, 100)))
-        .collect();
+    let mut parts: Vec<_> =
+        shown.map(|denial| format!("{}: {}", inline(&denial.tool), short(&denial.summary, 100))).collect();
     let more = usize::try_from(denials.count).unwrap_or(usize::MAX).saturating_sub(parts.len());
     if more > 0 && !parts.is_empty() {
         parts.push(format!("and {more} more"));
@@ -56,7 +46,7 @@ fn summary(denials: &PermissionDenials) -> String {
 }
 
 /// What can be typed, and what the machine of the task has to permit for it.
-fn advice(task: &Task, machines: &Machines) -> Vec<String> {
+fn advice(task: &Task, machines: &impl Machines) -> Vec<String> {
     let mut lines = vec!["  The agent worked on without them. To allow them, begin the run with".to_owned()];
     if task.permission == Some(Permission::Plan) {
         lines.push("    --permission edit    changes of files in its directory".to_owned());
@@ -129,22 +119,15 @@ fn parts(command: &str) -> Vec<String> {
     parts
 }
 
-/// Says which tasks had less permission than was asked for. `asked` has one entry for each task.
-pub(crate) fn report_less(tasks: &[Task], asked: &[Option<Permission>], machines: &Machines) -> Result<()> {
-    for line in less(tasks, asked, machines) {
-        print::line(line)?;
-    }
-    Ok(())
-}
-
-fn less(tasks: &[Task], asked: &[Option<Permission>], machines: &Machines) -> Vec<String> {
+/// Which tasks had less permission than was asked for. `asked` has one entry for each task.
+pub fn report_less(tasks: &[Task], asked: &[Option<Permission>], machines: &impl Machines) -> Vec<String> {
     let lesser = tasks.iter().zip(asked).enumerate().filter_map(|(number, (task, asked))| {
         let (asked, used) = (asked.as_ref()?, task.permission.as_ref()?);
         let machine = task.machine_id.as_ref().filter(|_| task.attempt > 0 && used < asked)?;
         Some(format!(
             "⚠ {} had the permission {used}, not {asked}: {} allows no more. Raise `permissionLimit` in {}: it counts for the \
              next task.",
-            name(task, number),
+            task.called(number),
             machines.called(machine),
             machines.runner_file(Some(machine))
         ))
@@ -153,7 +136,7 @@ fn less(tasks: &[Task], asked: &[Option<Permission>], machines: &Machines) -> Ve
 }
 
 /// The tasks without the refusals that their error or their reason for waiting says already.
-pub(crate) fn not_said(tasks: &[Task]) -> Vec<Task> {
+pub fn not_said(tasks: &[Task]) -> Vec<Task> {
     let is_new = |task: &Task, refusal: &Refusal| {
         let is_error =
             task.error.as_ref().is_some_and(|error| error.code == refusal.code && error.message == refusal.message);
@@ -169,29 +152,28 @@ pub(crate) fn not_said(tasks: &[Task]) -> Vec<Task> {
     tasks.iter().map(rest).collect()
 }
 
-/// Says which machines could not run which tasks, and why.
-pub(crate) fn report_machines(tasks: &[Task], machines: &Machines) -> Result<()> {
-    for (number, task) in tasks.iter().enumerate() {
-        for refusal in &task.refusals {
-            print::line(format!(
-                "⚠ {}: {} could not run it: {} ({})",
-                name(task, number),
-                machines.called(&refusal.machine_id),
-                print::short(&machines.explain(&refusal.message), 300),
-                print::inline(&refusal.code)
-            ))?;
-        }
-    }
-    Ok(())
+/// Which machines could not run which tasks, and why.
+pub fn report_machines(tasks: &[Task], machines: &impl Machines) -> Vec<String> {
+    let all =
+        tasks.iter().enumerate().flat_map(|(number, task)| task.refusals.iter().map(move |one| (number, task, one)));
+    let said = all.map(|(number, task, refusal)| {
+        format!(
+            "⚠ {}: {} could not run it: {} ({})",
+            task.called(number),
+            machines.called(&refusal.machine_id),
+            short(&machines.explain(&refusal.message), 300),
+            inline(&refusal.code)
+        )
+    });
+    said.collect()
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use ensemble_types::text::Text;
 
     use super::*;
-    use crate::machines::tests::machines;
-    use crate::progress::tests::task;
+    use crate::lines::tests::{Desk, task};
 
     fn denied(count: u32, commands: &[&str]) -> PermissionDenials {
         let denial = |command: &&str| PermissionDenial {
@@ -208,7 +190,7 @@ pub(crate) mod tests {
         one.permission = Some(Permission::Edit);
         one.permission_denials = Some(denied(3, &["npm test", "rm -rf\nbuild"]));
         assert_eq!(count(&[one.clone(), task("b")]), 3);
-        let lines = lines(&[one.clone(), task("b")], &machines(&[("m-1", "desk")]));
+        let lines = report(&[one.clone(), task("b")], &Desk);
         assert_eq!(
             lines[0],
             "⚠ a: 3 commands were refused with the permission edit: Bash: npm test; Bash: rm -rf…; and 1 more"
@@ -223,17 +205,14 @@ pub(crate) mod tests {
         }
         assert!(!said.contains("--allow-tool"), "codex takes none: {said}");
         one.provider = Provider::Claude;
-        let said =
-            super::lines(std::slice::from_ref(&one), &machines(&[("m-2", "desk"), ("m-1", "laptop")])).join("\n");
-        for part in
-            ["--allow-tool 'Bash(npm test)'", "allowedTools: [\"Bash(npm test)\"]", "runner.yaml on laptop (m1000000)"]
-        {
+        let said = report(std::slice::from_ref(&one), &Desk).join("\n");
+        for part in ["--allow-tool 'Bash(npm test)'", "allowedTools: [\"Bash(npm test)\"]"] {
             assert!(said.contains(part), "{part}: {said}");
         }
         one.permission = Some(Permission::Plan);
-        let said = super::lines(&[one], &machines(&[("m-1", "desk")])).join("\n");
+        let said = report(&[one], &Desk).join("\n");
         assert!(said.contains("--permission edit") && !said.contains("bypass"), "{said}");
-        assert!(super::lines(&[task("b")], &Machines::default()).is_empty());
+        assert!(report(&[task("b")], &Desk).is_empty());
     }
 
     #[test]
@@ -256,8 +235,7 @@ pub(crate) mod tests {
         let mut one = task("a");
         one.machine_id = Some("m-1".parse().unwrap());
         one.permission = Some(Permission::Edit);
-        let machines = machines(&[("m-1", "desk")]);
-        let with = |task: &Task, asked| less(std::slice::from_ref(task), &[asked], &machines);
+        let with = |task: &Task, asked| report_less(std::slice::from_ref(task), &[asked], &Desk);
         assert!(with(&one, Some(Permission::Edit)).is_empty() && with(&one, None).is_empty());
         let said = with(&one, Some(Permission::Bypass));
         assert!(said[0].contains("had the permission edit, not bypass: desk (m1000000) allows no more"), "{said:?}");

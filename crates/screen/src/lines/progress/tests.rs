@@ -1,54 +1,10 @@
 //! How runs are drawn at several widths.
 
-use ensemble_types::ids::TaskId;
-use ensemble_types::refs::Ref;
-use ensemble_types::runs::{Provider, TaskError};
-use ensemble_types::time::Timestamp;
+use ensemble_types::runs::TaskError;
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
-use crate::machines::tests::machines;
-
-/// A task that has completed in 5 s.
-pub(crate) fn task(key: &str) -> Task {
-    let id = TaskId::generate();
-    Task {
-        id,
-        reference: Ref::of(&id),
-        task_key: Some(key.to_owned()),
-        title: None,
-        prompt: Some("x".to_owned()),
-        signed: None,
-        session: None,
-        session_id: None,
-        provider: Provider::Codex,
-        model: None,
-        working_directory: None,
-        machine_id: None,
-        depends_on: Vec::new(),
-        status: TaskStatus::Completed,
-        attempt: 1,
-        waiting_for: None,
-        waiting_reason: None,
-        error: None,
-        permission: None,
-        allowed_tools: Vec::new(),
-        permission_denials: None,
-        isolation: Default::default(),
-        base: None,
-        changes: None,
-        refusals: Vec::new(),
-        output_summary: None,
-        exit_code: None,
-        usage: None,
-        max_cost_usd: None,
-        provider_session_id: None,
-        stale: false,
-        created_at: Timestamp::from_unix_seconds(0),
-        started_at: Some(Timestamp::from_unix_seconds(10)),
-        finished_at: Some(Timestamp::from_unix_seconds(15)),
-    }
-}
+use crate::lines::tests::{Desk, task};
 
 fn queued(key: &str, waiting_for: WaitingFor, reason: &str) -> Task {
     Task {
@@ -63,8 +19,9 @@ fn queued(key: &str, waiting_for: WaitingFor, reason: &str) -> Task {
 }
 
 fn drawn(tasks: &[Task], columns: usize, rows: usize) -> Vec<String> {
-    let mut progress = Progress::new(tasks, machines(&[("m-1", "desk")]));
-    progress.drawn = Some(0);
+    let place =
+        Place { size: || Some((80, 24)), is_coloured: false, now: || Timestamp::from_unix_seconds(1_800_000_000) };
+    let progress = Progress::new(tasks, Desk, place);
     progress.lines(columns, rows).iter().map(|line| line.render(Some(columns), false)).collect()
 }
 

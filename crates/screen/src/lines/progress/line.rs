@@ -4,10 +4,7 @@ use std::time::{Duration, Instant};
 
 use ensemble_types::ids::{MachineId, SessionId, TaskId};
 use ensemble_types::runs::{ChangedTask, Provider, Task, TaskStatus, Usage, WaitingFor};
-
-use super::name;
-use crate::asking;
-use crate::context::now;
+use ensemble_types::time::Timestamp;
 
 pub(super) struct Line {
     pub(super) id: TaskId,
@@ -31,10 +28,10 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(task: &Task, number: usize) -> Self {
+    pub(super) fn new(task: &Task, number: usize, now: Timestamp) -> Self {
         let mut line = Self {
             id: task.id,
-            name: name(task, number),
+            name: task.called(number),
             provider: task.provider,
             machine: None,
             status: task.status,
@@ -50,12 +47,12 @@ impl Line {
             since: None,
             took: Duration::ZERO,
         };
-        line.renew(task);
+        line.renew(task, now);
         line
     }
 
     /// Takes everything from the task, also how long it has run.
-    pub(super) fn renew(&mut self, task: &Task) {
+    pub(super) fn renew(&mut self, task: &Task, now: Timestamp) {
         self.turn(&ChangedTask {
             id: task.id,
             reference: task.reference,
@@ -67,12 +64,12 @@ impl Line {
             error: task.error.clone(),
         });
         self.usage = task.usage;
-        self.asks_in = asking::session_of(task);
+        self.asks_in = task.asks_in();
         if let Some(started) = task.started_at {
             match task.finished_at.filter(|_| task.status.is_terminal()) {
                 Some(finished) => self.took = finished.since(started),
                 None if task.status == TaskStatus::Running => {
-                    self.since = Instant::now().checked_sub(now().since(started));
+                    self.since = Instant::now().checked_sub(now.since(started));
                 }
                 None => {}
             }
@@ -143,15 +140,16 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::tests::task;
+    use crate::lines::tests::task;
 
     #[test]
     fn time_is_counted_per_attempt_and_from_its_start_when_joined_late() {
+        let now = Timestamp::from_unix_seconds(1_800_000_000);
         let mut running = task("a");
         running.status = TaskStatus::Running;
-        running.started_at = Some(now().minus(Duration::from_secs(100)));
+        running.started_at = Some(now.minus(Duration::from_secs(100)));
         running.finished_at = None;
-        let mut line = Line::new(&running, 0);
+        let mut line = Line::new(&running, 0, now);
         assert!((100..110).contains(&line.elapsed().as_secs()), "{:?}", line.elapsed());
         let change = |status, attempt| ChangedTask {
             id: running.id,
@@ -167,6 +165,6 @@ mod tests {
         assert!(line.elapsed().as_secs() >= 100);
         line.turn(&change(TaskStatus::Running, 2));
         assert!(line.elapsed().as_secs() < 10);
-        assert!(Line::new(&task("b"), 0).elapsed().as_secs() == 5);
+        assert!(Line::new(&task("b"), 0, now).elapsed().as_secs() == 5);
     }
 }

@@ -3,29 +3,35 @@
 mod line;
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::fmt::Write;
 
-pub(crate) use ensemble_account::runs::name;
-use ensemble_screen::lines::{Column, Styled, Table, Tone, cut, wrap};
 use ensemble_types::ids::{SessionId, TaskId};
+use ensemble_types::line::{clean, short};
 use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
+use ensemble_types::time::Timestamp;
 
 use self::line::Line;
-use crate::cost;
-use crate::failure::Result;
-use crate::machines::Machines;
-use crate::print::{self, clean, is_coloured, screen, short};
-use crate::when;
+use super::{Column, Machines, Styled, Table, Tone, cost, cut, when, wrap};
 
 /// The lines of a reason for waiting.
 const REASON_LINES: usize = 4;
 const LONGEST_NAME: usize = 40;
 
-/// The state of the display.
-pub(crate) struct Progress {
+/// Where it is shown.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The columns and rows of the terminal. `None`: it is no terminal, and lines are not redrawn.
+    pub size: fn() -> Option<(usize, usize)>,
+    pub is_coloured: bool,
+    pub now: fn() -> Timestamp,
+}
+
+/// The state of the display. What changes it returns what is to be written.
+pub struct Progress<M> {
+    place: Place,
     /// The number of lines drawn last; `None` when lines are not redrawn.
     drawn: Option<usize>,
-    machines: Machines,
+    machines: M,
     tasks: Vec<Line>,
     at: HashMap<TaskId, usize>,
     tick: usize,
@@ -33,12 +39,14 @@ pub(crate) struct Progress {
     said: Option<String>,
 }
 
-impl Progress {
-    pub(crate) fn new(tasks: &[Task], machines: Machines) -> Self {
+impl<M: Machines> Progress<M> {
+    pub fn new(tasks: &[Task], machines: M, place: Place) -> Self {
+        let now = (place.now)();
         Self {
-            drawn: screen().map(|_| 0),
+            place,
+            drawn: (place.size)().map(|_| 0),
             machines,
-            tasks: tasks.iter().enumerate().map(|(number, task)| Line::new(task, number)).collect(),
+            tasks: tasks.iter().enumerate().map(|(number, task)| Line::new(task, number, now)).collect(),
             at: tasks.iter().enumerate().map(|(number, task)| (task.id, number)).collect(),
             tick: 0,
             said: None,
@@ -46,124 +54,107 @@ impl Progress {
     }
 
     /// Whether lines are redrawn, so that elapsed time is shown.
-    pub(crate) fn is_live(&self) -> bool {
+    pub fn is_live(&self) -> bool {
         self.drawn.is_some()
     }
 
-    /// Shows the initial state. Without a terminal: tasks that have started.
-    pub(crate) fn begin(&mut self) -> Result<()> {
-        if self.drawn.is_some() {
-            return self.draw();
-        }
-        self.tasks
-            .iter()
-            .filter(|line| line.status != TaskStatus::Queued)
-            .try_for_each(|line| print::line(self.plain(line)))
+    /// The initial state. Without a terminal: tasks that have started.
+    pub fn begin(&mut self) -> String {
+        let begun = |(at, line): (usize, &Line)| (line.status != TaskStatus::Queued).then_some(at);
+        let begun: Vec<usize> = self.tasks.iter().enumerate().filter_map(begun).collect();
+        self.shown(&begun)
     }
 
-    pub(crate) fn change(&mut self, changed: &[ChangedTask]) -> Result<()> {
-        let mut turned = Vec::new();
-        for change in changed {
-            let Some(at) = self.at.get(&change.id).copied() else { continue };
-            let Some(line) = self.tasks.get_mut(at) else { continue };
-            let before = line.turns();
-            line.turn(change);
-            if before != line.turns() {
-                turned.push(at);
-            }
-        }
-        if self.drawn.is_some() {
-            return self.draw();
-        }
-        turned.iter().filter_map(|at| self.tasks.get(*at)).try_for_each(|line| print::line(self.plain(line)))
+    pub fn change(&mut self, changed: &[ChangedTask]) -> String {
+        let turned = self.turned(changed.iter().map(|change| (change.id, change)), Line::turn);
+        self.shown(&turned)
     }
 
     /// Takes all tasks from the run: also what changes without an event, such as why a task waits.
-    pub(crate) fn renew(&mut self, tasks: &[Task]) -> Result<()> {
+    pub fn renew(&mut self, tasks: &[Task]) -> String {
+        let now = (self.place.now)();
+        let turned = self.turned(tasks.iter().map(|task| (task.id, task)), |line, task| line.renew(task, now));
+        let mut out = self.shown(&turned);
+        if let Some((text, reason)) = self.stuck().filter(|_| self.drawn.is_none())
+            && self.said.as_ref() != Some(&reason)
+        {
+            out.push_str(&clean(&text));
+            out.push('\n');
+            self.said = Some(reason);
+        }
+        out
+    }
+
+    /// Changes these tasks. Returns the places of those of which more than details are new.
+    fn turned<T>(&mut self, news: impl Iterator<Item = (TaskId, T)>, take: impl Fn(&mut Line, T)) -> Vec<usize> {
         let mut turned = Vec::new();
-        for task in tasks {
-            let Some(at) = self.at.get(&task.id).copied() else { continue };
+        for (id, new) in news {
+            let Some(at) = self.at.get(&id).copied() else { continue };
             let Some(line) = self.tasks.get_mut(at) else { continue };
             let before = line.turns();
-            line.renew(task);
+            take(line, new);
             if before != line.turns() {
                 turned.push(at);
             }
         }
+        turned
+    }
+
+    /// All of it where lines are redrawn, and else these tasks.
+    fn shown(&mut self, tasks: &[usize]) -> String {
         if self.drawn.is_some() {
             return self.draw();
         }
-        turned.iter().filter_map(|at| self.tasks.get(*at)).try_for_each(|line| print::line(self.plain(line)))?;
-        match self.stuck() {
-            Some((text, reason)) if self.said.as_ref() != Some(&reason) => {
-                print::line(&text)?;
-                self.said = Some(reason);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
+        let lines = tasks.iter().filter_map(|at| self.tasks.get(*at)).map(|line| self.plain(line));
+        lines.map(|line| format!("{}\n", clean(&line))).collect()
     }
 
     /// The tasks that wait for a person and have no advice yet, with their sessions.
-    pub(crate) fn asking(&self) -> Vec<(TaskId, SessionId)> {
+    pub fn asking(&self) -> Vec<(TaskId, SessionId)> {
         let unknown = self.tasks.iter().filter(|line| line.advice.is_none());
         unknown.filter_map(|line| Some((line.id, line.asks_in?))).collect()
     }
 
-    /// Whether one of these changes says that a person is asked. Where is known when the run is read.
-    pub(crate) fn is_asking(changed: &[ChangedTask]) -> bool {
-        changed.iter().any(|task| task.status == TaskStatus::Running && task.waiting_for == Some(WaitingFor::Input))
-    }
-
     /// What to type to answer a task.
-    pub(crate) fn advise(&mut self, task: TaskId, advice: String) -> Result<()> {
-        let Some(line) = self.at.get(&task).and_then(|at| self.tasks.get_mut(*at)) else { return Ok(()) };
-        line.advice = Some(advice);
-        if self.drawn.is_some() {
-            return self.draw();
-        }
-        let line = self.at.get(&task).and_then(|at| self.tasks.get(*at));
-        line.map_or(Ok(()), |line| print::line(self.plain(line)))
+    pub fn advise(&mut self, task: TaskId, advice: String) -> String {
+        let turned = self.turned([(task, advice)].into_iter(), |line, advice| line.advice = Some(advice));
+        self.shown(&turned)
     }
 
     /// The tasks that run now, and the attempt of each.
-    pub(crate) fn active(&self) -> Vec<(TaskId, u32)> {
+    pub fn active(&self) -> Vec<(TaskId, u32)> {
         let running = self.tasks.iter().filter(|line| line.status == TaskStatus::Running);
         running.map(|line| (line.id, line.attempt)).collect()
     }
 
-    pub(crate) fn set_last(&mut self, task: TaskId, last: String) {
+    pub fn set_last(&mut self, task: TaskId, last: String) {
         if let Some(line) = self.at.get(&task).and_then(|at| self.tasks.get_mut(*at)) {
             line.last = Some(last);
         }
     }
 
     /// Whether no task runs although the run has not ended.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.tasks.iter().any(|line| line.status == TaskStatus::Queued) && !self.tasks.iter().any(Line::is_active)
     }
 
-    pub(crate) fn draw(&mut self) -> Result<()> {
-        let Some((drawn, (columns, rows))) = self.drawn.zip(screen()) else { return Ok(()) };
+    pub fn draw(&mut self) -> String {
+        let Some((drawn, (columns, rows))) = self.drawn.zip((self.place.size)()) else { return String::new() };
         self.tick = self.tick.wrapping_add(1);
         let lines = self.lines(columns.saturating_sub(1), rows.saturating_sub(1).max(2));
-        let coloured = is_coloured();
-        let mut out = io::stdout().lock();
-        if drawn > 0 {
-            write!(out, "\x1b[{drawn}A")?;
-        }
+        let mut out = if drawn > 0 { format!("\x1b[{drawn}A") } else { String::new() };
         for line in &lines {
-            writeln!(out, "\x1b[2K{}", line.render(Some(columns.saturating_sub(1)), coloured))?;
+            let line = line.render(Some(columns.saturating_sub(1)), self.place.is_coloured);
+            let _infallible = writeln!(out, "\x1b[2K{line}");
         }
         // Clears the rest of longer old lines.
-        write!(out, "\x1b[J")?;
-        out.flush()?;
+        out.push_str("\x1b[J");
         self.drawn = Some(lines.len());
-        Ok(())
+        out
     }
 
     /// Ends the redrawn area, so that later output goes below it.
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         if self.drawn.is_some() {
             self.drawn = Some(0);
         }
@@ -309,11 +300,15 @@ fn after(names: &[&str]) -> String {
     format!("after {}{more}", named.join(", "))
 }
 
-/// A task's name for people: its title, its key or its number.
+/// Whether one of these changes says that a person is asked. Where is known when the run is read.
+pub fn is_asking(changed: &[ChangedTask]) -> bool {
+    changed.iter().any(|task| task.status == TaskStatus::Running && task.waiting_for == Some(WaitingFor::Input))
+}
+
 /// Why a task was not begun: the dependency that did not complete.
-pub(crate) fn why_not_begun(task: &Task, tasks: &[Task]) -> String {
+pub fn why_not_begun(task: &Task, tasks: &[Task]) -> String {
     let dependencies = tasks.iter().enumerate().filter(|(_, other)| task.depends_on.contains(&other.id));
-    let named: Vec<_> = dependencies.map(|(number, other)| (other.status, name(other, number))).collect();
+    let named: Vec<_> = dependencies.map(|(number, other)| (other.status, other.called(number))).collect();
     because(named.iter().map(|(status, name)| (*status, name.as_str())))
 }
 
@@ -334,4 +329,4 @@ fn because<'n>(dependencies: impl Iterator<Item = (TaskStatus, &'n str)>) -> Str
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
