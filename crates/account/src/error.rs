@@ -54,6 +54,8 @@ pub enum Error {
     KeyAppeared(PathBuf),
     #[error("Another program of yours has been {0} for two minutes. End it, or try again later.")]
     Locked(&'static str),
+    #[error("The server does not know what the task changed. Update the server.")]
+    ChangesNotKnown,
     #[error("No session was used on this device yet, so there is no `last`.")]
     NoLast,
     #[error("No session in which an agent works was used on this device yet, so there is no `last`.")]

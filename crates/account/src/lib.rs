@@ -4,6 +4,7 @@
 //! [`Error`]. Everything that the server says is checked against what devices of the account have signed.
 
 mod account;
+pub mod changes;
 mod computer;
 pub mod confirmations;
 pub mod devices;

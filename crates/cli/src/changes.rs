@@ -5,15 +5,16 @@ mod orders;
 use std::path::Path;
 use std::process::ExitCode;
 
+use ensemble_account::changes::{has_something, is_away, was_applied_with};
 use ensemble_plan::Draft;
 use ensemble_screen::lines::{Styled, Tone};
-use ensemble_types::changes::{ChangedFile, ChangesWaitFor, FileChange};
+use ensemble_types::changes::{ChangedFile, FileChange};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
 
-pub(crate) use self::orders::{Wish, order};
+pub(crate) use self::orders::order;
 use crate::commands::DONE;
-use crate::context::Context;
+use crate::context::{Context, now};
 use crate::environment::environment;
 use crate::failure::Result;
 use crate::machines::Machines;
@@ -47,11 +48,6 @@ fn worth_saying(tasks: &[Task]) -> impl Iterator<Item = (usize, &Task, &TaskChan
     let with_changes =
         tasks.iter().enumerate().filter_map(|(number, task)| Some((number, task, task.changes.as_ref()?)));
     with_changes.filter(|(_, _, changes)| has_something(changes))
-}
-
-/// Whether a worktree can hold work: files that changed, or what the machine had to say about it.
-pub(crate) fn has_something(changes: &TaskChanges) -> bool {
-    changes.file_count > 0 || changes.unknown || !changes.notes.is_empty()
 }
 
 /// Why the machine could not carry out an order.
@@ -103,7 +99,7 @@ pub(crate) fn files(changes: &TaskChanges) -> Result<()> {
 /// Prints at most `most` files of a task. An order about it can name the list only when all of it was printed.
 pub(crate) fn show_files(context: &Context, task: &Task, changes: &TaskChanges, most: usize) -> Result<()> {
     print_files(changes, most)?;
-    if hidden(changes, most) == 0 { context.saw_list(task) } else { Ok(()) }
+    if hidden(changes, most) == 0 { Ok(context.home.saw_list(task, now())?) } else { Ok(()) }
 }
 
 fn print_files(changes: &TaskChanges, most: usize) -> Result<()> {
@@ -206,44 +202,6 @@ pub(crate) fn chosen<'r>(
     Ok(tasks.iter().enumerate().filter(|(_, task)| state(task).is_some_and(|state| fits(task, state))).collect())
 }
 
-/// The tasks that began with what this task changed, and have it in their worktrees.
-fn continued_by<'r>(run: &'r Run, task: &'r Task) -> impl Iterator<Item = &'r Task> {
-    let key = task.task_key.as_deref();
-    // A stale one began with what the task had changed before it continued.
-    let has_it = |other: &&Task| !other.stale && other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
-    let others = run.tasks.iter().flatten().filter(has_it);
-    others.filter(move |other| key.is_some() && other.base.as_deref() == key && other.depends_on.contains(&task.id))
-}
-
-/// Whether what this task changed is in the worktree of another one that began with it.
-pub(crate) fn is_continued(run: &Run, task: &Task) -> bool {
-    continued_by(run, task).next().is_some()
-}
-
-/// Whether what this task changed was applied with what another one made of it.
-pub(crate) fn was_applied_with(run: &Run, task: &Task) -> bool {
-    continued_by(run, task)
-        .any(|other| other.changes.as_ref().is_some_and(|changes| changes.was_applied) || was_applied_with(run, other))
-}
-
-/// The tasks whose changes are in the worktree of this one, because it began with them: the nearest first.
-pub(crate) fn began_with<'r>(run: &'r Run, task: &Task) -> Vec<&'r Task> {
-    let (mut found, mut base) = (Vec::new(), task.base.as_deref());
-    // A task begins with one that it depends on, so this ends.
-    while let Some(earlier) =
-        base.and_then(|key| run.tasks.iter().flatten().find(|other| other.task_key.as_deref() == Some(key)))
-    {
-        found.push(earlier);
-        base = earlier.base.as_deref();
-    }
-    found
-}
-
-/// Whether an open order waits for a machine that is away.
-pub(crate) fn is_away(changes: &TaskChanges) -> bool {
-    changes.waiting_for == Some(ChangesWaitFor::Machine)
-}
-
 /// Why an order is still open.
 pub(crate) fn why_open(task: &Task, changes: &TaskChanges, machines: &Machines) -> String {
     let known = task.machine_id.as_ref().and_then(|id| machines.get(id));
@@ -267,8 +225,10 @@ pub(crate) fn unfinished(changes: &TaskChanges, before: ExitCode) -> ExitCode {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
+    use ensemble_account::changes::{began_with, is_continued};
     use ensemble_types::text::Text;
+
+    use super::*;
 
     pub(crate) fn changed(state: ChangesState) -> TaskChanges {
         TaskChanges {

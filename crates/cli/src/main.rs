@@ -31,7 +31,6 @@ mod places;
 mod print;
 mod says;
 mod sealing;
-mod seen;
 mod watching;
 mod when;
 

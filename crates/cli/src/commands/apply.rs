@@ -1,10 +1,11 @@
 //! `ensemble apply`: brings what tasks changed in their worktrees into the directory.
 
 use clap::Args;
+use ensemble_account::changes::{Wish, began_with, has_something, is_continued};
 use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 
 use super::DONE;
-use crate::changes::{self, Wish, chosen, files_word, is_continued, order};
+use crate::changes::{self, chosen, files_word, order};
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -34,7 +35,7 @@ impl Apply {
         let machines = Machines::if_available(&me).await;
         let tasks = chosen(&run, self.task.as_deref(), |task, state| {
             matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)
-                && task.changes.as_ref().is_some_and(|changes| changes::has_something(changes) || changes.was_applied)
+                && task.changes.as_ref().is_some_and(|changes| has_something(changes) || changes.was_applied)
                 && !is_continued(&run, task)
         })?;
         if tasks.is_empty() {
@@ -66,7 +67,7 @@ impl Apply {
                     ))?;
                     changes::files(&changes)?;
                     changes::notes(&changes)?;
-                    for earlier in changes::began_with(&run, task) {
+                    for earlier in began_with(&run, task) {
                         let Some(of) = earlier.changes.as_ref().filter(|of| of.file_count > 0) else { continue };
                         let key = earlier.task_key.as_deref().unwrap_or_default();
                         print::line(format!("  with what it began with, {key}: {}", files_word(of.file_count)))?;

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use super::DONE;
 use crate::changes::{self, chosen};
 use crate::complete;
-use crate::context::Context;
+use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::named::Which;
 use crate::print;
@@ -42,7 +42,7 @@ impl Diff {
             let mut found = Vec::new();
             for (_, task) in &tasks {
                 let diff = read(&me, &run, task).await?;
-                context.saw_diff(task, &diff)?;
+                context.home.saw_diff(task, &diff, now())?;
                 let diff = String::from_utf8_lossy(&diff);
                 found.push(serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": task.changes, "diff": diff }));
             }
@@ -64,7 +64,7 @@ impl Diff {
                 Some(changes) => {
                     let diff = read(&me, &run, task).await?;
                     show(&diff)?;
-                    context.saw_diff(task, &diff)?;
+                    context.home.saw_diff(task, &diff, now())?;
                     if changes.diff_truncated {
                         print::note(
                             "The diff is not complete: it was too long, its machine could not send it, or the quota was reached.",
@@ -87,7 +87,7 @@ pub(crate) async fn show_short(context: &Context, me: &Account, run: &Run) -> Re
         if let (true, Ok(diff)) = (is_short, read(me, run, task).await) {
             print::line("")?;
             show(&diff)?;
-            context.saw_diff(task, &diff)?;
+            context.home.saw_diff(task, &diff, now())?;
             printed += 1;
         } else {
             left_out += 1;
