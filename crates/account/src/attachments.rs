@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use ensemble_protocol::transcript::body::{Attachment, Resource};
 use ensemble_protocol::transcript::bounds::MOST_ATTACHMENTS;
 
-use crate::failure::{Failure, Result};
+use crate::error::{Error, Result};
 
 /// How the files of images begin: PNG (RFC 2083, section 3.1), JPEG (ITU-T T.81, annex B), GIF (its specification of 1989, section 17).
 const IMAGES: [(&[u8], &str); 4] = [
@@ -20,7 +20,7 @@ const IMAGES: [(&[u8], &str); 4] = [
 ];
 
 /// Reads the files, all together at most 512 KiB as they are sent.
-pub(crate) fn attachments<P: AsRef<Path>>(files: &[P]) -> Result<Vec<Attachment>> {
+pub fn attachments<P: AsRef<Path>>(files: &[P]) -> Result<Vec<Attachment>> {
     let mut all = Vec::with_capacity(files.len());
     let mut bytes = 0_usize;
     for path in files {
@@ -34,8 +34,8 @@ pub(crate) fn attachments<P: AsRef<Path>>(files: &[P]) -> Result<Vec<Attachment>
     Ok(all)
 }
 
-fn too_long(what: &str) -> Failure {
-    Failure::message(format!(
+fn too_long(what: &str) -> Error {
+    Error::NotAttached(format!(
         "{what} longer than 512 KiB as they are sent, so nothing was sent. Make images smaller, or name the files in the prompt: the \
          agent reads files of its machine itself."
     ))
@@ -43,10 +43,10 @@ fn too_long(what: &str) -> Failure {
 
 fn attachment(path: &Path) -> Result<Attachment> {
     let name = path.display();
-    let unreadable = |error: std::io::Error| Failure::message(format!("{name}: {error}."));
+    let unreadable = |error: std::io::Error| Error::NotAttached(format!("{name}: {error}."));
     let file = File::open(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(Failure::message(format!("{name} is not a file.")));
+        return Err(Error::NotAttached(format!("{name} is not a file.")));
     }
     let mut bytes = Vec::new();
     let longest = u64::try_from(MOST_ATTACHMENTS).unwrap_or(u64::MAX).saturating_add(1);
@@ -60,7 +60,7 @@ fn attachment(path: &Path) -> Result<Attachment> {
         return Ok(Attachment::Image { mime_type: mime_type.to_owned(), data: STANDARD.encode(&bytes) });
     }
     let text = String::from_utf8(bytes).map_err(|_| {
-        Failure::message(format!(
+        Error::NotAttached(format!(
             "{name} is neither a text nor an image (PNG, JPEG, GIF or WebP), so nothing was sent."
         ))
     })?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ensemble_types::ids::SessionId;
 
-use crate::failure::{Failure, Result};
+use crate::error::Result;
 use crate::home::Home;
 
 /// How long after its last change a text is written to disk.
@@ -15,7 +15,7 @@ const MOST: usize = 100;
 const FOLDER: &str = "drafts";
 
 /// The text of one screen.
-pub(super) struct Draft<'a> {
+pub struct Draft<'a> {
     home: &'a Home,
     session: SessionId,
     /// What is on disk, and what is to be there.
@@ -26,19 +26,19 @@ pub(super) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// The draft of a session, with what an earlier screen has left.
-    pub(super) fn open(home: &'a Home, session: SessionId) -> Self {
+    pub fn open(home: &'a Home, session: SessionId) -> Self {
         tidy(home);
         // Without it a person begins with an empty field.
         let kept = fs::read_to_string(home.path().join(name(session))).unwrap_or_default();
         Self { home, session, text: kept.clone(), kept, due: None }
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Looks whether the text has changed. One that is on its way stays until it has arrived.
-    pub(super) fn follow(&mut self, text: String, is_on_its_way: bool) {
+    pub fn follow(&mut self, text: String, is_on_its_way: bool) {
         if !text.is_empty() || !is_on_its_way {
             self.text = text;
         }
@@ -51,12 +51,12 @@ impl<'a> Draft<'a> {
     }
 
     /// When the text is to be kept.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
     /// Keeps the text. A disk that is full loses no more than a draft.
-    pub(super) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         self.due = None;
         if self.text == self.kept {
             return;
@@ -64,9 +64,7 @@ impl<'a> Draft<'a> {
         let _unwritable = if self.text.is_empty() {
             self.home.forget_draft(self.session)
         } else {
-            self.home
-                .write_secret(&self.home.path().join(name(self.session)), self.text.as_bytes())
-                .map_err(Failure::from)
+            self.home.write_secret(&self.home.path().join(name(self.session)), self.text.as_bytes())
         };
         self.kept.clone_from(&self.text);
     }
@@ -74,11 +72,11 @@ impl<'a> Draft<'a> {
 
 impl Home {
     /// Removes what was being written in a session, also what a program that was killed has not yet moved into place.
-    pub(crate) fn forget_draft(&self, session: SessionId) -> Result<()> {
+    pub fn forget_draft(&self, session: SessionId) -> Result<()> {
         let session = session.to_string();
         let files = fs::read_dir(self.path().join(FOLDER)).into_iter().flatten().flatten();
         let written = |file: &fs::DirEntry| file.path().file_stem().is_some_and(|stem| *stem == *session);
-        files.filter(written).try_for_each(|file| Ok(self.remove(&format!("{FOLDER}/{}", file.file_name().display()))?))
+        files.filter(written).try_for_each(|file| self.remove(&format!("{FOLDER}/{}", file.file_name().display())))
     }
 }
 
@@ -108,7 +106,7 @@ mod tests {
     #[test]
     fn a_text_is_kept_once_a_second_and_goes_when_it_is_empty() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::find(Some(folder.path().to_owned())).unwrap();
+        let home = Home::of_test(folder.path().to_owned());
         let mut draft = Draft::open(&home, id(1));
         assert_eq!((draft.text(), draft.due()), ("", None));
         draft.follow("a".to_owned(), false);
@@ -131,7 +129,7 @@ mod tests {
     #[test]
     fn the_newest_hundred_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::find(Some(folder.path().to_owned())).unwrap();
+        let home = Home::of_test(folder.path().to_owned());
         for number in 0..120 {
             let mut draft = Draft::open(&home, id(number));
             draft.follow(number.to_string(), false);

@@ -60,6 +60,8 @@ pub enum Error {
     NoLast,
     #[error("No session in which an agent works was used on this device yet, so there is no `last`.")]
     NoLastWithAgent,
+    #[error("{0}")]
+    NotAttached(String),
     /// A value of this program has no JSON form, or no form that fits.
     #[error("{0}")]
     Form(String),

@@ -4,10 +4,12 @@
 //! [`Error`]. Everything that the server says is checked against what devices of the account have signed.
 
 mod account;
+mod attachments;
 pub mod changes;
 mod computer;
 pub mod confirmations;
 pub mod devices;
+pub mod drafts;
 mod error;
 #[cfg(test)]
 mod fixtures;
@@ -34,6 +36,7 @@ pub mod tasks;
 pub mod this_machine;
 
 pub use account::{Account, fingerprint, with_token};
+pub use attachments::attachments;
 pub use computer::{Called, Computer};
 pub use error::{Error, KEY_FORM, Result};
 pub use home::{Home, Owner};

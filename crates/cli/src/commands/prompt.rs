@@ -20,7 +20,7 @@ use super::DONE;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::live::{self, attachments, text};
+use crate::live::{self, text};
 use crate::piped;
 use crate::print;
 
@@ -80,7 +80,7 @@ impl Prompt {
         if text.trim().is_empty() {
             return Err(Failure::message("The prompt is empty, so it was not sent."));
         }
-        let attachments = attachments(&self.attach)?;
+        let attachments = ensemble_account::attachments(&self.attach)?;
         let when = if self.now { When::Now } else { When::Next };
         let me = context.me().await?;
         let mut live = live::open(context, &me, self.session.with_agent(&me).await?).await?;

@@ -1,7 +1,5 @@
 //! Live sessions on this computer: the host in the background, and what the screen shows.
 
-mod attachments;
-mod draft;
 pub(crate) mod host;
 pub(crate) mod show;
 pub(crate) mod text;
@@ -13,8 +11,6 @@ use ensemble_types::sessions::Session;
 
 use crate::context::Context;
 use crate::failure::Result;
-
-pub(crate) use self::attachments::attachments;
 
 /// Opens a session for the person, and starts its host where that is the task of this computer.
 pub(crate) async fn open(context: &Context, me: &Account, id: SessionId) -> Result<Live> {

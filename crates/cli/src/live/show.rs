@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Instant;
 
+use ensemble_account::drafts::Draft;
 use ensemble_account::live::{KeyHints, Live, SILENT, Sender, Watch, Watched};
 use ensemble_client::SessionEvent;
 use ensemble_protocol::transcript::words::Phase;
@@ -14,7 +15,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::draft::Draft;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::{print, says};
