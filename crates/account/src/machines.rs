@@ -1,6 +1,8 @@
 //! The user's machines: what they say of themselves, their keys, and how they are called.
 
 mod named;
+mod reported;
+mod texts;
 
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use crate::notice::Notice;
 use crate::sessions::{seal_json, seal_ring};
 
 pub use self::named::{Machines, Name};
+pub use self::reported::{ProviderState, Runner, Worktrees, runner};
 
 /// The decrypted metadata of a machine: what it says of itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -1,22 +1,15 @@
 //! The user's machines, as texts and documents name them.
 
-mod reported;
-
-use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::PathBuf;
 
 use ensemble_account::Account;
 use ensemble_types::ids::MachineId;
-use ensemble_types::runs::Provider;
-use ensemble_types::time::Timestamp;
-use serde_json::Value;
 
 use crate::failure::Result;
 use crate::when;
 
-pub(crate) use self::reported::{Runner, runner};
-pub(crate) use ensemble_account::machines::{Card, Known};
+pub(crate) use ensemble_account::machines::{Card, Known, Runner, runner};
 
 /// All machines of the user.
 #[derive(Clone, Debug, Default)]
@@ -81,62 +74,8 @@ impl Machines {
 
     /// A text of the server with names in place of the ids of machines, and times of this place.
     pub(crate) fn explain(&self, text: &str) -> String {
-        let is_of_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(begin) = rest.find(is_of_id) {
-            let (before, word) = rest.split_at(begin);
-            if let Some((at, after)) = time(word) {
-                out.push_str(before);
-                out.push_str(&when::clock(at));
-                rest = after;
-                continue;
-            }
-            let (word, after) = word.split_at(word.find(|c| !is_of_id(c)).unwrap_or(word.len()));
-            out.push_str(before);
-            match self.all.iter().find(|known| known.machine.id.as_str() == word) {
-                Some(known) => out.push_str(&self.called(&known.machine.id)),
-                None => out.push_str(word),
-            }
-            rest = after;
-        }
-        out + rest
+        self.known.explain(text, when::clock)
     }
-
-    /// Adds `machineName` wherever a JSON document has `machineId`.
-    pub(crate) fn with_names(&self, mut value: Value) -> Value {
-        self.add_names(&mut value);
-        value
-    }
-
-    fn add_names(&self, value: &mut Value) {
-        match value {
-            Value::Array(values) => values.iter_mut().for_each(|value| self.add_names(value)),
-            Value::Object(members) => {
-                members.values_mut().for_each(|value| self.add_names(value));
-                if let Some(id) = members.get("machineId") {
-                    let name = id.as_str().and_then(|id| self.name(&id.parse().ok()?)).map(str::to_owned);
-                    members.insert("machineName".to_owned(), name.into());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// What the runners of a machine, or of all machines, offer now.
-    pub(crate) fn offered(&self, on: Option<&MachineId>) -> Vec<Provider> {
-        let considered = self.all.iter().filter(|known| on.is_none_or(|id| known.machine.id == *id));
-        let states = considered.filter_map(|known| runner(&known.machine)).flat_map(|runner| runner.providers);
-        let offered = states.filter(|state| state.offered).filter_map(|state| state.provider.parse().ok());
-        offered.collect::<BTreeSet<_>>().into_iter().collect()
-    }
-}
-
-/// A time at the beginning of a text, and what follows.
-fn time(text: &str) -> Option<(Timestamp, &str)> {
-    const LENGTH: usize = "2026-11-23T14:05:00.000Z".len();
-    let (time, after) = text.split_at_checked(LENGTH)?;
-    Some((time.parse().ok()?, after))
 }
 
 #[cfg(test)]
@@ -144,6 +83,9 @@ pub(crate) mod tests {
     use ensemble_account::machines::Name;
     use ensemble_types::machines::Machine;
     use ensemble_types::refs::Ref;
+
+    use ensemble_types::time::Timestamp;
+    use serde_json::Value;
 
     use super::*;
 

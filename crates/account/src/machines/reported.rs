@@ -1,35 +1,41 @@
 //! What a runner reports with its heartbeat, in the clear. The server could say something else.
 
+use std::collections::BTreeSet;
+
+use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
+use ensemble_types::runs::Provider;
 use serde::{Deserialize, Serialize};
+
+use super::Machines;
 
 /// The state that a runner reports with its heartbeat.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Runner {
-    pub(crate) capacity: u32,
-    pub(crate) running: u32,
-    pub(crate) draining: bool,
-    pub(crate) providers: Vec<ProviderState>,
+pub struct Runner {
+    pub capacity: u32,
+    pub running: u32,
+    pub draining: bool,
+    pub providers: Vec<ProviderState>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) worktrees: Option<Worktrees>,
+    pub worktrees: Option<Worktrees>,
 }
 
 /// The worktrees that a machine keeps until their owner discards them.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(crate) struct Worktrees {
-    pub(crate) kept: u32,
-    pub(crate) most: u32,
+pub struct Worktrees {
+    pub kept: u32,
+    pub most: u32,
 }
 
 impl Worktrees {
     /// `28 of 32 worktrees`.
-    pub(crate) fn words(self) -> String {
+    pub fn words(self) -> String {
         format!("{} of {} worktrees", self.kept, self.most)
     }
 
     /// Whether tasks in worktrees will soon be refused.
-    pub(crate) fn is_nearly_full(self) -> bool {
+    pub fn is_nearly_full(self) -> bool {
         self.kept.saturating_add(self.most / 8) >= self.most
     }
 }
@@ -37,15 +43,15 @@ impl Worktrees {
 /// A provider on a machine.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ProviderState {
-    pub(crate) provider: String,
-    pub(crate) offered: bool,
+pub struct ProviderState {
+    pub provider: String,
+    pub offered: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
+    pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) signed_in: Option<bool>,
+    pub signed_in: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -54,7 +60,17 @@ struct Activity {
 }
 
 /// What the runner of a machine reports, while it is online.
-pub(crate) fn runner(machine: &Machine) -> Option<Runner> {
+pub fn runner(machine: &Machine) -> Option<Runner> {
     let activity = machine.activity.as_ref().filter(|_| machine.online)?;
     serde_json::from_str::<Activity>(activity.as_text()).ok().map(|activity| activity.runner)
+}
+
+impl Machines {
+    /// What the runners of a machine, or of all machines, offer now.
+    pub fn offered(&self, on: Option<&MachineId>) -> Vec<Provider> {
+        let considered = self.all.iter().filter(|known| on.is_none_or(|id| known.machine.id == *id));
+        let states = considered.filter_map(|known| runner(&known.machine)).flat_map(|runner| runner.providers);
+        let offered = states.filter(|state| state.offered).filter_map(|state| state.provider.parse().ok());
+        offered.collect::<BTreeSet<_>>().into_iter().collect()
+    }
 }
