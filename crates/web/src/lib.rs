@@ -1,4 +1,5 @@
-//! The files of the web app, compiled into the program, and which of them answers a path. It knows no HTTP server.
+//! The files of the web app, compiled into the program, and which of them answers a path. With the feature `here` it serves them to
+//! browsers on this computer, and compares them with what another server sends. Without it, it knows no HTTP server.
 //!
 //! `web/` is built by `make web`. Without it there is one page, which says how to build the others.
 
@@ -7,6 +8,10 @@ use std::fmt::Write as _;
 pub use headers::{POLICY, policy};
 
 mod headers;
+#[cfg(feature = "here")]
+pub mod serve;
+#[cfg(feature = "here")]
+pub mod verify;
 
 struct Embedded {
     path: &'static str,

@@ -1,8 +1,6 @@
 //! `ensemble web`: the web app from this program instead of from a server.
 
 #[cfg(feature = "web")]
-mod compare;
-#[cfg(feature = "web")]
 mod serve;
 #[cfg(feature = "web")]
 mod verify;

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use ensemble_client::{Client, Version};
+use ensemble_client::{Client, Sent, Version};
+use ensemble_web::verify::{Answer, Check, Found, checks};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
-use super::compare::{Expected, compare, shown};
 use crate::commands::DONE;
 use crate::context::{Context, anonymous};
 use crate::failure::{Failure, Result};
@@ -34,8 +34,6 @@ const ALL_WITHIN: Duration = Duration::from_secs(300);
 const AT_ONCE: usize = 4;
 /// Compressed, a file may be a little longer than it is.
 const MORE: usize = 64 << 10;
-/// Never served by a server: scripts that a browser would keep, and an address that the page would call.
-const ABSENT: [&str; 3] = ["sw.js", "service-worker.js", "server.json"];
 
 /// What was found.
 #[derive(Debug, Serialize)]
@@ -60,13 +58,6 @@ struct Difference {
     /// The `Accept-Encoding` of the request.
     coding: &'static str,
     what: String,
-}
-
-/// A request and what must come back. Nothing: there must be no file.
-struct Check {
-    path: String,
-    coding: &'static str,
-    expected: Option<Expected>,
 }
 
 impl Verify {
@@ -107,31 +98,15 @@ async fn verify(client: &Client) -> Result<Report> {
     })
 }
 
-/// Every file in every coding, the page at each of its places, and what must not be there.
-fn checks() -> Vec<Check> {
-    let places = ensemble_web::ROUTES.iter().map(|place| ((*place).to_owned(), "index.html".to_owned(), true));
-    let files: Vec<_> = ensemble_web::paths().map(|path| (path.to_owned(), path.to_owned(), false)).collect();
-    let absent = ABSENT.iter().filter(|path| ensemble_web::file(path, "").is_none());
-    let absent = absent.map(|path| Check { path: (*path).to_owned(), coding: "identity", expected: None });
-    let present = places.chain(files.clone()).flat_map(|(path, file, is_page)| {
-        ["br", "gzip", "identity"].into_iter().filter_map(move |coding| {
-            let expected = Some(Expected { file: ensemble_web::file(&file, "")?, is_page });
-            Some(Check { path: path.clone(), coding, expected })
-        })
-    });
-    present.chain(absent).collect()
-}
-
-async fn one(client: &Client, check: Check) -> Result<(Check, super::compare::Found)> {
-    let accept =
-        if check.expected.as_ref().is_none_or(|expected| expected.is_page) { "text/html,*/*;q=0.8" } else { "*/*" };
-    let fields = [("accept", accept), ("accept-encoding", check.coding)];
-    let most = MORE + check.expected.as_ref().map_or(0, |expected| expected.file.bytes.len());
-    let sent = client.file(&check.path, &fields, most, FILE_WITHIN).await.map_err(|error| {
-        let Check { path, coding, .. } = &check;
-        Failure::message(format!("/{path} ({coding}) could not be compared: {}", Failure::from(error)))
-    })?;
-    let found = compare(&sent, check.expected.as_ref());
+async fn one(client: &Client, check: Check) -> Result<(Check, Found)> {
+    let fields = [("accept", check.accept()), ("accept-encoding", check.coding)];
+    let most = MORE + check.length();
+    let Sent { status, fields, body } =
+        client.file(&check.path, &fields, most, FILE_WITHIN).await.map_err(|error| {
+            let Check { path, coding, .. } = &check;
+            Failure::message(format!("/{path} ({coding}) could not be compared: {}", Failure::from(error)))
+        })?;
+    let found = check.compare(&Answer { status, fields, body });
     Ok((check, found))
 }
 
@@ -142,7 +117,7 @@ fn tell(report: &Report) -> Result<()> {
             format!("{server} serves this computer the page of this program: {} files are the same.", report.files);
         print::line(text)?;
         for origin in &report.connects {
-            print::line(format!("The page may connect to {} as well.", shown(origin)))?;
+            print::line(format!("The page may connect to {} as well.", print::short(origin, 600)))?;
         }
         print::note(
             "What it gives to others, or later, cannot be seen from here. `ensemble web` needs no trust in it.",
@@ -162,7 +137,7 @@ fn tell(report: &Report) -> Result<()> {
         print::line(format!(
             "{server} is version {}, and this program {mine}, so the page differs in any case. Compare with a program of the same build, \
              or use `ensemble web`.",
-            shown(&theirs)
+            print::short(&theirs, 600)
         ))
     }
 }
