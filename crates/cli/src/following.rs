@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use ensemble_account::Account;
 use ensemble_client::OutputOf;
+use ensemble_screen::lines::AgentOutput;
 use ensemble_types::ids::RunId;
 use ensemble_types::runs::{Run, Task, TaskStatus};
 use futures_util::{Stream, StreamExt};
 
-use crate::agent_output::AgentOutput;
 use crate::context::{Context, interrupts};
 use crate::failure::Result;
 use crate::machines::Machines;
@@ -146,7 +146,7 @@ impl<'a> Following<'a> {
             print::note(format!("Attempt {attempt}"));
         }
         (self.followed, self.open, self.read) = (attempt, attempt, 0);
-        self.view = AgentOutput::new(false, self.is_folded);
+        self.view = print::agent_output(self.is_folded);
         self.read_on();
     }
 
@@ -160,7 +160,7 @@ impl<'a> Following<'a> {
         match chunk {
             Some(Ok(chunk)) => {
                 self.read += u64::try_from(chunk.len()).unwrap_or_default();
-                return self.view.print(&chunk);
+                return print::drawn(self.view.add(&chunk));
             }
             Some(Err(error)) if error.is_not_found() && self.read == 0 => {
                 // The machine handed the task back before its agent began. The next attempt has the same number.
@@ -180,7 +180,7 @@ impl<'a> Following<'a> {
             None => {}
         }
         self.output = None;
-        self.view.finish()?;
+        print::drawn(self.view.finish())?;
         if !self.view.is_at_line_start() {
             print::line("")?;
         }

@@ -5,7 +5,6 @@
     reason = "the help of a command is shown as it is written, without brackets around addresses"
 )]
 
-mod agent_output;
 mod agreed;
 mod arguments;
 mod asking;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use ensemble_screen::lines::{Styled, Table, Tone};
+use ensemble_screen::lines::{AgentOutput, Styled, Table, Tone, is_of_tool};
 use ensemble_screen::{Look, Printed};
 use ensemble_types::line::clean_with;
 pub(crate) use ensemble_types::line::{clean, inline, short};
@@ -46,35 +46,29 @@ pub(crate) fn json(value: &impl Serialize, in_stream: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Prints bytes unchanged unless the output is a terminal.
-pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
-    let mut out = io::stdout().lock();
-    if out.is_terminal() {
-        out.write_all(clean(&String::from_utf8_lossy(bytes)).as_bytes())?;
-    } else {
-        out.write_all(bytes)?;
-    }
-    Ok(out.flush()?)
-}
-
 /// How Markdown is printed on a terminal, except the lines that are plain. `None`: the output is no terminal and has it as it is.
-pub(crate) fn printed(is_plain: fn(&str) -> bool) -> Option<Printed> {
+fn printed(is_plain: fn(&str) -> bool) -> Option<Printed> {
     let (columns, _) = screen()?;
     let look = Look::of(|name| std::env::var_os(name)?.into_string().ok());
     Some(Printed::new(look, u16::try_from(columns).unwrap_or(u16::MAX), is_plain))
+}
+
+/// The output of an agent, to be printed as it comes.
+pub(crate) fn agent_output(is_folded: bool) -> AgentOutput {
+    AgentOutput::new(printed(is_of_tool), is_folded)
 }
 
 /// Prints Markdown.
 pub(crate) fn markdown(text: &str) -> Result<()> {
     let Some(mut printed) = printed(|_| false) else { return line(text) };
     let begun = printed.add(text);
-    drawn(&(begun + &printed.finish()))
+    drawn(begun + &printed.finish())
 }
 
-/// Prints what was made fit for the terminal.
-pub(crate) fn drawn(text: &str) -> Result<()> {
+/// Prints what was made fit for the terminal, or is not for one.
+pub(crate) fn drawn(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(text.as_ref())?;
     Ok(out.flush()?)
 }
 

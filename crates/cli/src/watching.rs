@@ -103,7 +103,7 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
     let place = Place { size: print::screen, is_coloured: print::is_coloured(), now };
     let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default(), machines.clone(), place);
     if !context.json {
-        print::drawn(&progress.begin())?;
+        print::drawn(progress.begin())?;
         advise(me, &mut progress).await?;
     }
     let mut cursor = run.version.to_string();
@@ -132,9 +132,9 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
                         print::json(&event("changed", named(&machines, &change)), true)?;
                         continue;
                     }
-                    print::drawn(&progress.change(&change.changed_tasks))?;
+                    print::drawn(progress.change(&change.changed_tasks))?;
                     if change.more || is_asking(&change.changed_tasks) {
-                        print::drawn(&progress.renew(me.run(id).await?.tasks.as_deref().unwrap_or_default()))?;
+                        print::drawn(progress.renew(me.run(id).await?.tasks.as_deref().unwrap_or_default()))?;
                     }
                     advise(me, &mut progress).await?;
                 }
@@ -146,14 +146,14 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
                 // While the server does not respond, the other branch reports it.
                 if is_due && let Ok(run) = me.run(id).await {
                     is_stale = false;
-                    print::drawn(&progress.renew(run.tasks.as_deref().unwrap_or_default()))?;
+                    print::drawn(progress.renew(run.tasks.as_deref().unwrap_or_default()))?;
                 }
                 if progress.is_live() {
                     last_lines.follow(me, id, &progress);
                 }
             }
             Some((task, last)) = last_lines.lines.next() => progress.set_last(task, last),
-            _ = clock.tick(), if !context.json && progress.is_live() => print::drawn(&progress.draw())?,
+            _ = clock.tick(), if !context.json && progress.is_live() => print::drawn(progress.draw())?,
             _ = interrupt.recv() => {
                 progress.leave();
                 if !interrupted(context, me, &run, &mut interrupt).await? {
@@ -167,7 +167,7 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
         print::json(&event("ended", named(&machines, &run)), true)?;
     } else {
         if progress.is_live() {
-            print::drawn(&progress.renew(run.tasks.as_deref().unwrap_or_default()))?;
+            print::drawn(progress.renew(run.tasks.as_deref().unwrap_or_default()))?;
         }
         conclude(context, &run, &machines, &asked.permissions)?;
         asking::sessions(me, &run).await?;
@@ -179,7 +179,7 @@ pub(crate) async fn watch(context: &Context, me: &Account, id: RunId, asked: Ask
 /// Says where a person is asked, once for each task that waits for one.
 async fn advise(me: &Account, progress: &mut Progress<Machines>) -> Result<()> {
     for (task, session) in progress.asking() {
-        print::drawn(&progress.advise(task, asking::advice(me, session).await))?;
+        print::drawn(progress.advise(task, asking::advice(me, session).await))?;
     }
     Ok(())
 }

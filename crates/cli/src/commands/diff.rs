@@ -110,7 +110,7 @@ fn show(diff: &[u8]) -> Result<()> {
     use std::io::IsTerminal;
     if !std::io::stdout().is_terminal() {
         // For `git apply` every byte counts.
-        return print::raw(diff);
+        return print::drawn(diff);
     }
     let diff = String::from_utf8_lossy(diff);
     diff.lines().try_for_each(|line| print::styled(&Styled::new(tone(line), &line.replace('\t', "    "))))

@@ -6,15 +6,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_client::OutputOf;
+use ensemble_screen::lines::AgentOutput;
 use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{Stream, StreamExt};
 
 use super::DONE;
-use crate::agent_output::AgentOutput;
 use crate::complete;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::named::{Which, find};
+use crate::print;
 
 /// Prints the output of a task's program.
 #[derive(Debug, Args)]
@@ -43,18 +44,25 @@ impl Output {
         let task = find(&run, self.task.as_deref())?;
         check_attempt(&run, task, self.attempt)?;
         let of = OutputOf { run: run.id, task: task.id, attempt: self.attempt, from: 0 };
-        let view = AgentOutput::new(context.json, !self.full && io::stdout().is_terminal());
+        let is_folded = !self.full && io::stdout().is_terminal();
+        let view = if context.json { AgentOutput::default() } else { print::agent_output(is_folded) };
         if self.follow {
-            return print_all(view, me.client.follow_output(of)).await;
+            return print_all(view, me.client.follow_output(of), context.json).await;
         }
-        print_all(view, me.client.output(of).await?).await
+        print_all(view, me.client.output(of).await?, context.json).await
     }
 }
 
 async fn print_all(
     mut view: AgentOutput,
     output: impl Stream<Item = ensemble_client::Result<impl AsRef<[u8]>>>,
+    as_json: bool,
 ) -> Result {
+    let print = |bytes: Vec<u8>| match as_json {
+        true if bytes.is_empty() => Ok(()),
+        true => print::json(&serde_json::json!({ "data": String::from_utf8_lossy(&bytes) }), true),
+        false => print::drawn(bytes),
+    };
     let mut output = pin!(output);
     let mut interrupt = interrupts()?;
     loop {
@@ -63,10 +71,10 @@ async fn print_all(
             _ = interrupt.recv() => return Ok(ExitCode::from(130)),
         };
         let Some(chunk) = chunk else {
-            view.finish()?;
+            print(view.finish())?;
             return Ok(DONE);
         };
-        view.print(chunk?.as_ref())?;
+        print(view.add(chunk?.as_ref()))?;
     }
 }
 

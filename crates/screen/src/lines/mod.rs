@@ -2,6 +2,7 @@
 
 pub mod cost;
 pub mod denials;
+mod output;
 pub mod progress;
 mod styled;
 mod table;
@@ -11,6 +12,7 @@ pub mod when;
 
 use ensemble_types::ids::MachineId;
 
+pub use output::{AgentOutput, is_of_tool};
 pub use styled::{Styled, Tone, cut, cut_middle, wrap};
 pub use table::{Column, Table};
 

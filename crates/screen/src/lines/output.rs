@@ -2,10 +2,7 @@
 
 use std::borrow::Cow;
 
-use ensemble_screen::Printed;
-
-use crate::failure::Result;
-use crate::print;
+use crate::printed::Printed;
 
 /// The beginning of each line of a tool's result.
 const RESULT: &str = "  │ ";
@@ -14,24 +11,25 @@ const SHOWN: usize = 5;
 /// How much of the end is kept.
 const KEPT: usize = 64 << 10;
 
-/// Prints the output of one attempt as it comes.
+/// The output of one attempt as it comes.
 #[derive(Default)]
-pub(crate) struct AgentOutput {
-    json: bool,
-    fold: Option<Fold>,
+pub struct AgentOutput {
     /// On a terminal.
     printed: Option<Printed>,
+    fold: Option<Fold>,
     /// An incomplete character.
     rest: Vec<u8>,
     end: String,
 }
 
 impl AgentOutput {
-    pub(crate) fn new(json: bool, is_folded: bool) -> Self {
-        Self { json, fold: is_folded.then(Fold::default), printed: print::printed(is_of_tool), ..Self::default() }
+    /// Without `printed` it comes as it is. It takes what is [`is_of_tool`] for plain.
+    pub fn new(printed: Option<Printed>, is_folded: bool) -> Self {
+        Self { printed, fold: is_folded.then(Fold::default), ..Self::default() }
     }
 
-    pub(crate) fn print(&mut self, chunk: &[u8]) -> Result<()> {
+    /// What is to be written now.
+    pub fn add(&mut self, chunk: &[u8]) -> Vec<u8> {
         self.rest.extend_from_slice(chunk);
         let end = match std::str::from_utf8(&self.rest) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -39,68 +37,59 @@ impl AgentOutput {
         };
         let rest = self.rest.split_off(end);
         let ready = std::mem::replace(&mut self.rest, rest);
-        self.show(&ready)
+        self.shown(ready)
     }
 
-    /// Prints what was held back.
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    /// What was held back.
+    pub fn finish(&mut self) -> Vec<u8> {
         let rest = std::mem::take(&mut self.rest);
-        self.show(&rest)?;
-        if let Some(text) = self.fold.as_mut().map(Fold::finish).filter(|text| !text.is_empty()) {
-            self.out(text.as_bytes())?;
+        let mut out = self.shown(rest);
+        if let Some(text) = self.fold.as_mut().map(Fold::finish) {
+            out.extend(self.drawn(text.into_bytes()));
         }
-        match &mut self.printed {
-            Some(printed) => print::drawn(&printed.finish()),
-            None => Ok(()),
-        }
+        out.extend(self.printed.as_mut().map(Printed::finish).unwrap_or_default().into_bytes());
+        out
     }
 
     /// Whether the output ends with this text, so that it need not be printed again.
-    pub(crate) fn ends_with(&self, text: &str) -> bool {
+    pub fn ends_with(&self, text: &str) -> bool {
         self.end.trim_end().ends_with(text.trim_end())
     }
 
     /// Whether the next line begins on a new line.
-    pub(crate) fn is_at_line_start(&self) -> bool {
+    pub fn is_at_line_start(&self) -> bool {
         self.printed.is_some() || self.end.is_empty() || self.end.ends_with('\n')
     }
 
-    fn show(&mut self, bytes: &[u8]) -> Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(bytes);
+    fn shown(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        let text = String::from_utf8_lossy(&bytes);
         self.end.push_str(&text);
         if self.end.len() > 2 * KEPT {
-            let from = (self.end.len() - KEPT..self.end.len()).find(|at| self.end.is_char_boundary(*at)).unwrap_or(0);
-            self.end.drain(..from);
-        }
-        if self.json {
-            return print::json(&serde_json::json!({ "data": text }), true);
+            self.end.drain(..self.end.ceil_char_boundary(self.end.len() - KEPT));
         }
         match self.fold.as_mut().map(|fold| fold.add(&text)) {
-            Some(folded) => self.out(folded.as_bytes()),
-            None => self.out(bytes),
+            Some(folded) => self.drawn(folded.into_bytes()),
+            None => self.drawn(bytes),
         }
     }
 
-    fn out(&mut self, bytes: &[u8]) -> Result<()> {
+    fn drawn(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         match &mut self.printed {
-            Some(printed) => print::drawn(&printed.add(&String::from_utf8_lossy(bytes))),
-            None => print::raw(bytes),
+            Some(printed) => printed.add(&String::from_utf8_lossy(&bytes)).into_bytes(),
+            None => bytes,
         }
     }
 }
 
 /// What the runner writes between an agent's messages: a result, or `[tool] what it was called with`.
-fn is_of_tool(line: &str) -> bool {
+pub fn is_of_tool(line: &str) -> bool {
     let named = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     line.starts_with(RESULT) || named.is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with(' '))
 }
 
 /// Leaves out the lines of a tool's result after the first ones.
 #[derive(Debug, Default)]
-pub(crate) struct Fold {
+struct Fold {
     /// The beginning of a line that may be one of a result.
     begun: String,
     /// What is being read.
@@ -121,7 +110,7 @@ enum Within {
 
 impl Fold {
     /// The part of the text that is shown.
-    pub(crate) fn add(&mut self, text: &str) -> String {
+    fn add(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for piece in text.split_inclusive('\n') {
             let piece = self.begin(piece, &mut out);
@@ -136,7 +125,7 @@ impl Fold {
     }
 
     /// What was held back at the end of the output.
-    pub(crate) fn finish(&mut self) -> String {
+    fn finish(&mut self) -> String {
         let mut out = self.left_out();
         out.push_str(&std::mem::take(&mut self.begun));
         out
@@ -215,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_end_is_known() {
-        let mut output = AgentOutput::new(false, true);
+        let mut output = AgentOutput::new(None, true);
         output.end.push_str("thinking\nthe answer\n");
         assert!(output.ends_with("the answer") && !output.ends_with("another answer") && output.is_at_line_start());
     }
