@@ -48,7 +48,6 @@ pub(crate) struct Source {
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The id of the last event that was received.
     pub(crate) after: Option<String>,
-    pub(crate) anonymous: bool,
     /// Gives an event [`CONNECTED`] at each connection, because the stream does not say what happened before.
     pub(crate) marks_connections: bool,
     pub(crate) timeouts: FollowTimeouts,
@@ -249,9 +248,6 @@ impl Follower {
             call = call.header(HeaderName::from_static(name), Some(value));
         }
         call = call.header(HeaderName::from_static("last-event-id"), self.source.after.as_deref());
-        if self.source.anonymous {
-            call = call.anonymous();
-        }
         async move {
             let response = call.send_open().await?;
             let is_over = response.status() == StatusCode::NO_CONTENT;

@@ -2,11 +2,9 @@
 
 use ensemble_types::ids::SessionId;
 use ensemble_types::links::{CreateLink, Link, LinkState, PublicView};
-use futures_util::Stream;
 use reqwest::header::HeaderName;
 
 use crate::error::Result;
-use crate::follow::{Event, Source, follow};
 use crate::retry::Repeat;
 use crate::sessions::Window;
 use crate::transport::Client;
@@ -41,22 +39,5 @@ impl Client {
         let call = self.get(&["v1", "public-sessions", token]).anonymous();
         let call = call.header(HeaderName::from_static("x-view-token"), Some(view_token));
         call.query("before", window.before).query("after", window.after).query("limit", window.limit).send().await
-    }
-
-    /// Follows a view live. `after` is the `seq` to continue from.
-    pub fn follow_link(
-        &self,
-        token: &str,
-        view_token: &str,
-        after: Option<i64>,
-    ) -> impl Stream<Item = Result<Event>> + Send + use<> {
-        let source = Source {
-            path: ["v1", "public-sessions", token, "stream"].map(str::to_owned).to_vec(),
-            headers: vec![("x-view-token", view_token.to_owned())],
-            after: after.map(|seq| seq.to_string()),
-            anonymous: true,
-            ..Source::default()
-        };
-        follow(self.clone(), source)
     }
 }

@@ -8,11 +8,10 @@ use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, Tas
 use ensemble_types::text::Text;
 use ensemble_types::time::Timestamp;
 use ensemble_types::usage::{UsageBy, UsageReport};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, stream};
 
 use crate::call::LONGEST_RUN;
 use crate::error::{Error, Result, asked_for};
-use crate::follow::{Event, Source, follow};
 use crate::pages;
 use crate::refs::named;
 use crate::retry::Repeat;
@@ -136,24 +135,6 @@ impl Client {
             }
         })
     }
-
-    /// The same as [`Self::watch_run`], pushed by the service over one connection. Without `after` the stream begins
-    /// with all tasks.
-    pub fn run_events(&self, id: RunId, after: Option<i64>) -> impl Stream<Item = Result<Pended>> + Send + use<> {
-        let path = ["v1", "orchestrator", "runs", &id.to_string(), "events"].map(str::to_owned).to_vec();
-        let source = Source { path, after: after.map(|version| version.to_string()), ..Source::default() };
-        follow(self.clone(), source).filter_map(move |event| async move { read(id, event).transpose() })
-    }
-}
-
-fn read(run: RunId, event: Result<Event>) -> Result<Option<Pended>> {
-    let event = event?;
-    if event.name != "change" {
-        return Ok(None);
-    }
-    let unreadable = |source| Error::InvalidResponse { call: "event change".to_owned(), source };
-    let pended: Pended = named(serde_json::from_str(&event.data).map_err(unreadable)?)?;
-    same_run(run, pended).map(Some)
 }
 
 /// Refuses what is about another run than the one that was asked for.

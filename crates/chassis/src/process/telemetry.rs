@@ -138,11 +138,6 @@ pub fn adopt_parent(span: &Span, headers: &HeaderMap) {
     }
 }
 
-/// The same with a stored `traceparent`, such as that of the request that created a run.
-pub fn adopt_traceparent(span: &Span, traceparent: &str) {
-    adopt(span, &One(traceparent));
-}
-
 fn adopt(span: &Span, carrier: &dyn Extractor) {
     let parent = TraceContextPropagator::new().extract(carrier);
     if parent.span().span_context().is_valid() {
@@ -243,17 +238,5 @@ impl Extractor for Headers<'_> {
 
     fn keys(&self) -> Vec<&str> {
         self.0.keys().map(HeaderName::as_str).collect()
-    }
-}
-
-struct One<'a>(&'a str);
-
-impl Extractor for One<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        (key == "traceparent").then_some(self.0)
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        vec!["traceparent"]
     }
 }

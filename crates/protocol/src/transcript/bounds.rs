@@ -10,9 +10,7 @@ pub const MOST_ID: usize = 128;
 pub const MOST_ATTACHMENTS: usize = 512 << 10;
 /// The bytes of the detail of a permission request. A longer one is cut and can only be refused.
 pub const MOST_DETAIL: usize = 256 << 10;
-/// The bytes of a live frame when it is sealed, and of its text.
-pub const MOST_FRAME: usize = 16 << 10;
-/// The bytes of the text of a live frame.
+/// The bytes of the text of a live frame. Sealed, a frame has at most 16 KiB.
 pub const MOST_FRAME_TEXT: usize = 10 << 10;
 /// What the text of a message may cost when it is written: it leaves 64 KiB for the other fields.
 pub const MOST_TEXT: usize = 576 << 10;
