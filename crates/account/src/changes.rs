@@ -52,8 +52,8 @@ impl Seen {
 }
 
 /// Those with a worktree: of others there is nothing to order.
-fn with_worktree(task: &Task) -> Option<(&Task, &TaskChanges)> {
-    task.changes.as_ref().filter(|changes| changes.state != ChangesState::None).map(|changes| (task, changes))
+fn in_worktree(task: &Task) -> Option<&TaskChanges> {
+    task.changes.as_ref().filter(|changes| changes.state != ChangesState::None)
 }
 
 fn remember_list(all: &mut BTreeMap<TaskId, Seen>, task: &Task, changes: &TaskChanges, at: Timestamp) {
@@ -71,13 +71,13 @@ impl Home {
 
     /// Remembers that the list of files of a task was shown, all of it. A diff of the same files was shown before.
     pub fn saw_list(&self, task: &Task, at: Timestamp) -> Result<()> {
-        let Some((_, changes)) = with_worktree(task) else { return Ok(()) };
+        let Some(changes) = in_worktree(task) else { return Ok(()) };
         self.saw(|all| remember_list(all, task, changes, at))
     }
 
     /// Remembers that the diff of a task was shown.
     pub fn saw_diff(&self, task: &Task, diff: &[u8], at: Timestamp) -> Result<()> {
-        let Some((_, changes)) = with_worktree(task) else { return Ok(()) };
+        let Some(changes) = in_worktree(task) else { return Ok(()) };
         let seen = Seen { list: changes.list_digest(), diff: Some(digest(diff)), at };
         self.saw(|all| {
             all.insert(task.id, seen);

@@ -29,7 +29,7 @@ use ensemble_protocol::transcript::body::{
 };
 use ensemble_protocol::transcript::bounds::MOST_SIGNED;
 use ensemble_protocol::transcript::rules::{Access, Memory, OpenRequest, Rules};
-use ensemble_protocol::transcript::words::{Cause, ErrorCode, Mode, Outcome, Phase, StopReason, ToolStatus, TurnState};
+use ensemble_protocol::transcript::words::{Cause, ErrorCode, Mode, Phase, StopReason, ToolStatus, TurnState};
 use ensemble_protocol::transcript::{Frame, digest};
 use ensemble_types::attention::AttentionKind;
 use ensemble_types::ids::{UserId, unique};
@@ -290,13 +290,7 @@ impl Core {
             self.guest_is_refused(open, reason);
         }
         for request_id in self.kept.open.keys().cloned().collect::<Vec<_>>() {
-            self.resolve(Resolved {
-                request_id,
-                outcome: Outcome::Withdrawn,
-                option_id: None,
-                by: None,
-                reason: Some(reason.to_owned()),
-            });
+            self.withdraw(request_id, reason);
         }
     }
 
