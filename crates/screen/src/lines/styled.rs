@@ -91,34 +91,25 @@ impl Styled {
 
 /// The text if it has at most this many columns, otherwise its beginning and `…`.
 pub fn cut(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_owned();
-    }
-    let mut cut: String = beginning(text, columns.saturating_sub(1)).to_owned();
-    if columns > 0 {
-        cut.push('…');
-    }
-    cut
+    let Some(most) = columns.checked_sub(1).filter(|_| text.width() > columns) else {
+        return if columns == 0 { String::new() } else { text.to_owned() };
+    };
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= most
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 /// The same for ids, whose ends differ: the beginning, `…` and the end.
 pub fn cut_middle(text: &str, columns: usize) -> String {
-    let count = text.chars().count();
     if text.width() <= columns || columns < 3 {
         return cut(text, columns);
     }
     let end = (columns - 1) / 2;
-    let rest: String = text.chars().skip(count.saturating_sub(end)).collect();
-    format!("{}…{rest}", beginning(text, columns - 1 - end))
-}
-
-fn beginning(text: &str, columns: usize) -> &str {
-    let mut used = 0;
-    let end = text.char_indices().find(|(_, c)| {
-        used += c.width().unwrap_or(0);
-        used > columns
-    });
-    end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+    let rest: String = text.chars().skip(text.chars().count().saturating_sub(end)).collect();
+    cut(text, columns - end) + &rest
 }
 
 /// Breaks a text into lines of at most this many columns, between words where possible.
