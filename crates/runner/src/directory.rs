@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use ensemble_process::Directory;
 
-use crate::attempt::Outcome;
+use crate::outcome::Outcome;
 
 /// The longest path that the interface allows.
 const LONGEST: usize = 4096;

@@ -10,8 +10,8 @@ use ensemble_types::leases::Lease;
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::outcome::Outcome;
 use super::slot::Slot;
+use crate::outcome::Outcome;
 use crate::spool::Record;
 use crate::workplace::{Entry, Place, Turn};
 

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::outcome::Stop;
 use super::turn::{Do, Turn};
+use crate::outcome::Stop;
 use crate::spool::{OutputSpool, Record};
 
 /// An agent that has nothing to do any more ends by itself within this time, or is ended.

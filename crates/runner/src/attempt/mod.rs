@@ -6,11 +6,9 @@
 
 mod deliver;
 mod enter;
-mod excerpt;
 mod execution;
 mod heartbeat;
 mod held;
-mod outcome;
 mod run_attempt;
 mod sealed;
 mod session_turn;
@@ -33,6 +31,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
 use crate::offers::Offer;
+use crate::outcome::Outcome;
 use crate::owner::Owner;
 use crate::server::Server;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
@@ -40,7 +39,6 @@ use crate::workplace::{Orders, Workplaces};
 
 use heartbeat::Heartbeat;
 pub(crate) use held::Held;
-pub(crate) use outcome::Outcome;
 use signed::NotRun;
 pub(crate) use signed::{carried_out, signed_order};
 pub(crate) use slot::Slot;

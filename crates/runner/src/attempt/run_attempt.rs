@@ -21,12 +21,12 @@ use super::Context;
 use super::enter::{self, NotEntered};
 use super::execution::{Around, Execution, Over, Why, append};
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::outcome::{Outcome, Stop};
 use super::slash::protected;
 use super::slot::Slot;
 use super::turn::{Turn, is_session};
 use crate::directory;
 use crate::offers::{NotOffered, Offer};
+use crate::outcome::{Outcome, Stop};
 use crate::spool::{OutputSpool, Record};
 
 /// The prompt of an attempt that resumes the session of an earlier one. The session has the task's own prompt.

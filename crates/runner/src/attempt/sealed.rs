@@ -16,12 +16,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::outcome::Outcome;
 use super::run_attempt::FIRST_BEAT;
 use super::session_turn;
 use super::slot::Slot;
 use crate::directory;
 use crate::offers::Offer;
+use crate::outcome::Outcome;
 use crate::owner::Refused;
 
 /// A host that has just started asks the server for its owner.

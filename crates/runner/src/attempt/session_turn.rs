@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::outcome::{Outcome, Stop};
 use super::sealed::{Permitted, not_started};
 use super::slash::protected;
 use super::slot::Slot;
+use crate::outcome::{Outcome, Stop};
 
 /// Follows the turn and returns the report. `None`: the lease is lost.
 pub(super) async fn follow(

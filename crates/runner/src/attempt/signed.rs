@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::outcome::Outcome;
 use super::run_attempt::FIRST_BEAT;
 use crate::config::Accept;
+use crate::outcome::Outcome;
 use crate::owner::{Owner, Refused, filled};
 use crate::workplace::failed;
 

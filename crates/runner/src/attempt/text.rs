@@ -8,7 +8,7 @@ use ensemble_agent::PartKind;
 use ensemble_protocol::transcript::body::{Block, ToolCall, ToolContent};
 use ensemble_protocol::transcript::words::ToolStatus;
 
-use super::excerpt::{Excerpt, excerpt, one_line};
+use crate::excerpt::{Excerpt, excerpt, one_line};
 
 /// The interface's limit of an output summary, in bytes.
 pub(super) const SUMMARY_BYTES: usize = 16 * 1024;

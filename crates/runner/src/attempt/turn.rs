@@ -12,9 +12,9 @@ use ensemble_types::runs::{PermissionDenial, PermissionDenials, Provider, Usage}
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::time::Timestamp;
 
-use super::excerpt::{excerpt, one_line};
-use super::outcome::{MESSAGE_BYTES, Outcome, Stop, error};
 use super::text::Shown;
+use crate::excerpt::{excerpt, one_line};
+use crate::outcome::{MESSAGE_BYTES, Outcome, Stop, error};
 
 /// The interface's limits of refusals.
 const LISTED_DENIALS: usize = 32;

@@ -20,7 +20,7 @@ use super::snapshot::{self, Snapshot, Target};
 use super::turns::Held;
 use super::worktree::{Base, NoWorktree, State, Worktree, committed};
 use super::{Scratch, Workplaces, absent, remains};
-use crate::attempt::Outcome;
+use crate::outcome::Outcome;
 
 const DISTRUSTED: &str = "git does not trust the working directory, because another user owns it";
 /// `git merge-tree --write-tree`, with which changes are applied.

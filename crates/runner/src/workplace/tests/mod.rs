@@ -22,8 +22,8 @@ use tempfile::TempDir;
 
 use super::difference::Changed;
 use super::{Place, Workplaces};
-use crate::attempt::Outcome;
 use crate::config::Config;
+use crate::outcome::Outcome;
 
 /// A repository with a commit of `a`, `b` and `folder/c`, and a runner's folder next to it.
 struct Fixture {

@@ -2,7 +2,7 @@
 
 /// A text that stops growing at its limit, and is then marked.
 #[derive(Debug)]
-pub(super) struct Excerpt {
+pub(crate) struct Excerpt {
     kept: String,
     limit: usize,
     is_truncated: bool,
@@ -11,17 +11,17 @@ pub(super) struct Excerpt {
 const MARK: &str = "…";
 
 impl Excerpt {
-    pub(super) const fn new(limit: usize) -> Self {
+    pub(crate) const fn new(limit: usize) -> Self {
         Self { kept: String::new(), limit, is_truncated: false }
     }
 
-    pub(super) fn start(&mut self, text: &str) {
+    pub(crate) fn start(&mut self, text: &str) {
         self.kept.clear();
         self.is_truncated = false;
         self.push(text);
     }
 
-    pub(super) fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         if self.is_truncated {
             return;
         }
@@ -31,13 +31,13 @@ impl Excerpt {
         self.kept.push_str(fits);
     }
 
-    pub(super) fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         (!self.kept.is_empty()).then(|| format!("{}{}", self.kept, if self.is_truncated { MARK } else { "" }))
     }
 }
 
 /// At most `bytes` of a text, marked if it was longer.
-pub(super) fn excerpt(text: &str, bytes: usize) -> String {
+pub(crate) fn excerpt(text: &str, bytes: usize) -> String {
     let mut excerpt = Excerpt::new(bytes);
     excerpt.push(text);
     excerpt.text().unwrap_or_default()
@@ -51,7 +51,7 @@ fn floor_char_boundary(text: &str, at: usize) -> usize {
 }
 
 /// A text on one line of at most 200 characters.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(200) {
         Some((at, _)) => format!("{}{MARK}", line.get(..at).unwrap_or_default()),

@@ -4,10 +4,10 @@ use ensemble_types::leases::{FinishStatus, LeaseError, LeaseFinish};
 use ensemble_types::text::Text;
 use ensemble_types::time::Timestamp;
 
-use super::excerpt::excerpt;
+use crate::excerpt::excerpt;
 
 /// The limit of an error message, in bytes.
-pub(super) const MESSAGE_BYTES: usize = 2 * 1024;
+pub(crate) const MESSAGE_BYTES: usize = 2 * 1024;
 
 /// Why the runner stopped an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn of(status: FinishStatus, error: Option<LeaseError>) -> Self {
+    pub(crate) fn of(status: FinishStatus, error: Option<LeaseError>) -> Self {
         Self { status, error, exit_code: None, resume_at: None }
     }
 
@@ -82,7 +82,7 @@ impl Outcome {
     }
 }
 
-pub(super) fn error(code: &str, message: impl Into<String>) -> Option<LeaseError> {
+pub(crate) fn error(code: &str, message: impl Into<String>) -> Option<LeaseError> {
     // The interface refuses U+0000 and messages that are too long.
     let message = excerpt(&message.into().replace('\0', "\u{fffd}"), MESSAGE_BYTES);
     Some(LeaseError { code: Text::new(code).ok()?, message: Text::new(message).ok()? })
