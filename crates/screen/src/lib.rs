@@ -1,7 +1,7 @@
 //! The terminal screen of a live agent session: draws the transcript, and turns keys into what the person wants.
 //!
 //! It has no network and knows nothing of the server. The caller feeds a [`ensemble_protocol::transcript::view::View`], draws after
-//! each change and each event, and carries out each [`Action`].
+//! each change and each event, and carries out each [`Action`]. [`lines`] is what commands print without a screen.
 
 mod about;
 mod action;
