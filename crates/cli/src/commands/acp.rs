@@ -8,7 +8,7 @@ use ensemble_account::Account;
 use ensemble_account::sessions::Named;
 use ensemble_acp::{LocalHost, Which};
 use ensemble_agent::McpServer;
-use ensemble_host::local::Start;
+use ensemble_host::local::{Request, Start};
 use ensemble_protocol::transcript::words::Mode;
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
@@ -150,7 +150,7 @@ impl LocalHost for Here<'_> {
             environment: Some(host::environment()),
             mcp_servers,
         };
-        host::start(self.context, me, start).await
+        host::start(self.context, me, Request::Start(start)).await
     }
 
     async fn wake(&self, me: &Account, session: &Session) {

@@ -11,7 +11,7 @@ use ensemble_account::live::Live;
 use ensemble_account::live::names::title;
 use ensemble_account::sessions::Titles;
 use ensemble_client::SessionFilter;
-use ensemble_host::local::Start;
+use ensemble_host::local::{Request, Start};
 use ensemble_protocol::transcript::body::{Content, Control, Prompt, Resume};
 use ensemble_protocol::transcript::words::{Mode, When};
 use ensemble_types::runs::Permission;
@@ -139,7 +139,7 @@ impl Agent {
             environment: Some(host::environment()),
             mcp_servers: Vec::new(),
         };
-        let id = host::start(context, &me, start).await?;
+        let id = host::start(context, &me, Request::Start(start)).await?;
         // This machine may have become one of the account's devices just now.
         let me = context.me().await?;
         for with in &self.share {
@@ -197,7 +197,7 @@ pub(super) fn first_prompt(words: &[String]) -> Result<String> {
     Ok(text)
 }
 
-fn has_terminal() -> bool {
+pub(super) fn has_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 

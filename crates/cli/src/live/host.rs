@@ -12,7 +12,7 @@ use ensemble_account::Account;
 use ensemble_account::this_machine::Secret;
 use ensemble_acp::ELSEWHERE;
 use ensemble_agent::McpServer;
-use ensemble_host::local::{self, Answer, Request, Start};
+use ensemble_host::local::{self, Answer, Request};
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::sessions::{Session, SessionStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -34,9 +34,8 @@ pub(crate) fn folder(home: &Home, machine: &MachineId) -> PathBuf {
 }
 
 /// Begins a session on this computer, and starts a host if none runs.
-pub(crate) async fn start(context: &Context, me: &Account, start: Start) -> Result<SessionId> {
+pub(crate) async fn start(context: &Context, me: &Account, request: Request) -> Result<SessionId> {
     let machine = context.home.settings()?.machines.remove(me.client.origin());
-    let request = Request::Start(start);
     let asked = match &machine {
         Some(machine) => local::ask(&folder(&context.home, machine), &request).await,
         None => Err(io::ErrorKind::NotFound.into()),

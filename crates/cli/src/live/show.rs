@@ -24,6 +24,29 @@ type Sending = Pin<Box<dyn Future<Output = (Action, Result<()>)>>>;
 
 /// Shows the session until the person leaves. The session continues.
 pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
+    if until_left(context, &mut live).await? == Left::Ended {
+        return Ok(());
+    }
+    let reference = &live.session.reference;
+    print::note(match live.view.state().map(|state| &state.phase) {
+        Some(Phase::Ended) => format!("Session {reference} has ended. `ensemble log {reference}` prints it."),
+        _ => format!(
+            "Session {reference} continues. `ensemble attach {reference}` shows it again, `ensemble stop {reference}` ends it."
+        ),
+    });
+    Ok(())
+}
+
+/// Why the session is not shown any more.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Left {
+    ByPerson,
+    /// The program is to end.
+    Ended,
+}
+
+/// Shows the session until the person leaves, and gives the terminal back.
+pub(crate) async fn until_left(context: &Context, live: &mut Live) -> Result<Left> {
     let unusable = |error: std::io::Error| Failure::message(format!("The terminal cannot be used: {error}."));
     let (mut terminate, mut hang_up) =
         (signal(SignalKind::terminate()).map_err(unusable)?, signal(SignalKind::hangup()).map_err(unusable)?);
@@ -46,7 +69,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
     let mut sending: FuturesUnordered<Sending> = FuturesUnordered::new();
     let mut cannot_write = None;
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
-    let was_ended = loop {
+    let left = loop {
         let level = Level::of(me.user, &live.session, &live.view);
         let connection = Connection::of(&live.session, is_connected, live.problem().is_some());
         if std::mem::replace(&mut cannot_write, live.session.cannot_write.clone()) != live.session.cannot_write
@@ -68,10 +91,10 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
             // A key that waits is there before a digit counts: the two may be a text.
             biased;
             key = keys.next() => {
-                let Some(event) = key else { break false };
+                let Some(event) = key else { break Left::ByPerson };
                 let about = About { now: Instant::now(), ..about };
                 match screen.event(event.map_err(unusable)?, &live.view, &about) {
-                    Some(Action::Leave) => break false,
+                    Some(Action::Leave) => break Left::ByPerson,
                     Some(action) => sending.push(Box::pin(carry_out(sender.clone(), action, live.directory()))),
                     None => {}
                 }
@@ -93,7 +116,7 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
                     refreshed => {
                         refreshed?;
                         (is_connected, seen) = (true, Instant::now());
-                        has_seen(&mut live).await;
+                        has_seen(live).await;
                     }
                 },
                 Watched::Away => is_connected = false,
@@ -121,8 +144,8 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
                         seen = Instant::now();
                     }
                     live.learn_names().await;
-                    follow_phase(&mut live).await;
-                    has_seen(&mut live).await;
+                    follow_phase(live).await;
+                    has_seen(live).await;
                 }
             },
             () = key_hints.next(live.is_waiting()) => {
@@ -143,24 +166,13 @@ pub(crate) async fn show(context: &Context, mut live: Live) -> Result<()> {
                     screen.not_sent(action, &failure.to_string());
                 }
             }
-            _ = terminate.recv() => break true,
-            _ = hang_up.recv() => break true,
+            _ = terminate.recv() => break Left::Ended,
+            _ = hang_up.recv() => break Left::Ended,
         }
     };
     draft.follow(screen.written(), !sending.is_empty());
     draft.keep();
-    if was_ended {
-        return Ok(());
-    }
-    drop(terminal);
-    let reference = &live.session.reference;
-    print::note(match live.view.state().map(|state| &state.phase) {
-        Some(Phase::Ended) => format!("Session {reference} has ended. `ensemble log {reference}` prints it."),
-        _ => format!(
-            "Session {reference} continues. `ensemble attach {reference}` shows it again, `ensemble stop {reference}` ends it."
-        ),
-    });
-    Ok(())
+    Ok(left)
 }
 
 /// Lists show a session as the machine says it is: only its owner can write that down.

@@ -58,14 +58,20 @@ impl Delete {
             Err(error) if error.is_not_found() && context.home.is_unfinished(me.client.origin(), id)? => {}
             deleted => deleted?,
         }
-        context.home.forget_session(me.client.origin(), id)?;
-        context.home.forget_draft(id)?;
-        me.forget_used_session(id);
+        forget(context, me, id)?;
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }
         print::line(format!("Deleted {reference}."))
     }
+}
+
+/// Forgets a session that was deleted.
+pub(crate) fn forget(context: &Context, me: &Account, id: SessionId) -> Result<()> {
+    context.home.forget_session(me.client.origin(), id)?;
+    context.home.forget_draft(id)?;
+    me.forget_used_session(id);
+    Ok(())
 }
 
 pub(super) async fn status(context: &Context, me: &Account, id: SessionId, status: SessionStatus) -> Result<()> {

@@ -1,6 +1,6 @@
 //! `ensemble session`: encrypted sessions, from creation to deletion.
 
-mod change;
+pub(crate) mod change;
 mod create;
 mod list;
 mod messages;
