@@ -44,7 +44,7 @@ use crate::failure::{Failure, Result};
 
 fn main() -> ExitCode {
     // Before anything that needs memory, which the guards of all agents would keep.
-    if let Some(code) = ensemble_runner::run_if_guard() {
+    if let Some(code) = ensemble_runner::run_if_guard().or_else(ensemble_runner::run_if_demo) {
         return ExitCode::from(code);
     }
     // A shell that completes a command asks with the variable COMPLETE. Then this ends the program.

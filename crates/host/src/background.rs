@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ensemble_process::disk::on_disk;
 use ensemble_types::ids::SessionId;
+use ensemble_types::runs::Provider;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -55,8 +56,10 @@ impl Session {
     /// Whether nothing is left to be done or said until a person continues the session.
     pub(super) fn may_rest(&self) -> bool {
         let has_ended = self.core.kept.ended && !self.core.runs();
+        // It is deleted soon, which a session that rests does not notice.
+        let is_demo = self.core.kept.agent == Provider::DEMO;
         let is_behind = self.core.kept.behind.as_ref().is_some_and(|behind| behind.upto.is_some());
-        has_ended && !is_behind && self.outbox.is_empty() && self.core.kept.unsent.is_empty()
+        has_ended && !is_demo && !is_behind && self.outbox.is_empty() && self.core.kept.unsent.is_empty()
     }
 
     /// When it rests. Until then its own last messages are read, so that nothing is left to be dealt with.

@@ -11,6 +11,7 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
 
+use super::demo;
 use super::drain::Phase;
 use super::kept::{CostLimit, Kept};
 use super::keys::Keys;
@@ -28,6 +29,12 @@ impl Host {
 
     /// The same with this id. A session that was begun with it stays as it is.
     pub(crate) async fn begin(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, NotBegun> {
+        demo::refuse(&start.agent)?;
+        self.begin_any(id, start).await
+    }
+
+    /// The same with any agent.
+    pub(crate) async fn begin_any(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, NotBegun> {
         let _one_at_a_time = self.starting.lock().await;
         if self.sessions.join(id.to_string()).exists() {
             let known = repeated(self.settings.timing.backoff, || self.client.session(id)).await;

@@ -31,6 +31,8 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 pub enum Request {
     /// Begin a session.
     Start(Start),
+    /// Begin the session of `ensemble demo`. It comes this way alone, as the MCP servers do.
+    Demo { session: SessionId },
     /// From its agent's next start on, a session has these MCP servers.
     McpServers { session: SessionId, servers: Vec<McpServer> },
     /// End when the turns have ended, because another program of this machine is to host its sessions.

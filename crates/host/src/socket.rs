@@ -47,6 +47,10 @@ pub(super) async fn serve(host: Arc<Host>, mut stream: UnixStream) {
             Ok(session) => Answer::Started(session),
             Err(why) => Answer::Refused(why.to_string()),
         },
+        Ok(Ok(Request::Demo { session })) => match host.demo(session).await {
+            Ok(session) => Answer::Started(session),
+            Err(why) => Answer::Refused(why.to_string()),
+        },
         Ok(Ok(Request::McpServers { session, servers })) => match host.keep_servers(session, servers).await {
             Ok(()) => Answer::Kept,
             Err(why) => Answer::Refused(why),

@@ -14,6 +14,7 @@ use ensemble_types::ids::SessionId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::demo;
 use super::kept::{Change, Kept};
 use crate::wake::wall_clock;
 
@@ -263,6 +264,9 @@ impl Spool {
     /// Removes all that is here of a session that was deleted, also the logs that could not be read.
     pub(crate) fn delete(sessions: &Path, session: SessionId) -> io::Result<()> {
         let name = session.to_string();
+        if let Ok(card) = read_card(&sessions.join(&name)) {
+            demo::remove(&card.directory, session)?;
+        }
         for (_, lost) in aside(&sessions.with_file_name(ASIDE), &name)? {
             fs::remove_dir_all(lost)?;
         }

@@ -31,6 +31,9 @@ impl Provider {
     /// The known ones.
     pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
 
+    /// The name of the script that `ensemble demo` shows. No machine offers it, and it does no tasks.
+    pub const DEMO: &'static str = "demo";
+
     /// The name on the wire.
     pub fn as_str(&self) -> &str {
         match self {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ensemble_runner::{Config, run, run_if_guard};
+use ensemble_runner::{Config, run, run_if_demo, run_if_guard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 const EX_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    if let Some(code) = run_if_guard() {
+    if let Some(code) = run_if_guard().or_else(run_if_demo) {
         return ExitCode::from(code);
     }
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -20,8 +20,12 @@ impl Config {
     /// The agent with this name: a provider, or one that the configuration has under `agents`.
     ///
     /// # Errors
-    /// There is none. The text is for people.
+    /// There is none that a task can have. The text is for people.
     pub(crate) fn agent(&self, name: &str) -> Result<(Known, ProviderConfig), String> {
+        if name == Provider::DEMO {
+            return Err("demo is the script of `ensemble demo`, which does nothing else. Give the agent another name"
+                .to_owned());
+        }
         let programs = self.programs();
         if let Some(command) = programs.agents.get(name).or_else(|| known(name)) {
             let (program, args) =

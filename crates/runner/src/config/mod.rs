@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ensemble_client::Credential;
 use ensemble_host::sign_in::{Missing, missing};
-use ensemble_host::{Agents, Environment, Hosting, Settings, inherited_env};
+use ensemble_host::{Agents, Environment, Hosting, Settings, demo, inherited_env};
 use ensemble_process::Limits;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
@@ -212,7 +212,10 @@ impl Config {
     /// What the host gets of it.
     pub(crate) fn settings(self: &Arc<Self>) -> Settings {
         let config = self.clone();
-        let agents: Agents = Box::new(move |name| config.agent(name).map(|(known, _)| known));
+        let agents: Agents = Box::new(move |name| match name {
+            Provider::DEMO => Ok(demo::known(&config.guard)),
+            _ => config.agent(name).map(|(known, _)| known),
+        });
         Settings {
             machine: self.machine.clone(),
             environment: self.environment.clone(),

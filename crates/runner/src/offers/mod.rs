@@ -185,7 +185,7 @@ mod tests {
     use ensemble_types::ids::MachineId;
 
     use super::*;
-    use crate::config::ProviderConfig;
+    use crate::config::{AgentConfig, ProviderConfig};
 
     #[tokio::test]
     async fn a_signed_out_program_is_asked_again_when_its_files_change() {
@@ -219,6 +219,19 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(look(&mut known).await, ["sign-in", "sign-in", "version"]);
         }
+    }
+
+    #[test]
+    fn the_demo_is_an_agent_of_sessions_and_offered_to_no_task() {
+        let (machine, credential) = (MachineId::generate(), Credential::Bearer("t".into()));
+        let mut config = Config::new("http://s", machine, credential, "/s", BTreeMap::new());
+        assert!(others(&config).iter().all(|offer| offer.provider.as_str() != Provider::DEMO));
+        config.agents.insert(Provider::DEMO.to_owned(), AgentConfig::of(vec!["/bin/sh".to_owned()]));
+        let named = others(&config).into_iter().find(|offer| offer.provider.as_str() == Provider::DEMO).unwrap();
+        assert!(named.program.unwrap_err().reason.contains("another name"));
+        let settings = Arc::new(config).settings();
+        let script = settings.agent(Provider::DEMO).unwrap();
+        assert_eq!(script.args, ["runner", "demo"], "not the one of the configuration");
     }
 
     #[test]
