@@ -11,7 +11,7 @@ use ensemble_types::signatures::ClearTask;
 use ensemble_types::text::Text;
 use ensemble_types::time::Timestamp;
 
-use super::fields::{absolute, checked_cost, filled, milliseconds, optional, tools};
+use super::fields::{absolute, checked_cost, doing_tasks, filled, milliseconds, optional, tools};
 use super::file::{Defaults, Plan, Task, parse};
 use super::ids::Ids;
 use super::{Error, PromptFiles, Seal, Variables, cost, order, sessions};
@@ -193,7 +193,7 @@ fn step(
         called: called.to_owned(),
         once: sessions::Once::draw(),
         is_session,
-        provider: task.provider.or(defaults.provider),
+        provider: doing_tasks(task.provider.or(defaults.provider))?,
         is_local: directory.as_ref().is_none_or(|directory| !directory.is_absolute()),
         directory: absolute(here, directory.as_deref())?,
         machine: task.machine_id.or_else(|| defaults.machine_id.clone()),
@@ -230,7 +230,7 @@ impl Draft {
             called: "number 1".to_owned(),
             once: sessions::Once::draw(),
             is_session: false,
-            provider: overrides.provider,
+            provider: doing_tasks(overrides.provider).map_err(failed)?,
             is_local,
             directory: absolute(directory, None).map_err(failed)?,
             machine: None,

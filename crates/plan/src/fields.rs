@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use ensemble_types::runs::Provider;
 use ensemble_types::text::Text;
 
 use super::cost::{BOUNDS_OF_COST, is_cost};
@@ -16,6 +17,15 @@ pub(super) fn optional<const MIN: usize, const MAX: usize>(
 pub(super) fn tools(names: Option<Vec<String>>) -> Result<Option<Vec<Text<1, 256>>>, String> {
     let texts = names.map(|names| names.into_iter().map(Text::new).collect::<Result<Vec<_>, _>>()).transpose();
     texts.map_err(|error| format!("a pattern in allowedTools {error}"))
+}
+
+pub(super) fn doing_tasks(provider: Option<Provider>) -> Result<Option<Provider>, String> {
+    match provider {
+        Some(provider) if provider.as_str() == Provider::DEMO => {
+            Err("demo is the script of `ensemble demo` and does no tasks. Name another provider".to_owned())
+        }
+        provider => Ok(provider),
+    }
 }
 
 pub(super) fn checked_cost(max: Option<f64>) -> Result<Option<f64>, String> {

@@ -70,8 +70,8 @@ const WORDS: Record<string, readonly string[]> = {
 /** What other members have to be, in words. */
 const SHAPES: Record<string, [is: (value: unknown) => boolean, said: string]> = {
   provider: [
-    (value) => typeof value === "string" && /^[a-z][a-z0-9-]{0,31}$/.test(value),
-    "is claude, codex, gemini or another that a machine offers: a-z, 0-9 and -, and first a letter",
+    (value) => typeof value === "string" && /^(?!demo$)[a-z][a-z0-9-]{0,31}$/.test(value),
+    "is claude, codex, gemini or another that a machine offers (never demo): a-z, 0-9 and -, and first a letter",
   ],
   retry: [isObject, "has members, as in {maxAttempts: 2}"],
   failOnDenial: [isFlag, "is true or false"],
