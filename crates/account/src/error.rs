@@ -226,6 +226,10 @@ pub enum Error {
 
     #[error("No agent works in session {0}: people write to each other in it.")]
     NotHosted(Ref),
+    #[error(
+        "Session {0} is a demo: it is on this computer only, and it is deleted when it is left. It can be shared with no one."
+    )]
+    Demo(Ref),
     #[error("It was not sent: {0}.")]
     NotSent(String),
     #[error("It is too long to be sent.")]

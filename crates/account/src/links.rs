@@ -36,6 +36,7 @@ impl Account {
         (expires_at, max_uses): (Option<Timestamp>, Option<i64>),
     ) -> Result<NewLink> {
         let (session, ring) = self.writable(id).await?;
+        self.refuse_demo(&session).await?;
         let secret = LinkSecret::generate();
         let sealed = secret.seal(&ring, session.id).map_err(closed)?;
         let sealed = Blob::new(sealed).map_err(|error| Error::Form(format!("The link's key {error}.")))?;

@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 use ensemble_protocol::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing};
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::runs::Provider;
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{Share, ShareLevel, UpdateShare};
 use ensemble_types::text::Blob;
@@ -21,7 +22,7 @@ use crate::devices::{List, seconds};
 use crate::error::{Error, Result};
 use crate::known_sessions::Unfinished;
 use crate::notice::Notice;
-use crate::sessions::host_of;
+use crate::sessions::{Titles, host_of};
 
 pub use self::people::{People, has_fingerprint};
 pub(crate) use self::renewed::Guests;
@@ -211,6 +212,15 @@ impl Account {
         let list = self.list_of(admin.user).await?;
         let is_good = list.body().account == admin.account() && shares(&list, &signer);
         if is_good { Ok(()) } else { Err(refused()) }
+    }
+
+    /// The session of `ensemble demo` is for its owner alone.
+    pub(crate) async fn refuse_demo(&self, session: &Session) -> Result<()> {
+        let is_owned = session.hosted && session.access_level == AccessLevel::Owner;
+        if is_owned && Titles::of(self)?.title(session).await.agent() == Some(Provider::DEMO) {
+            return Err(Error::Demo(session.reference));
+        }
+        Ok(())
     }
 
     /// Seals the ring to these users, and stores it in their shares.

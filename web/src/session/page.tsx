@@ -109,7 +109,7 @@ export function Session({ feed, isPublic = false, isTalking = false }: SessionPr
                             <Icon name="voice" />
                         </Link>
                     )}
-                    {row && view.may.own && (
+                    {row && view.may.own && row.agent !== "demo" && (
                         <button
                             type="button"
                             className="icon-button"

@@ -28,6 +28,7 @@ interface Given {
     bodies?: object[];
     frames?: typeof made.frames;
     title?: string;
+    agent?: string;
     online?: boolean;
     cannotWrite?: SessionRow["cannotWrite"];
     isGuest?: boolean;
@@ -84,7 +85,7 @@ const row = {
     title: given.title ?? "Limiter refuses the first request",
     directory: undefined,
     host: "laptop",
-    agent: "claude",
+    agent: given.agent ?? "claude",
     machineId: "m",
     attention: "none",
     open: 0,

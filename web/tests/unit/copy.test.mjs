@@ -148,4 +148,12 @@ describe("copies", { timeout: 10 * 60_000 }, () => {
     checked();
     await context.close();
   });
+
+  test("a demo can be shared with no one", async () => {
+    const { page, context, checked } = await shown({ bodies: [said], agent: "demo" });
+    await page.getByRole("button", { name: "Details" }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Share" }).count(), 0);
+    checked();
+    await context.close();
+  });
 });

@@ -60,8 +60,12 @@ impl Titled {
 
     /// Whether the machine says that this agent works in this directory.
     pub fn is_in(&self, directory: &str, agent: &str) -> bool {
-        let of_agent = |card: &Card| card.more.get("agent").and_then(|agent| agent.as_str()) == Some(agent);
-        self.of_machine.as_ref().is_some_and(|card| card.path.as_deref() == Some(directory) && of_agent(card))
+        self.directory() == Some(directory) && self.agent() == Some(agent)
+    }
+
+    /// The agent that works there, as the machine says.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.of_machine.as_ref()?.more.get("agent")?.as_str()
     }
 
     pub fn directory(&self) -> Option<&str> {

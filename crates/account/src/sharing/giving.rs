@@ -21,6 +21,7 @@ impl Account {
         // An admin who is to be less than that: a new key ends what the level has granted.
         let is_admin = |share: &Share| share.user_id == user_id && share.access_level == ShareLevel::Admin;
         let session = self.session(id).await?;
+        self.refuse_demo(&session).await?;
         if session.access_level == AccessLevel::Owner && level != ShareLevel::Admin {
             let shares: Vec<Share> = self.client.shares(id).try_collect().await?;
             if shares.iter().any(is_admin) {
