@@ -6,9 +6,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    acp, agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
-    machine, open, output, phone, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions, share,
-    show, status, talk, token, up, usage, web, whoami,
+    acp, agent, apply, attach, cancel, completions, config, demo, devices, diff, discard, r#do, doctor, link, login,
+    logout, machine, open, output, phone, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions,
+    share, show, status, talk, token, up, usage, web, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -40,6 +40,8 @@ changed, or a machine has not confirmed that a person may no longer prompt, 6 th
 pub(crate) enum Command {
     /// Start all services and a runner on this machine
     Up(up::Up),
+    /// Show a live session with a script in place of an agent: no key, no network
+    Demo(demo::Demo),
     /// Sign in; the first time this creates an account key
     Login(login::Login),
     /// Sign out; keeps the account key
@@ -141,7 +143,7 @@ pub(crate) enum Command {
 
 /// The commands as people look for them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["up", "login", "doctor", "status", "open", "phone"]),
+    ("Start", &["up", "demo", "login", "doctor", "status", "open", "phone"]),
     (
         "Agents",
         &[
@@ -251,8 +253,8 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 mod tests {
     use super::*;
 
-    /// One speaks its own protocol, one the language of a shell, and one shows a code for a camera.
-    const WITHOUT_JSON: &[&str] = &["acp", "completions", "phone"];
+    /// One speaks its own protocol, one the language of a shell, one is a screen, and one shows a code for a camera.
+    const WITHOUT_JSON: &[&str] = &["acp", "completions", "demo", "phone"];
 
     fn names(command: &clap::Command, before: &str, names: &mut Vec<String>) {
         for one in command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help") {

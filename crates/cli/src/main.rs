@@ -109,6 +109,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Retry(command) => command.run(context).await,
         Command::Say(command) => command.run(context).await,
         Command::Usage(command) => command.run(context).await,
+        Command::Demo(command) => command.run(context).await,
         Command::Claude(command) => command.run(context, "claude").await,
         Command::Codex(command) => command.run(context, "codex").await,
         Command::Gemini(command) => command.run(context, "gemini").await,

@@ -99,6 +99,7 @@ mod services {
     use super::banner::{Agents, banner, is_same};
     use super::signals::Signals;
     use super::{Context, DONE, Failure, Result, Up};
+    use crate::commands::demo::remove_left;
     use crate::commands::open::{Digits, Offer, is_for_a_person, own_sockets, show};
     use crate::commands::runner::{Options, chain, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers};
@@ -233,6 +234,7 @@ mod services {
         let server = stack.url();
         let Begun { me, is_new_key } = context.begin(anonymous(server.to_owned())?, wanted).await?;
         crate::data::remember(context, &me, data)?;
+        remove_left(context, &me).await;
         let (runner, agents) = match options {
             Some((options, unsigned)) => {
                 let mut config = for_machine(&context.at(server), &me, &options).await?;

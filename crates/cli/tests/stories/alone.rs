@@ -14,6 +14,7 @@ fn help_and_completions_contain_every_command() {
     let help = user.succeed(&["--help"]);
     let commands = [
         "up",
+        "demo",
         "do",
         "plan",
         "doctor",

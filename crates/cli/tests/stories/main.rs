@@ -29,6 +29,8 @@ mod crowd;
 #[cfg(feature = "up")]
 mod data;
 #[cfg(feature = "up")]
+mod demo;
+#[cfg(feature = "up")]
 mod device_names;
 #[cfg(feature = "up")]
 mod devices;

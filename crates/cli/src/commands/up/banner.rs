@@ -46,7 +46,10 @@ pub(super) fn banner((stack, data): (&Stack, &Path), default: &str, agents: Agen
             "  {ensemble} do \"What is this project?\"         # done by an agent in the directory where you type it"
         ),
         Agents::NoneWorks => {
-            format!("  {ensemble} doctor                              # no agent works here yet: says what is missing")
+            format!(
+                "  {ensemble} doctor                              # no agent works here yet: says what is missing\n  \
+                 {ensemble} demo                                # shows a session without one: no key, no network"
+            )
         }
         Agents::NoRunner => {
             format!("  {ensemble} runner                              # lets agents work on this machine")
