@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, pictures } from "../browser.mjs";
 import { steps } from "./people.mjs";
-import { ensemble, opens } from "./terminal.mjs";
+import { demo, ensemble, opens } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
@@ -69,6 +69,28 @@ describe("this computer's browser", { timeout: 25 * 60_000 }, () => {
     assert.match(asked[1], /\/refusal$/);
     await page.goto(`${origin}/settings`);
     await page.getByText("Every page that is ever served at that address can use them").waitFor();
+    await checked();
+  });
+
+  step("a demo is answered on the page, and goes when its terminal leaves it", async () => {
+    const { page, checked } = me;
+    const leave = demo();
+    await page.goto(origin);
+    const link = page.getByRole("main").getByRole("link", { name: /Demo/ });
+    await link.click();
+    await page
+      .getByRole("region", { name: /The agent asks/ })
+      .getByRole("button", { name: "Allow once" })
+      .click();
+    await page
+      .getByRole("log")
+      .getByText(/prints "passed: 2 \+ 3 is 5"/)
+      .waitFor();
+    assert.equal(await page.getByRole("button", { name: "Share" }).count(), 0);
+    await page.goto(origin);
+    await link.waitFor();
+    await leave();
+    await link.waitFor({ state: "detached" });
     await checked();
   });
 });

@@ -66,3 +66,20 @@ export async function opens() {
   };
   return { file, finish };
 }
+
+/** Begins `ensemble demo` in a terminal, and gives what leaves it. */
+export function demo() {
+  const child = spawn("script", ["-qefc", `stty columns 100 rows 30; '${process.env.ENSEMBLE}' demo`, "/dev/null"], {
+    cwd: homedir(),
+    timeout: SOON,
+  });
+  let said = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => (said += piece));
+  const ended = new Promise((resolve) => child.on("close", resolve));
+  return async () => {
+    // Ctrl-D.
+    child.stdin.write("\u0004");
+    assert.equal(await ended, 0, said);
+    assert.match(said, /The demo has ended/);
+  };
+}
