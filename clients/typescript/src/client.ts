@@ -46,8 +46,9 @@ export class Client implements Caller {
   readonly #credential: Credential | undefined;
   readonly #fetch: typeof fetch;
   readonly #quota = new Quota();
-  /** The method by which streams come at once. Some proxies hold back the answer to GET until it ends. Undefined: not known yet. */
-  streamMethod: "GET" | "POST" | undefined;
+  /** The method by which streams come at once. Some proxies hold back the answer to GET until it ends, and some that to POST: then what
+   * streams bring is polled. Undefined: not known yet. */
+  streamMethod: "GET" | "POST" | "poll" | undefined;
 
   constructor(options: ClientOptions) {
     const url = new URL(options.base);

@@ -4,6 +4,7 @@ import { createParser } from "eventsource-parser";
 import { segment } from "./call.js";
 import type { Client } from "./client.js";
 import { isProblem, NoAnswer, Problem } from "./errors.js";
+import type { Look, RawEvent } from "./poll.js";
 import { again, pause, sleep } from "./retry.js";
 import type { components } from "./openapi.js";
 
@@ -26,10 +27,14 @@ export type VoiceSessionEvent =
   | { event: "utterance"; data: Schemas["VoiceUtterance"] }
   | { event: "tool"; data: Schemas["VoiceToolCall"] };
 /** What has changed in the account. `all`: anything may have; it comes first, and after each new connection. */
-export type Hint = Schemas["Hint"];
+export type Hint = Schemas["Hint"] & {
+  /** The session as it is now. A hint has it where streams are held back, and it need not be read. */
+  session?: Schemas["Session"];
+};
 
-/** How a stream is: it waits for a connection since `since` (as `performance.now()`), or has one. */
-export type StreamState = { state: "connecting"; since: number; error?: unknown } | { state: "open" };
+/** How a stream is: it waits for a connection since `since` (as `performance.now()`), or has one. `isHeldBack`: the address holds streams
+ * back, so what they bring is read every 2 s while it is seen, and every 30 s else. Live text does not come. */
+export type StreamState = { state: "connecting"; since: number; error?: unknown } | { state: "open"; isHeldBack?: true };
 
 export interface FollowOptions {
   signal?: AbortSignal;
@@ -37,6 +42,8 @@ export interface FollowOptions {
   onState?: (state: StreamState) => void;
   /** A stream without a byte for this time is broken, in milliseconds (default 40,000: the server sends a comment every 15 s). */
   silence?: number;
+  /** Whether a person looks at what comes (default: the page is visible). It counts where streams are held back. */
+  isSeen?: () => boolean;
 }
 
 interface Source {
@@ -48,17 +55,15 @@ interface Source {
   isNumbered?: boolean;
   /** Give `undefined` at each connection. */
   marksConnections?: boolean;
-}
-
-interface RawEvent {
-  name: string;
-  id: string | undefined;
-  data: string;
+  /** How the same is read where streams are held back. */
+  look?: (poll: typeof import("./poll.js")) => Look;
 }
 
 /** A proxy that holds streams back sends no head for this time, or no byte after it. The service sends both at once. */
 const HEAD_WITHIN = 5_000;
 const FIRST_BYTE_WITHIN = 3_000;
+
+const isVisible = (): boolean => (globalThis as { document?: { hidden: boolean } }).document?.hidden === false;
 
 const FOREIGN = "Something else than this service answered, as the sign-in page of a network does.";
 
@@ -72,7 +77,8 @@ export async function* followSession(
   options: FollowOptions & { after?: number } = {},
 ): AsyncGenerator<SessionEvent, void, undefined> {
   const path = `/v3/sessions/${segment(session)}/messages/stream`;
-  const events = follow(client, { path, isNumbered: true, ...after(options.after) }, options);
+  const look: Source["look"] = ({ lookAtSession }) => lookAtSession(client, session);
+  const events = follow(client, { path, isNumbered: true, look, ...after(options.after) }, options);
   for await (const event of events) {
     if (event?.name === "message" || event?.name === "session" || event?.name === "live") yield typed(event);
   }
@@ -87,7 +93,8 @@ export async function* followLink(
 ): AsyncGenerator<PublicSessionEvent, void, undefined> {
   const path = `/v1/public-sessions/${segment(token)}/stream`;
   const headers = { "x-view-token": viewToken };
-  const events = follow(client, { path, headers, isNumbered: true, ...after(options.after) }, options);
+  const look: Source["look"] = ({ lookAtLink }) => lookAtLink(client, token, viewToken);
+  const events = follow(client, { path, headers, isNumbered: true, look, ...after(options.after) }, options);
   for await (const event of events) {
     if (event?.name === "message" || event?.name === "session" || event?.name === "live") yield typed(event);
   }
@@ -100,7 +107,8 @@ export async function* followRun(
   options: FollowOptions & { after?: number } = {},
 ): AsyncGenerator<RunEvent, void, undefined> {
   const path = `/v1/orchestrator/runs/${segment(run)}/events`;
-  for await (const event of follow(client, { path, isNumbered: true, ...after(options.after) }, options)) {
+  const look: Source["look"] = ({ lookAtRun }) => lookAtRun(client, run);
+  for await (const event of follow(client, { path, isNumbered: true, look, ...after(options.after) }, options)) {
     if (event?.name === "change") yield typed(event);
   }
 }
@@ -120,7 +128,8 @@ export async function* followVoice(
 
 /** What changes in the account. Read again what a hint names; after `all` read everything. */
 export async function* followHints(client: Client, options: FollowOptions = {}): AsyncGenerator<Hint, void, undefined> {
-  for await (const event of follow(client, { path: "/v1/events", marksConnections: true }, options)) {
+  const look: Source["look"] = ({ lookAtAccount }) => lookAtAccount(client);
+  for await (const event of follow(client, { path: "/v1/events", marksConnections: true, look }, options)) {
     if (!event) yield { kind: "all" };
     else if (event.name === "hint") yield parsed(event) as Hint;
   }
@@ -142,36 +151,51 @@ function parsed({ data }: RawEvent): unknown {
 async function* follow(
   client: Client,
   source: Source,
-  { signal, onState, silence = 40_000 }: FollowOptions,
+  { signal, onState, silence = 40_000, isSeen = isVisible }: FollowOptions,
 ): AsyncGenerator<RawEvent | undefined, void, undefined> {
   let last = source.after;
   let [failures, refusals, asked] = [0, 0, undefined as number | undefined];
-  let method = client.streamMethod;
+  let method = source.look || client.streamMethod !== "poll" ? client.streamMethod : undefined;
   let isTrial = false;
+  let look: Look | undefined;
   onState?.({ state: "connecting", since: performance.now() });
   while (!signal?.aborted) {
     const connection = new AbortController();
     const stop = (): void => connection.abort(signal?.reason);
     signal?.addEventListener("abort", stop, { once: true });
     let error: unknown;
-    const isTried = method === undefined;
+    const isPolled = method === "poll";
+    const isTried = method === undefined || (isTrial && method === "POST");
     let isOpen = false;
     try {
-      const headers = { accept: "text/event-stream", ...source.headers, ...(last !== undefined && { "last-event-id": last }) };
-      const response = await client.open(source.path, headers, connection.signal, {
-        ...(method && { method }),
-        ...(isTried && { within: HEAD_WITHIN }),
-      });
-      // What the stream is about is over, and its last event is known.
-      if (response.status === 204) return;
-      const type = response.headers.get("content-type") ?? "";
-      if (!type.startsWith("text/event-stream")) throw new NoAnswer("foreign", FOREIGN, false);
-      const within = { first: isTried ? FIRST_BYTE_WITHIN : silence, next: silence };
-      for await (const event of read(response, connection, within, (retry) => (asked = retry))) {
+      let events: AsyncGenerator<RawEvent | undefined, void, undefined>;
+      if (method === "poll") {
+        const poll = await import("./poll.js");
+        look ??= source.look?.(poll);
+        if (!look) return;
+        events = poll.polled(look, () => last, isSeen, connection.signal);
+      } else {
+        const headers = {
+          accept: "text/event-stream",
+          ...source.headers,
+          ...(last !== undefined && { "last-event-id": last }),
+        };
+        const response = await client.open(source.path, headers, connection.signal, {
+          ...(method && { method }),
+          ...(isTried && { within: HEAD_WITHIN }),
+        });
+        // What the stream is about is over, and its last event is known.
+        if (response.status === 204) return;
+        const type = response.headers.get("content-type") ?? "";
+        if (!type.startsWith("text/event-stream")) throw new NoAnswer("foreign", FOREIGN, false);
+        const within = { first: isTried ? FIRST_BYTE_WITHIN : silence, next: silence };
+        events = read(response, connection, within, (retry) => (asked = retry));
+      }
+      for await (const event of events) {
         if (event === undefined) {
           client.streamMethod = method ??= "GET";
           [isOpen, isTrial] = [true, false];
-          onState?.({ state: "open" });
+          onState?.({ state: "open", ...(isPolled && { isHeldBack: true }) });
           if (source.marksConnections) yield undefined;
           continue;
         }
@@ -187,24 +211,35 @@ async function* follow(
         }
         yield event;
       }
-    } catch (caught) {
-      if (signal?.aborted) return;
-      const isHeldBack = !isOpen && caught instanceof NoAnswer && caught.why === "timeout";
-      if (isTried && isHeldBack) {
+      if (isPolled) {
         [method, isTrial] = ["POST", true];
         continue;
       }
-      // The browser may be behind another proxy now.
-      if (isHeldBack) client.streamMethod = method = undefined;
+    } catch (caught) {
+      if (signal?.aborted) return;
+      const isHeldBack = !isOpen && !isPolled && caught instanceof NoAnswer && caught.why === "timeout";
+      if (isHeldBack && method === undefined) {
+        [method, isTrial] = ["POST", true];
+        continue;
+      }
+      if (isHeldBack && isTrial && source.look) {
+        method = "poll";
+        continue;
+      }
+      // The browser may be behind another proxy now, or without a network.
+      if (isHeldBack || (isPolled && !isOpen)) {
+        client.streamMethod = method = undefined;
+        isTrial = false;
+      }
       error = caught;
       // The client has dropped the token: the first refusal may be about an old one.
       const isStale = isProblem(caught, "UNAUTHENTICATED") && refusals++ === 0;
       // A service that fails for a while is waited for: the caller need not reopen the stream.
       const mayPass = again(caught, true) !== undefined || (caught instanceof Problem && caught.status >= 500);
       if (!isStale && !mayPass) {
-        if (!isTrial) throw caught;
+        if (!isTrial || method !== "POST") throw caught;
         // An older server, or a proxy that takes no POST here. Its answer to GET takes its time.
-        [method, isTrial] = ["GET", false];
+        method = "GET";
         continue;
       }
     } finally {
