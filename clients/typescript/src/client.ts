@@ -64,7 +64,9 @@ export class Client implements Caller {
   /** The same server with another credential. */
   with(credential: Credential | string | undefined): Client {
     const { credential: _before, ...options } = this.#options;
-    return new Client(credential === undefined ? options : { ...options, credential });
+    const other = new Client(credential === undefined ? options : { ...options, credential });
+    other.streamMethod = this.streamMethod;
+    return other;
   }
 
   /** Waits until a quarter of the requests that the account may send in a minute is left. Long work calls this between its steps, so that

@@ -3,8 +3,18 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import test from "node:test";
-import { Client, followHints, followSession, type FollowOptions, type StreamState } from "@ensemble/client";
+import {
+  Client,
+  followHints,
+  followRun,
+  followSession,
+  type FollowOptions,
+  type Hint,
+  type StreamState,
+} from "@ensemble/client";
+import { Account, MemoryStore, PublicSession } from "@ensemble/client/account";
 import { json, problem, scripted, type Scripted } from "./scripted.js";
+import { startServer } from "./server.js";
 
 type Poll = typeof import("../dist/poll.js");
 
@@ -190,5 +200,70 @@ test("what changes in the account is found by lists, however many sessions it ha
     assert.equal(await next(), "all");
   } finally {
     await server.close();
+  }
+});
+
+test("against the real server: what people say, a public link, a run and the account", async () => {
+  const server = await startServer();
+  const stop = new AbortController();
+  const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(240_000)]);
+  const fetched: typeof fetch = (input, init) =>
+    isStream(new URL(String(input)).pathname)
+      ? new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject(new Error("given up"))))
+      : fetch(input, init);
+  const options = { signal, isSeen: () => true };
+  try {
+    const ann = await Account.create({ base: server.url, store: new MemoryStore(), name: "Ann", fetch: fetched });
+    const session = await ann.sessions.create({ title: "Plums" });
+    const talk = await ann.sessions.converse(session.id);
+    await talk.send("one");
+
+    const hints: Hint[] = [];
+    const hinted = (async () => {
+      for await (const hint of followHints(ann.client, options)) hints.push(hint);
+    })();
+
+    const seen: string[] = [];
+    for await (const { text } of talk.follow({ after: 0, ...options })) {
+      seen.push(text ?? "?");
+      if (seen.length === 3) break;
+      await talk.send(["two", "three"][seen.length - 1] ?? "");
+    }
+    assert.deepEqual(seen, ["one", "two", "three"]);
+
+    const { address } = await ann.sessions.createLink(session.id);
+    const open = await PublicSession.open(address, { fetch: fetched });
+    const read = open.follow(options);
+    let next = read.next();
+    await talk.send("four");
+    while (open.said.length < 4) {
+      await next;
+      next = read.next();
+    }
+    assert.deepEqual(
+      open.said.map(({ text }) => text),
+      ["one", "two", "three", "four"],
+    );
+    const ends = assert.rejects(next, { code: "LINK_NOT_FOUND" });
+    await ann.sessions.deleteLink(session.id);
+    await ends;
+
+    const tasks = [{ prompt: "p", provider: "codex" as const }];
+    const run = await ann.client.call("POST", "/v1/orchestrator/runs", { body: { tasks } });
+    const changes: boolean[] = [];
+    for await (const { data } of followRun(ann.client, run.id, options)) {
+      changes.push(data.terminal);
+      if (!data.terminal) await ann.client.call("POST", "/v1/orchestrator/runs/{id}/cancel", { path: { id: run.id } });
+    }
+    assert.deepEqual(changes, [false, true]);
+
+    stop.abort();
+    await hinted;
+    assert.equal(hints[0]?.kind, "all");
+    const newest = hints.filter(({ kind, id }) => kind === "session" && id === session.id);
+    assert.ok(newest.length > 0 && newest.every((hint) => hint.session?.id === session.id));
+  } finally {
+    stop.abort();
+    await server.stop();
   }
 });
