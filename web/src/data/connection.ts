@@ -8,6 +8,8 @@ import { textOf } from "./failure.ts";
 import { noteRemoval, removed } from "./removed.ts";
 
 const QUIET_MS = 2_000;
+/** A stream that is held back is opened in two ways, and then does without: as long as nothing fails, that is no loss. */
+const OPENING_MS = 20_000;
 
 export interface Connection {
   isLost: boolean;
@@ -47,12 +49,17 @@ export function whyOf(error: unknown): Why {
   };
 }
 
+/** How the stream of all changes is. `isHeldBack`: the address holds streams back, and what has changed is asked for. */
+export type LineState = { state: "open"; isHeldBack?: true } | { state: "connecting"; why?: Why | undefined };
+export const heldBack = new Store(false);
+
 /** Something that the server should answer, and has not yet. */
 interface Waiting {
   begun: number;
   why: Why | undefined;
   /** An answer to something else says nothing about it. */
   isAlone: boolean;
+  quiet: number;
 }
 
 const waiting = new Set<Waiting>();
@@ -67,7 +74,10 @@ function look(): void {
   clearTimeout(timer);
   timer = undefined;
   const now = performance.now();
-  const due = [...waiting].map((one) => ({ ...one, at: QUIET_MS + (one.isAlone ? one.begun : Math.max(one.begun, answered)) }));
+  const due = [...waiting].map((one) => ({
+    ...one,
+    at: one.quiet + (one.isAlone ? one.begun : Math.max(one.begun, answered)),
+  }));
   // A removed browser makes no more attempts.
   const late = removed.get() ? [] : due.filter(({ at }) => at <= now);
   if (late.length === 0) {
@@ -86,12 +96,13 @@ function look(): void {
 
 removed.subscribe(look);
 
-function begin(isAlone: boolean): CallWatch & { say: (why: Why) => void } {
-  const one: Waiting = { begun: performance.now(), why: undefined, isAlone };
+function begin(isAlone: boolean, quiet = QUIET_MS): CallWatch & { say: (why: Why) => void } {
+  const one: Waiting = { begun: performance.now(), why: undefined, isAlone, quiet };
   waiting.add(one);
   look();
   const say = (why: Why): void => {
     one.why = why;
+    one.quiet = QUIET_MS;
     look();
   };
   return {
@@ -128,10 +139,10 @@ function isBack(): void {
   stream = undefined;
 }
 
-/** The state of the stream of all changes. */
-export function connectionIs(state: "open" | "connecting", why?: Why): void {
+export function connectionIs(now: LineState): void {
   clearTimeout(back);
-  if (state === "open") {
+  if (now.state === "open") {
+    heldBack.set(now.isHeldBack === true);
     if (connection.get().isLost) back = setTimeout(isBack, BACK_MS);
     else isBack();
     return;
@@ -139,9 +150,9 @@ export function connectionIs(state: "open" | "connecting", why?: Why): void {
   if (!stream) {
     if (wasOpen) known = new Date().toISOString();
     wasOpen = false;
-    stream = begin(true);
+    stream = begin(true, OPENING_MS);
   }
-  if (why) stream.say(why);
+  if (now.why) stream.say(now.why);
 }
 
 /** What is shown was kept at this time, and nothing newer has come. */

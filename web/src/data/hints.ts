@@ -4,7 +4,7 @@
  * freeze tabs.
  */
 import { type Client, followHints, type Hint, type StreamState } from "@ensemble/client";
-import { type Why, whyOf } from "./connection.ts";
+import { type LineState, whyOf } from "./connection.ts";
 
 const BEAT_MS = 5_000;
 const SILENT_MS = 12_000;
@@ -17,8 +17,9 @@ export function lineChange(stop: AbortSignal): AbortSignal {
   return over;
 }
 
-export type LineState = { state: "open" } | { state: "connecting"; why?: Why | undefined };
-type Said = { hint: Hint } | LineState;
+type Said = { hint: Hint } | LineState | typeof SEEN;
+/** What a tab says that is seen and does not hold the stream: its leader may be hidden. */
+const SEEN = "seen";
 
 export interface HintOptions {
   /** The account: tabs of another one do not share. */
@@ -34,7 +35,10 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
   const channel = new BroadcastChannel(name);
   let receivedAt = performance.now();
   let isLeader = false;
+  let seenAt = Number.NEGATIVE_INFINITY;
+  const isSeen = (): boolean => !document.hidden || performance.now() - seenAt < 2 * BEAT_MS;
   channel.onmessage = ({ data }: MessageEvent<Said | null>) => {
+    if (data === SEEN) return void (seenAt = performance.now());
     receivedAt = performance.now();
     if (isLeader || data === null || typeof data !== "object") return;
     if ("hint" in data) onHint(data.hint);
@@ -58,13 +62,13 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
                 ? undefined
                 : state.why
               : whyOf(now.error);
-        state = now.state === "open" ? { state: "open" } : { state: "connecting", why };
+        state = now.state === "open" ? now : { state: "connecting", why };
         onState(state);
         tell(state);
       };
       while (!stop.aborted) {
         const line = lineChange(stop);
-        for await (const hint of followHints(client, { signal: line, onState: states })) {
+        for await (const hint of followHints(client, { signal: line, onState: states, isSeen })) {
           onHint(hint);
           tell({ hint });
         }
@@ -84,7 +88,9 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
       // A lock is taken from its holder at once, or waited for.
       const waiting = new AbortController();
       const silent = setInterval(() => {
-        if (!isLeader && !document.hidden && performance.now() - receivedAt > SILENT_MS) waiting.abort();
+        if (isLeader || document.hidden) return;
+        channel.postMessage(SEEN);
+        if (performance.now() - receivedAt > SILENT_MS) waiting.abort();
       }, BEAT_MS);
       const options: LockOptions = steal ? { steal: true } : { signal: AbortSignal.any([signal, waiting.signal]) };
       try {

@@ -28,7 +28,7 @@ export class PublicFeed implements SessionFeed {
     const stop = new AbortController();
     const failed = (error: unknown): void => {
       // That the link opens nothing is an answer.
-      if (isNotFound(error)) connectionIs("open");
+      if (isNotFound(error)) connectionIs({ state: "open" });
       this.view.update((before) => ({ ...before, error: this.#shown && isNotFound(error) ? ENDED : said(error) }));
     };
     void keepTrying(() => this.#run(stop.signal), failed, stop.signal);
@@ -53,7 +53,9 @@ export class PublicFeed implements SessionFeed {
     await this.#describe(shown);
     this.#draw(shown);
     const onState = (now: StreamState): void =>
-      connectionIs(now.state, now.state === "open" || now.error === undefined ? undefined : whyOf(now.error));
+      connectionIs(
+        now.state === "open" ? now : { state: now.state, why: now.error === undefined ? undefined : whyOf(now.error) },
+      );
     await whileSeen(async (seen) => {
       for await (const changed of shown.follow({ signal: seen, onState })) {
         if (changed.state) await this.#describe(shown);

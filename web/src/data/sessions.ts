@@ -5,7 +5,7 @@ import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
 import { connectionIs, knownSince, whyOf } from "./connection.ts";
 import { textOf } from "./failure.ts";
-import { type LineState, shareHints } from "./hints.ts";
+import { shareHints } from "./hints.ts";
 import { keepTrying } from "./keep-trying.ts";
 import { keep, recall } from "./kept.ts";
 import { confirmationsChanged, machinesChanged, nameOfMachine } from "./machines.ts";
@@ -39,7 +39,7 @@ export function followAccount(): () => void {
   void showKept();
   const failed = (error: unknown): void => {
     noteRemoval(error);
-    connectionIs("connecting", whyOf(error));
+    connectionIs({ state: "connecting", why: whyOf(error) });
   };
   void keepTrying(() => follow(controller.signal), failed, controller.signal);
   return () => controller.abort();
@@ -66,8 +66,9 @@ function keepSoon(): void {
 
 function follow(signal: AbortSignal): Promise<void> {
   const { client, userId } = mine();
-  const onHint = ({ kind, id }: Hint): void => {
+  const onHint = ({ kind, id, session }: Hint): void => {
     if (kind === "all") void readAll(signal);
+    else if (session && !isReading) void show(session.id, session, signal);
     else if ((kind === "session" || kind === "share") && id) soon(id, signal);
     // Whether its machine is there is a part of a session's row.
     if (kind === "machine") machineChanged(id, signal);
@@ -81,8 +82,7 @@ function follow(signal: AbortSignal): Promise<void> {
     if (kind === "device") void namesChanged(signal).catch(() => undefined);
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
-  const onState = (now: LineState): void => connectionIs(now.state, now.state === "open" ? undefined : now.why);
-  return shareHints(client, { user: userId, signal, onState, onHint });
+  return shareHints(client, { user: userId, signal, onState: connectionIs, onHint });
 }
 
 /** A machine and its sessions are noticed to be away one after the other, by the heartbeat of each: they are looked at so long after. */
@@ -162,13 +162,18 @@ function soon(id: string, signal: AbortSignal): void {
 }
 
 async function readOne(id: string, signal: AbortSignal): Promise<void> {
-  let row: SessionRow | undefined;
+  let session: Session | undefined;
   try {
-    row = await rowOf(await mine().sessions.read(id));
+    session = await mine().sessions.read(id);
   } catch (error) {
     // Only a session that the server reports as gone is removed.
     if (!isNotFound(error)) return;
   }
+  await show(id, session, signal);
+}
+
+async function show(id: string, session: Session | undefined, signal: AbortSignal): Promise<void> {
+  const row = session && (await rowOf(session));
   if (signal.aborted) return;
   sessions.update((before) => {
     const others = before.rows.filter((one) => one.id !== id);

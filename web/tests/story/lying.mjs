@@ -1,9 +1,13 @@
-// A server between the page and the real one. It passes everything on, or answers as a broken one does.
+// A server between the page and the real one. It passes everything on, answers as a broken one does, or holds streams back as the tunnel
+// of Cloudflare does.
 import { createServer, request as ask } from "node:http";
 import { once } from "node:events";
 
 const HTML = "<!doctype html><title>Hotel</title><h1>Sign in to the network</h1>";
 const FAULT = { type: "about:blank", title: "Internal error", status: 500, code: "INTERNAL", detail: "Something is broken." };
+
+/** What a tunnel takes at once. It answers 429 to more. */
+const MOST_AT_ONCE = 200;
 
 /** The ways to answer wrongly. */
 export const LIES = ["500", "fault", "html", "half", "never"];
@@ -12,7 +16,15 @@ export const LIES = ["500", "fault", "html", "half", "never"];
 export async function lying(target, port) {
   const upstream = new URL(target);
   let lie, change;
+  let held = [];
+  let atOnce = 0;
+  const requests = [];
   const server = createServer((request, response) => {
+    requests.push(`${request.method} ${request.url.replace(/\?.*/, "")}`);
+    atOnce += 1;
+    response.on("close", () => (atOnce -= 1));
+    if (held.length > 0 && atOnce > MOST_AT_ONCE)
+      return void response.writeHead(429, { "content-type": "text/plain" }).end("no");
     const kind = lie?.(request.url);
     if (kind === "never") return;
     if (kind === "500") return void response.writeHead(500, { "content-type": "text/plain" }).end("oops");
@@ -36,6 +48,8 @@ export async function lying(target, port) {
       // A stream has no half: it ends.
       if (kind === "half" && isStream) return void response.writeHead(200, answer.headers).end(": half");
       if (kind === "half") return whole((bytes) => bytes.subarray(0, Math.floor(bytes.length / 2)));
+      // It comes whole, once it has ended.
+      if (isStream && held.includes(request.method)) return whole((bytes) => bytes);
       const edit = change?.(request.url);
       if (edit) return whole(edit);
       response.writeHead(answer.statusCode, answer.headers);
@@ -58,6 +72,14 @@ export async function lying(target, port) {
       lie = undefined;
       server.closeAllConnections();
     },
+    /** From now on streams by these methods are held back until they end. What is open breaks. */
+    hold: (methods) => {
+      held = methods;
+      requests.length = 0;
+      server.closeAllConnections();
+    },
+    /** What was asked for since. */
+    requests,
     /** From now on answers at a path are changed by what `find` gives for it. */
     change: (find) => (change = find),
     stop: () => {

@@ -56,6 +56,11 @@ fn a_person_has_a_server_that_fails() {
     tell_between("lies");
 }
 
+#[test]
+fn a_person_has_an_address_that_holds_streams_back() {
+    tell_between("held");
+}
+
 /// Tells one of the stories with a place for a server between the page and the real one.
 fn tell_between(story: &str) {
     let port = free_port();
