@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result};
+use crate::poll::{Look, Poll};
 use crate::retry::{self, Repeat};
 pub use crate::sse::Event;
 use crate::sse::Reader;
@@ -50,19 +51,28 @@ pub(crate) struct Source {
     pub(crate) after: Option<String>,
     /// Gives an event [`CONNECTED`] at each connection, because the stream does not say what happened before.
     pub(crate) marks_connections: bool,
+    /// How the same is read where streams are held back.
+    pub(crate) look: Option<Look>,
     pub(crate) timeouts: FollowTimeouts,
 }
 
 /// The events of `source`, without gaps across reconnects. The stream ends when there can be no more events, or with an
 /// error when the service refuses to continue or was unavailable for too long.
 pub(crate) fn follow(client: Client, source: Source) -> impl Stream<Item = Result<Event>> + Send + use<> {
-    let way = client.0.streams.way();
-    let (body, reader) = (None, Reader::default());
-    let follower = Follower { client, source, way, body, is_silent: true, reader, ended: None, connects: 0 };
+    let way = match client.0.streams.way() {
+        Way::Poll if source.look.is_none() => Way::TryGet,
+        way => way,
+    };
+    let (body, poll, reader) = (None, None, Reader::default());
+    let follower = Follower { client, source, way, body, poll, is_silent: true, reader, ended: None, connects: 0 };
     stream::try_unfold(
         follower,
         |mut follower| async move { Ok(follower.next().await?.map(|event| (event, follower))) },
     )
+}
+
+fn connected() -> Event {
+    Event { name: CONNECTED.to_owned(), id: None, data: String::new() }
 }
 
 #[derive(Deserialize)]
@@ -70,15 +80,19 @@ struct End {
     reason: String,
 }
 
-/// How a client opens streams. Some proxies hold back the answer to GET until it ends, and not the one to POST.
+/// How a client opens streams. Some proxies hold back the answer to GET until it ends, and some the one to POST as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Nothing is known yet.
     TryGet,
     /// GET was held back.
     TryPost,
+    /// POST was refused, as by an older server, whose answer to GET takes its time.
+    TrySlowGet,
     Get,
     Post,
+    /// Both were held back: what streams bring is read by calls.
+    Poll,
 }
 
 /// The way that works, for all streams of a client.
@@ -90,29 +104,37 @@ impl Streams {
         match self.0.load(Ordering::Relaxed) {
             1 => Way::Get,
             2 => Way::Post,
+            3 => Way::Poll,
             _ => Way::TryGet,
         }
     }
 
     /// Notes that a byte has come this way.
     fn works(&self, way: Way) -> Way {
-        let (way, known) = if matches!(way, Way::Post | Way::TryPost) { (Way::Post, 2) } else { (Way::Get, 1) };
+        let (way, known) = match way {
+            Way::TryGet | Way::TrySlowGet | Way::Get => (Way::Get, 1),
+            Way::TryPost | Way::Post => (Way::Post, 2),
+            Way::Poll => (Way::Poll, 3),
+        };
         self.0.store(known, Ordering::Relaxed);
         way
     }
 
-    /// The client may be behind another proxy now.
     fn forget(&self) -> Way {
         self.0.store(0, Ordering::Relaxed);
         Way::TryGet
     }
 }
 
+type Body = BoxStream<'static, reqwest::Result<Bytes>>;
+
 struct Follower {
     client: Client,
     source: Source,
     way: Way,
-    body: Option<BoxStream<'static, reqwest::Result<Bytes>>>,
+    body: Option<Body>,
+    /// In place of a body.
+    poll: Option<Poll>,
     /// The body has had no byte.
     is_silent: bool,
     reader: Reader,
@@ -138,27 +160,37 @@ impl Follower {
                 }
                 return Ok(Some(event));
             }
+            if let Some(poll) = &mut self.poll {
+                match poll.next(&self.client, self.source.after.as_deref()).await {
+                    Ok(Some(events)) => self.reader.put(events),
+                    Ok(None) => self.try_again(),
+                    Err(error) if retry::again(&error, Repeat::Harmless).is_some() => self.poll = None,
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
             match &mut self.body {
                 None => {
                     if !self.connect().await? {
                         return Ok(None);
                     }
-                    if self.source.marks_connections {
-                        return Ok(Some(Event { name: CONNECTED.to_owned(), id: None, data: String::new() }));
+                    if self.poll.is_some() && self.source.marks_connections {
+                        return Ok(Some(connected()));
                     }
                 }
                 Some(body) => {
-                    let is_tried = self.is_silent && self.way == Way::TryGet;
+                    let is_tried = self.is_silent && matches!(self.way, Way::TryGet | Way::TryPost);
                     let silence = if is_tried { FIRST_BYTE_WITHIN } else { self.source.timeouts.silence };
                     match timeout(silence, body.next()).await {
                         Ok(Some(Ok(chunk))) if self.reader.push(&chunk).is_ok() => {
-                            if self.is_silent {
+                            if std::mem::replace(&mut self.is_silent, false) {
                                 self.way = self.client.0.streams.works(self.way);
+                                if self.source.marks_connections {
+                                    return Ok(Some(connected()));
+                                }
                             }
-                            self.is_silent = false;
                         }
-                        Err(_) if is_tried => self.try_post(),
-                        Err(_) if self.is_silent => (self.body, self.way) = (None, self.client.0.streams.forget()),
+                        Err(_) if self.is_silent => _ = self.try_next(),
                         _ => self.body = None,
                     }
                 }
@@ -194,21 +226,19 @@ impl Follower {
         let since = Instant::now();
         loop {
             let error = match self.open().await {
-                Ok(body) => {
-                    let is_open = body.is_some();
-                    (self.body, self.is_silent) = (body, true);
-                    return Ok(is_open);
-                }
-                Err(Error::TimedOut { .. }) if self.way == Way::TryGet => {
-                    self.try_post();
-                    continue;
-                }
-                // An older server, or a proxy that takes no POST here. Its answer to GET takes its time.
+                Ok(is_open) => return Ok(is_open),
                 Err(error) if self.way == Way::TryPost && retry::again(&error, Repeat::Harmless).is_none() => {
-                    self.way = Way::Get;
+                    self.way = Way::TrySlowGet;
                     continue;
                 }
                 Err(error @ Error::TimedOut { .. }) => {
+                    if self.try_next() {
+                        continue;
+                    }
+                    error
+                }
+                // Without a network everything seems to be held back.
+                Err(error) if self.way == Way::Poll => {
                     self.way = self.client.0.streams.forget();
                     error
                 }
@@ -227,18 +257,51 @@ impl Follower {
         }
     }
 
-    /// The next connection is by POST, and at once.
-    fn try_post(&mut self) {
-        (self.way, self.body, self.connects) = (Way::TryPost, None, 0);
+    /// Nothing has come in time, so another way is next. `true`: at once.
+    fn try_next(&mut self) -> bool {
+        self.body = None;
+        self.way = match self.way {
+            Way::TryGet => Way::TryPost,
+            Way::TryPost | Way::TrySlowGet if self.source.look.is_some() => Way::Poll,
+            // The client may be behind another proxy now.
+            _ => self.client.0.streams.forget(),
+        };
+        let is_next = self.way != Way::TryGet;
+        if is_next {
+            self.connects = 0;
+        }
+        is_next
+    }
+
+    /// It was polled for a while: the address may hold nothing back any more.
+    fn try_again(&mut self) {
+        (self.way, self.poll, self.connects) = (Way::TryPost, None, 0);
+    }
+
+    /// Opens the stream, or looks for the first time. `false`: what it is about is over, and its last event is known.
+    async fn open(&mut self) -> Result<bool> {
+        if let (Way::Poll, Some(look)) = (self.way, &self.source.look) {
+            let mut poll = Poll::new(look.clone());
+            let events = poll.next(&self.client, self.source.after.as_deref()).await?;
+            self.reader.put(events.unwrap_or_default());
+            self.poll = Some(poll);
+            self.way = self.client.0.streams.works(self.way);
+            return Ok(true);
+        }
+        let body = self.open_body().await?;
+        let is_open = body.is_some();
+        (self.body, self.is_silent) = (body, true);
+        Ok(is_open)
     }
 
     /// The body of a stream; `None` when what it is about is over, and its last event is known.
-    fn open(&self) -> impl Future<Output = Result<Option<BoxStream<'static, reqwest::Result<Bytes>>>>> + Send + '_ {
+    fn open_body(&self) -> impl Future<Output = Result<Option<Body>>> + Send + '_ {
         let path: Vec<&str> = self.source.path.iter().map(String::as_str).collect();
         let call = match self.way {
             Way::TryGet => self.client.get(&path).head_within(HEAD_WITHIN),
-            Way::Get => self.client.get(&path),
-            Way::TryPost | Way::Post => self.client.post(&path, Repeat::Harmless),
+            Way::TrySlowGet | Way::Get | Way::Poll => self.client.get(&path),
+            Way::TryPost => self.client.post(&path, Repeat::Harmless).head_within(HEAD_WITHIN),
+            Way::Post => self.client.post(&path, Repeat::Harmless),
         };
         let mut call = call.header(reqwest::header::ACCEPT, Some("text/event-stream"));
         for (name, value) in &self.source.query {

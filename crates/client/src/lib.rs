@@ -19,6 +19,7 @@ mod sign_in;
 
 pub mod follow;
 mod pages;
+mod poll;
 pub mod sse;
 
 mod accounts;
@@ -45,6 +46,7 @@ pub use idempotency::idempotency_key;
 pub use leases::HeldLease;
 pub use no_connection::NoConnection;
 pub use output::OutputOf;
+pub use poll::Polls;
 pub use retry::Retry;
 pub use server::Version;
 pub use sessions::{SessionEvent, SessionFilter, Window};

@@ -42,7 +42,10 @@ impl Client {
 
     async fn open_output(&self, of: OutputOf, live: bool) -> Result<BoxStream<'static, reqwest::Result<Bytes>>> {
         let path = ["v1", "orchestrator", "runs", &of.run.to_string(), "tasks", &of.task.to_string(), "output"];
-        let call = match self.0.streams.way() {
+        let way = self.0.streams.way();
+        // Where streams are held back, what there is by now comes, again and again.
+        let live = live && way != Way::Poll;
+        let call = match way {
             Way::Post if live => self.post(&path, Repeat::Harmless),
             _ => self.get(&path),
         };

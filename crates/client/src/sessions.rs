@@ -13,6 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 use crate::error::{Error, Result, asked_for};
 use crate::follow::{CONNECTED, Event, FollowTimeouts, Source, follow};
 use crate::pages;
+use crate::poll::Look;
 use crate::refs::named;
 use crate::retry::Repeat;
 use crate::transport::Client;
@@ -194,6 +195,7 @@ fn source(session: SessionId, after: Option<i64>) -> Source {
     Source {
         path: ["v3", "sessions", &session.to_string(), "messages", "stream"].map(str::to_owned).to_vec(),
         after: after.map(|seq| seq.to_string()),
+        look: Some(Look::Session(session)),
         ..Source::default()
     }
 }

@@ -70,6 +70,11 @@ impl Reader {
         self.ready.pop_front()
     }
 
+    /// Events that came by other calls, to be given next.
+    pub(crate) fn put(&mut self, events: Vec<Event>) {
+        self.ready.extend(events);
+    }
+
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {

@@ -12,7 +12,8 @@ use crate::call::Call;
 use crate::clock::Clock;
 use crate::credential::{Credential, Token};
 use crate::error::{Error, Result};
-use crate::follow::Streams;
+use crate::follow::{Streams, Way};
+use crate::poll::Polls;
 use crate::quota::Quota;
 use crate::retry::{Repeat, Retry};
 
@@ -34,7 +35,8 @@ pub(crate) struct Inner {
     pub(crate) answer_within: Duration,
     pub(crate) clock: Arc<Clock>,
     pub(crate) quota: Quota,
-    pub(crate) streams: Streams,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) polls: Polls,
 }
 
 /// Builds a [`Client`].
@@ -46,6 +48,7 @@ pub struct ClientBuilder {
     answer_within: Duration,
     clock: Arc<Clock>,
     user_agent: String,
+    polls: Polls,
 }
 
 impl ClientBuilder {
@@ -82,6 +85,12 @@ impl ClientBuilder {
         self
     }
 
+    /// How often is read what streams bring, where the address holds them back.
+    pub fn polls(mut self, polls: Polls) -> Self {
+        self.polls = polls;
+        self
+    }
+
     pub fn build(self) -> Result<Client> {
         install_tls();
         let base = parse_base(&self.base)?;
@@ -109,7 +118,8 @@ impl ClientBuilder {
             answer_within: self.answer_within,
             clock: self.clock,
             quota: Quota::default(),
-            streams: Streams::default(),
+            streams: Arc::default(),
+            polls: self.polls,
         })))
     }
 }
@@ -125,6 +135,7 @@ impl Client {
             answer_within: Duration::from_secs(10),
             clock: Arc::default(),
             user_agent: concat!("ensemble-client/", env!("CARGO_PKG_VERSION")).to_owned(),
+            polls: Polls::default(),
         }
     }
 
@@ -162,7 +173,8 @@ impl Client {
             answer_within: this.answer_within,
             clock: this.clock.clone(),
             quota: Quota::default(),
-            streams: Streams::default(),
+            streams: this.streams.clone(),
+            polls: this.polls,
         }))
     }
 
@@ -173,6 +185,11 @@ impl Client {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Whether the address holds streams back, so that what they bring is polled and live text does not come.
+    pub fn is_held_back(&self) -> bool {
+        self.0.streams.way() == Way::Poll
     }
 
     /// The server's clock, as this client has measured it.

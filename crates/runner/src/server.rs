@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_client::{Client, Error, HeldLease, Retry};
+use ensemble_client::{Client, Error, HeldLease, Polls, Retry};
 use ensemble_types::changes::{LeaseDiff, OrderResult};
 use ensemble_types::ids::MachineId;
 use ensemble_types::leases::{LeaseBeat, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Leases};
@@ -61,10 +61,13 @@ impl ServerError {
 
 /// The client of this machine.
 pub(crate) fn connect(config: &Config) -> Result<Client, Error> {
+    // No person looks at what a runner follows.
+    let unseen = Polls::default().unseen;
     Client::builder(config.server.clone())
         .credential(config.credential.clone())
         .retry(Retry::never())
         .answer_within(config.timing.answer_within)
+        .polls(Polls { seen: unseen, unseen })
         .user_agent(concat!("ensemble-runner/", env!("CARGO_PKG_VERSION")))
         .build()
 }

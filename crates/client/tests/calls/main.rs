@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod clock;
+mod held_back;
 mod live;
 mod other_records;
 mod retries;
