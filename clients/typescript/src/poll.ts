@@ -16,7 +16,7 @@ export type Look = (last: string | undefined, signal: AbortSignal) => Promise<{ 
 
 /** How often is looked while a person looks on. */
 const SEEN_EVERY = 2_000;
-/** What is looked at by nobody in particular is read once in so many of these. */
+/** What no person looks at is read once in this many pauses, every 30 s. */
 const UNSEEN_TIMES = 15;
 /** A look, with all its calls. */
 const LOOK_WITHIN = 20_000;
