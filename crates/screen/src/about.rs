@@ -53,6 +53,8 @@ pub enum Connection {
     AgentStopped,
     /// The machine has no key under which it can send what the agent does, by the server's word.
     CannotWrite,
+    /// The address holds streams back, so what is new comes late and live text does not come.
+    HeldBack,
 }
 
 /// What a person may command. Each level includes those before it.
@@ -68,13 +70,14 @@ pub enum Level {
 }
 
 impl Connection {
-    /// `has_problem`: the machine says that it cannot write down what happens.
-    pub fn of(session: &Session, is_connected: bool, has_problem: bool) -> Self {
+    /// `has_problem`: the machine says that it cannot write down what happens. `is_held_back`: the address holds streams back.
+    pub fn of(session: &Session, is_connected: bool, has_problem: bool, is_held_back: bool) -> Self {
         match (is_connected, session.online) {
             (false, _) => Self::Connecting,
             (true, false) => Self::MachineAway,
             (true, true) if has_problem => Self::AgentStopped,
             (true, true) if session.cannot_write.is_some() => Self::CannotWrite,
+            (true, true) if is_held_back => Self::HeldBack,
             (true, true) => Self::Online,
         }
     }
@@ -125,6 +128,7 @@ impl Connection {
             Self::MachineAway => "the machine is away",
             Self::AgentStopped => "disk not writable",
             Self::CannotWrite => "the machine cannot send",
+            Self::HeldBack => "This address holds live text back",
         }
     }
 }

@@ -23,6 +23,7 @@ struct Part {
 
 /// What a part has that is left out before a key is.
 const ALL_IS_WELL: u8 = 9;
+const HELD_BACK: u8 = 3;
 /// That of the model, and the columns of its name where there is little room.
 const MODEL: u8 = 4;
 const SHORT_MODEL: u16 = 14;
@@ -100,7 +101,11 @@ pub(crate) fn status(view: &View, wanted: Option<&Mode>, hints: &[&str], setting
     let (paint, width) = (setting.paint, setting.width);
     let mut parts = view.state().map(|state| parts(state, wanted, paint)).unwrap_or_default();
     let connection = setting.about.connection;
-    let (style, goes) = if connection == Connection::Online { (paint.dim(), ALL_IS_WELL) } else { (paint.asks(), 0) };
+    let (style, goes) = match connection {
+        Connection::Online => (paint.dim(), ALL_IS_WELL),
+        Connection::HeldBack => (paint.dim(), HELD_BACK),
+        _ => (paint.asks(), 0),
+    };
     let words = connection.words();
     let words = if paint.0.unicode { words.to_owned() } else { words.replace('…', "...") };
     parts.push(Part { text: words, style, goes });

@@ -71,7 +71,8 @@ pub(crate) async fn until_left(context: &Context, live: &mut Live) -> Result<Lef
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
     let left = loop {
         let level = Level::of(me.user, &live.session, &live.view);
-        let connection = Connection::of(&live.session, is_connected, live.problem().is_some());
+        let connection =
+            Connection::of(&live.session, is_connected, live.problem().is_some(), live.me.client.is_held_back());
         if std::mem::replace(&mut cannot_write, live.session.cannot_write.clone()) != live.session.cannot_write
             && let Some(why) = says::cannot_write(&live.session)
         {

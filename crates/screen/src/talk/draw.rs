@@ -93,6 +93,7 @@ impl Talk {
             Connection::AgentStopped => {
                 Some("The session's machine cannot write to its disk. It does what you send when it can.")
             }
+            Connection::HeldBack => Some(about.connection.words()),
             Connection::CannotWrite => {
                 Some("The session's machine cannot send what the agent does. `ensemble sessions` says what it needs.")
             }

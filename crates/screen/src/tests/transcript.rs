@@ -271,6 +271,15 @@ fn a_small_screen_keeps_what_matters() {
 }
 
 #[test]
+fn an_address_that_holds_live_text_back_is_no_error() {
+    let mut session = Session::new(60, 10);
+    session.connection = Connection::HeldBack;
+    session.host(is_in(Phase::Working));
+    let last = session.lines().pop().unwrap();
+    assert!(last.starts_with(" sonnet · ask · This address holds live text back"), "{last}");
+}
+
+#[test]
 fn who_may_only_read_has_no_text_field() {
     let mut session = Session::new(60, 20);
     session.level = Level::Read;

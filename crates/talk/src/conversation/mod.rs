@@ -187,7 +187,8 @@ impl<'a> Conversation<'a> {
     }
 
     fn connection(&self) -> Connection {
-        Connection::of(&self.live.session, self.away.is_none(), self.live.problem().is_some())
+        let (is_connected, is_held_back) = (self.away.is_none(), self.live.me.client.is_held_back());
+        Connection::of(&self.live.session, is_connected, self.live.problem().is_some(), is_held_back)
     }
 
     fn draw(&mut self) -> Result<()> {
