@@ -9,26 +9,29 @@ import { ensemble, links } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
+/** Presses a button until `sign` is there. WebKitGTK loses a click on a busy machine, as when a finger misses, or is late with it: then the
+ * button is gone by the next one. */
+async function press(button, sign) {
+  const within = { timeout: 3_000 };
+  for (let tries = 0; tries < 20; tries++) {
+    await button.click(within).catch(() => undefined);
+    const isThere = await sign.waitFor(within).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return;
+  }
+  await sign.waitFor();
+}
+
 /** Signs out in the settings, which wipes the browser. */
 async function signOut(page) {
   await page.goto(`${origin}/settings`);
   // What comes late moves what is below it.
   await page.getByText("this browser").first().waitFor();
   const wipe = page.getByRole("button", { name: "Wipe this browser" });
-  // WebKitGTK loses a click on a busy machine, as when a finger misses. A person presses again.
-  for (let tries = 0; tries < 20; tries++) {
-    const button = page.getByRole("button", { name: "Sign out here…" });
-    if ((await button.count()) > 0) await button.click();
-    if (
-      await wipe.waitFor({ timeout: 3_000 }).then(
-        () => true,
-        () => false,
-      )
-    )
-      break;
-  }
-  await wipe.click();
-  await page.getByRole("button", { name: "Make an account" }).waitFor();
+  await press(page.getByRole("button", { name: "Sign out here…" }), wipe);
+  await press(wipe, page.getByRole("button", { name: "Make an account" }));
 }
 
 describe("the page in three browsers", { timeout: 25 * 60_000 }, () => {

@@ -13,9 +13,9 @@ const KEYS = {
   End: "\uE010",
   Home: "\uE011",
 };
-/** So long the page itself waits before this end looks whether time is over, in milliseconds. */
 /** An element that has the same place for so long stands still. */
 const STILL_MS = 100;
+/** So long the page itself waits before this end looks whether time is over, in milliseconds. */
 const TURN_MS = 2_000;
 /** The page was drawn again, or something lay over the element: it is looked for again. */
 const AGAIN =
@@ -72,15 +72,15 @@ class Locator extends Finder {
     return this.page.waitFor(this.steps, state, timeout);
   }
 
-  #act(run) {
-    return this.page.act(this.steps, run);
+  #act(run, timeout) {
+    return this.page.act(this.steps, run, timeout);
   }
 
-  async click() {
+  async click({ timeout } = {}) {
     await this.#act(async (element) => {
       await this.page.still(element);
       await this.page.session.call("click", { id: element });
-    });
+    }, timeout);
   }
 
   async fill(text) {
@@ -238,8 +238,8 @@ export class Page extends Finder {
   }
 
   /** Does something with the one element that the steps lead to. */
-  async act(steps, run) {
-    for (const end = performance.now() + this.soon; ;) {
+  async act(steps, run, timeout = this.soon) {
+    for (const end = performance.now() + timeout; ;) {
       const found = await this.waitFor(steps, "visible", Math.max(1, end - performance.now()));
       if (found.length > 1) throw new Error(`${found.length} elements in place of one: ${JSON.stringify(steps)}`);
       try {
