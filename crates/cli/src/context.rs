@@ -216,6 +216,14 @@ pub(crate) fn interrupts() -> Result<Signal> {
     signal(SignalKind::interrupt()).map_err(|error| Failure::message(format!("Cannot listen for Ctrl-C: {error}.")))
 }
 
+/// Waits for Ctrl-C, also for one that comes before it is asked.
+pub(crate) fn interrupted() -> Result<impl Future<Output = ()>> {
+    let mut interrupt = interrupts()?;
+    Ok(async move {
+        interrupt.recv().await;
+    })
+}
+
 /// Receives the hang-up of a terminal that is closed from now on. `None`: this process was started to outlive its terminal (`nohup`).
 #[cfg(feature = "up")]
 pub(crate) fn hang_ups() -> Result<Option<Signal>> {

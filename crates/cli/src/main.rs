@@ -18,8 +18,12 @@ mod data;
 mod environment;
 mod failure;
 mod following;
+#[cfg_attr(not(feature = "up"), expect(dead_code, reason = "`up` uses it"))]
+mod foot;
 mod global;
 mod home;
+#[cfg_attr(not(feature = "up"), expect(dead_code, reason = "`up` uses it"))]
+mod keys;
 mod last_lines;
 mod live;
 mod machines;

@@ -9,6 +9,7 @@ pub(crate) use ensemble_types::line::{clean, inline, short};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
+use crate::foot;
 
 /// Prints one line.
 pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
@@ -24,8 +25,13 @@ pub(crate) fn lines(texts: impl IntoIterator<Item = String>) -> Result<()> {
 
 /// Prints a note to standard error, apart from the result.
 pub(crate) fn note(text: impl AsRef<str>) {
-    // A note that cannot be written is not a failure.
-    let _unwritable = writeln!(io::stderr(), "{}", clean(text.as_ref()));
+    foot::print(format!("{}\n", clean(text.as_ref())).as_bytes());
+}
+
+/// Writes to standard error what was made fit for a terminal.
+pub(crate) fn error(text: &[u8]) {
+    // What cannot be written is not a failure.
+    let _unwritable = io::stderr().write_all(text);
 }
 
 /// Asks a question on standard error. The answer is typed on the same line.

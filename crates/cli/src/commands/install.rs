@@ -1,4 +1,4 @@
-//! `ensemble runner install` and `uninstall`: the service that starts the runner with the machine.
+//! `ensemble runner install` and `uninstall`, `ensemble up --install` and `--uninstall`: a service that starts with the machine.
 //!
 //! Linux has a unit of systemd's user manager (systemd.service(5)), macOS a launch agent (launchd.plist(5)). What will be
 //! written and run is printed first.
@@ -20,10 +20,9 @@ use crate::environment::environment;
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// How long the runner may take to end after its running tasks were handed back.
+/// How long a service may take to end after its running tasks were handed back.
 const AFTER_DRAIN: Duration = Duration::from_secs(30);
-const UNIT: &str = "ensemble-runner.service";
-const LABEL: &str = "dev.ensemble.runner";
+const RUNNER: &str = "runner";
 
 /// Start the runner whenever this machine starts, as a service of yours. Prints what it would write and run, and asks first
 #[derive(Debug, Args)]
@@ -51,11 +50,15 @@ enum Manager {
 }
 
 /// The service: the program with its arguments, and what it needs.
-struct Service {
+pub(crate) struct Service {
+    /// A word.
+    name: &'static str,
     arguments: Vec<String>,
     /// Where the programs of the providers are found.
     path: String,
     stop_after: Duration,
+    /// Whether it starts with the machine, before anyone signs in to it.
+    lingers: bool,
 }
 
 type Commands = Vec<Vec<String>>;
@@ -67,21 +70,52 @@ impl Install {
         if context.linked_machine()?.is_none() {
             context.me().await?;
         }
+        let mut arguments = vec!["--server".to_owned(), context.server()?.0, "runner".to_owned()];
+        arguments.extend(self.options.as_arguments()?);
+        let service = Service::new(context, RUNNER, arguments, config.timing.drain_grace)?;
+        if service.install(context, self.yes)? && Manager::here() == Manager::Systemd {
+            print::note("To start it with the machine, before you sign in: `loginctl enable-linger`.");
+        }
+        Ok(DONE)
+    }
+}
+
+impl Uninstall {
+    pub(crate) fn run(self, context: &Context) -> Result {
+        uninstall(context, RUNNER, self.yes)
+    }
+}
+
+impl Service {
+    /// The service of this program with these arguments.
+    pub(crate) fn new(context: &Context, name: &'static str, more: Vec<String>, grace: Duration) -> Result<Self> {
         let program = std::env::current_exe()?;
         let mut arguments = vec![text(&program)?, "--home".to_owned(), text(&absolute(context.home.path())?)?];
-        arguments.extend(["--server".to_owned(), context.server()?.0, "runner".to_owned()]);
-        arguments.extend(self.options.as_arguments()?);
+        arguments.extend(more);
         let path = environment().remove("PATH").unwrap_or_default();
-        let stop_after = config.timing.drain_grace + AFTER_DRAIN;
-        let service = Service { arguments, path, stop_after };
+        Ok(Self { name, arguments, path, stop_after: grace + AFTER_DRAIN, lingers: false })
+    }
+
+    #[cfg(feature = "up")]
+    pub(crate) fn lingering(self) -> Self {
+        Self { lingers: true, ..self }
+    }
+
+    #[cfg(feature = "up")]
+    pub(crate) fn is_installed(name: &str) -> Result<bool> {
+        Ok(Manager::here().file(name)?.exists())
+    }
+
+    /// Shows what it would write and run, and does it if the person agrees. Whether it was done, and said so to the person.
+    pub(crate) fn install(&self, context: &Context, yes: bool) -> Result<bool> {
         let manager = Manager::here();
-        let (file, content) = (manager.file()?, manager.definition(&service)?);
-        let commands = manager.start(&file)?;
+        let (file, content) = (manager.file(self.name)?, manager.definition(self)?);
+        let commands = manager.start(self, &file)?;
         if !context.json {
             print::line(format!("# {}\n{content}\n# then", file.display()))?;
             commands.iter().try_for_each(|command| print::line(command.join(" ")))?;
         }
-        let agreed = self.yes || confirm::change("Write this file and start the runner")?;
+        let agreed = yes || confirm::change("Write this file and start the service")?;
         if agreed {
             if let Some(directory) = file.parent() {
                 fs::create_dir_all(directory)?;
@@ -93,41 +127,48 @@ impl Install {
             let report = json!({ "file": file, "content": content, "commands": commands, "installed": agreed });
             print::json(&report, false)?;
         } else if agreed {
-            print::note("The runner is running, and starts when you sign in to this machine.");
+            let when = if self.lingers { "this machine starts" } else { "you sign in to this machine" };
+            print::note(format!("The service is running, and starts when {when}."));
             if manager == Manager::Systemd {
-                print::note("To start it with the machine, before you sign in: `loginctl enable-linger`.");
-                print::note(format!("Its log: `journalctl --user -u {UNIT} -f`."));
+                print::note(format!("Its log: `journalctl --user -u {} -f`.", unit_name(self.name)));
             }
         } else if !std::io::stdin().is_terminal() {
             print::note("Nothing was written. Write and start it with --yes.");
         }
-        Ok(DONE)
+        Ok(agreed && !context.json)
     }
 }
 
-impl Uninstall {
-    pub(crate) fn run(self, context: &Context) -> Result {
-        let manager = Manager::here();
-        let file = manager.file()?;
-        if !file.exists() {
-            return Err(Failure::message(format!("{} does not exist: nothing is installed.", file.display())));
-        }
-        let commands = manager.stop(&file)?;
-        if !context.json {
-            commands.iter().try_for_each(|command| print::line(command.join(" ")))?;
-            print::line(format!("rm {}", file.display()))?;
-        }
-        if !(self.yes || confirm::change("Stop the runner and remove this file")?) {
-            print::note("Nothing was removed. Remove it with --yes.");
-            return Ok(ExitCode::FAILURE);
-        }
-        run(&commands)?;
-        fs::remove_file(&file)?;
-        if context.json {
-            print::json(&json!({ "file": file, "commands": commands, "installed": false }), false)?;
-        }
-        Ok(DONE)
+/// Stops a service and removes it.
+pub(crate) fn uninstall(context: &Context, name: &str, yes: bool) -> Result {
+    let manager = Manager::here();
+    let file = manager.file(name)?;
+    if !file.exists() {
+        return Err(Failure::message(format!("{} does not exist: nothing is installed.", file.display())));
     }
+    let commands = manager.stop(name, &file)?;
+    if !context.json {
+        commands.iter().try_for_each(|command| print::line(command.join(" ")))?;
+        print::line(format!("rm {}", file.display()))?;
+    }
+    if !(yes || confirm::change("Stop the service and remove this file")?) {
+        print::note("Nothing was removed. Remove it with --yes.");
+        return Ok(ExitCode::FAILURE);
+    }
+    run(&commands)?;
+    fs::remove_file(&file)?;
+    if context.json {
+        print::json(&json!({ "file": file, "commands": commands, "installed": false }), false)?;
+    }
+    Ok(DONE)
+}
+
+fn unit_name(name: &str) -> String {
+    format!("ensemble-{name}.service")
+}
+
+fn label(name: &str) -> String {
+    format!("dev.ensemble.{name}")
 }
 
 impl Manager {
@@ -135,16 +176,16 @@ impl Manager {
         if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
     }
 
-    fn file(self) -> Result<PathBuf> {
+    fn file(self, name: &str) -> Result<PathBuf> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = || variable("HOME").ok_or_else(|| Failure::message("HOME is not set."));
         Ok(match self {
             Self::Systemd => {
                 let config =
                     variable("XDG_CONFIG_HOME").map_or_else(|| Ok(home()?.join(".config")), Ok::<_, Failure>)?;
-                config.join("systemd/user").join(UNIT)
+                config.join("systemd/user").join(unit_name(name))
             }
-            Self::Launchd => home()?.join("Library/LaunchAgents").join(format!("{LABEL}.plist")),
+            Self::Launchd => home()?.join("Library/LaunchAgents").join(format!("{}.plist", label(name))),
         })
     }
 
@@ -159,22 +200,25 @@ impl Manager {
         })
     }
 
-    fn start(self, file: &Path) -> Result<Commands> {
+    fn start(self, service: &Service, file: &Path) -> Result<Commands> {
+        let unit = unit_name(service.name);
+        let linger = words(&["loginctl", "enable-linger"]);
         Ok(match self {
-            Self::Systemd => {
-                vec![
-                    words(&["systemctl", "--user", "daemon-reload"]),
-                    words(&["systemctl", "--user", "enable", UNIT]),
-                    words(&["systemctl", "--user", "restart", UNIT]),
-                ]
-            }
+            Self::Systemd => [
+                words(&["systemctl", "--user", "daemon-reload"]),
+                words(&["systemctl", "--user", "enable", &unit]),
+                words(&["systemctl", "--user", "restart", &unit]),
+            ]
+            .into_iter()
+            .chain(service.lingers.then_some(linger))
+            .collect(),
             Self::Launchd => vec![words(&["launchctl", "bootstrap", &domain(), &text(file)?])],
         })
     }
 
-    fn stop(self, file: &Path) -> Result<Commands> {
+    fn stop(self, name: &str, file: &Path) -> Result<Commands> {
         Ok(match self {
-            Self::Systemd => vec![words(&["systemctl", "--user", "disable", "--now", UNIT])],
+            Self::Systemd => vec![words(&["systemctl", "--user", "disable", "--now", &unit_name(name)])],
             Self::Launchd => vec![words(&["launchctl", "bootout", &domain(), &text(file)?])],
         })
     }
@@ -205,13 +249,14 @@ fn run(commands: &Commands) -> Result<()> {
     Ok(())
 }
 
-/// Only the runner gets signals (systemd.kill(5)): the guards of its agents end these themselves, and what may continue until the next
+/// Only the program itself gets signals (systemd.kill(5)): the guards of its agents end these themselves, and what may continue until the next
 /// start stays.
 fn unit(service: &Service) -> String {
     let arguments: Vec<String> = service.arguments.iter().map(|argument| quoted(argument).replace('$', "$$")).collect();
     format!(
-        "[Unit]\nDescription=Ensemble runner\n\n[Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\
+        "[Unit]\nDescription=Ensemble {}\n\n[Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\
          KillMode=process\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
+        service.name,
         arguments.join(" "),
         quoted(&format!("PATH={}", service.path)),
         service.stop_after.as_secs(),
@@ -229,11 +274,12 @@ fn plist(service: &Service) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
-         <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n  <key>ProgramArguments</key>\n\
+         <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{}</string>\n  <key>ProgramArguments</key>\n\
          \x20 <array>\n{strings}  </array>\n  <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    <string>{}</string>\n\
          \x20 </dict>\n  <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n\
          \x20   <key>SuccessfulExit</key>\n    <false/>\n  </dict>\n  <key>ExitTimeOut</key>\n\
          \x20 <integer>{}</integer>\n</dict>\n</plist>\n",
+        label(service.name),
         escaped(&service.path),
         service.stop_after.as_secs(),
     )
@@ -260,7 +306,8 @@ mod tests {
 
     fn service() -> Service {
         let arguments = ["/opt/a b/ensemble", "--home", "/h/50%/$x", "runner", "--root", "/a\"<&>\\"];
-        Service { arguments: words(&arguments), path: "/bin:/x y".to_owned(), stop_after: Duration::from_secs(90) }
+        let stop_after = Duration::from_secs(90);
+        Service { name: RUNNER, arguments: words(&arguments), path: "/bin:/x y".to_owned(), stop_after, lingers: false }
     }
 
     #[test]

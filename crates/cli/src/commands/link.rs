@@ -14,8 +14,9 @@ use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 
 use super::DONE;
-use crate::context::{Context, interrupts};
+use crate::context::{Context, interrupted};
 use crate::failure::{Failure, Result};
+use crate::keys::Keys;
 use crate::print;
 
 /// How often the digits may be typed.
@@ -44,23 +45,29 @@ impl Link {
 
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        self.show_at(context, &me, me.client.origin()).await
+        let origin = me.client.origin();
+        self.shown_by(
+            context,
+            &me,
+            origin,
+            |code| show(context, &me, Digits::Typed, code),
+            Digits::Typed,
+            interrupted()?,
+        )
+        .await
     }
 
-    /// `origin` is the address at which the new device reaches the server.
-    pub(crate) async fn show_at(self, context: &Context, me: &Account, origin: &str) -> Result {
-        self.shown_by(context, me, origin, show).await
-    }
-
-    /// The same for a device that gets the code from `show`. What that returns is kept until the linking has ended.
+    /// For a device that gets the code from `show` and reaches the server at `origin`. What `show` returns is kept until the linking has
+    /// ended, which `left` does, too.
     pub(crate) async fn shown_by<T>(
         self,
         context: &Context,
         me: &Account,
         origin: &str,
         show: impl FnOnce(&LinkCode) -> Result<T>,
+        digits: Digits<'_>,
+        left: impl Future<Output = ()>,
     ) -> Result {
-        let mut interrupt = interrupts()?;
         let linking = me.begin_linking(origin).await?;
         let _kept = match show(linking.code()) {
             Ok(kept) => kept,
@@ -70,10 +77,8 @@ impl Link {
             }
         };
         let ended = tokio::select! {
-            ended = self.add_one(context, &linking) => ended,
-            _ = interrupt.recv() => Err(Failure::message(
-                "The linking was ended. If a device had been added by then, `ensemble devices` shows it.",
-            )),
+            ended = self.add_one(context, &linking, digits) => ended,
+            () = left => Err(was_left()),
         };
         if ended.is_err() {
             linking.end().await;
@@ -81,12 +86,15 @@ impl Link {
         ended
     }
 
-    async fn add_one(&self, context: &Context, linking: &Linking<'_>) -> Result {
-        let device = linking.asked().await?;
+    async fn add_one(&self, context: &Context, linking: &Linking<'_>, digits: Digits<'_>) -> Result {
+        let device = tokio::select! {
+            device = linking.asked() => device?,
+            () = digits.left() => return Err(was_left()),
+        };
         let kind = device.kind();
         // Its name is shown later: it could be chosen to look like the digits.
         print::note(format!("A new device ({}) asks to be added.", described(kind)));
-        if !digits_match(&device).await? {
+        if !digits.match_those_of(&device).await? {
             return Err(Failure::message("These are not the digits that the new device shows. Nothing was added."));
         }
         self.add(context, device).await
@@ -125,29 +133,79 @@ pub(crate) fn described(kind: DeviceKind) -> &'static str {
     }
 }
 
+pub(crate) fn was_left() -> Failure {
+    Failure::message("The linking was ended. If a device had been added by then, `ensemble devices` shows it.")
+}
+
 /// Shows the code. It goes to standard error, because it is for a person and not a result.
-fn show(code: &LinkCode) -> Result<()> {
+pub(crate) fn show(context: &Context, me: &Account, digits: Digits<'_>, code: &LinkCode) -> Result<()> {
     let address = code.address();
     let picture = QrCode::new(address.as_bytes()).map_err(|error| Failure::message(format!("No QR code: {error}.")))?;
     // Dark on light, whatever the colours of the terminal are, as cameras need it.
     let picture = picture.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
     print::note(format!("{picture}\n\nScan it with the new device, or run `ensemble login --link` there and type:\n"));
-    print::note(format!("{}\n\nIt is a secret, and works once, for ten minutes.", address.as_str()));
+    print::note(format!(
+        "{}\n\nIt is a secret, and works once, for ten minutes. {} ends it.",
+        address.as_str(),
+        digits.leaving_key()
+    ));
+    let own = me.own();
+    let bring_back =
+        own.list.body().devices.iter().filter(|device| matches!(device.role, Role::Primary | Role::Recovery));
+    if bring_back.count() < 2 {
+        print::note(format!(
+            "Your account depends on one file, {}. `ensemble recovery` makes words that bring it back.",
+            print::below_home(&context.home.key_path().to_string_lossy())
+        ));
+    }
     Ok(())
 }
 
-pub(crate) async fn digits_match(device: &NewDevice<'_>) -> Result<bool> {
-    for left in (0..TRIES).rev() {
-        print::ask("Type the six digits that the new device shows:")?;
-        let Some(typed) = typed_line().await? else { return Ok(false) };
-        if device.has_digits(&typed) {
-            return Ok(true);
-        }
-        if left > 0 {
-            print::note(format!("These are not the digits. {left} more tries."));
+/// Who types the digits that a new device shows.
+#[cfg_attr(not(feature = "up"), expect(dead_code, reason = "`up` uses it"))]
+#[derive(Clone, Copy)]
+pub(crate) enum Digits<'a> {
+    Typed,
+    /// At a terminal that is read key by key.
+    Keys(&'a Keys),
+    /// No one.
+    Refused,
+}
+
+impl Digits<'_> {
+    /// The key that leaves a code.
+    pub(crate) fn leaving_key(self) -> &'static str {
+        if matches!(self, Self::Keys(_)) { "Esc" } else { "Ctrl-C" }
+    }
+
+    /// Waits until a person presses what leaves. While digits are typed, it is for [`Self::match_those_of`].
+    pub(crate) async fn left(self) {
+        match self {
+            Self::Keys(keys) => keys.left().await,
+            _ => std::future::pending().await,
         }
     }
-    Ok(false)
+
+    pub(crate) async fn match_those_of(self, device: &NewDevice<'_>) -> Result<bool> {
+        for left in (0..TRIES).rev() {
+            if matches!(self, Self::Refused) {
+                return Ok(false);
+            }
+            print::ask("Type the six digits that the new device shows:")?;
+            let typed = match self {
+                Self::Keys(keys) => Some(keys.line().await.ok_or_else(was_left)?),
+                _ => typed_line().await?,
+            };
+            let Some(typed) = typed else { return Ok(false) };
+            if device.has_digits(&typed) {
+                return Ok(true);
+            }
+            if left > 0 {
+                print::note(format!("These are not the digits. {left} more tries."));
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// A line that a person types, while other things can happen. `None`: standard input has ended.

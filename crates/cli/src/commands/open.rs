@@ -7,6 +7,7 @@ mod offer;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use clap::Args;
 use ensemble_account::Account;
 
 use super::DONE;
-use super::link::Link;
-use crate::context::{Context, anonymous, interrupts};
+use super::link::{Digits, Link, was_left};
+use crate::context::{Context, anonymous, interrupted};
 use crate::failure::{Failure, Result};
 use crate::print;
 use listener::Listener;
-pub(crate) use offer::{Digits, Offer};
+use offer::Offer;
 
 /// Within this time after a browser was added, another one that asks with its code is reported.
 const WATCHED: Duration = Duration::from_secs(3);
@@ -54,25 +55,41 @@ impl Open {
             return Ok(DONE);
         }
         let me = context.me().await?;
-        if me.client.is_on_loopback() {
-            check_listeners(&me)?;
-        }
-        if own_sockets(&me).is_some() && me.client.version().await?.local {
-            return add_browser_of_here(context, &me).await;
-        }
-        let hand_over = |code: &_| {
-            if me.client.is_on_loopback() {
-                check_listeners(&me)?;
-            }
-            let file = offer::hand_over(context, code, None)?;
-            print::note(
-                "Opened in your browser. If it shows your sessions, it is in your account already: press Ctrl-C. If it shows nothing, type \
-                 `ensemble link` and paste the address that it shows into the browser.",
-            );
-            Ok(file)
-        };
-        Link::for_browser().shown_by(context, &me, me.client.origin(), hand_over).await
+        open_browser(context, &me, Digits::Typed, interrupted()?).await
     }
+}
+
+/// Opens the browser of this computer and adds it to the account, until `left`.
+pub(crate) async fn open_browser(
+    context: &Context,
+    me: &Account,
+    digits: Digits<'_>,
+    left: impl Future<Output = ()>,
+) -> Result {
+    if me.client.is_on_loopback() {
+        check_listeners(me)?;
+    }
+    if is_of_here(me).await? {
+        return add_browser_of_here(context, me, digits, left).await;
+    }
+    let hand_over = |code: &_| {
+        if me.client.is_on_loopback() {
+            check_listeners(me)?;
+        }
+        let file = offer::hand_over(context, code, None)?;
+        print::note(format!(
+            "Opened in your browser. If it shows your sessions, it is in your account already: press {}. If it shows nothing, type \
+             `ensemble link` and paste the address that it shows into the browser.",
+            digits.leaving_key()
+        ));
+        Ok(file)
+    };
+    Link::for_browser().shown_by(context, me, me.client.origin(), hand_over, digits, left).await
+}
+
+/// Whether a browser of this computer needs no digits: only this computer reaches the server's listener, which is this user's program.
+pub(crate) async fn is_of_here(me: &Account) -> Result<bool> {
+    Ok(own_sockets(me).is_some() && me.client.version().await?.local)
 }
 
 /// Another user's program would get the code of the link with the page that it serves, and digits would not show that.
@@ -92,8 +109,14 @@ fn check_listeners(me: &Account) -> Result {
     Ok(DONE)
 }
 
+/// Whether this user's program listens at an address.
+#[cfg(feature = "up")]
+pub(crate) fn is_own(address: SocketAddr) -> bool {
+    matches!(listener::at(address), Listener::Own(_))
+}
+
 /// The sockets of the server, if it is a program of this user at an address that leads nowhere else. `localhost` may lead to two programs.
-pub(crate) fn own_sockets(me: &Account) -> Option<Vec<String>> {
+fn own_sockets(me: &Account) -> Option<Vec<String>> {
     let addresses = if me.client.is_on_loopback() { addresses_of(me) } else { Vec::new() };
     match addresses[..] {
         [address] => match listener::at(address) {
@@ -109,21 +132,24 @@ fn addresses_of(me: &Account) -> Vec<SocketAddr> {
     listener::addresses(base.host_str().unwrap_or_default(), base.port_or_known_default().unwrap_or_default())
 }
 
-async fn add_browser_of_here(context: &Context, me: &Account) -> Result {
-    let mut interrupt = interrupts()?;
+async fn add_browser_of_here(
+    context: &Context,
+    me: &Account,
+    digits: Digits<'_>,
+    left: impl Future<Output = ()>,
+) -> Result {
+    let mut left = pin!(left);
     let offer = Offer::make(context, me).await?;
     let ended = tokio::select! {
-        ended = offer.answered(context, Digits::Typed) => ended,
-        _ = interrupt.recv() => Err(Failure::message(
-            "The linking was ended. If a device had been added by then, `ensemble devices` shows it.",
-        )),
+        ended = offer.answered(context, digits) => ended,
+        () = left.as_mut() => Err(was_left()),
     };
     if ended.is_err() {
         offer.end().await;
     } else {
         tokio::select! {
             () = offer.watched(WATCHED) => {}
-            _ = interrupt.recv() => {}
+            () = left => {}
         }
     }
     ended
@@ -141,7 +167,7 @@ pub(crate) fn is_for_a_person() -> bool {
     std::io::stdout().is_terminal() && has_display()
 }
 
-fn has_display() -> bool {
+pub(crate) fn has_display() -> bool {
     cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
 }
 

@@ -2,6 +2,7 @@
 //! to get there, checks the resulting address, and shows the code of `ensemble link` for it.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use serde::Deserialize;
 use tokio::process::Command;
 
 use super::DONE;
-use super::link::Link;
-use crate::context::{Context, anonymous, once};
+use super::link::{Digits, Link, show};
+use crate::context::{Context, anonymous, interrupted, once};
 use crate::failure::{Failure, Result, is_loopback};
 use crate::print;
 
@@ -40,28 +41,52 @@ pub(crate) struct Phone {
 impl Phone {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let here = me.client.origin().to_owned();
-        let found = match self.url {
-            Some(url) => Some(url),
-            None if here.starts_with("https://") => Some(here.clone()),
-            None => served_by_tailscale(&here).await,
+        self.shown(context, &me, Digits::Typed, interrupted()?).await
+    }
+
+    /// The same for a program that is the server: `url` is where others reach it.
+    #[cfg(feature = "up")]
+    pub(crate) fn at(url: Option<String>) -> Self {
+        Self { url, check: false }
+    }
+
+    pub(crate) async fn shown(
+        self,
+        context: &Context,
+        me: &Account,
+        digits: Digits<'_>,
+        left: impl Future<Output = ()>,
+    ) -> Result {
+        let mut left = pin!(left);
+        let here = me.client.origin();
+        let checked = async {
+            let url = match self.url {
+                Some(url) => url,
+                None if here.starts_with("https://") => here.to_owned(),
+                None => match served_by_tailscale(here).await {
+                    Some(url) => url,
+                    None => return ways(here).map(|()| None),
+                },
+            };
+            check(me, &url).await.map(Some)
         };
-        let Some(url) = found else {
-            ways(&here)?;
-            return Ok(DONE);
+        let checked = tokio::select! {
+            checked = checked => checked?,
+            () = left.as_mut() => return Err(Failure::message("The address was not checked.")),
         };
-        let client = check(&me, &url).await?;
+        let Some(client) = checked else { return Ok(DONE) };
         print::line(format!("{} is this server, by https, and accepts sign-ins there.", client.origin()))?;
         if self.check {
             return Ok(DONE);
         }
         print::line("Scan the code with the phone's camera. The phone becomes a device of your account.\n")?;
-        Link::for_browser().show_at(context, &me, client.origin()).await
+        let show = |code: &_| show(context, me, digits, code);
+        Link::for_browser().shown_by(context, me, client.origin(), show, digits, left).await
     }
 }
 
 /// Whether a phone can use the server at this address: https with a certificate that browsers trust, this very server, and sign-ins there.
-async fn check(me: &Account, url: &str) -> Result<Client> {
+pub(crate) async fn check(me: &Account, url: &str) -> Result<Client> {
     let client = anonymous(url.to_owned())?;
     let origin = client.origin().to_owned();
     if !origin.starts_with("https://") && !is_loopback(&origin) {
@@ -192,8 +217,9 @@ fn ways(server: &str) -> Result<()> {
         let here = if *is_here { " (installed here)" } else { "" };
         print::line(format!("  {}. {name}{here}\n       {command}\n     {note}\n", number + 1))?;
     }
+    print::line("`ensemble up --tunnel` does it by itself with Tailscale or cloudflared.\n")?;
     print::line(format!(
-        "Then start the server with that address, `ensemble up --public-url https://NAME --proxy-port {PROXY_PORT}`, and run\n\
+        "Or start the server with that address, `ensemble up --public-url https://NAME --proxy-port {PROXY_PORT}`, and run\n\
          `ensemble phone https://NAME`: it checks the address and shows the code for the phone."
     ))
 }

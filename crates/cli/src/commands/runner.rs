@@ -23,6 +23,7 @@ use super::join;
 use crate::context::Context;
 use crate::environment::environment;
 use crate::failure::{Failure, Result};
+use crate::foot;
 use crate::live;
 use crate::print;
 
@@ -336,7 +337,7 @@ fn with_unused(mut environment: BTreeMap<String, String>) -> BTreeMap<String, St
 /// Logs to standard error. `RUST_LOG` says what, and `LOG_FORMAT=json` selects the format of the services.
 pub(crate) fn log(default: Targets) {
     let filter = environment().get("RUST_LOG").and_then(|text| text.parse().ok()).unwrap_or(default);
-    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(|| foot::Log);
     // Where the log cannot be written either, saying so would end what was about to be done: `eprintln!` panics.
     let lines = lines.log_internal_errors(false);
     // A logger that was set up before is kept.

@@ -3,6 +3,10 @@
 #[cfg(feature = "up")]
 mod banner;
 #[cfg(feature = "up")]
+mod person;
+#[cfg(feature = "up")]
+mod service;
+#[cfg(feature = "up")]
 mod signals;
 
 use std::net::SocketAddr;
@@ -46,12 +50,21 @@ pub(crate) struct Up {
     /// Start no runner
     #[arg(long)]
     no_runner: bool,
-    /// Do not open this computer's browser at the first start
+    /// Do not open this computer's browser. It opens by itself as long as your account has none
     #[arg(long)]
     no_open: bool,
     /// Begin a new account when the key of the one that was used here is lost
     #[arg(long)]
     new_account: bool,
+    /// Write a service of yours that runs this whenever this machine starts. Prints what it would write and run, and asks first
+    #[arg(long, conflicts_with = "uninstall")]
+    install: bool,
+    /// Stop the service of --install and remove it. Your data stays
+    #[arg(long)]
+    uninstall: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     runner: super::runner::Options,
 }
@@ -75,6 +88,9 @@ impl Up {
             self.no_runner,
             self.no_open,
             self.new_account,
+            self.install,
+            self.uninstall,
+            self.yes,
             self.runner,
             DONE,
         );
@@ -89,7 +105,7 @@ mod services {
     use std::path::Path;
     use std::time::Duration;
 
-    use ensemble_account::{Account, Begun, Wanted};
+    use ensemble_account::{Begun, Wanted};
     use ensemble_all_in_one::{Config, Stack, TlsSettings};
     use ensemble_host::Drain;
     use ensemble_runner::{Accept, offers, run_until};
@@ -97,10 +113,12 @@ mod services {
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
     use super::banner::{Agents, banner, is_same};
+    use super::person::Person;
+    use super::service::UP;
     use super::signals::Signals;
     use super::{Context, DONE, Failure, Result, Up};
     use crate::commands::demo::remove_left;
-    use crate::commands::open::{Digits, Offer, is_for_a_person, own_sockets, show};
+    use crate::commands::install::uninstall;
     use crate::commands::runner::{Options, chain, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers};
     use crate::environment::environment;
@@ -119,13 +137,72 @@ mod services {
                                      proxy a port of its own: `ensemble up --public-url https://NAME --proxy-port PORT`.";
 
     impl Up {
-        pub(crate) async fn run(self, context: &Context) -> Result {
+        pub(crate) async fn run(mut self, context: &Context) -> Result {
             log(Targets::new()
                 .with_default(LevelFilter::WARN)
                 .with_targets([("ensemble_host", LevelFilter::INFO), ("ensemble_runner", LevelFilter::INFO)]));
+            if self.uninstall {
+                return uninstall(context, UP, self.yes);
+            }
             let mut signals = Signals::listen()?;
+            self.runner = here_and_home(self.runner);
             // What can be refused is refused before anything is created.
-            let options = if self.no_runner { None } else { Some(here_and_home(self.runner)) };
+            let unsigned = self.checked(context)?;
+            let wanted = context.wanted_by_up(self.new_account)?;
+            let data = self.data.clone().unwrap_or_else(|| context.home.data());
+            if !self.other_data && self.listen.port() != 0 {
+                crate::data::check(context, &data, self.listen)?;
+            }
+            if self.install {
+                return self.installed(context, &data).await;
+            }
+            let options = (!self.no_runner).then_some(self.runner);
+            let mut config = Config::new(&data, self.listen);
+            config.proxy_port = self.proxy_port;
+            let files = self.tls_cert.zip(self.tls_key);
+            config.tls = files.map(|(certificate, key)| TlsSettings { listen: self.tls_listen, certificate, key });
+            config.vars.extend(self.public_url.map(|url| ("PUBLIC_BASE_URL".to_owned(), url)));
+            let stack = tokio::select! {
+                stack = Stack::start(config) => match stack {
+                    Ok(stack) => stack,
+                    Err(error) => return Err(not_started(context, &format!("{error:#}.")).await),
+                },
+                () = signals.next() => return Ok(DONE),
+            };
+            let ready = tokio::select! {
+                ready = set_up(context, (&stack, &data), wanted, options.map(|options| (options, unsigned)), self.no_open) => Some(ready),
+                () = signals.next() => None,
+            };
+            let (runner, person) = match ready {
+                Some(Ok(ready)) => ready,
+                Some(Err(failure)) => {
+                    stack.stop().await;
+                    return Err(failure);
+                }
+                None => {
+                    stack.stop().await;
+                    return Ok(DONE);
+                }
+            };
+            match person {
+                Some(person) => {
+                    let public = stack.for_others().iter().find(|address| address.starts_with("https://")).cloned();
+                    person.attended(context, public, &mut signals).await;
+                }
+                None => signals.next().await,
+            }
+            if let Some(runner) = runner {
+                drain(runner, &mut signals).await?;
+            }
+            print::note("Stopping. Press Ctrl-C again to stop at once.");
+            tokio::select! {
+                _ = stack.stop() => Ok(DONE),
+                () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
+            }
+        }
+
+        /// Refuses what cannot be meant. Returns which tasks the runner takes unless its configuration says so.
+        fn checked(&self, context: &Context) -> Result<Accept> {
             let is_set = |name: &str| environment().get(name).is_some_and(|value| !value.is_empty());
             // A public address may come from the environment, too.
             let of_environment =
@@ -144,59 +221,13 @@ mod services {
             }
             let is_reached = is_public || !is_here;
             let unsigned = if is_reached { Accept::Signed } else { Accept::Any };
-            if let Some(options) = &options {
-                let config = options.for_check(context)?;
-                if is_reached && config.accept == Some(Accept::Any) {
-                    return Err(Failure::message(ACCEPTS_ANY));
-                }
+            if !self.no_runner && self.runner.for_check(context)?.accept == Some(Accept::Any) && is_reached {
+                return Err(Failure::message(ACCEPTS_ANY));
             }
             if let Some(url) = &self.public_url {
                 anonymous(url.clone())?;
             }
-            let wanted = context.wanted_by_up(self.new_account)?;
-            let data = self.data.unwrap_or_else(|| context.home.data());
-            if !self.other_data && self.listen.port() != 0 {
-                crate::data::check(context, &data, self.listen)?;
-            }
-            let mut config = Config::new(&data, self.listen);
-            config.proxy_port = self.proxy_port;
-            let files = self.tls_cert.zip(self.tls_key);
-            config.tls = files.map(|(certificate, key)| TlsSettings { listen: self.tls_listen, certificate, key });
-            config.vars.extend(self.public_url.map(|url| ("PUBLIC_BASE_URL".to_owned(), url)));
-            let stack = tokio::select! {
-                stack = Stack::start(config) => match stack {
-                    Ok(stack) => stack,
-                    Err(error) => return Err(not_started(context, &format!("{error:#}.")).await),
-                },
-                () = signals.next() => return Ok(DONE),
-            };
-            let ready = tokio::select! {
-                ready = set_up(context, (&stack, &data), wanted, options.map(|options| (options, unsigned)), self.no_open) => Some(ready),
-                () = signals.next() => None,
-            };
-            let (runner, me) = match ready {
-                Some(Ok(ready)) => ready,
-                Some(Err(failure)) => {
-                    stack.stop().await;
-                    return Err(failure);
-                }
-                None => {
-                    stack.stop().await;
-                    return Ok(DONE);
-                }
-            };
-            match me {
-                Some(me) => offer_browser(context, &me, &mut signals).await,
-                None => signals.next().await,
-            }
-            if let Some(runner) = runner {
-                drain(runner, &mut signals).await?;
-            }
-            print::note("Stopping. Press Ctrl-C again to stop at once.");
-            tokio::select! {
-                _ = stack.stop() => Ok(DONE),
-                () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
-            }
+            Ok(unsigned)
         }
     }
 
@@ -216,23 +247,20 @@ mod services {
     /// A runner and the handle that stops it.
     type Running = (Drain, JoinHandle<()>);
 
-    /// Within this time after a browser was added, another one that asks with its code is reported.
-    const WATCHED: Duration = Duration::from_secs(25);
-
     /// How long the banner waits to know which agents work here.
     const LOOK: Duration = Duration::from_secs(5);
 
-    /// Signs in the user of this machine, starts the runner, and prints what to do next. Returns the account that the browser of this
-    /// computer is to be added to.
+    /// Signs in the user of this machine, starts the runner, and prints what to do next. Returns the person for whom it was
+    /// printed.
     async fn set_up(
         context: &Context,
         (stack, data): (&Stack, &Path),
         wanted: Wanted,
         options: Option<(Options, Accept)>,
         no_open: bool,
-    ) -> Result<(Option<Running>, Option<Account>)> {
+    ) -> Result<(Option<Running>, Option<Person>)> {
         let server = stack.url();
-        let Begun { me, is_new_key } = context.begin(anonymous(server.to_owned())?, wanted).await?;
+        let Begun { me, .. } = context.begin(anonymous(server.to_owned())?, wanted).await?;
         crate::data::remember(context, &me, data)?;
         remove_left(context, &me).await;
         let (runner, agents) = match options {
@@ -246,9 +274,8 @@ mod services {
                     // A session that is started at once finds its host.
                     let _ = tokio::time::timeout(LOOK, ready.notified()).await;
                 }
-                let works = async { offers(&config).await.iter().any(|offer| offer.program.is_ok()) };
-                let works = context.json || tokio::time::timeout(LOOK, works).await.unwrap_or(true);
-                (Some(runner), if works { Agents::Work } else { Agents::NoneWorks })
+                let found = if context.json { None } else { tokio::time::timeout(LOOK, offers(&config)).await.ok() };
+                (Some(runner), Agents::of(found))
             }
             None => (None, Agents::NoRunner),
         };
@@ -263,42 +290,9 @@ mod services {
             )?;
             return Ok((runner, None));
         }
-        banner((stack, data), &default, agents)?;
-        let opens = is_new_key && !no_open && is_for_a_person();
-        let is_of_here =
-            async || own_sockets(&me).is_some() && me.client.version().await.is_ok_and(|version| version.local);
-        if opens && !is_of_here().await {
-            // Others reach this listener, so a browser there needs digits.
-            show(server);
-            return Ok((runner, None));
-        }
-        Ok((runner, opens.then_some(me)))
-    }
-
-    /// Adds the browser of this computer, and waits for a signal. It is no fault of the server if no browser is added.
-    async fn offer_browser(context: &Context, me: &Account, signals: &mut Signals) {
-        let offer = match Offer::make(context, me).await {
-            Ok(offer) => offer,
-            Err(failure) => {
-                print::note(failure.to_string());
-                return signals.next().await;
-            }
-        };
-        let added = async {
-            match offer.answered(context, Digits::Refused).await {
-                Ok(_) => offer.watched(WATCHED).await,
-                Err(failure) => {
-                    offer.end().await;
-                    print::note(failure.to_string());
-                }
-            }
-        };
-        tokio::select! {
-            () = added => {}
-            () = signals.next() => return offer.end().await,
-        }
-        drop(offer);
-        signals.next().await;
+        let person = Person::here(me, no_open).await;
+        banner((stack, data), &default, &agents, person.has_keys())?;
+        Ok((runner, Some(person)))
     }
 
     /// Makes this server the one that commands use, unless the user has chosen another or another one on this machine

@@ -46,6 +46,8 @@ mod first_client;
 #[cfg(feature = "up")]
 mod first_frame;
 #[cfg(feature = "up")]
+mod foot;
+#[cfg(feature = "up")]
 mod given_rights;
 #[cfg(feature = "up")]
 mod interruptions;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ensemble_client::devices::LinkText;
 use ensemble_protocol::AccountKey;
@@ -55,10 +55,7 @@ impl Desk {
         let _none = fs::remove_file(&self.shown);
         let terminal = Terminal::open(&self.user, 200, 30);
         terminal.ensemble(&self.variables, "open");
-        let given = until("the browser", || fs::read_to_string(&self.shown).ok());
-        let file = PathBuf::from(given.split_once(' ').unwrap().0.strip_prefix("file://").unwrap());
-        let page = fs::read_to_string(&file).unwrap();
-        let address = page.split_once("url=").unwrap().1.split_once('"').unwrap().0.to_owned();
+        let (file, address) = given_to_browser(&self.shown);
         Opening { terminal, file, address }
     }
 
@@ -67,23 +64,34 @@ impl Desk {
         devices.as_array().unwrap().iter().map(|device| device["role"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Asks with a code at this listener, with these fields and body. The status.
-    fn ask(&self, at: &str, code: &LinkCode, fields: &[&str], body: &str) -> u16 {
-        let mut stream = TcpStream::connect(at.trim_start_matches("http://")).unwrap();
-        let (id, length, fields) = (&code.id, body.len(), fields.join("\r\n"));
-        let head =
-            format!("POST /v1/auth/links/{id}/request HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}");
-        write!(stream, "{head}\r\n{fields}\r\n\r\n{body}").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer[9..12].parse().unwrap()
-    }
-
-    /// As a program of this computer does.
     fn ask_here(&self, code: &LinkCode, kind: DeviceKind) -> u16 {
-        let host = format!("Host: {}", self.url.trim_start_matches("http://"));
-        self.ask(&self.url, code, &[&host, JSON], &request(code, kind))
+        ask_here(&self.url, code, kind)
     }
+}
+
+/// Asks with a code at this listener, with these fields and body. The status.
+fn ask(at: &str, code: &LinkCode, fields: &[&str], body: &str) -> u16 {
+    let mut stream = TcpStream::connect(at.trim_start_matches("http://")).unwrap();
+    let (id, length, fields) = (&code.id, body.len(), fields.join("\r\n"));
+    let head = format!("POST /v1/auth/links/{id}/request HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}");
+    write!(stream, "{head}\r\n{fields}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer[9..12].parse().unwrap()
+}
+
+/// As a program of the server's computer does.
+pub(crate) fn ask_here(server: &str, code: &LinkCode, kind: DeviceKind) -> u16 {
+    let host = format!("Host: {}", server.trim_start_matches("http://"));
+    ask(server, code, &[&host, JSON], &request(code, kind))
+}
+
+/// The file that the browser was given, and the address in it.
+pub(crate) fn given_to_browser(shown: &Path) -> (PathBuf, String) {
+    let given = until("the browser", || fs::read_to_string(shown).ok());
+    let file = PathBuf::from(given.split_once(' ').unwrap().0.strip_prefix("file://").unwrap());
+    let page = fs::read_to_string(&file).unwrap();
+    (file, page.split_once("url=").unwrap().1.split_once('"').unwrap().0.to_owned())
 }
 
 const JSON: &str = "Content-Type: application/json";
@@ -131,7 +139,7 @@ fn request(code: &LinkCode, kind: DeviceKind) -> String {
 fn the_file_is_enough_and_the_first_who_has_it_is_added() {
     let desk = Desk::new();
     let opening = desk.open();
-    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&opening.file), mode(opening.file.parent().unwrap())), (0o600, 0o700));
     let code = opening.code();
     let secret = code.address().rsplit_once('.').unwrap().1.to_owned();
@@ -154,7 +162,7 @@ fn without_the_file_no_device_is_added() {
     opening.ends(refused);
     let opening = desk.open();
     let body = request(&opening.guessed(), DeviceKind::Web);
-    assert_eq!(desk.ask(&desk.proxy, &opening.guessed(), &VISITOR, &body), 200);
+    assert_eq!(ask(&desk.proxy, &opening.guessed(), &VISITOR, &body), 200);
     opening.ends(refused);
 
     // A page of another origin.
@@ -163,15 +171,15 @@ fn without_the_file_no_device_is_added() {
     let body = request(&guessed, DeviceKind::Web);
     let (evil, here) = ("Origin: https://evil.example", format!("Host: 127.0.0.1:{port}"));
     let rebound = format!("Host: evil.example:{port}");
-    assert_eq!(desk.ask(&desk.url, &guessed, &[&rebound, JSON], &body), 421);
+    assert_eq!(ask(&desk.url, &guessed, &[&rebound, JSON], &body), 421);
     // A browser sends these without a question (`no-cors`).
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
         let kind = format!("Content-Type: {kind}");
-        let status = desk.ask(&desk.url, &guessed, &[&here, evil, "Sec-Fetch-Mode: no-cors", &kind], &body);
+        let status = ask(&desk.url, &guessed, &[&here, evil, "Sec-Fetch-Mode: no-cors", &kind], &body);
         assert!((400..500).contains(&status), "{kind}: {status}");
     }
     opening.terminal.sees("Opened in your browser");
-    assert_eq!(desk.ask(&desk.url, &guessed, &[&here, evil, JSON], &body), 200, "none of them has used the link");
+    assert_eq!(ask(&desk.url, &guessed, &[&here, evil, JSON], &body), 200, "none of them has used the link");
     opening.ends(refused);
     assert_eq!(desk.devices(), ["primary"]);
 }
@@ -183,7 +191,7 @@ fn what_is_no_browser_of_this_computer_needs_digits() {
         let opening = desk.open();
         let code = opening.code();
         let status = if is_visitor {
-            desk.ask(&desk.proxy, &code, &VISITOR, &request(&code, what))
+            ask(&desk.proxy, &code, &VISITOR, &request(&code, what))
         } else {
             desk.ask_here(&code, what)
         };

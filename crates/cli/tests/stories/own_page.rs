@@ -93,12 +93,17 @@ fn only_the_printed_address_is_answered_and_only_reading() {
     assert!(taken.contains("--port"), "{taken}");
 }
 
-/// A desktop's `xdg-open` that stays as long as the browser, and writes what it was given and its process into the returned file.
+/// A desktop's `xdg-open`, which writes what it was given and its process into the returned file.
 pub(crate) fn desktop(person: &User) -> (String, PathBuf) {
+    desktop_with(person, "")
+}
+
+/// The same, with what it does after that.
+fn desktop_with(person: &User, last: &str) -> (String, PathBuf) {
     let (bin, shown) = (person.home().join("bin"), person.home().join("shown"));
     std::fs::create_dir(&bin).unwrap();
     let line = format!("echo \"$1 $$\" > {0}.new; mv {0}.new {0}", shown.display());
-    program(&bin, "xdg-open", &format!("#!/bin/sh\n{line}\nexec tail -f /dev/null\n"));
+    program(&bin, "xdg-open", &format!("#!/bin/sh\n{line}\n{last}\n"));
     (format!("DISPLAY=:9 PATH={}:$PATH", bin.display()), shown)
 }
 
@@ -106,7 +111,7 @@ pub(crate) fn desktop(person: &User) -> (String, PathBuf) {
 #[test]
 fn a_browser_that_stays_open_does_not_hold_up_the_page() {
     let person = User::new(None);
-    let (variables, shown) = desktop(&person);
+    let (variables, shown) = desktop_with(&person, "exec tail -f /dev/null");
     let terminal = Terminal::open(&person, 100, 20);
     terminal.ensemble(&variables, "--server http://127.0.0.1:9 web --port 0 --open");
     let text = until("the browser", || std::fs::read_to_string(&shown).ok());
@@ -117,34 +122,6 @@ fn a_browser_that_stays_open_does_not_hold_up_the_page() {
     terminal.until("the shell", is_ready);
     // The person's windows stay.
     kill(Pid::from_raw(browser.parse().unwrap()), Signal::SIGKILL).expect("the browser is gone");
-}
-
-#[test]
-fn the_first_start_opens_the_browser() {
-    let person = User::new(None);
-    let (variables, shown) = desktop(&person);
-    let terminal = Terminal::open(&person, 100, 30);
-    let up = "up --listen 127.0.0.1:0 --no-runner";
-    terminal.ensemble(&variables, up);
-    let text = until("the browser", || std::fs::read_to_string(&shown).ok());
-    let (file, browser) = text.trim().split_once(' ').unwrap();
-    let shown_page = terminal.sees("its page: ").join("\n");
-    let page = std::fs::read_to_string(file.strip_prefix("file://").unwrap()).unwrap();
-    let address = page.split_once("url=").unwrap().1.split_once("/link#v1.").unwrap().0.to_owned();
-    assert!(shown_page.contains(&format!("its page: {address}")), "{shown_page}");
-    kill(Pid::from_raw(browser.parse().unwrap()), Signal::SIGKILL).expect("the browser is gone");
-    // It is the account's first start only: the page is in the browser's history then.
-    std::fs::remove_file(&shown).unwrap();
-    terminal.key("C-c");
-    terminal.until("the shell", is_ready);
-    assert!(!Path::new(file.strip_prefix("file://").unwrap()).exists(), "the link has ended");
-    terminal.line("clear");
-    terminal.until("an empty screen", |lines| !lines.iter().any(|line| line.contains("its page")));
-    terminal.ensemble(&variables, up);
-    terminal.sees("Ctrl-C stops it.");
-    terminal.key("C-c");
-    terminal.until("the shell", is_ready);
-    assert!(!shown.exists());
 }
 
 pub(crate) fn is_ready(lines: &[String]) -> bool {

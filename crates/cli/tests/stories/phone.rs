@@ -12,10 +12,10 @@ use crate::linking::{code_of, join};
 use crate::runs::program;
 
 /// An authority that only this test knows, and a certificate of it for `localhost`.
-struct Authority(TempDir);
+pub(crate) struct Authority(TempDir);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let openssl = |arguments: &[&str]| {
             let output = Command::new("openssl").args(arguments).current_dir(folder.path()).output().unwrap();
@@ -29,17 +29,24 @@ impl Authority {
         Self(folder)
     }
 
-    fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         self.0.path().join(name).display().to_string()
+    }
+
+    /// An address that the certificate is for, and the options of `ensemble up` that serve it.
+    pub(crate) fn served(&self) -> (String, String) {
+        let port = free_port();
+        let public = format!("https://localhost:{port}");
+        let (certificate, key) = (self.file("cert.pem"), self.file("key.pem"));
+        let tls = format!("--tls-listen 127.0.0.1:{port} --tls-cert {certificate} --tls-key {key}");
+        (public.clone(), format!("--public-url {public} {tls}"))
     }
 }
 
 /// A server with HTTPS in addition to its plain address.
 fn secure(user: &User, authority: &Authority) -> (Running, String) {
-    let port = free_port();
-    let (public, listen) = (format!("https://localhost:{port}"), format!("127.0.0.1:{port}"));
-    let (certificate, key) = (authority.file("cert.pem"), authority.file("key.pem"));
-    let tls = ["--public-url", &public, "--tls-listen", &listen, "--tls-cert", &certificate, "--tls-key", &key];
+    let (public, tls) = authority.served();
+    let tls: Vec<&str> = tls.split(' ').collect();
     let start = ["up", "--listen", "127.0.0.1:0", "--json", "--no-runner"];
     let (running, printed) = up_at(user, &[&start[..], &tls].concat());
     assert_eq!(printed["forOthers"], serde_json::json!([public]));
@@ -47,7 +54,7 @@ fn secure(user: &User, authority: &Authority) -> (Running, String) {
 }
 
 /// A user whose computer trusts the authority.
-fn trusting(authority: &Authority) -> User {
+pub(crate) fn trusting(authority: &Authority) -> User {
     User::new(None).with_variable("SSL_CERT_FILE", Box::leak(authority.file("ca.pem").into_boxed_str()))
 }
 

@@ -263,7 +263,7 @@ fn the_banner_recommends_what_works_here() {
     std::fs::create_dir_all(user.files()).unwrap();
     let none = "providers: {claude: {enabled: false}, codex: {enabled: false}, gemini: {enabled: false}}\n";
     std::fs::write(user.files().join("runner.yaml"), none).unwrap();
-    for (more, says) in [(None, "doctor"), (Some("--no-runner"), "runner")] {
+    for (more, says) in [(None, "doctor` says what is missing"), (Some("--no-runner"), "runner` lets agents work")] {
         let mut arguments = vec!["up", "--listen", "127.0.0.1:0"];
         arguments.extend(more);
         let mut running = Running::start(&user, &arguments);
@@ -273,7 +273,7 @@ fn the_banner_recommends_what_works_here() {
             assert!(!line.is_empty(), "{banner}");
             banner.push_str(&line);
         }
-        assert!(banner.contains(&format!("ensemble {says}  ")) && !banner.contains("ensemble do "), "{banner}");
+        assert!(banner.contains(&format!("`ensemble {says}")) && !banner.contains("in your project"), "{banner}");
         assert_eq!(running.interrupt(), 0);
     }
 }

@@ -1,25 +1,31 @@
-//! The service that starts the runner: what is printed, written and run.
+//! The services that start the runner, or everything: what is printed, written and run.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
-use crate::ensemble::{User, up};
+use ensemble_testkit::free_port;
+use tempfile::TempDir;
 
-/// Records its arguments.
-const SYSTEMCTL: &str = "#!/bin/sh\necho \"$@\" >> \"$HOME/systemctl.log\"\n";
+use crate::ensemble::{User, up, up_at};
+use crate::runs::program;
+
+/// Programs that record their arguments.
+fn recorded() -> TempDir {
+    let programs = tempfile::tempdir().unwrap();
+    for name in ["systemctl", "loginctl"] {
+        program(programs.path(), name, &format!("#!/bin/sh\necho \"{name} $@\" >> \"$HOME/ran.log\"\n"));
+    }
+    programs
+}
 
 #[test]
 #[cfg(target_os = "linux")]
 fn a_runner_is_installed_and_removed_as_a_service() {
-    let programs = tempfile::tempdir().unwrap();
-    let systemctl = programs.path().join("systemctl");
-    fs::write(&systemctl, SYSTEMCTL).unwrap();
-    fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
+    let programs = recorded();
     let user = User::new(None).with_programs(programs.path());
     assert!(user.fail(&["runner", "uninstall"]).contains("nothing is installed"));
     let (_up, url) = up(&user, &["--no-runner"]);
     let unit = user.home().join(".config/systemd/user/ensemble-runner.service");
-    let log = user.home().join("systemctl.log");
+    let log = user.home().join("ran.log");
 
     let home = user.home().to_str().unwrap();
     let install = ["runner", "install", "--capacity", "2", "--root", home];
@@ -32,12 +38,52 @@ fn a_runner_is_installed_and_removed_as_a_service() {
 
     user.succeed(&[install.as_slice(), &["--yes"]].concat());
     assert!(fs::read_to_string(&unit).unwrap().contains(&arguments));
-    let run = "--user daemon-reload\n--user enable ensemble-runner.service\n--user restart ensemble-runner.service\n";
-    assert_eq!(fs::read_to_string(&log).unwrap(), run);
+    assert_eq!(fs::read_to_string(&log).unwrap(), started("ensemble-runner.service"));
 
     assert!(user.run(&["runner", "uninstall"]).out.contains("systemctl --user disable --now"));
     assert!(unit.exists());
     user.succeed(&["runner", "uninstall", "--yes"]);
     assert!(!unit.exists());
     assert!(fs::read_to_string(&log).unwrap().ends_with("--user disable --now ensemble-runner.service\n"));
+}
+
+fn started(unit: &str) -> String {
+    ["daemon-reload".to_owned(), format!("enable {unit}"), format!("restart {unit}")]
+        .map(|command| format!("systemctl --user {command}\n"))
+        .concat()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn everything_is_installed_as_a_service_that_starts_with_the_computer() {
+    let programs = recorded();
+    let user = User::new(None).with_programs(programs.path());
+    assert!(user.fail(&["up", "--uninstall"]).contains("nothing is installed"));
+    let unit = user.home().join(".config/systemd/user/ensemble-up.service");
+    let log = user.home().join("ran.log");
+    let (home, listen) = (user.home().to_str().unwrap(), format!("127.0.0.1:{}", free_port()));
+    let public = "https://ensemble.example.com";
+    let install =
+        ["up", "--listen", &listen, "--public-url", public, "--proxy-port", "8088", "--root", home, "--install"];
+    let shown = user.succeed(&install);
+    let data = user.files().join("data");
+    let arguments = format!(
+        "\"up\" \"--listen\" \"{listen}\" \"--data\" \"{}\" \"--public-url\" \"{public}\" \"--proxy-port\" \"8088\" \"--root\" \"{home}\"",
+        data.display()
+    );
+    assert!(shown.contains(&arguments) && shown.contains("loginctl enable-linger"), "{shown}");
+    assert!(!unit.exists() && !log.exists() && !data.exists(), "it is printed only");
+
+    user.succeed(&[&install[..], &["--yes"]].concat());
+    assert!(fs::read_to_string(&unit).unwrap().contains(&arguments));
+    let run = started("ensemble-up.service") + "loginctl enable-linger\n";
+    assert_eq!(fs::read_to_string(&log).unwrap(), run);
+    user.succeed(&["up", "--uninstall", "--yes"]);
+    assert!(!unit.exists());
+
+    // A service could not start where another one answers, nor with what is refused at a start.
+    let (_up, _) = up_at(&user, &["up", "--listen", &listen, "--json", "--no-runner"]);
+    assert!(user.fail(&install).contains("end it first"));
+    assert!(user.fail(&["up", "--install", "--proxy-port", "8088"]).contains("--public-url"));
+    assert!(!unit.exists());
 }

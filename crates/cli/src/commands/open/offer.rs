@@ -14,7 +14,7 @@ use ensemble_account::{Account, Error};
 
 use super::{browse, own_sockets};
 use crate::commands::DONE;
-use crate::commands::link::{Link, described, digits_match};
+use crate::commands::link::{Digits, Link, described, was_left};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -25,7 +25,7 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(20);
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 
 /// A link that a browser of this computer was given.
-pub(crate) struct Offer<'a> {
+pub(super) struct Offer<'a> {
     me: &'a Account,
     /// Those of the server when the code was handed over.
     sockets: Vec<String>,
@@ -34,16 +34,8 @@ pub(crate) struct Offer<'a> {
     file: Cell<Option<Handover>>,
 }
 
-/// Who types the digits of a device that is not a browser of this computer.
-#[derive(Clone, Copy)]
-pub(crate) enum Digits {
-    Typed,
-    #[cfg(feature = "up")]
-    Refused,
-}
-
 impl<'a> Offer<'a> {
-    pub(crate) async fn make(context: &Context, me: &'a Account) -> Result<Self> {
+    pub(super) async fn make(context: &Context, me: &'a Account) -> Result<Self> {
         let name = me.client.account().await?.display_name.unwrap_or_default();
         let Some(sockets) = own_sockets(me) else { return Err(started_again()) };
         let linking = me.begin_linking(me.client.origin()).await?;
@@ -57,18 +49,22 @@ impl<'a> Offer<'a> {
     }
 
     /// Adds the browser when it asks.
-    pub(crate) async fn answered(&self, context: &Context, digits: Digits) -> Result {
+    pub(super) async fn answered(&self, context: &Context, digits: Digits<'_>) -> Result {
         print::note("Opened in your browser. Press “Add this browser” there, within two minutes.");
         let mut asked = std::pin::pin!(self.linking.asked_within(HERE_WITHIN));
-        let device = match tokio::time::timeout(SHOWN_WITHIN, &mut asked).await {
-            Ok(asked) => asked,
-            Err(_) => {
-                print::note(
-                    "No browser has asked yet. If it shows nothing, it cannot read the file that it was given: type `ensemble link` and \
-                     paste the address. If it shows another account, sign out there first.",
-                );
-                asked.await
+        let asked = async {
+            if let Ok(asked) = tokio::time::timeout(SHOWN_WITHIN, &mut asked).await {
+                return asked;
             }
+            print::note(
+                "No browser has asked yet. If it shows nothing, it cannot read the file that it was given: type `ensemble link` and \
+                 paste the address. If it shows another account, sign out there first.",
+            );
+            asked.await
+        };
+        let device = tokio::select! {
+            device = asked => device,
+            () = digits.left() => return Err(was_left()),
         };
         self.file.take();
         let device = match device {
@@ -94,12 +90,7 @@ impl<'a> Offer<'a> {
                 "A device ({}) asks to be added. It is not certain that it is the browser of this computer.",
                 described(device.kind())
             ));
-            let is_same = match digits {
-                Digits::Typed => digits_match(&device).await?,
-                #[cfg(feature = "up")]
-                Digits::Refused => false,
-            };
-            if !is_same {
+            if !digits.match_those_of(&device).await? {
                 return Err(Failure::message("Nothing was added. `ensemble link` adds every device, with its digits."));
             }
         }
@@ -107,7 +98,7 @@ impl<'a> Offer<'a> {
     }
 
     /// Says so if another device asks with the same code.
-    pub(crate) async fn watched(&self, within: Duration) {
+    pub(super) async fn watched(&self, within: Duration) {
         if self.linking.is_asked_again(within).await {
             print::note(
                 "Another device asked with the same code, and was refused. If you have pressed the button in one browser only, someone \
@@ -116,7 +107,7 @@ impl<'a> Offer<'a> {
         }
     }
 
-    pub(crate) async fn end(&self) {
+    pub(super) async fn end(&self) {
         self.linking.end().await;
     }
 }

@@ -3,27 +3,77 @@
 use std::path::Path;
 
 use ensemble_all_in_one::Stack;
+use ensemble_runner::Offer;
+use ensemble_types::runs::Provider;
+use rustix::system::uname;
 
+use crate::commands::open::has_display;
 use crate::context::anonymous;
 use crate::failure::Result;
 use crate::print;
 
-/// Whether an agent works here.
-#[derive(Clone, Copy)]
+/// The agents that work here.
 pub(super) enum Agents {
-    /// Or it is not known in time.
-    Work,
-    NoneWorks,
+    Found(Vec<Provider>),
+    /// Not in time.
+    Unknown,
     NoRunner,
 }
 
-pub(super) fn banner((stack, data): (&Stack, &Path), default: &str, agents: Agents) -> Result<()> {
+impl Agents {
+    pub(super) fn of(found: Option<Vec<Offer>>) -> Self {
+        found.map_or(Self::Unknown, |offers| {
+            Self::Found(
+                offers
+                    .into_iter()
+                    .filter(|offer| offer.program.is_ok() && offer.signed_in != Some(false))
+                    .map(|offer| offer.provider)
+                    .collect(),
+            )
+        })
+    }
+
+    /// The second step.
+    fn step(&self, ensemble: &str) -> String {
+        match self {
+            Self::Found(found) => match found.first() {
+                // Claude comes first where it is.
+                Some(first) => {
+                    let names: Vec<&str> = found.iter().map(Provider::as_str).collect();
+                    format!("`{ensemble} {first}` in your project (works here: {})", names.join(", "))
+                }
+                None => format!(
+                    "none works here yet: `{ensemble} doctor` says what is missing, `{ensemble} demo` shows a session without one"
+                ),
+            },
+            Self::Unknown => format!("`{ensemble} claude` in your project"),
+            Self::NoRunner => format!("`{ensemble} runner` lets agents work on this computer"),
+        }
+    }
+}
+
+/// `has_keys`: `b` and `p` are read while it runs.
+pub(super) fn banner((stack, data): (&Stack, &Path), default: &str, agents: &Agents, has_keys: bool) -> Result<()> {
     let server = stack.url();
     let ensemble = if is_same(default, server) { "ensemble".to_owned() } else { format!("ensemble --server {server}") };
-    print::line(format!("Ensemble is up at {server}"))?;
-    print::line(format!("  its page: {server}"))?;
-    print::line(format!("  its API and documentation: {server}/docs"))?;
-    print::line(format!("  its data: {}", data.display()))?;
+    let pressed = |key: &str| if has_keys { format!("press {key}, or type ") } else { String::new() };
+    print::line(format!("Ensemble is up at {server}\n"))?;
+    print::line(format!("  1. A browser here   {}`{ensemble} open`", pressed("b")))?;
+    if !has_display() {
+        let port = server.rsplit(':').next().unwrap_or_default();
+        print::line(format!(
+            "                      There is none on this computer. At yours: `ssh -L {port}:127.0.0.1:{port} {}`, then {server} there,\n\
+             \x20                     and `{ensemble} link` here",
+            uname().nodename().to_string_lossy()
+        ))?;
+    }
+    print::line(format!("  2. An agent         {}", agents.step(&ensemble)))?;
+    print::line(format!("  3. Your phone       {}`{ensemble} phone`\n", pressed("p")))?;
+    print::line(format!(
+        "  `{ensemble} link` adds every other device, `{ensemble} doctor` says why something does not work"
+    ))?;
+    print::line(format!("  API and its documentation: {server}/docs"))?;
+    print::line(format!("  data: {}", data.display()))?;
     for address in stack.for_others().iter().filter(|address| *address != server) {
         print::line(format!("  others reach it at {address}: `ensemble --server {address} login`"))?;
     }
@@ -36,42 +86,12 @@ pub(super) fn banner((stack, data): (&Stack, &Path), default: &str, agents: Agen
              machines show nothing. `ensemble phone` shows the ways to HTTPS.",
         )?;
     }
-    print::line("\nIn another terminal:")?;
-    print::line(format!("  {ensemble} open                                # this computer's browser"))?;
-    print::line(format!(
-        "  {ensemble} link                                # every other device: a phone, another computer"
-    ))?;
-    print::line(match agents {
-        Agents::Work => format!(
-            "  {ensemble} do \"What is this project?\"         # done by an agent in the directory where you type it"
-        ),
-        Agents::NoneWorks => {
-            format!(
-                "  {ensemble} doctor                              # no agent works here yet: says what is missing\n  \
-                 {ensemble} demo                                # shows a session without one: no key, no network"
-            )
-        }
-        Agents::NoRunner => {
-            format!("  {ensemble} runner                              # lets agents work on this machine")
-        }
-    })?;
-    print::line(format!(
-        "  {ensemble} claude                              # a live session with an agent, on all your screens"
-    ))?;
-    print::line(format!(
-        "  {ensemble} session create --title \"Hello\"      # encrypted before it leaves this machine"
-    ))?;
-    if matches!(agents, Agents::NoneWorks) {
-        print::line("")?;
-    } else {
-        print::line(format!("  {ensemble} doctor                              # if something does not work\n"))?;
-    }
     if ensemble != "ensemble" {
         print::line(format!(
-            "Your default server is still {default}. `ensemble config server {server}` makes this one the default.\n"
+            "  Your default server is still {default}. `ensemble config server {server}` makes this one the default."
         ))?;
     }
-    print::line("Ctrl-C stops it.")
+    print::line(if has_keys { "" } else { "\nCtrl-C stops it." })
 }
 
 /// Whether both addresses lead to the same server on this machine.
