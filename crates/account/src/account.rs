@@ -33,6 +33,7 @@ pub struct Account {
     pub home: Home,
     /// The key that names the account.
     account: Arc<str>,
+    place: Arc<str>,
     /// The account's devices and content keys, and when they were read. A program may be open for days.
     own: Arc<Mutex<(Arc<Own>, Instant)>>,
     /// The devices that the account has or had, when they were asked for.
@@ -42,10 +43,18 @@ pub struct Account {
 }
 
 impl Account {
-    pub fn new(home: &Home, client: Client, key: AccountKey, id: UserId, own: Own) -> Self {
+    /// # Errors
+    /// The settings cannot be read.
+    pub fn new(home: &Home, client: Client, key: AccountKey, id: UserId, own: Own) -> Result<Self> {
         let account = own.list.body().account.as_str().into();
         let own = Arc::new(Mutex::new((Arc::new(own), Instant::now())));
-        Self { client, key, id, home: home.clone(), account, own, every_device: Arc::default(), people: Arc::default() }
+        let (place, home) = (home.place(client.origin(), id)?.into(), home.clone());
+        Ok(Self { client, key, id, home, account, place, own, every_device: Arc::default(), people: Arc::default() })
+    }
+
+    /// Where this computer keeps what it knows of the account ([`Home::place`]).
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// The account that this computer uses at the client's server. Makes none, and finishes nothing that other programs have begun:
@@ -82,7 +91,7 @@ impl Account {
             Ok(token) => token,
             Err(error) if error.is(Code::UserNotFound) => {
                 // A device that was linked is in no list of a server that was restored to a time before.
-                let list = home.known_list(&origin, user).ok().flatten();
+                let list = home.known_list(&home.place(&origin, user)?, user).ok().flatten();
                 let is_linked = list.is_some_and(|list| list.body().account != key.public_key());
                 return Err(if is_linked { Error::ServerBehind } else { Error::NoAccount { origin, user } });
             }
@@ -96,7 +105,7 @@ impl Account {
             home.remember(&client, &key, &token, Occasion::Renewal)?;
         }
         let own = devices::own(home, &client, &key, user).await?;
-        Ok(Self::new(home, client, key, user, own))
+        Self::new(home, client, key, user, own)
     }
 
     /// Finishes what other programs of the person have begun: revocations, keys, removals of devices. What cannot be finished now is a
@@ -114,7 +123,7 @@ impl Account {
         if let Err(error) = self.finish_share_removals().await {
             self.say(Notice::GuestKeepsKey(error));
         }
-        let unfinished = self.home.settings()?.unfinished_removals.remove(self.client.origin());
+        let unfinished = self.home.settings()?.unfinished_removals.remove(self.place());
         // A list that the server has not taken removes no device.
         let is_due = unfinished.is_some_and(|version| version <= self.own().list.version());
         // Another program may be at it.

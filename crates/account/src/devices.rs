@@ -30,7 +30,7 @@ use crate::home::Home;
 use crate::kept_lists::{MOST_KEPT, send, send_again};
 use crate::names;
 
-/// The checked lists, by server origin and user.
+/// The checked lists, by place and user.
 const FILE: &str = "devices.json";
 type Lists = BTreeMap<String, BTreeMap<UserId, Remembered>>;
 
@@ -86,27 +86,27 @@ impl Home {
     }
 
     /// The list of a user that was checked last.
-    pub fn known_list(&self, origin: &str, user: UserId) -> Result<Option<List>> {
+    pub fn known_list(&self, place: &str, user: UserId) -> Result<Option<List>> {
         let lists = self.lists()?;
-        lists.get(origin).and_then(|users| users.get(&user)).map(Remembered::list).transpose()
+        lists.get(place).and_then(|users| users.get(&user)).map(Remembered::list).transpose()
     }
 
     /// The same, if the server has shown it as the newest one within this time.
-    pub(crate) fn recent_list(&self, origin: &str, user: UserId, max_age: Duration) -> Result<Option<List>> {
+    pub(crate) fn recent_list(&self, place: &str, user: UserId, max_age: Duration) -> Result<Option<List>> {
         let lists = self.lists()?;
-        let remembered = lists.get(origin).and_then(|users| users.get(&user));
+        let remembered = lists.get(place).and_then(|users| users.get(&user));
         remembered.filter(|remembered| remembered.is_younger(max_age)).map(Remembered::list).transpose()
     }
 
     /// Remembers a checked list, unless a newer one was remembered meanwhile.
-    pub fn remember_list(&self, origin: &str, user: UserId, list: &List) -> Result<()> {
-        self.remember_newest(origin, user, list).map(drop)
+    pub fn remember_list(&self, place: &str, user: UserId, list: &List) -> Result<()> {
+        self.remember_newest(place, user, list).map(drop)
     }
 
     /// The same. `false`: another command has read a newer one, and this one is not to be relied on.
-    fn remember_newest(&self, origin: &str, user: UserId, list: &List) -> Result<bool> {
+    fn remember_newest(&self, place: &str, user: UserId, list: &List) -> Result<bool> {
         let remember = |lists: &mut Lists| {
-            let users = lists.entry(origin.to_owned()).or_default();
+            let users = lists.entry(place.to_owned()).or_default();
             let known = users.get(&user).and_then(|remembered| remembered.list().ok());
             match known {
                 Some(known) if known.version() > list.version() => return Ok(false),
@@ -149,11 +149,11 @@ pub async fn own(home: &Home, client: &Client, key: &AccountKey, user: UserId) -
 }
 
 async fn read(home: &Home, client: &Client, key: &AccountKey, user: UserId) -> Result<Own> {
-    let origin = client.origin();
+    let place = &*home.place(client.origin(), user)?;
     let boxed = box_of(key)?;
     let (mut is_first_try, mut tries) = (true, 0..TRIES);
     loop {
-        let known = home.known_list(origin, user)?;
+        let known = home.known_list(place, user)?;
         let sealed = match client.content_ring().await {
             Err(error) if error.is_not_found() && known.is_none() && is_first_try => {
                 is_first_try = false;
@@ -181,8 +181,8 @@ async fn read(home: &Home, client: &Client, key: &AccountKey, user: UserId) -> R
         }
         let contents = ContentRing::open(&sealed.sealed, &boxed, &key.public_key(), &list)
             .map_err(|error| Error::Seal("Your content keys".to_owned(), error))?;
-        if home.remember_newest(origin, user, &list)? {
-            home.keep_lists((origin, user), read, &sealed.sealed)?;
+        if home.remember_newest(place, user, &list)? {
+            home.keep_lists((place, user), read, &sealed.sealed)?;
             // They are sent again with the lists, should the server be restored from a backup.
             let _names = names::of(home, client, user, &list).await;
             return Ok(Own { list, contents });
@@ -219,15 +219,20 @@ async fn newest(
 
 /// The newest list of another user, checked from the one that is remembered or from the account key that was first seen.
 /// `None`: the user has none yet.
-pub async fn of_user(home: &Home, client: &Client, user: UserId, account: &str) -> Result<Option<List>> {
+pub async fn of_user(
+    home: &Home,
+    (client, place): (&Client, &str),
+    user: UserId,
+    account: &str,
+) -> Result<Option<List>> {
     for _ in 0..TRIES {
-        let known = home.known_list(client.origin(), user)?;
+        let known = home.known_list(place, user)?;
         if known.as_ref().is_some_and(|list| list.body().account != account) {
             return Err(ClientError::OldDeviceList.into());
         }
         let list = client.newest_list(user, known.as_ref().map_or(Known::Account(account), Known::List)).await?;
         match list {
-            Some(list) if !home.remember_newest(client.origin(), user, &list)? => {}
+            Some(list) if !home.remember_newest(place, user, &list)? => {}
             list => return Ok(list),
         }
     }

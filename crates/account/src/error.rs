@@ -135,6 +135,9 @@ pub enum Error {
     #[error("The other device has added this one as a device and not as a machine.")]
     AddedAsDevice,
 
+    /// `why` is a sentence or a part of one.
+    #[error("{to} does not take the key of your account at {from}: {}. Nothing was changed.", .why.trim_end_matches('.'))]
+    NotMoved { from: String, to: String, why: String },
     #[error("No account has these recovery words. Newer words replace the ones from before.")]
     NoAccountOfWords,
     #[error("The server shows no devices of this account.")]

@@ -24,7 +24,7 @@ pub const MOST_KEPT: usize = 64;
 /// Lists that were sent and have no answer yet, the newest ones.
 const MOST_SENT: usize = 8;
 
-/// By server origin and user.
+/// By place and user.
 type Accounts = BTreeMap<String, BTreeMap<UserId, Kept>>;
 
 #[derive(Default, Deserialize, Serialize)]
@@ -134,13 +134,13 @@ impl Kept {
 }
 
 impl Home {
-    fn kept_lists(&self, origin: &str, user: UserId) -> Kept {
-        self.all_kept().get_mut(origin).and_then(|users| users.remove(&user)).unwrap_or_default()
+    fn kept_lists(&self, place: &str, user: UserId) -> Kept {
+        self.all_kept().get_mut(place).and_then(|users| users.remove(&user)).unwrap_or_default()
     }
 
     /// The digests of the newest lists that the server is known to have taken.
-    pub(crate) fn kept_digests(&self, origin: &str, user: UserId) -> BTreeSet<String> {
-        self.kept_lists(origin, user).digests()
+    pub(crate) fn kept_digests(&self, place: &str, user: UserId) -> BTreeSet<String> {
+        self.kept_lists(place, user).digests()
     }
 
     /// What cannot be read is needed only for a server that has lost lists, so it stops no command. The next list replaces it.
@@ -156,20 +156,20 @@ impl Home {
     /// Keeps lists of the own account that were checked, the oldest first, and the ring of the last of them.
     pub(crate) fn keep_lists(
         &self,
-        (origin, user): (&str, UserId),
+        (place, user): (&str, UserId),
         checked: impl IntoIterator<Item = SignedList>,
         ring: &SealedContentRing,
     ) -> Result<()> {
-        self.keep((origin, user), checked.into_iter().map(KeptList::new), Some(ring))
+        self.keep((place, user), checked.into_iter().map(KeptList::new), Some(ring))
     }
 
     fn keep(
         &self,
-        (origin, user): (&str, UserId),
+        (place, user): (&str, UserId),
         new: impl IntoIterator<Item = KeptList>,
         ring: Option<&SealedContentRing>,
     ) -> Result<()> {
-        self.change_kept((origin, user), |kept| {
+        self.change_kept((place, user), |kept| {
             let mut last = None;
             for list in new {
                 last = Some(list.signed.clone());
@@ -183,8 +183,8 @@ impl Home {
         })
     }
 
-    fn change_kept(&self, (origin, user): (&str, UserId), change: impl FnOnce(&mut Kept) -> Result<()>) -> Result<()> {
-        let change = |all: &mut Accounts| change(all.entry(origin.to_owned()).or_default().entry(user).or_default());
+    fn change_kept(&self, (place, user): (&str, UserId), change: impl FnOnce(&mut Kept) -> Result<()>) -> Result<()> {
+        let change = |all: &mut Accounts| change(all.entry(place.to_owned()).or_default().entry(user).or_default());
         self.change_json(FILE, |why| Ok(self.without_lists(why)), change)
     }
 }
@@ -198,14 +198,15 @@ pub async fn send(
     list: &List,
     (change, links): (&ChangeDevices, Vec<PastDeviceLink>),
 ) -> Result<()> {
-    let account = (client.origin(), user);
+    let place = home.place(client.origin(), user)?;
+    let account = (&*place, user);
     let made = KeptList { signed: list.signed().clone(), proofs: change.proofs.clone(), links };
     home.change_kept(account, |kept| {
         kept.send(made.clone());
         Ok(())
     })?;
     client.change_devices(change).await?;
-    home.remember_list(client.origin(), user, list)?;
+    home.remember_list(&place, user, list)?;
     home.keep_names(account, &change.names)?;
     home.keep(account, [made], change.sealed.get(&key.public_key()))
 }
@@ -213,14 +214,14 @@ pub async fn send(
 /// Sends the server the lists that it has lost, if this is a primary device and has them. The server shows another list than the known
 /// one: when it is not simply behind, nothing is sent, and it is not to be relied on.
 pub(crate) async fn send_again(home: &Home, client: &Client, key: &AccountKey, user: UserId) -> Result<()> {
-    let origin = client.origin();
-    let Some(known) = home.known_list(origin, user)? else { return Err(ClientError::OldDeviceList.into()) };
+    let place = &*home.place(client.origin(), user)?;
+    let Some(known) = home.known_list(place, user)? else { return Err(ClientError::OldDeviceList.into()) };
     let account = &known.body().account;
     let shown = client.newest_list(user, Known::Account(account)).await?;
     if shown.as_ref().is_some_and(|shown| shown.version() >= known.version()) {
         return Err(ClientError::OldDeviceList.into());
     }
-    let mut kept = home.kept_lists(origin, user);
+    let mut kept = home.kept_lists(place, user);
     let ring = kept.ring.take();
     let missing = kept.after(shown.as_ref(), &known)?;
     let is_primary = known.device(&key.public_key()).is_some_and(|device| device.role == Role::Primary);

@@ -172,14 +172,14 @@ const ONE_KEY: Duration = Duration::from_secs(3_600);
 
 impl Home {
     /// Remembers whose a session is, and the epochs of a ring by which others are judged.
-    pub fn remember_session(&self, origin: &str, session: &Session, ring: Option<&KeyRing>) -> Result<()> {
+    pub fn remember_session(&self, place: &str, session: &Session, ring: Option<&KeyRing>) -> Result<()> {
         let first = KnownSession::default();
         let (epoch, floor) = ring.map_or((first.epoch, first.floor), |ring| (ring.epoch(), ring.floor()));
-        let known = self.known_session(origin, session.id)?;
+        let known = self.known_session(place, session.id)?;
         if epoch <= known.epoch && floor <= known.floor && known.owner.is_some() {
             return Ok(());
         }
-        self.change_session(origin, session.id, |known| {
+        self.change_session(place, session.id, |known| {
             let host = session.machine_id.clone().filter(|_| session.hosted);
             let owner = Some(session.owner_id);
             let known = known.get_or_insert_with(|| KnownSession { owner, host, ..KnownSession::default() });
@@ -191,7 +191,7 @@ impl Home {
     /// session is remembered already.
     pub(crate) fn note_cause(
         &self,
-        origin: &str,
+        place: &str,
         session: SessionId,
         epoch: u32,
         (is_asked, guests): (bool, &BTreeSet<UserId>),
@@ -200,7 +200,7 @@ impl Home {
         if !is_asked && guests.is_empty() {
             return Ok(());
         }
-        self.change_session(origin, session, |known| {
+        self.change_session(place, session, |known| {
             let Some(known) = known else { return };
             known.tried = epoch;
             known.asked = if is_asked { Some(now) } else { known.asked };
@@ -210,8 +210,8 @@ impl Home {
     }
 
     /// When the server's word may replace the key of a session again, if that was not said yet.
-    pub(crate) fn say_next(&self, origin: &str, session: SessionId) -> Result<Option<Timestamp>> {
-        self.change_session(origin, session, |known| {
+    pub(crate) fn say_next(&self, place: &str, session: SessionId) -> Result<Option<Timestamp>> {
+        self.change_session(place, session, |known| {
             let known = known.as_mut().filter(|known| known.asked != known.said)?;
             known.said = known.asked;
             known.asked.map(next_after)
@@ -219,17 +219,17 @@ impl Home {
     }
 
     /// Forgets a session that the person has deleted, with what is not finished of it.
-    pub fn forget_session(&self, origin: &str, session: SessionId) -> Result<()> {
-        self.forget_unfinished(origin, session)?;
+    pub fn forget_session(&self, place: &str, session: SessionId) -> Result<()> {
+        self.forget_unfinished(place, session)?;
         self.take_over_sessions()?;
-        self.remove(&record_of(origin, session))?;
-        self.forget_title(origin, session)
+        self.remove(&record_of(place, session))?;
+        self.forget_title(place, session)
     }
 
     /// Notes the version of a right before it is signed, and returns it: `version` of the highest one before. The session is remembered
     /// already.
-    pub(crate) fn note_given(&self, origin: &str, session: SessionId, version: impl FnOnce(u64) -> u64) -> Result<u64> {
-        self.change_session(origin, session, |known| {
+    pub(crate) fn note_given(&self, place: &str, session: SessionId, version: impl FnOnce(u64) -> u64) -> Result<u64> {
+        self.change_session(place, session, |known| {
             let next = version(known.as_ref().map_or(0, |known| known.given));
             if let Some(known) = known {
                 known.given = next.max(known.given);
@@ -240,8 +240,8 @@ impl Home {
 
     /// Notes whether the machine that hosts the session lacks the key that was made (`true`), or was given it. The session is remembered
     /// already.
-    pub(crate) fn note_host(&self, origin: &str, session: SessionId, epoch: u32, is_hostless: bool) -> Result<()> {
-        self.change_session(origin, session, |known| {
+    pub(crate) fn note_host(&self, place: &str, session: SessionId, epoch: u32, is_hostless: bool) -> Result<()> {
+        self.change_session(place, session, |known| {
             let Some(known) = known else { return };
             known.hostless = is_hostless.then(|| known.hostless.unwrap_or(epoch));
         })
@@ -250,7 +250,7 @@ impl Home {
     /// Notes who is to get the next key, before there is one: a command that is killed after that is finished by the next one.
     pub(crate) fn begin_rekey(
         &self,
-        origin: &str,
+        place: &str,
         session: SessionId,
         ring: &KeyRing,
         recipients: &Recipients,
@@ -260,7 +260,7 @@ impl Home {
         let before = before.map(|before| Box::new(Unfinished { before: None, ..before }));
         let unfinished = Unfinished { recipients: recipients.clone(), epoch: ring.epoch(), ring: digest, before };
         self.change_settings(|settings| {
-            let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
+            let sessions = settings.unfinished_rekeys.entry(place.to_owned()).or_default();
             if unfinished.recipients.is_empty() {
                 sessions.remove(&session);
             } else {
@@ -270,14 +270,14 @@ impl Home {
     }
 
     /// What is unfinished of a session now.
-    pub fn unfinished(&self, origin: &str, session: SessionId) -> Result<Option<Unfinished>> {
-        Ok(self.settings()?.unfinished_rekeys.remove(origin).unwrap_or_default().remove(&session))
+    pub fn unfinished(&self, place: &str, session: SessionId) -> Result<Option<Unfinished>> {
+        Ok(self.settings()?.unfinished_rekeys.remove(place).unwrap_or_default().remove(&session))
     }
 
     /// The key that was to be made is not: people may still wait for the one before.
-    pub(crate) fn restore_rekey(&self, origin: &str, session: SessionId, before: Option<Unfinished>) -> Result<()> {
+    pub(crate) fn restore_rekey(&self, place: &str, session: SessionId, before: Option<Unfinished>) -> Result<()> {
         self.change_settings(|settings| {
-            let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
+            let sessions = settings.unfinished_rekeys.entry(place.to_owned()).or_default();
             match before {
                 Some(before) => drop(sessions.insert(session, before)),
                 None => drop(sessions.remove(&session)),
@@ -285,38 +285,38 @@ impl Home {
         })
     }
 
-    pub(crate) fn end_rekey(&self, origin: &str, session: SessionId) -> Result<()> {
-        if self.unfinished(origin, session)?.is_none() {
+    pub(crate) fn end_rekey(&self, place: &str, session: SessionId) -> Result<()> {
+        if self.unfinished(place, session)?.is_none() {
             return Ok(());
         }
         self.change_settings(|settings| {
-            if let Some(sessions) = settings.unfinished_rekeys.get_mut(origin) {
+            if let Some(sessions) = settings.unfinished_rekeys.get_mut(place) {
                 sessions.remove(&session);
             }
         })
     }
 
     /// Who lost access to a session that has no new key since. The server may go on naming them.
-    pub(crate) fn removed_shares(&self, origin: &str, session: SessionId) -> Result<BTreeSet<UserId>> {
-        let removed = self.settings()?.removed_shares.remove(origin).unwrap_or_default().remove(&session);
+    pub(crate) fn removed_shares(&self, place: &str, session: SessionId) -> Result<BTreeSet<UserId>> {
+        let removed = self.settings()?.removed_shares.remove(place).unwrap_or_default().remove(&session);
         Ok(removed.unwrap_or_default())
     }
 
-    pub fn begin_share_removal(&self, origin: &str, session: SessionId, user: UserId) -> Result<()> {
+    pub fn begin_share_removal(&self, place: &str, session: SessionId, user: UserId) -> Result<()> {
         self.change_settings(|settings| {
-            let sessions = settings.removed_shares.entry(origin.to_owned()).or_default();
+            let sessions = settings.removed_shares.entry(place.to_owned()).or_default();
             sessions.entry(session).or_default().insert(user);
         })
     }
 
     /// These users do not have the session's key any more. Others may have lost access meanwhile.
-    pub(crate) fn end_removal(&self, origin: &str, session: SessionId, users: &BTreeSet<UserId>) -> Result<()> {
+    pub(crate) fn end_removal(&self, place: &str, session: SessionId, users: &BTreeSet<UserId>) -> Result<()> {
         if users.is_empty() {
             return Ok(());
         }
         self.change_settings(|settings| {
-            settings.missing_sessions.get_mut(origin).and_then(|missing| missing.remove(&session));
-            if let Some(sessions) = settings.removed_shares.get_mut(origin) {
+            settings.missing_sessions.get_mut(place).and_then(|missing| missing.remove(&session));
+            if let Some(sessions) = settings.removed_shares.get_mut(place) {
                 if let Some(removed) = sessions.get_mut(&session) {
                     removed.retain(|user| !users.contains(user));
                 }
@@ -328,25 +328,25 @@ impl Home {
     /// Notes what the machine is to get, before anything is sent.
     pub(crate) fn begin_revocation(
         &self,
-        origin: &str,
+        place: &str,
         session: SessionId,
         user: UserId,
         revocation: Revocation,
     ) -> Result<()> {
         self.change_settings(|settings| {
-            let sessions = settings.revocations.entry(origin.to_owned()).or_default();
+            let sessions = settings.revocations.entry(place.to_owned()).or_default();
             sessions.entry(session).or_default().insert(user, revocation);
         })
     }
 
     /// The machine has confirmed it, or something later counts.
-    pub(crate) fn end_revocation(&self, origin: &str, session: SessionId, user: UserId) -> Result<()> {
-        let known = self.settings()?.revocations.remove(origin).unwrap_or_default();
+    pub(crate) fn end_revocation(&self, place: &str, session: SessionId, user: UserId) -> Result<()> {
+        let known = self.settings()?.revocations.remove(place).unwrap_or_default();
         if !known.get(&session).is_some_and(|users| users.contains_key(&user)) {
             return Ok(());
         }
         self.change_settings(|settings| {
-            if let Some(sessions) = settings.revocations.get_mut(origin) {
+            if let Some(sessions) = settings.revocations.get_mut(place) {
                 if let Some(users) = sessions.get_mut(&session) {
                     users.remove(&user);
                 }

@@ -36,18 +36,18 @@ impl Used {
     }
 }
 
-/// By server origin and account.
+/// By place and account.
 type AllUsed = BTreeMap<String, BTreeMap<UserId, Used>>;
 
 impl Account {
     /// The session that was used last here, or the last one in which an agent works.
     pub(crate) fn last_session(&self, with_agent: bool) -> Option<SessionId> {
-        self.home.used(self.client.origin(), self.id).last_session(with_agent)
+        self.home.used(self.place(), self.id).last_session(with_agent)
     }
 
     /// The run that was submitted or watched last here.
     pub fn last_run(&self) -> Option<RunId> {
-        self.home.used(self.client.origin(), self.id).runs.first().copied()
+        self.home.used(self.place(), self.id).runs.first().copied()
     }
 
     /// Notes that a session is used now.
@@ -73,7 +73,7 @@ impl Account {
 
     /// What is noted is done already, so a file that cannot be written is no error of the command.
     fn note(&self, change: impl FnOnce(&mut Used)) {
-        if let Err(error) = self.home.change_used(self.client.origin(), self.id, change) {
+        if let Err(error) = self.home.change_used(self.place(), self.id, change) {
             self.say(Notice::LastNotKept(error));
         }
     }
@@ -81,14 +81,14 @@ impl Account {
 
 impl Home {
     /// A file that cannot be read says nothing, and the next use replaces it.
-    fn used(&self, origin: &str, user: UserId) -> Used {
+    fn used(&self, place: &str, user: UserId) -> Used {
         let mut all: AllUsed = self.read_json(LAST).ok().flatten().unwrap_or_default();
-        all.get_mut(origin).and_then(|users| users.remove(&user)).unwrap_or_default()
+        all.get_mut(place).and_then(|users| users.remove(&user)).unwrap_or_default()
     }
 
-    fn change_used(&self, origin: &str, user: UserId, change: impl FnOnce(&mut Used)) -> Result<()> {
+    fn change_used(&self, place: &str, user: UserId, change: impl FnOnce(&mut Used)) -> Result<()> {
         self.renew_json(LAST, |all: &mut AllUsed| {
-            change(all.entry(origin.to_owned()).or_default().entry(user).or_default());
+            change(all.entry(place.to_owned()).or_default().entry(user).or_default());
             Ok(())
         })?;
         Ok(())

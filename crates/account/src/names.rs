@@ -14,25 +14,25 @@ use crate::devices::{List, signed};
 use crate::error::Result;
 use crate::home::Home;
 
-/// The names, by server origin, user and public key.
+/// The names, by place, user and public key.
 const FILE: &str = "device-names.json";
 type Given = BTreeMap<String, DeviceName>;
 type Kept = BTreeMap<String, BTreeMap<UserId, Given>>;
 
 impl Home {
     /// A file that cannot be read is replaced: the server is asked again.
-    fn kept_names(&self, (origin, user): (&str, UserId)) -> Given {
+    fn kept_names(&self, (place, user): (&str, UserId)) -> Given {
         let mut all: Kept = self.read_json(FILE).ok().flatten().unwrap_or_default();
-        all.remove(origin).and_then(|mut users| users.remove(&user)).unwrap_or_default()
+        all.remove(place).and_then(|mut users| users.remove(&user)).unwrap_or_default()
     }
 
     /// Keeps the names of a list, in place of those of the list before.
-    pub(crate) fn keep_names(&self, (origin, user): (&str, UserId), names: &Given) -> Result<()> {
-        if self.kept_names((origin, user)) == *names {
+    pub(crate) fn keep_names(&self, (place, user): (&str, UserId), names: &Given) -> Result<()> {
+        if self.kept_names((place, user)) == *names {
             return Ok(());
         }
         self.renew_json(FILE, |all: &mut Kept| {
-            all.entry(origin.to_owned()).or_default().insert(user, names.clone());
+            all.entry(place.to_owned()).or_default().insert(user, names.clone());
             Ok(())
         })
     }
@@ -47,11 +47,12 @@ impl Account {
 
 /// The names of an account's devices. The server is asked where one of them is not known.
 pub async fn of(home: &Home, client: &Client, user: UserId, list: &List) -> Result<Names> {
-    let kept = Names::opened(list.body(), home.kept_names((client.origin(), user)));
+    let place = home.place(client.origin(), user)?;
+    let kept = Names::opened(list.body(), home.kept_names((&place, user)));
     if kept.are_all_of(list.body()) {
         return Ok(kept);
     }
-    given(home, (client.origin(), user), list, &client.devices().await?.devices)
+    given(home, (&place, user), list, &client.devices().await?.devices)
 }
 
 /// The names in what the server says of an account's devices, where they open their commitments.
@@ -62,6 +63,7 @@ pub fn given(home: &Home, account: (&str, UserId), list: &List, devices: &[Devic
     };
     let mut all: Given = devices.iter().filter_map(named).collect();
     // What was checked before stays, whatever the server says now.
+    let place = home.place(client.origin(), user)?;
     let kept = Names::opened(list.body(), home.kept_names(account));
     all.extend(kept.given().iter().map(|(key, name)| (key.clone(), name.clone())));
     let names = Names::opened(list.body(), all);

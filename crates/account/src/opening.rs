@@ -54,7 +54,43 @@ impl Account {
         }
         home.remember(&client, &key, &token, Occasion::Login)?;
         let own = devices::own(home, &client, &key, token.user_id).await?;
-        Ok(Begun { me: Self::new(home, client, key, token.user_id, own), is_new_key })
+        Ok(Begun { me: Self::new(home, client, key, token.user_id, own)?, is_new_key })
+    }
+}
+
+impl Account {
+    /// Moves the account that is signed in at an address to one where none was used yet: the server has another address now. What this
+    /// computer knows of the account holds there. `None`: there is nothing to move.
+    ///
+    /// # Errors
+    /// [`Error::NotMoved`]: no server there takes the key for this account. Others: the server shows what this computer does not take from
+    /// it, for example an older list of devices. Nothing is moved then.
+    pub async fn moved(home: &Home, client: Client, from: &str) -> Result<Option<Self>> {
+        let _lock = home.lock_account().await?;
+        let (mut settings, to) = (home.settings()?, client.origin().to_owned());
+        let known = settings.accounts.remove(from).filter(|known| known.signed_in);
+        let (Some(known), Some(key), false) = (known, home.key()?, settings.accounts.contains_key(&to)) else {
+            return Ok(None);
+        };
+        let client = client.with_credential(Credential::Device(key.clone()));
+        // A server that refuses once must not lead the person to begin there with nothing known.
+        let not_moved = |why: String| Error::NotMoved { from: from.to_owned(), to: to.clone(), why };
+        let token = client.sign_in().await.map_err(|error| not_moved(error.to_string()))?;
+        if token.user_id != known.user_id {
+            return Err(not_moved("it names another account".to_owned()));
+        }
+        let first_at = Some(known.first_at.unwrap_or_else(|| from.to_owned()));
+        let moved = KnownAccount { user_id: known.user_id, public_key: key.public_key(), signed_in: false, first_at };
+        home.change_settings(|settings| drop(settings.accounts.insert(to.clone(), moved)))?;
+        let own = match devices::own(home, &client, &key, token.user_id).await {
+            Ok(own) => own,
+            Err(error) => {
+                home.change_settings(|settings| drop(settings.accounts.remove(&to)))?;
+                return Err(error);
+            }
+        };
+        home.remember(&client, &key, &token, Occasion::Login)?;
+        Self::new(home, client, key, token.user_id, own).map(Some)
     }
 }
 

@@ -39,16 +39,16 @@ const KEPT: &str = "shared-state.json";
 const MOST_BEHIND: i64 = 1_000;
 
 impl Home {
-    fn kept_state(&self, origin: &str, user: UserId) -> Result<Option<Kept>> {
+    fn kept_state(&self, place: &str, user: UserId) -> Result<Option<Kept>> {
         let mut all: BTreeMap<String, Kept> = self.read_json(KEPT)?.unwrap_or_default();
-        Ok(all.remove(origin).filter(|kept| kept.user == user))
+        Ok(all.remove(place).filter(|kept| kept.user == user))
     }
 
-    fn keep_state(&self, origin: &str, kept: Kept) -> Result<()> {
+    fn keep_state(&self, place: &str, kept: Kept) -> Result<()> {
         self.update_json(KEPT, |all: &mut BTreeMap<String, Kept>| {
-            let known = all.get(origin).filter(|known| known.user == kept.user);
+            let known = all.get(place).filter(|known| known.user == kept.user);
             if known.is_none_or(|known| known.version < kept.version) {
-                all.insert(origin.to_owned(), kept);
+                all.insert(place.to_owned(), kept);
             }
             Ok(())
         })
@@ -107,8 +107,8 @@ impl Account {
     }
 
     async fn shared(&self, account: &Stored) -> Result<Shared> {
-        let origin = self.client.origin();
-        let kept = self.home.kept_state(origin, self.id)?;
+        let place = self.place();
+        let kept = self.home.kept_state(place, self.id)?;
         let version = account.client_state_version;
         let shown = account.client_state.as_ref().filter(|_| kept.as_ref().is_none_or(|kept| kept.version <= version));
         let mut opened = shown.map_or(Ok(None), |sealed| self.listed(sealed, version));
@@ -118,7 +118,7 @@ impl Account {
             opened = shown.map_or(Ok(None), |sealed| self.listed(sealed, version));
         }
         if let (Some(sealed), Ok(Some(shared))) = (shown, &opened) {
-            self.home.keep_state(origin, Kept { user: self.id, version, sealed: sealed.as_str().to_owned() })?;
+            self.home.keep_state(place, Kept { user: self.id, version, sealed: sealed.as_str().to_owned() })?;
             return Ok(shared.clone());
         }
         // A device that was removed has written it, or the server, or the server is behind. Who signed the kept one was listed then.
@@ -152,8 +152,8 @@ impl Account {
         let unusable = |error: String| ClientError::Argument(error);
         let json = serde_json::to_vec(shared).map_err(|error| unusable(error.to_string()))?;
         let to = self.content_key().map_err(|failure| unusable(failure.to_string()))?;
-        let origin = self.client.origin();
-        let kept = self.home.kept_state(origin, self.id).map_err(|failure| unusable(failure.to_string()))?;
+        let place = self.place();
+        let kept = self.home.kept_state(place, self.id).map_err(|failure| unusable(failure.to_string()))?;
         let newest = kept.map_or(shown, |kept| kept.version.max(shown));
         if newest.saturating_sub(shown) > MOST_BEHIND {
             return Err(unusable("the server has a much older state than this computer has seen".to_owned()));
@@ -168,7 +168,7 @@ impl Account {
                 ..UpdateAccount::default()
             };
             self.client.update_account(&update).await?;
-            let kept = self.home.keep_state(origin, Kept { user: self.id, version, sealed });
+            let kept = self.home.keep_state(place, Kept { user: self.id, version, sealed });
             kept.map_err(|failure| unusable(failure.to_string()))?;
         }
         Ok(())

@@ -61,11 +61,11 @@ impl Finished {
 
 /// Notes that sessions have to get new keys because of this list, before it is sent: a program that is killed after that is finished by
 /// the next one.
-pub(crate) fn begin_removal(home: &Home, origin: &str, version: u32) -> Result<()> {
+pub(crate) fn begin_removal(home: &Home, place: &str, version: u32) -> Result<()> {
     home.change_settings(|settings| {
-        settings.left_of_removals.remove(origin);
+        settings.left_of_removals.remove(place);
         // An earlier one that is not finished stays the one to be finished.
-        settings.unfinished_removals.entry(origin.to_owned()).or_insert(version);
+        settings.unfinished_removals.entry(place.to_owned()).or_insert(version);
     })
 }
 
@@ -97,11 +97,11 @@ impl Account {
     /// The sessions cannot be listed. Where what is known of one cannot be read, everything else is done, the result says so, and the next
     /// call looks at these sessions only.
     pub async fn finish_removal(&self) -> Result<Finished> {
-        let (origin, version, mut settings) = (self.client.origin(), self.own().list.version(), self.home.settings()?);
-        let wished = settings.keep_rights.remove(origin).unwrap_or_default();
-        let taken = self.home.kept_digests(origin, self.id);
+        let (place, version, mut settings) = (self.place(), self.own().list.version(), self.home.settings()?);
+        let wished = settings.keep_rights.remove(place).unwrap_or_default();
+        let taken = self.home.kept_digests(place, self.id);
         // Another list may be without one more device.
-        let left = settings.left_of_removals.remove(origin).filter(|left| left.version == version);
+        let left = settings.left_of_removals.remove(place).filter(|left| left.version == version);
         if let Some(left) = &left {
             self.check_some_readable(left).await?;
         }
@@ -119,7 +119,7 @@ impl Account {
         // Those that have a new key already need no other one: a program that was killed resumes where it was.
         let (mut wanted, mut later, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
         for session in &sessions {
-            match self.home.known_session(origin, session.id) {
+            match self.home.known_session(place, session.id) {
                 Ok(known) if !self.is_due(session, Some(&known)) => {}
                 Ok(_) => {
                     let is_at_once = is_recent(session) || self.is_without_its_host(session);
@@ -163,16 +163,16 @@ impl Account {
         }
         self.home.change_settings(|settings| {
             // Another program may have begun another one.
-            if settings.unfinished_removals.get(origin).is_none_or(|begun| *begun > version) {
+            if settings.unfinished_removals.get(place).is_none_or(|begun| *begun > version) {
                 return;
             }
             if unread.is_empty() {
-                settings.unfinished_removals.remove(origin);
-                settings.left_of_removals.remove(origin);
-                settings.keep_rights.remove(origin);
+                settings.unfinished_removals.remove(place);
+                settings.left_of_removals.remove(place);
+                settings.keep_rights.remove(place);
             } else {
                 let left = LeftOfRemoval { version, sessions: unread.keys().copied().collect() };
-                settings.left_of_removals.insert(origin.to_owned(), left);
+                settings.left_of_removals.insert(place.to_owned(), left);
             }
         })?;
         let unread = unread.pop_first().map(|(_, why)| why);
@@ -183,7 +183,7 @@ impl Account {
     async fn check_some_readable(&self, left: &LeftOfRemoval) -> Result<()> {
         let mut failed = Ok(());
         for session in &left.sessions {
-            let Err(why) = self.home.known_session(self.client.origin(), *session) else { return Ok(()) };
+            let Err(why) = self.home.known_session(self.place(), *session) else { return Ok(()) };
             if self.client.session(*session).await.is_err_and(|error| error.is_not_found()) {
                 return Ok(());
             }

@@ -69,22 +69,22 @@ fn title_of(body: &str) -> Option<String> {
     Some(json!({ "title": title }).to_string())
 }
 
-/// By server origin.
+/// By place.
 type SeenTitles = BTreeMap<String, BTreeMap<SessionId, SeenTitle>>;
 
 impl Home {
-    pub(crate) fn seen_titles(&self, origin: &str) -> Result<BTreeMap<SessionId, SeenTitle>> {
+    pub(crate) fn seen_titles(&self, place: &str) -> Result<BTreeMap<SessionId, SeenTitle>> {
         let mut all: SeenTitles = self.read_json(FILE)?.unwrap_or_default();
-        Ok(all.remove(origin).unwrap_or_default())
+        Ok(all.remove(place).unwrap_or_default())
     }
 
     /// Remembers those that are newer than what is known.
-    pub(crate) fn note_titles(&self, origin: &str, seen: BTreeMap<SessionId, SeenTitle>) -> Result<()> {
+    pub(crate) fn note_titles(&self, place: &str, seen: BTreeMap<SessionId, SeenTitle>) -> Result<()> {
         if seen.is_empty() {
             return Ok(());
         }
         self.update_json(FILE, |all: &mut SeenTitles| {
-            let known = all.entry(origin.to_owned()).or_default();
+            let known = all.entry(place.to_owned()).or_default();
             for (session, title) in seen {
                 if title.follows(known.get(&session)) {
                     known.insert(session, title);
@@ -99,9 +99,9 @@ impl Home {
     }
 
     /// Forgets a session that was deleted.
-    pub(crate) fn forget_title(&self, origin: &str, session: SessionId) -> Result<()> {
+    pub(crate) fn forget_title(&self, place: &str, session: SessionId) -> Result<()> {
         self.update_json(FILE, |all: &mut SeenTitles| {
-            all.get_mut(origin).map(|sessions| sessions.remove(&session));
+            all.get_mut(place).map(|sessions| sessions.remove(&session));
             Ok(())
         })
     }

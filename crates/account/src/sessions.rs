@@ -108,7 +108,7 @@ impl Account {
 
     /// The session, if its owner and its machine are the same as before.
     fn as_before(&self, session: Session) -> Result<Session> {
-        let known = self.home.known_session(self.client.origin(), session.id)?;
+        let known = self.home.known_session(self.place(), session.id)?;
         self.check_as_before(&session, &known)?;
         Ok(session)
     }
@@ -154,8 +154,8 @@ impl Account {
     /// The session with the newest keys that the server has, and what was known of it before. The session is read again when another program
     /// has just made a newer key: what is judged of it afterwards must be judged of the keys that are returned.
     pub(crate) async fn newest(&self, mut session: Session) -> Result<(Session, KeyRing, KnownSession)> {
-        let origin = self.client.origin();
-        let known = self.home.known_session(origin, session.id)?;
+        let place = self.place();
+        let known = self.home.known_session(place, session.id)?;
         self.check_as_before(&session, &known)?;
         let (mut ring, mut is_fresh) = self.checked_ring(&session).await?;
         if known.lost(&ring) > 0 {
@@ -163,7 +163,7 @@ impl Account {
             (ring, is_fresh) = self.checked_ring(&session).await?;
         }
         // A device that was removed since could have made a ring of any epoch and floor.
-        self.home.remember_session(origin, &session, is_fresh.then_some(&ring))?;
+        self.home.remember_session(place, &session, is_fresh.then_some(&ring))?;
         Ok((session, ring, known))
     }
 
@@ -191,7 +191,7 @@ impl Account {
     pub(crate) async fn writable(&self, id: SessionId) -> Result<(Session, KeyRing)> {
         let (session, ring) = self.writable_despite_removal(id).await?;
         let is_own = session.access_level == AccessLevel::Owner;
-        if !is_own || self.home.removed_shares(self.client.origin(), id)?.is_empty() {
+        if !is_own || self.home.removed_shares(self.place(), id)?.is_empty() {
             return Ok((session, ring));
         }
         self.renewed_key(session, &Members::default()).await
@@ -222,7 +222,7 @@ impl Account {
             if !renewed.is_empty() {
                 return self.renewed_key(session, &Members::renewed(renewed)).await;
             }
-            if !self.home.note_used(self.client.origin(), id, &ring, people)? {
+            if !self.home.note_used(self.place(), id, &ring, people)? {
                 // Another program here has a newer key.
                 return self.renewed_key(session, &Members::default()).await;
             }

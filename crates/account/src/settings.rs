@@ -41,24 +41,25 @@ pub struct Settings {
     pub linked_machines: BTreeMap<String, LinkedMachine>,
     /// The directories that the runner allows which was started last on this machine, by server origin.
     pub runner_roots: BTreeMap<String, Vec<PathBuf>>,
-    /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
+    // What follows is kept by place ([`Home::place`]).
+    /// The versions of device lists without a device for which sessions may still need new keys, by place.
     pub unfinished_removals: BTreeMap<String, u32>,
-    /// What is left of these removals where the rest is done, by server origin.
+    /// What is left of these removals where the rest is done, by place.
     pub left_of_removals: BTreeMap<String, LeftOfRemoval>,
-    /// The devices whose shares and rights are kept, each with the digest of the list that removes it, by server origin. A list that the
+    /// The devices whose shares and rights are kept, each with the digest of the list that removes it, by place. A list that the
     /// server has not taken keeps nothing.
     pub keep_rights: BTreeMap<String, BTreeMap<String, String>>,
-    /// Who is still to get the new key of a session, by server origin and session.
+    /// Who is still to get the new key of a session, by place and session.
     pub unfinished_rekeys: BTreeMap<String, BTreeMap<SessionId, Unfinished>>,
-    /// Who lost access to a session that is to get a new key because of it, by server origin and session.
+    /// Who lost access to a session that is to get a new key because of it, by place and session.
     pub removed_shares: BTreeMap<String, BTreeMap<SessionId, BTreeSet<UserId>>>,
-    /// Who may not command the agent of a session any more, while its machine has not confirmed it, by server origin and session.
+    /// Who may not command the agent of a session any more, while its machine has not confirmed it, by place and session.
     pub revocations: BTreeMap<String, BTreeMap<SessionId, BTreeMap<UserId, Revocation>>>,
-    /// When the server has called a session missing of which something is not finished, in seconds since 1970, by server origin.
+    /// When the server has called a session missing of which something is not finished, in seconds since 1970, by place.
     pub missing_sessions: BTreeMap<String, BTreeMap<SessionId, u64>>,
-    /// The account key that was first seen for a user, by server origin.
+    /// The account key that was first seen for a user, by place.
     pub known_users: BTreeMap<String, BTreeMap<String, String>>,
-    /// The name that a user had when something was shared with them first, in lower case, by server origin. Another user does not get it.
+    /// The name that a user had when something was shared with them first, in lower case, by place. Another user does not get it.
     pub known_names: BTreeMap<String, BTreeMap<String, UserId>>,
 }
 
@@ -95,6 +96,9 @@ pub struct KnownAccount {
     pub public_key: String,
     /// False after a logout. Commands then make no request.
     pub signed_in: bool,
+    /// The address at which this computer has used the account first, if the person has moved it here ([`Home::place`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<String>,
 }
 
 /// The token of the last sign-in at a server. A secret.
@@ -122,7 +126,27 @@ pub enum Occasion {
     Renewal,
 }
 
+impl Settings {
+    fn place<'a>(&'a self, origin: &'a str, user: UserId) -> &'a str {
+        let known = self.accounts.get(origin).filter(|known| known.user_id == user);
+        known.and_then(|known| known.first_at.as_deref()).unwrap_or(origin)
+    }
+
+    /// Another place of the user of an account at this address.
+    pub fn elsewhere(&self, origin: &str, user: UserId) -> Option<&str> {
+        let place = self.place(origin, user);
+        let of_user = self.accounts.iter().filter(|(_, known)| known.user_id == user);
+        of_user.map(|(at, known)| known.first_at.as_ref().unwrap_or(at).as_str()).find(|other| *other != place)
+    }
+}
+
 impl Home {
+    /// Where this computer keeps what it knows of a user's account: the address from which the person has moved it here
+    /// ([`crate::Account::moved`]), or this one. A server names the user itself, so it cannot choose the place.
+    pub fn place(&self, origin: &str, user: UserId) -> Result<String> {
+        Ok(self.settings()?.place(origin, user).to_owned())
+    }
+
     /// The settings.
     pub fn settings(&self) -> Result<Settings> {
         let mut settings: Settings = self.read_json(SETTINGS)?.unwrap_or_default();
@@ -141,7 +165,12 @@ impl Home {
         }
         if let Ok(Some(Old { origin, token })) = self.read_json::<Old>(OLD_TOKEN) {
             let StoredToken { user_id, public_key, .. } = token;
-            settings.accounts.entry(origin).or_insert(KnownAccount { user_id, public_key, signed_in: true });
+            settings.accounts.entry(origin).or_insert(KnownAccount {
+                user_id,
+                public_key,
+                signed_in: true,
+                first_at: None,
+            });
         }
     }
 
@@ -161,7 +190,8 @@ impl Home {
     /// Remembers the account and the token of a sign-in.
     pub fn remember(&self, client: &Client, key: &AccountKey, token: &Token, why: Occasion) -> Result<()> {
         let origin = client.origin();
-        let account = KnownAccount { user_id: token.user_id, public_key: key.public_key(), signed_in: true };
+        let (user_id, public_key) = (token.user_id, key.public_key());
+        let mut account = KnownAccount { user_id, public_key, signed_in: true, first_at: None };
         let stored = StoredToken {
             base: client.base().to_string(),
             public_key: key.public_key(),
@@ -185,6 +215,8 @@ impl Home {
                     settings.machines.insert(origin.to_owned(), machine.clone());
                 }
             }
+            let place = settings.place(origin, user_id);
+            account.first_at = (place != origin).then(|| place.to_owned());
             settings.accounts.insert(origin.to_owned(), account);
             tokens.insert(origin.to_owned(), stored);
         })?;

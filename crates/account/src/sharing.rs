@@ -125,11 +125,11 @@ impl Account {
     /// # Errors
     /// It cannot be found out now. A user who is named without a good signature is left out, and named.
     pub(crate) async fn recipients(&self, session: &Session, ring: &KeyRing, members: &Members) -> Result<Recipients> {
-        let removed = self.home.removed_shares(self.client.origin(), session.id)?;
-        let known = self.home.known_session(self.client.origin(), session.id)?;
+        let removed = self.home.removed_shares(self.place(), session.id)?;
+        let known = self.home.known_session(self.place(), session.id)?;
         let counts = ring.floor().max(known.floor)..=ring.epoch().max(known.epoch);
         // A user who was to get this key, and has not got it yet, has the grant of an earlier one.
-        let unfinished = self.home.unfinished(self.client.origin(), session.id)?;
+        let unfinished = self.home.unfinished(self.place(), session.id)?;
         let unfinished = unfinished.and_then(|unfinished| unfinished.of(ring));
         let waiting = unfinished.map(|unfinished| unfinished.recipients).unwrap_or_default();
         let named: Vec<Share> = self.client.shares(session.id).try_collect().await?;
@@ -290,7 +290,7 @@ impl Account {
 
     /// Gives users the keys that a killed command has not given them.
     pub(crate) async fn finish_rekeys(&self) -> Result<()> {
-        let unfinished = self.home.settings()?.unfinished_rekeys.remove(self.client.origin()).unwrap_or_default();
+        let unfinished = self.home.settings()?.unfinished_rekeys.remove(self.place()).unwrap_or_default();
         let mut failed = None;
         for id in unfinished.into_keys() {
             failed = failed.or(self.finish_rekey(id).await.err());
@@ -300,7 +300,7 @@ impl Account {
 
     /// Gives sessions a new key from which a command has removed a user that has ended before.
     pub(crate) async fn finish_share_removals(&self) -> Result<()> {
-        let removed = self.home.settings()?.removed_shares.remove(self.client.origin()).unwrap_or_default();
+        let removed = self.home.settings()?.removed_shares.remove(self.place()).unwrap_or_default();
         let mut failed = None;
         for id in removed.into_keys() {
             failed = failed.or(self.finish_share_removal(id).await.err());
@@ -311,7 +311,7 @@ impl Account {
     async fn finish_rekey(&self, id: SessionId) -> Result<()> {
         let lock = self.home.lock_keys().await?;
         // As it is now: another command may have finished it meanwhile, or begun another one.
-        let Some(unfinished) = self.home.unfinished(self.client.origin(), id)? else { return Ok(()) };
+        let Some(unfinished) = self.home.unfinished(self.place(), id)? else { return Ok(()) };
         let Some(session) = self.still_there(id).await? else { return Ok(()) };
         let (session, ring, known) = self.newest(session).await?;
         if known.lost(&ring) > 0 {
@@ -323,17 +323,17 @@ impl Account {
             if self.due(&session)?.is_some() {
                 return self.rekey_locked(session, &Members::default(), false, &lock).await.map(drop);
             }
-            let removed = self.home.removed_shares(self.client.origin(), id)?;
+            let removed = self.home.removed_shares(self.place(), id)?;
             recipients.retain(|user, _| !removed.contains(user));
             self.pass_on(&session, &ring, &recipients).await?;
         }
-        self.home.end_rekey(self.client.origin(), id)
+        self.home.end_rekey(self.place(), id)
     }
 
     async fn finish_share_removal(&self, id: SessionId) -> Result<()> {
         let lock = self.home.lock_keys().await?;
         // As it is now: another command may have finished it meanwhile.
-        if self.home.removed_shares(self.client.origin(), id)?.is_empty() {
+        if self.home.removed_shares(self.place(), id)?.is_empty() {
             return Ok(());
         }
         let Some(session) = self.still_there(id).await? else { return Ok(()) };
@@ -346,14 +346,14 @@ impl Account {
 
     /// A session of which something is not finished, unless the server calls it missing. That ends nothing here.
     pub(crate) async fn still_there(&self, id: SessionId) -> Result<Option<Session>> {
-        let origin = self.client.origin();
-        if self.home.is_missing(origin, id, seconds())? {
+        let place = self.place();
+        if self.home.is_missing(place, id, seconds())? {
             return Ok(None);
         }
         match self.session(id).await {
-            Ok(session) => self.home.end_missing(origin, id).map(|()| Some(session)),
+            Ok(session) => self.home.end_missing(place, id).map(|()| Some(session)),
             Err(Error::Client(error)) if error.is_not_found() => {
-                self.home.note_missing(origin, id, seconds())?;
+                self.home.note_missing(place, id, seconds())?;
                 self.say(Notice::SessionMissing(id));
                 Ok(None)
             }

@@ -57,6 +57,12 @@ impl Account {
         Ok(Registered { machine, credential })
     }
 
+    /// This machine's id, also where the account was moved to another address since it was registered. `None`: it never was.
+    pub fn this_machine(&self) -> Result<Option<MachineId>> {
+        let mut machines = self.home.settings()?.machines;
+        Ok(machines.remove(self.client.origin()).or_else(|| machines.remove(self.place())))
+    }
+
     /// Registers a machine that is about to be linked, with what it says of its host.
     pub(crate) async fn register_linked(&self, name: &str) -> Result<MachineId> {
         let id = new_id()?;
@@ -68,7 +74,7 @@ impl Account {
     /// Deletes a machine, and takes its key from the list. Sessions whose keys it has get new ones.
     pub async fn delete_machine(&self, id: &MachineId) -> Result<Finished> {
         self.see_all_titles().await;
-        begin_removal(&self.home, self.client.origin(), self.own().list.version())?;
+        begin_removal(&self.home, self.place(), self.own().list.version())?;
         // A program that is killed in between is started again: a machine that is in no list has no key given.
         machine_key::unlist(self, &[id]).await?;
         match self.client.delete_machine(id).await {

@@ -232,12 +232,12 @@ impl Home {
         (list, token): (&List, &Token),
         lock: &Lock,
     ) -> Result<Account> {
-        self.remember_list(client.origin(), token.user_id, list)?;
+        self.remember_list(&self.place(client.origin(), token.user_id)?, token.user_id, list)?;
         self.remember(&client, &key, token, Occasion::Login)?;
         // The key comes last: a computer that has one knows its account.
         self.store_key(&key, lock)?;
         self.forget_pending()?;
         let own: Own = own(self, &client, &key, token.user_id).await?;
-        Ok(Account::new(self, client, key, token.user_id, own))
+        Account::new(self, client, key, token.user_id, own)
     }
 }

@@ -35,7 +35,7 @@ impl Account {
         next.devices.push(ListedDevice { box_key: box_key(words)?, ..entry(&key, Role::Recovery)? });
         let next = self.sign_next(&own.list, (next, self.names().await?), contents, Some(&key))?;
         if is_replaced {
-            begin_removal(&self.home, self.client.origin(), next.own.list.version())?;
+            begin_removal(&self.home, self.place(), next.own.list.version())?;
         }
         self.send_next(next, Vec::new()).await?;
         if is_replaced {
@@ -162,7 +162,7 @@ impl Recovering {
         next.devices.push(entry);
         let (list, names) = next_list(&before, next, names, &words)?;
         if is_one_gone {
-            begin_removal(&home, client.origin(), list.version())?;
+            begin_removal(&home, &home.place(client.origin(), user)?, list.version())?;
         }
         let change = change(&list, &contents, [&key], names)?;
         let changed = kept_lists::send(&home, &client, (&key, user), &list, (&change, Vec::new())).await;
@@ -176,7 +176,7 @@ impl Recovering {
             return Ok(me);
         }
         let own = Own { list: before, contents: me.own().contents.clone() };
-        Account::new(&home, me.client.clone(), me.key.clone(), me.id, own).see_all_titles().await;
+        Account::new(&home, me.client.clone(), me.key.clone(), me.id, own)?.see_all_titles().await;
         finished(me).await
     }
 }

@@ -49,13 +49,13 @@ impl Account {
         self.see_all_titles().await;
         let lock = self.home.lock_removal().await?;
         self.home.change_settings(|settings| {
-            let kept = settings.keep_rights.entry(self.client.origin().to_owned()).or_default();
+            let kept = settings.keep_rights.entry(self.place().to_owned()).or_default();
             match keep_rights {
                 true => drop(kept.insert(device.public_key.clone(), next.own.list.digest_text())),
                 false => drop(kept.remove(&device.public_key)),
             }
         })?;
-        begin_removal(&self.home, self.client.origin(), next.own.list.version())?;
+        begin_removal(&self.home, self.place(), next.own.list.version())?;
         self.send_next(next, Vec::new()).await?;
         Ok(Removed { me: self, shared, _lock: lock })
     }

@@ -11,7 +11,7 @@ impl Account {
     pub async fn devices(&self) -> Result<Vec<Device>> {
         let mut devices = self.client.devices().await?.devices;
         let own = self.own();
-        let names = names::given(&self.home, (self.client.origin(), self.id), &own.list, &devices)?;
+        let names = names::given(&self.home, (self.place(), self.id), &own.list, &devices)?;
         let is_listed = |device: &Device| {
             let entry = own.list.device(&device.public_key);
             entry.is_some_and(|entry| entry.role == device.role && entry.box_key == device.box_key)

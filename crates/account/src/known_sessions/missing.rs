@@ -16,59 +16,59 @@ const MOST: usize = 200;
 
 impl Home {
     /// Whether the server has just called it missing. In seconds since 1970.
-    pub(crate) fn is_missing(&self, origin: &str, session: SessionId, now: u64) -> Result<bool> {
-        let missing = self.settings()?.missing_sessions.remove(origin).unwrap_or_default();
+    pub(crate) fn is_missing(&self, place: &str, session: SessionId, now: u64) -> Result<bool> {
+        let missing = self.settings()?.missing_sessions.remove(place).unwrap_or_default();
         // A clock that was set back must not make it longer.
         Ok(missing.get(&session).is_some_and(|at| now.abs_diff(*at) < ASK_AGAIN.as_secs()))
     }
 
     /// Notes that the server calls it missing.
-    pub(crate) fn note_missing(&self, origin: &str, session: SessionId, now: u64) -> Result<()> {
+    pub(crate) fn note_missing(&self, place: &str, session: SessionId, now: u64) -> Result<()> {
         self.change_settings(|settings| {
-            let missing = settings.missing_sessions.entry(origin.to_owned()).or_default();
+            let missing = settings.missing_sessions.entry(place.to_owned()).or_default();
             missing.insert(session, now);
             let oldest = missing.iter().min_by_key(|(_, at)| **at).map(|(session, _)| *session);
             if let (true, Some(oldest)) = (missing.len() > MOST, oldest) {
                 missing.remove(&oldest);
                 // Whom the person has removed, and whose right is to end, stays noted: the server does not choose how many these are.
-                settings.unfinished_rekeys.get_mut(origin).and_then(|all| all.remove(&oldest));
+                settings.unfinished_rekeys.get_mut(place).and_then(|all| all.remove(&oldest));
             }
         })
     }
 
     /// The session is there.
-    pub(crate) fn end_missing(&self, origin: &str, session: SessionId) -> Result<()> {
-        if !self.settings()?.missing_sessions.get(origin).is_some_and(|missing| missing.contains_key(&session)) {
+    pub(crate) fn end_missing(&self, place: &str, session: SessionId) -> Result<()> {
+        if !self.settings()?.missing_sessions.get(place).is_some_and(|missing| missing.contains_key(&session)) {
             return Ok(());
         }
         self.change_settings(|settings| {
-            settings.missing_sessions.get_mut(origin).and_then(|missing| missing.remove(&session));
+            settings.missing_sessions.get_mut(place).and_then(|missing| missing.remove(&session));
         })
     }
 
     /// Whether something of a session is not finished.
-    pub fn is_unfinished(&self, origin: &str, session: SessionId) -> Result<bool> {
+    pub fn is_unfinished(&self, place: &str, session: SessionId) -> Result<bool> {
         let settings = self.settings()?;
-        let is_in_rekeys = settings.unfinished_rekeys.get(origin).is_some_and(|all| all.contains_key(&session));
-        let is_in_removals = settings.removed_shares.get(origin).is_some_and(|all| all.contains_key(&session));
-        let is_in_revocations = settings.revocations.get(origin).is_some_and(|all| all.contains_key(&session));
+        let is_in_rekeys = settings.unfinished_rekeys.get(place).is_some_and(|all| all.contains_key(&session));
+        let is_in_removals = settings.removed_shares.get(place).is_some_and(|all| all.contains_key(&session));
+        let is_in_revocations = settings.revocations.get(place).is_some_and(|all| all.contains_key(&session));
         Ok(is_in_rekeys || is_in_removals || is_in_revocations)
     }
 
     /// The person has deleted the session.
-    pub(super) fn forget_unfinished(&self, origin: &str, session: SessionId) -> Result<()> {
-        if !self.is_unfinished(origin, session)? {
+    pub(super) fn forget_unfinished(&self, place: &str, session: SessionId) -> Result<()> {
+        if !self.is_unfinished(place, session)? {
             return Ok(());
         }
-        self.change_settings(|settings| forget(settings, origin, session))
+        self.change_settings(|settings| forget(settings, place, session))
     }
 }
 
-fn forget(settings: &mut Settings, origin: &str, session: SessionId) {
-    settings.unfinished_rekeys.get_mut(origin).and_then(|all| all.remove(&session));
-    settings.removed_shares.get_mut(origin).and_then(|all| all.remove(&session));
-    settings.revocations.get_mut(origin).and_then(|all| all.remove(&session));
-    settings.missing_sessions.get_mut(origin).and_then(|all| all.remove(&session));
+fn forget(settings: &mut Settings, place: &str, session: SessionId) {
+    settings.unfinished_rekeys.get_mut(place).and_then(|all| all.remove(&session));
+    settings.removed_shares.get_mut(place).and_then(|all| all.remove(&session));
+    settings.revocations.get_mut(place).and_then(|all| all.remove(&session));
+    settings.missing_sessions.get_mut(place).and_then(|all| all.remove(&session));
 }
 
 #[cfg(test)]

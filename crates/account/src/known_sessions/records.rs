@@ -17,17 +17,17 @@ const OLD: &str = "sessions.json";
 const MOVED: &[u8] = b"\"Each session has a file of its own now, in the folder sessions.\"\n";
 /// A longer part of a name is a digest.
 const LONGEST: usize = 150;
-/// By server origin.
+/// By place.
 type Sessions = BTreeMap<String, BTreeMap<SessionId, KnownSession>>;
 
 /// The record of a session. Each server has a folder of its own.
-pub(super) fn record_of(origin: &str, session: SessionId) -> String {
+pub(super) fn record_of(place: &str, session: SessionId) -> String {
     let escaped = |byte: u8| match char::from(byte) {
         c if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') => c.to_string(),
         _ => format!("_{byte:02x}"),
     };
-    let server: String = origin.bytes().map(escaped).collect();
-    let server = if server.len() > LONGEST { format!("long-{}", digest(origin)) } else { server };
+    let server: String = place.bytes().map(escaped).collect();
+    let server = if server.len() > LONGEST { format!("long-{}", digest(place)) } else { server };
     format!("sessions/{server}/{session}.json")
 }
 
@@ -41,21 +41,21 @@ fn of_sessions(error: Error) -> Error {
 
 impl Home {
     /// What this computer remembers of a session: its owner, and the newest epoch of a key that it has used.
-    pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
+    pub(crate) fn known_session(&self, place: &str, session: SessionId) -> Result<KnownSession> {
         self.take_over_sessions()?;
-        let known: Option<Option<KnownSession>> = self.read_json(&record_of(origin, session)).map_err(of_sessions)?;
+        let known: Option<Option<KnownSession>> = self.read_json(&record_of(place, session)).map_err(of_sessions)?;
         Ok(known.flatten().unwrap_or_default())
     }
 
     /// Changes what is remembered of a session. `None`: nothing is.
     pub(super) fn change_session<R>(
         &self,
-        origin: &str,
+        place: &str,
         session: SessionId,
         change: impl FnOnce(&mut Option<KnownSession>) -> R,
     ) -> Result<R> {
         self.take_over_sessions()?;
-        self.change_json(&record_of(origin, session), |damaged| Err(of_sessions(damaged)), |known| Ok(change(known)))
+        self.change_json(&record_of(place, session), |damaged| Err(of_sessions(damaged)), |known| Ok(change(known)))
     }
 
     /// Takes over what earlier versions have kept. That is replaced last, so a program that is killed meanwhile loses nothing: the next one
@@ -63,13 +63,13 @@ impl Home {
     pub(super) fn take_over_sessions(&self) -> Result<()> {
         while let Some(bytes) = self.store().get(OLD)?.filter(|bytes| bytes != MOVED) {
             let old: Sessions = self.parsed(OLD, &bytes).map_err(of_sessions)?;
-            for (origin, sessions) in old {
+            for (place, sessions) in old {
                 for (session, old) in sessions {
                     let take_over = |known: &mut Option<KnownSession>| {
                         *known = Some(newer(old, known.take()));
                         Ok(())
                     };
-                    self.change_json(&record_of(&origin, session), |damaged| Err(of_sessions(damaged)), take_over)?;
+                    self.change_json(&record_of(&place, session), |damaged| Err(of_sessions(damaged)), take_over)?;
                 }
             }
             let replace = |found: Result<Option<&[u8]>>| {
@@ -142,8 +142,8 @@ mod tests {
         }
     }
 
-    fn numbers(home: &Home, origin: &str, session: SessionId) -> (u32, u32) {
-        let known = home.known_session(origin, session).unwrap();
+    fn numbers(home: &Home, place: &str, session: SessionId) -> (u32, u32) {
+        let known = home.known_session(place, session).unwrap();
         (known.epoch, known.floor)
     }
 
@@ -164,7 +164,7 @@ mod tests {
             let killed = Home::on(Arc::new(store), Computer::named("desk"), Notices::none());
             ends += usize::from(killed.known_session(ONE, sessions[0]).is_ok());
             let found = [(ONE, 0), (ONE, 1), (OTHER, 2), (OTHER, 0), (OTHER, 1)]
-                .map(|(origin, at)| numbers(&home, origin, sessions[at]));
+                .map(|(place, at)| numbers(&home, place, sessions[at]));
             assert_eq!(found, [(7, 3), (4, 4), (9, 2), (2, 1), (1, 1)], "{changes}");
             assert_eq!(std::fs::read(home.path().join(OLD)).unwrap(), MOVED);
         }
@@ -203,10 +203,10 @@ mod tests {
         let home = Home::of_test_in_memory();
         let session = SessionId::generate();
         let origins = ["a", "b"].map(|end| format!("https://{}{end}.example:8443", "long.".repeat(45)));
-        for (epoch, origin) in (2..).zip(&origins) {
+        for (epoch, place) in (2..).zip(&origins) {
             let old = json!({"epoch": epoch, "floor": 1, "owner": null});
-            home.write_json(OLD, &json!({origin: {session.to_string(): old}})).unwrap();
-            assert_eq!(numbers(&home, origin, session).0, epoch);
+            home.write_json(OLD, &json!({place: {session.to_string(): old}})).unwrap();
+            assert_eq!(numbers(&home, place, session).0, epoch);
         }
         assert_eq!(numbers(&home, &origins[0], session).0, 2);
     }

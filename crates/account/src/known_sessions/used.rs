@@ -76,17 +76,17 @@ impl Home {
     /// program has noted another key meanwhile.
     pub(crate) fn note_used(
         &self,
-        origin: &str,
+        place: &str,
         session: SessionId,
         ring: &KeyRing,
         people: BTreeSet<UserId>,
     ) -> Result<bool> {
         let used = UsedKey::newest_of(ring, people);
-        let known = self.known_session(origin, session)?;
+        let known = self.known_session(place, session)?;
         if known.epoch <= ring.epoch() && known.used.as_ref() == Some(&used) {
             return Ok(true);
         }
-        self.change_session(origin, session, |known| {
+        self.change_session(place, session, |known| {
             let newest = known.as_mut().filter(|known| known.epoch <= ring.epoch() && !known.has_other(ring));
             let Some(known) = newest else { return false };
             (known.epoch, known.floor) = (ring.epoch(), ring.floor().max(known.floor));
@@ -96,8 +96,8 @@ impl Home {
     }
 
     /// Notes that a person was given this ring's key.
-    pub(crate) fn note_person(&self, origin: &str, session: SessionId, ring: &KeyRing, user: UserId) -> Result<()> {
-        self.change_session(origin, session, |known| {
+    pub(crate) fn note_person(&self, place: &str, session: SessionId, ring: &KeyRing, user: UserId) -> Result<()> {
+        self.change_session(place, session, |known| {
             if let Some(used) =
                 known.as_mut().and_then(|known| known.used.as_mut()).filter(|used| used.is_newest_of(ring))
             {
@@ -109,13 +109,13 @@ impl Home {
     /// Notes before keys take the place of lost ones which is to be the last one, who gets it, and when that is. In seconds since 1970.
     pub(crate) fn begin_replacing(
         &self,
-        origin: &str,
+        place: &str,
         session: SessionId,
         ring: &KeyRing,
         people: BTreeSet<UserId>,
         now: u64,
     ) -> Result<()> {
-        self.change_session(origin, session, |known| {
+        self.change_session(place, session, |known| {
             let Some(known) = known else { return };
             (known.tried, known.replaced) = (ring.epoch(), Some(now));
             known.begun = Some(UsedKey::newest_of(ring, people));
@@ -123,8 +123,8 @@ impl Home {
     }
 
     /// The server has another key than it has shown, so nothing was begun.
-    pub(crate) fn end_replacing(&self, origin: &str, session: SessionId, tried: u32) -> Result<()> {
-        self.change_session(origin, session, |known| {
+    pub(crate) fn end_replacing(&self, place: &str, session: SessionId, tried: u32) -> Result<()> {
+        self.change_session(place, session, |known| {
             let Some(known) = known else { return };
             known.tried = tried;
         })

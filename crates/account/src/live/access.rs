@@ -43,9 +43,9 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
     let known = state.and_then(|state| state.access.iter().find(|grant| grant.user == user));
     // A right that was given may not be in the state that the server shows, so taking one away is always said, except where this device
     // has given none.
-    let has_had_none = is_first && known.is_none() && me.home.known_session(me.client.origin(), session.id)?.given == 0;
+    let has_had_none = is_first && known.is_none() && me.home.known_session(me.place(), session.id)?.given == 0;
     let is_new = state.is_some() && has_had_none;
-    let noted = me.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
+    let noted = me.home.settings()?.revocations.remove(me.place()).unwrap_or_default();
     let taking = noted.get(&session.id).and_then(|users| users.get(&user));
     let share = taking.filter(|_| may == May::Nothing).map(|taking| taking.share).unwrap_or_default();
     let has_it = known.is_some_and(|known| known.may == may && may != May::Nothing) && taking.is_none();
@@ -58,13 +58,13 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
         _ => versions.to_give(known, taking)?,
     };
     let is_careless = state.is_some_and(|state| matches!(state.mode, Mode::Edit | Mode::Bypass));
-    let (origin, local_id) = (me.client.origin(), idempotency_key());
+    let (place, local_id) = (me.place(), idempotency_key());
     if may == May::Nothing {
         let revocation = Revocation { local_id: local_id.clone(), version, share };
-        me.home.begin_revocation(origin, session.id, user, revocation)?;
+        me.home.begin_revocation(place, session.id, user, revocation)?;
     } else {
         // What was taken away before counts no more.
-        me.home.end_revocation(origin, session.id, user)?;
+        me.home.end_revocation(place, session.id, user)?;
     }
     let by_earlier = match may {
         May::Nothing => Some(versions.to_take(known, Some(version))?).filter(|earlier| *earlier < version),
@@ -80,7 +80,7 @@ pub async fn grant(me: &Account, session: &Session, user: UserId, may: May, is_f
         taken = take_by_earlier(&mut live, (user, share), by_earlier, (version, taken)).await?;
     }
     if taken == Taken::Done {
-        me.home.end_revocation(origin, session.id, user)?;
+        me.home.end_revocation(place, session.id, user)?;
     }
     if is_careless && may == May::Prompt {
         me.say(Notice::AgentAsksLittle);
@@ -103,14 +103,14 @@ pub fn begin_taking(me: &Account, session: &Session, user: UserId, removed: bool
         return Ok(());
     }
     // Whose it is, and its machine, are known from now on, whatever the server says later.
-    me.home.remember_session(me.client.origin(), session, None)?;
+    me.home.remember_session(me.place(), session, None)?;
     let version = Versions::of(me, session.id).to_take(None, None)?;
     // Another program may have made the newest key since this one has used one.
     let shown = me.fresh_ring(session).map_or(0, |signed| signed.ring.epoch());
-    let newest = me.home.known_session(me.client.origin(), session.id)?.epoch.max(shown);
+    let newest = me.home.known_session(me.place(), session.id)?.epoch.max(shown);
     let share = LostShare { removed, key_epoch: removed.then_some(newest) };
     let revocation = Revocation { local_id: idempotency_key(), version, share };
-    me.home.begin_revocation(me.client.origin(), session.id, user, revocation)
+    me.home.begin_revocation(me.place(), session.id, user, revocation)
 }
 
 /// A machine refuses a version that is ahead of its clock, and one of the two clocks here may be ahead. So it gets a version by the earlier
@@ -125,7 +125,7 @@ async fn take_by_earlier(
     match taken {
         Taken::Rejected { code: Some(ReceiptCode::Stale), .. } => {
             let revocation = Revocation { local_id: local_id.clone(), version: earlier, share };
-            live.me.home.begin_revocation(live.me.client.origin(), live.session.id, user, revocation)?;
+            live.me.home.begin_revocation(live.me.place(), live.session.id, user, revocation)?;
             live.command_as(local_id, grant).await
         }
         Taken::NotYet | Taken::Queued if version - earlier > CLOCKS => {
@@ -156,7 +156,7 @@ async fn named(
 /// Tells machines again who may not command them any more, where that did not arrive or was refused. Waits for no receipt: the next
 /// command looks.
 pub(crate) async fn tell_again(me: &Account) -> Result<()> {
-    let revocations = me.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
+    let revocations = me.home.settings()?.revocations.remove(me.place()).unwrap_or_default();
     let mut failed = None;
     for (session, users) in revocations {
         failed = failed.or(tell_one_again(me, session, users).await.err());
@@ -165,7 +165,7 @@ pub(crate) async fn tell_again(me: &Account) -> Result<()> {
 }
 
 async fn tell_one_again(me: &Account, id: SessionId, users: BTreeMap<UserId, Revocation>) -> Result<()> {
-    let end = |user| me.home.end_revocation(me.client.origin(), id, user);
+    let end = |user| me.home.end_revocation(me.place(), id, user);
     let Some(session) = me.still_there(id).await? else { return Ok(()) };
     // Without its machine nothing works for anybody there.
     if me.is_without_its_host(&session) {
@@ -190,7 +190,7 @@ async fn tell_of_one_again(
     Revocation { local_id, version, share }: Revocation,
 ) -> Result<()> {
     let id = live.session.id;
-    let end = || me.home.end_revocation(me.client.origin(), id, user);
+    let end = || me.home.end_revocation(me.place(), id, user);
     let taken = live.taken(&local_id);
     let known = live.view.state().and_then(|state| state.access.iter().find(|grant| grant.user == user));
     // There is no such person: neither the machine nor this device knows one.
@@ -235,7 +235,7 @@ async fn tell_of_one_again(
         Some(_) => return Ok(()),
     };
     let revocation = Revocation { local_id: local_id.clone(), version, share };
-    me.home.begin_revocation(me.client.origin(), id, user, revocation)?;
+    me.home.begin_revocation(me.place(), id, user, revocation)?;
     let grant = named(me, user, May::Nothing, (version, share, known)).await?;
     live.sender().send_as(local_id, grant).await?;
     me.say(Notice::RefusalRepeated { user, session: live.session.reference });

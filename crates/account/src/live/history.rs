@@ -372,7 +372,8 @@ mod tests {
         let lists = Arc::new(Mutex::new(vec![list.signed().clone()]));
         let client = Client::builder(serve(lists.clone())).build().unwrap();
         let own = devices::Own { list, contents };
-        let mut live = live(Account::new(&Home::of_test_in_memory(), client, key.clone(), UserId::generate(), own));
+        let mut live =
+            live(Account::new(&Home::of_test_in_memory(), client, key.clone(), UserId::generate(), own).unwrap());
         let plan = || Content::Plan(Plan { entries: Vec::new() });
 
         let text = "Go on".to_owned();

@@ -60,12 +60,12 @@ async fn settle_in(me: &Account, id: SessionId, kept: &BTreeSet<String>, all: &m
         let version =
             if is_kept { versions.to_give(Some(&known), None) } else { versions.to_take(Some(&known), None) }?;
         let may = if is_kept { known.may.clone() } else { May::Nothing };
-        let noted = me.home.settings()?.revocations.remove(me.client.origin()).unwrap_or_default();
+        let noted = me.home.settings()?.revocations.remove(me.place()).unwrap_or_default();
         let noted = noted.get(&id).and_then(|users| users.get(&known.user)).map(|noted| noted.share);
         let share = noted.filter(|_| !is_kept).unwrap_or_default();
         if !is_kept {
             let revocation = Revocation { local_id: local_id.clone(), version, share };
-            me.home.begin_revocation(me.client.origin(), id, known.user, revocation)?;
+            me.home.begin_revocation(me.place(), id, known.user, revocation)?;
         }
         let (user_id, given) = (known.user, known.may.clone());
         let order =

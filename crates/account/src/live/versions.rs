@@ -16,7 +16,7 @@ pub(super) const CLOCKS: u64 = 5 * 60 * 1_000;
 /// What the next version in a session depends on.
 pub(super) struct Versions<'a> {
     home: &'a Home,
-    origin: &'a str,
+    place: &'a str,
     session: SessionId,
     /// Of the clocks of this computer and the server, in milliseconds since 1970.
     earlier: u64,
@@ -28,7 +28,7 @@ impl<'a> Versions<'a> {
         let (earlier, later) = me.client.clock().both();
         let milliseconds = |time: Timestamp| u64::try_from(time.micros() / 1_000).unwrap_or_default();
         let (earlier, later) = (milliseconds(earlier), milliseconds(later));
-        Self { home: &me.home, origin: me.client.origin(), session, earlier, later }
+        Self { home: &me.home, place: me.place(), session, earlier, later }
     }
 
     /// Of a right that is given. A server whose clock is ahead, or a computer whose clock is, makes it no later: what is signed for a later
@@ -67,7 +67,7 @@ mod tests {
 
     /// A session that is remembered, at a computer and a server with these clocks.
     fn at(me: &Account, id: SessionId, (here, there): (u64, u64)) -> Versions<'_> {
-        me.home.remember_session(me.client.origin(), &session(me, id, "AAAA"), None).unwrap();
+        me.home.remember_session(me.place(), &session(me, id, "AAAA"), None).unwrap();
         Versions { earlier: here.min(there), later: here.max(there), ..Versions::of(me, id) }
     }
 

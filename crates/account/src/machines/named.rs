@@ -34,7 +34,7 @@ pub struct Machines {
 impl Account {
     /// The machines of the account.
     pub async fn machines(&self) -> Result<Machines> {
-        let here = self.home.settings()?.machines.remove(self.client.origin());
+        let here = self.this_machine()?;
         let machines = async { Ok(self.client.machines().try_collect::<Vec<Machine>>().await?) };
         let (machines, names) = tokio::try_join!(machines, self.names())?;
         let all = opened(self, machines).await?;

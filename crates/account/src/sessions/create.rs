@@ -33,7 +33,7 @@ impl Account {
             return Err(Error::OtherSession);
         }
         if is_new {
-            self.home.remember_session(self.client.origin(), &session, Some(&ring))?;
+            self.home.remember_session(self.place(), &session, Some(&ring))?;
         }
         Ok((session, is_new))
     }

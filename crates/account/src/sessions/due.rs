@@ -27,7 +27,7 @@ pub enum Due {
 impl Account {
     /// Why an own session is to get a new key before anything is written there.
     pub fn due(&self, session: &Session) -> Result<Option<Due>> {
-        let known = self.home.known_session(self.client.origin(), session.id)?;
+        let known = self.home.known_session(self.place(), session.id)?;
         Ok(self.due_at(session, &known, seconds()))
     }
 
@@ -59,7 +59,7 @@ impl Account {
         if !session.rekey_needed {
             return Ok(());
         }
-        if let Some(at) = self.home.say_next(self.client.origin(), session.id)? {
+        if let Some(at) = self.home.say_next(self.place(), session.id)? {
             self.say(Notice::NextKey { session: session.reference, at });
         }
         Ok(())

@@ -24,11 +24,11 @@ impl Account {
         (mut replaced, is_wanted): (u32, bool),
     ) -> Result<(Session, KeyRing)> {
         const TRIES: usize = 3;
-        let origin = self.client.origin();
+        let place = self.place();
         // The key that was to be above lost ones. The server may have taken some of the keys before it.
         let mut least = 0;
         for _ in 0..TRIES {
-            let removed = self.home.removed_shares(origin, session.id)?;
+            let removed = self.home.removed_shares(place, session.id)?;
             let (old, known);
             (session, old, known) = self.newest(session).await?;
             // The faster program may not have known of the removals.
@@ -46,29 +46,29 @@ impl Account {
                 return Err(Error::OlderKey(session.reference));
             }
             let recipients = self.recipients(&session, &old, members).await?;
-            let unfinished = self.home.unfinished(origin, session.id)?;
+            let unfinished = self.home.unfinished(place, session.id)?;
             // Who waits for a lost key still does if the server has only hidden it.
             let before = if lost > 0 { unfinished } else { unfinished.and_then(|unfinished| unfinished.of(&old)) };
             let Ok((between, ring)) = next_above(&old, known.epoch) else {
                 return Err(Error::NoKeyLeft(session.reference));
             };
             let (metadata, seen) = self.title_for_new_key(&session, (&old, &ring)).await?.unzip();
-            self.home.begin_rekey(origin, session.id, &ring, &recipients, before.clone())?;
+            self.home.begin_rekey(place, session.id, &ring, &recipients, before.clone())?;
             // A removal of one's own is known without the server.
             let is_asked = due == Some(Due::Asked) && has_no_removal && members.renewed.is_empty();
-            self.home.note_cause(origin, session.id, ring.epoch(), (is_asked, &members.renewed), seconds())?;
+            self.home.note_cause(place, session.id, ring.epoch(), (is_asked, &members.renewed), seconds())?;
             let people: BTreeSet<UserId> = recipients.keys().copied().collect();
             if lost > 0 {
-                self.home.begin_replacing(origin, session.id, &ring, people.clone(), seconds())?;
+                self.home.begin_replacing(place, session.id, &ring, people.clone(), seconds())?;
             }
             let title = metadata.clone().map(|metadata| (metadata, session.metadata_version));
             let mut given = 0;
             match self.give(&session, (&between, &ring), title, &mut given).await {
                 // Another program of the owner was faster.
                 Err(Error::Client(error)) if error.is(Code::VersionMismatch) => {
-                    self.home.restore_rekey(origin, session.id, before)?;
+                    self.home.restore_rekey(place, session.id, before)?;
                     if lost > 0 && given == 0 {
-                        self.home.end_replacing(origin, session.id, known.tried)?;
+                        self.home.end_replacing(place, session.id, known.tried)?;
                     }
                     least = if lost > 0 { ring.epoch() } else { least };
                     replaced = old.epoch();
@@ -76,27 +76,27 @@ impl Account {
                 }
                 ended => {
                     let is_hostless = ended?;
-                    self.home.note_used(origin, session.id, &ring, people)?;
+                    self.home.note_used(place, session.id, &ring, people)?;
                     if before.is_some() {
                         // The key that these waited for is not the newest one any more.
-                        self.home.begin_rekey(origin, session.id, &ring, &recipients, None)?;
+                        self.home.begin_rekey(place, session.id, &ring, &recipients, None)?;
                     }
                     if lost > 0 {
                         self.say(Notice::KeysLost { session: session.reference, lost, is_replaced: true });
                     }
                     if session.hosted {
-                        self.home.note_host(origin, session.id, ring.epoch(), is_hostless)?;
+                        self.home.note_host(place, session.id, ring.epoch(), is_hostless)?;
                     }
-                    self.home.end_removal(origin, session.id, &removed)?;
+                    self.home.end_removal(place, session.id, &removed)?;
                     match self.pass_on(&session, &ring, &recipients).await {
-                        Ok(()) => self.home.end_rekey(origin, session.id)?,
+                        Ok(()) => self.home.end_rekey(place, session.id)?,
                         Err(error) => self.say(Notice::KeyNotPassedOn(error)),
                     }
                     // As it is now, and not as the server may say.
                     let mut session = Session { key_epoch: i64::from(ring.epoch()), rekey_needed: false, ..session };
                     if let (Some(metadata), Some(seen)) = (metadata, seen) {
                         (session.metadata, session.metadata_version) = (metadata.into_string(), seen.version);
-                        self.home.note_titles(origin, BTreeMap::from([(session.id, seen)]))?;
+                        self.home.note_titles(place, BTreeMap::from([(session.id, seen)]))?;
                     }
                     return Ok((session, ring));
                 }

@@ -113,8 +113,8 @@ impl Account {
         ring: &KeyRing,
         (card, before): (&Card, &Titled),
     ) -> Result<Session> {
-        let origin = self.client.origin();
-        let known = self.home.seen_titles(origin)?.remove(&session.id);
+        let place = self.place();
+        let known = self.home.seen_titles(place)?.remove(&session.id);
         let shown = session.metadata_version;
         // Versions of an earlier key are below every one of this key.
         let known = known.map(|known| known.at()).filter(|(epoch, _)| *epoch >= ring.epoch());
@@ -135,7 +135,7 @@ impl Account {
             let changed = self.client.update_session(session.id, &update).await?;
             replaced = version;
             if replaced > newest {
-                self.home.note_titles(origin, BTreeMap::from([(session.id, seen)]))?;
+                self.home.note_titles(place, BTreeMap::from([(session.id, seen)]))?;
                 return Ok(changed);
             }
         }

@@ -19,7 +19,7 @@ pub(crate) fn user(second: &AccountKey) -> Account {
     let (list, contents) = first_list(&key, [listed(second, Role::Linked)]);
     let client = Client::builder("http://127.0.0.1:9").build().unwrap();
     let own = devices::Own { list, contents };
-    Account::new(&Home::of_test_in_memory(), client, key, UserId::generate(), own)
+    Account::new(&Home::of_test_in_memory(), client, key, UserId::generate(), own).unwrap()
 }
 
 pub(crate) fn session(me: &Account, id: SessionId, sealed: &str) -> Session {
@@ -34,7 +34,7 @@ pub(crate) fn session(me: &Account, id: SessionId, sealed: &str) -> Session {
 
 /// The same user after the list has changed.
 fn with_own(me: &Account, own: devices::Own) -> Account {
-    Account::new(&me.home, me.client.clone(), me.key.clone(), me.id, own)
+    Account::new(&me.home, me.client.clone(), me.key.clone(), me.id, own).unwrap()
 }
 
 #[test]

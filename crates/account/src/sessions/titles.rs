@@ -85,7 +85,7 @@ pub struct Titles<'a> {
 impl<'a> Titles<'a> {
     /// Called before sessions are read: another program may see newer versions meanwhile.
     pub fn of(me: &'a Account) -> Result<Self> {
-        let known = me.home.seen_titles(me.client.origin())?;
+        let known = me.home.seen_titles(me.place())?;
         Ok(Self { me, known, seen: Mutex::default(), reading: Mutex::default() })
     }
 
@@ -165,7 +165,7 @@ impl<'a> Titles<'a> {
         let seen = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_new = |id: &SessionId, title: &SeenTitle| self.known.get(id).is_none_or(|known| title.at() > known.at());
         let new = seen.into_iter().filter(|(id, title)| is_new(id, title));
-        self.me.home.note_titles(self.me.client.origin(), new.collect())
+        self.me.home.note_titles(self.me.place(), new.collect())
     }
 
     /// The device list of a session's owner, and why there may be a newer one. The one that is known here does, where it says enough.
@@ -173,7 +173,7 @@ impl<'a> Titles<'a> {
         let owner = session.owner_id;
         let known = || match owner == self.me.id {
             true => Some(self.me.own().list.clone()),
-            false => self.me.home.recent_list(self.me.client.origin(), owner, REMEMBERED).ok().flatten(),
+            false => self.me.home.recent_list(self.me.place(), owner, REMEMBERED).ok().flatten(),
         };
         if let Some(known) = known().filter(&is_enough) {
             return (Some(known), None);

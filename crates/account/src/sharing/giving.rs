@@ -35,7 +35,7 @@ impl Account {
             let (share, _) = self.client.create_share(id, &request).await?;
             let (now, newest) = self.readable(self.session(id).await?).await?;
             if newest.epoch() <= ring.epoch() && !lacks_key(&now, &newest) {
-                self.home.note_person(self.client.origin(), id, &ring, user_id)?;
+                self.home.note_person(self.place(), id, &ring, user_id)?;
                 return Ok((session, share));
             }
         }

@@ -57,9 +57,8 @@ impl Account {
         ring: &KeyRing,
         removed: &BTreeSet<String>,
     ) -> Result<Vec<(Share, ShareLevel)>> {
-        let origin = self.client.origin();
-        let (known, gone) =
-            (self.home.known_session(origin, session.id)?, self.home.removed_shares(origin, session.id)?);
+        let place = self.place();
+        let (known, gone) = (self.home.known_session(place, session.id)?, self.home.removed_shares(place, session.id)?);
         let (counts, members) = (ring.floor().max(known.floor)..=ring.epoch(), Members::given_by(removed));
         let shares: Vec<Share> = self.client.shares(session.id).try_collect().await?;
         let mut given = Vec::new();

@@ -47,7 +47,7 @@ impl Account {
     /// The same, where the server names the newest version. One that is known here is not read again for a day.
     pub(crate) async fn list_since(&self, user: UserId, newest: Option<u32>) -> Result<List> {
         let Some(newest) = newest else { return self.list_of(user).await };
-        let known = self.home.recent_list(self.client.origin(), user, A_DAY)?;
+        let known = self.home.recent_list(self.place(), user, A_DAY)?;
         match known.filter(|list| list.version() >= newest) {
             Some(list) => Ok(list),
             None => {
@@ -66,7 +66,9 @@ impl Account {
             return Ok(list);
         }
         let account = self.account_of(user).await?;
-        let list = devices::of_user(&self.home, &self.client, user, &account).await?.ok_or(Error::NoDevices(user))?;
+        let list = devices::of_user(&self.home, (&self.client, self.place()), user, &account)
+            .await?
+            .ok_or(Error::NoDevices(user))?;
         self.people.lock().insert(user, (list.clone(), Instant::now()));
         Ok(list)
     }
@@ -79,7 +81,7 @@ impl Account {
 
     /// The account key of a user: the one that was first seen here.
     pub(super) async fn account_of(&self, user: UserId) -> Result<String> {
-        let (origin, id) = (self.client.origin(), user.to_string());
+        let (place, id) = (self.place(), user.to_string());
         let seen = self
             .client
             .user(user)
@@ -94,7 +96,7 @@ impl Account {
         }
         if is_new {
             self.home.change_settings(|settings| {
-                settings.known_users.entry(origin.to_owned()).or_default().insert(id, first.clone());
+                settings.known_users.entry(place.to_owned()).or_default().insert(id, first.clone());
             })?;
         }
         Ok(first)
@@ -102,7 +104,7 @@ impl Account {
 
     /// The same without the server. `None`: none was seen here.
     pub(crate) fn known_account(&self, user: UserId) -> Result<Option<String>> {
-        let users = self.home.settings()?.known_users.remove(self.client.origin()).unwrap_or_default();
+        let users = self.home.settings()?.known_users.remove(self.place()).unwrap_or_default();
         Ok(users.get(&user.to_string()).cloned())
     }
 

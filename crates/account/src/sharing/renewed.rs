@@ -26,11 +26,10 @@ impl Account {
     /// Who has the key of an own session, and who has removed a device since: that device may have the key. Only shares count that a device
     /// of the owner has granted, so no other user makes the session get new keys, and each makes one an hour.
     pub(crate) async fn guests(&self, session: &Session, ring: &KeyRing) -> Result<Guests> {
-        let known = self.home.known_session(self.client.origin(), session.id)?;
+        let known = self.home.known_session(self.place(), session.id)?;
         let counts = ring.floor().max(known.floor)..=ring.epoch();
         let named: Vec<Share> = self.client.shares(session.id).try_collect().await?;
-        let waiting =
-            self.home.unfinished(self.client.origin(), session.id)?.and_then(|unfinished| unfinished.of(ring));
+        let waiting = self.home.unfinished(self.place(), session.id)?.and_then(|unfinished| unfinished.of(ring));
         let mut people: BTreeSet<_> = waiting.into_iter().flat_map(|waiting| waiting.recipients.into_keys()).collect();
         let mut renewed = BTreeSet::new();
         for share in named {

@@ -158,7 +158,7 @@ impl Agent {
         (name, directory): (&str, &Path),
         text: String,
     ) -> Result {
-        let this = context.home.settings()?.machines.remove(me.client.origin());
+        let this = me.this_machine()?;
         let titles = Titles::of(me)?;
         let filter = SessionFilter { active_only: false, shared: false };
         let mut sessions = pin!(me.client.sessions(filter).take(MOST_LOOKED_AT));

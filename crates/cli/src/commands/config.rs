@@ -1,6 +1,7 @@
 //! `ensemble config`: shows the settings and where they are, and chooses the default server.
 
 use clap::{Args, Subcommand, ValueEnum};
+use ensemble_account::Account;
 use serde_json::json;
 
 use super::DONE;
@@ -18,6 +19,9 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 enum Part {
     /// Choose the server that commands use unless --server names another
+    ///
+    /// An address where you have not signed in must be a new one of the
+    /// server that you use: your account moves there, with all that this computer knows of it
     Server {
         /// The server's address, as in https://ensemble.example.com
         url: String,
@@ -38,7 +42,7 @@ enum Bell {
 impl Config {
     pub(crate) async fn run(self, context: &Context) -> Result {
         match self.part {
-            Some(Part::Server { url }) => choose(context, url)?,
+            Some(Part::Server { url }) => choose(context, url).await?,
             Some(Part::Bell { bell }) => {
                 context.home.change_settings(|settings| settings.is_quiet = bell == Bell::Off)?;
                 if context.json {
@@ -56,21 +60,22 @@ impl Config {
     }
 }
 
-fn choose(context: &Context, url: String) -> Result<()> {
+async fn choose(context: &Context, url: String) -> Result<()> {
     let client = anonymous(url.clone())?;
-    let mut is_signed_in = false;
-    context.home.change_settings(|settings| {
-        is_signed_in = settings.accounts.get(client.origin()).is_some_and(|account| account.signed_in);
-        settings.server = Some(url.clone());
-    })?;
+    let known = context.home.settings()?.accounts.remove(client.origin());
+    let is_signed_in = known.is_some_and(|account| account.signed_in);
+    let from = anonymous(context.server()?.0)?.origin().to_owned();
+    let moved = Account::moved(&context.home, client, &from).await?;
+    context.home.change_settings(|settings| settings.server = Some(url.clone()))?;
     if context.json {
         return print::json(&json!({ "server": url }), false);
     }
     print::line(format!("Commands now use {url}."))?;
-    if !is_signed_in {
-        print::line("You are not signed in there. Run `ensemble login`.")?;
+    match moved {
+        Some(me) => print::line(format!("Your account {} has moved there from {from}.", me.id)),
+        None if is_signed_in => Ok(()),
+        None => print::line("You are not signed in there. Run `ensemble login`."),
     }
-    Ok(())
 }
 
 fn show(context: &Context) -> Result<()> {

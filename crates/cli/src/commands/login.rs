@@ -62,6 +62,12 @@ impl Login {
             return Ok(DONE);
         }
         print::line(format!("Signed in at {server} as {}.", me.id))?;
+        if let Some(place) = context.home.settings()?.elsewhere(me.client.origin(), me.id) {
+            print::line(format!(
+                "As the server says, it is the account that you use at {place}. What this computer knows of it there does not count here. When a \
+                 server has a new address, `ensemble config server URL` moves the account."
+            ))?;
+        }
         if let Ok(fingerprint) = fingerprint(&account.public_key) {
             print::line(format!("Your key's fingerprint: {fingerprint}"))?;
         }

@@ -141,7 +141,9 @@ fn show_server(client: &Client, version: &Result<Version>) -> Result<()> {
 
 /// The fingerprint of the account key, which on a device that was linked is not the device's own.
 fn of_account(context: &Context, client: &Client, account: &KnownAccount) -> Option<String> {
-    let list = context.home.known_list(client.origin(), account.user_id).ok().flatten();
+    let user = account.user_id;
+    let list = context.home.place(client.origin(), user).and_then(|place| context.home.known_list(&place, user));
+    let list = list.ok().flatten();
     let key = list.map_or_else(|| account.public_key.clone(), |list| list.body().account.clone());
     fingerprint(&key).ok()
 }

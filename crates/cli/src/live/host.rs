@@ -35,8 +35,8 @@ pub(crate) fn folder(home: &Home, machine: &MachineId) -> PathBuf {
 
 /// Begins a session on this computer, and starts a host if none runs.
 pub(crate) async fn start(context: &Context, me: &Account, request: Request) -> Result<SessionId> {
-    let machine = context.home.settings()?.machines.remove(me.client.origin());
-    let asked = match &machine {
+    let machine = me.this_machine()?;
+    let machine = me.this_machine()?;
         Some(machine) => local::ask(&folder(&context.home, machine), &request).await,
         None => Err(io::ErrorKind::NotFound.into()),
     };
@@ -73,7 +73,7 @@ pub(crate) async fn keep_servers(
 ) -> Option<String> {
     let is_empty = servers.is_empty();
     let session = me.client.session(id).await.ok()?;
-    let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
+    let this = me.this_machine().ok().flatten();
     let Some(machine) = this.filter(|this| session.machine_id.as_ref() == Some(this) && session.owner_id == me.id)
     else {
         return Some(ELSEWHERE.to_owned()).filter(|_| !is_empty);
@@ -98,7 +98,7 @@ pub(crate) async fn keep_servers(
 
 /// Starts a host if this session is one of this computer and has none: its host was killed, or the computer was restarted.
 pub(crate) async fn wake(context: &Context, me: &Account, session: &Session) {
-    let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
+    let this = me.this_machine().ok().flatten();
     let Some(machine) = this.filter(|this| session.machine_id.as_ref() == Some(this)) else { return };
     let is_ended = session.status == SessionStatus::Ended;
     if is_ended || session.owner_id != me.id || local::connect(&folder(&context.home, &machine)).await.is_ok() {

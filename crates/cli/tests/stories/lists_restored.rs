@@ -107,6 +107,39 @@ fn a_device_that_was_removed_since_the_backup_is_out_again() {
 }
 
 #[test]
+fn a_server_at_a_new_address_cannot_go_back_to_what_was_before() {
+    let mut server = Server::start();
+    let [owner, linked, lost] = [(); 3].map(|()| User::new(None));
+    owner.succeed(&["--server", &server.url, "login"]);
+    add(&owner, &linked, &["--role", "linked"]);
+    add(&owner, &lost, &[]);
+    let key = key_of(&lost);
+    server.back_up();
+    owner.succeed(&["devices", "remove", &key, "--yes"]);
+    linked.succeed(&["session", "list"]);
+    let (before, after) = (server.url.clone(), format!("http://127.0.0.1:{}", free_port()));
+    server.url.clone_from(&after);
+    server.restore();
+
+    let nowhere = linked.fail(&["config", "server", &format!("http://127.0.0.1:{}", free_port())]);
+    assert!(nowhere.contains("Nothing was changed"), "{nowhere}");
+    let moves = ["config", "server", &after];
+    for _ in 0..2 {
+        assert!(linked.fail(&moves).contains(BEHIND));
+        assert_eq!(linked.json(&["config"])["server"], before.as_str(), "it is not used");
+    }
+    let moved = owner.run(&moves);
+    let said = format!("{}{}", moved.out, moved.err);
+    assert!(said.contains(&format!("has moved there from {before}.")) && said.contains(AGAIN), "{said}");
+    linked.succeed(&moves);
+    let devices = linked.json(&["devices"])["devices"].as_array().unwrap().len();
+    assert_eq!(devices, 2, "the device that was lost is out");
+    // What is kept under the first address counts at the second one, and there is one of it.
+    owner.succeed(&["session", "create", "--title", "After"]);
+    assert!(linked.succeed(&["session", "list"]).contains("After"));
+}
+
+#[test]
 fn a_linked_device_says_that_a_primary_one_is_needed() {
     let mut server = Server::start();
     let (owner, linked, lost) = (server.owner(), User::new(None), User::new(None));

@@ -55,7 +55,7 @@ impl Delete {
         }
         match me.client.delete_session(id).await {
             // It was deleted elsewhere. What is not finished of it ends here.
-            Err(error) if error.is_not_found() && context.home.is_unfinished(me.client.origin(), id)? => {}
+            Err(error) if error.is_not_found() && context.home.is_unfinished(me.place(), id)? => {}
             deleted => deleted?,
         }
         forget(context, me, id)?;
@@ -68,7 +68,7 @@ impl Delete {
 
 /// Forgets a session that was deleted.
 pub(crate) fn forget(context: &Context, me: &Account, id: SessionId) -> Result<()> {
-    context.home.forget_session(me.client.origin(), id)?;
+    context.home.forget_session(me.place(), id)?;
     context.home.forget_draft(id)?;
     me.forget_used_session(id);
     Ok(())

@@ -37,7 +37,7 @@ impl Create {
             return Err(Failure::message("The title is empty. Leave --title out for a session without one."));
         }
         // The session's path is on this machine, so no other one is chosen.
-        let this = || Ok::<_, Failure>(context.home.settings()?.machines.remove(me.client.origin()));
+        let this = || Ok::<_, Failure>(me.this_machine()?);
         let machine_id = match &self.machine {
             Some(named) => Some(Machines::load(me).await?.find(named)?.clone()),
             None => this()?,

@@ -74,7 +74,7 @@ impl Who {
 }
 
 fn remembered(context: &Context, me: &Account, called: &str) -> Result<Option<UserId>> {
-    let names = context.home.settings()?.known_names.remove(me.client.origin()).unwrap_or_default();
+    let names = context.home.settings()?.known_names.remove(me.place()).unwrap_or_default();
     Ok(names.get(&called.trim().to_lowercase()).copied())
 }
 
@@ -85,11 +85,11 @@ pub(super) async fn remember(context: &Context, me: &Account, user: UserId) -> R
         return Ok(());
     };
     let settings = context.home.settings()?;
-    if settings.known_names.get(me.client.origin()).is_some_and(|names| names.contains_key(&name)) {
+    if settings.known_names.get(me.place()).is_some_and(|names| names.contains_key(&name)) {
         return Ok(());
     }
     context.home.change_settings(|settings| {
-        settings.known_names.entry(me.client.origin().to_owned()).or_default().entry(name).or_insert(user);
+        settings.known_names.entry(me.place().to_owned()).or_default().entry(name).or_insert(user);
     })?;
     Ok(())
 }
@@ -101,7 +101,7 @@ async fn known_here(
     others: BTreeSet<UserId>,
     called: &str,
 ) -> Result<Vec<PublicUser>> {
-    let stored = context.home.settings()?.known_users.remove(me.client.origin()).unwrap_or_default();
+    let stored = context.home.settings()?.known_users.remove(me.place()).unwrap_or_default();
     let known: BTreeSet<UserId> = stored.keys().filter_map(|id| id.parse().ok()).chain(others).collect();
     let mut found = Vec::new();
     for id in known {

@@ -176,7 +176,7 @@ impl Remove {
         // A user who has left cannot read the session any more, and need not change its key.
         if user != me.id && session.access_level == AccessLevel::Owner {
             access::begin_taking(me, &session, user, true)?;
-            context.home.begin_share_removal(me.client.origin(), id, user)?;
+            context.home.begin_share_removal(me.place(), id, user)?;
             me.client.delete_share(id, user).await?;
             // The machine first: what they may do ends with its receipt.
             outcome = grant(context, me, &session, user, May::Nothing, false).await?;
