@@ -63,7 +63,6 @@ pub fn given(home: &Home, account: (&str, UserId), list: &List, devices: &[Devic
     };
     let mut all: Given = devices.iter().filter_map(named).collect();
     // What was checked before stays, whatever the server says now.
-    let place = home.place(client.origin(), user)?;
     let kept = Names::opened(list.body(), home.kept_names(account));
     all.extend(kept.given().iter().map(|(key, name)| (key.clone(), name.clone())));
     let names = Names::opened(list.body(), all);

@@ -41,13 +41,13 @@ pub struct Config {
     pub vars: Vec<(String, String)>,
     /// HTTPS at a separate address, in addition to `listen`.
     pub tls: Option<TlsSettings>,
-    /// Another port, on loopback, for a proxy on this machine that carries requests for `PUBLIC_BASE_URL`.
-    pub proxy_port: Option<u16>,
+    /// Where a proxy on this machine carries requests for `PUBLIC_BASE_URL` to ([`proxy_listener`]).
+    pub proxy: Option<TcpListener>,
 }
 
 impl Config {
     pub fn new(data: impl Into<PathBuf>, listen: SocketAddr) -> Self {
-        Self { data: data.into(), listen, clock: Clock::system(), vars: Vec::new(), tls: None, proxy_port: None }
+        Self { data: data.into(), listen, clock: Clock::system(), vars: Vec::new(), tls: None, proxy: None }
     }
 }
 
@@ -77,7 +77,8 @@ impl Stack {
         // A start that fails because of its address leaves no folder.
         let mut edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
             .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
-        let for_proxy = config.proxy_port.map(|port| for_proxy(&mut edge, port)).transpose()?;
+        edge.proxied = config.proxy.take();
+        let for_proxy = edge.proxied.as_ref().map(TcpListener::local_addr).transpose()?;
         let secrets = secrets::prepare(&config.data)
             .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
         let [identity, machines, sessions, runs, voice] = inner_listeners()?;
@@ -155,14 +156,11 @@ pub async fn run<F: Future<Output = ()>>(config: Config, ready: impl FnOnce(&Sta
     }
 }
 
-/// Listens for a proxy on this machine, too.
-fn for_proxy(edge: &mut Listeners, port: u16) -> Result<SocketAddr> {
+/// Listens for a proxy on this machine. Port 0 takes a free port.
+pub fn proxy_listener(port: u16) -> Result<TcpListener> {
     let at = SocketAddr::from(([127, 0, 0, 1], port));
-    let listener = TcpListener::bind(at)
-        .with_context(|| format!("cannot listen on {at} for a proxy; choose another port with --proxy-port"))?;
-    let at = listener.local_addr()?;
-    edge.proxied = Some(listener);
-    Ok(at)
+    TcpListener::bind(at)
+        .with_context(|| format!("cannot listen on {at} for a proxy; choose another port with --proxy-port"))
 }
 
 /// Those of the services behind the edge. Only programs of this computer call them.

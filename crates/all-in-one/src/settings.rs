@@ -80,7 +80,7 @@ impl Settings {
         let origins = local(at, &url);
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
         let is_loopback = at.ip().to_canonical().is_loopback();
-        let is_here = is_loopback && config.tls.is_none() && config.proxy_port.is_none();
+        let is_here = is_loopback && config.tls.is_none() && edge.proxied.is_none();
         Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, is_loopback, is_here, origins, for_others })))
     }
 

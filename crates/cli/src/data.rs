@@ -58,6 +58,13 @@ pub(crate) fn remember(context: &Context, me: &Account, data: &Path) -> Result<(
     Ok(())
 }
 
+/// Whether this computer's account was used with this data.
+pub(crate) fn is_of(context: &Context, data: &Path) -> Result<bool> {
+    let (Some(key), Some(id)) = (context.home.key()?, id_of(data)?) else { return Ok(false) };
+    let settings = context.home.settings()?;
+    Ok(settings.data.values().filter_map(|known| known.get(&key.public_key())).any(|known| known.id == id))
+}
+
 fn id_of(data: &Path) -> Result<Option<String>> {
     data_id(data).map_err(|error| Failure::message(format!("{} cannot be used as data: {error}.", data.display())))
 }

@@ -28,6 +28,13 @@ pub(crate) fn note(text: impl AsRef<str>) {
     foot::print(format!("{}\n", clean(text.as_ref())).as_bytes());
 }
 
+/// Prints a note when the person does not read something else, as the log does.
+#[cfg(feature = "up")]
+pub(crate) fn later(text: impl AsRef<str>) {
+    // A note that cannot be written is not a failure.
+    let _unwritable = foot::Log.write_all(format!("{}\n", clean(text.as_ref())).as_bytes());
+}
+
 /// Writes to standard error what was made fit for a terminal.
 pub(crate) fn error(text: &[u8]) {
     // What cannot be written is not a failure.

@@ -9,6 +9,6 @@ mod guard;
 mod process;
 mod program;
 
-pub use guard::{Directory, EXIT_STAGE, Found, Limits, below, run_if_guard};
+pub use guard::{Directory, EXIT_STAGE, Found, Limits, below, default_guard, run_if_guard};
 pub use process::{Exit, Process, Settings, Start};
 pub use program::find;

@@ -39,12 +39,12 @@ impl<'a> Versions<'a> {
         let taking = taking.map(|taking| taking.version).filter(|version| *version <= self.earlier + CLOCKS);
         let known = known.map_or(0, |known| known.version).max(taking.unwrap_or_default());
         let next = |given: u64| self.earlier.max(known.max(given).saturating_add(1));
-        self.home.note_given(self.origin, self.session, next)
+        self.home.note_given(self.place, self.session, next)
     }
 
     /// Of what takes a right away. `refused`: the machine has refused this version because it is ahead of its clock.
     pub(super) fn to_take(&self, known: Option<&AccessGrant>, refused: Option<u64>) -> Result<u64> {
-        let given = self.home.known_session(self.origin, self.session)?.given.saturating_add(1);
+        let given = self.home.known_session(self.place, self.session)?.given.saturating_add(1);
         // The machine refuses what was given with such a version too.
         let given = if refused.is_none_or(|refused| given < refused) { given } else { 0 };
         let known = known.map_or(0, |known| known.version.saturating_add(1));

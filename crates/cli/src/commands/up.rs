@@ -5,9 +5,13 @@ mod banner;
 #[cfg(feature = "up")]
 mod person;
 #[cfg(feature = "up")]
+mod running;
+#[cfg(feature = "up")]
 mod service;
 #[cfg(feature = "up")]
 mod signals;
+#[cfg(feature = "up")]
+mod tunnel;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,6 +36,11 @@ pub(crate) struct Up {
     /// A port on this machine for a proxy of your own in front of --public-url, which says in X-Forwarded-For whom it carries
     #[arg(long, value_name = "PORT")]
     proxy_port: Option<u16>,
+    /// Let others reach this server by https through a program that you have: `tailscale` (your own devices), `funnel` (Tailscale, for
+    /// everyone), `cloudflared` (for everyone, with a new address each time) or `ssh USER@HOST` with --public-url. Alone it takes tailscale,
+    /// else cloudflared. It ends with this program
+    #[arg(long, value_name = "KIND", num_args = 0..=2, conflicts_with = "tls_cert")]
+    tunnel: Option<Vec<String>>,
     /// The file of a certificate and its chain, in PEM: serves HTTPS, too. It needs --public-url
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "public_url"])]
     tls_cert: Option<PathBuf>,
@@ -57,7 +66,7 @@ pub(crate) struct Up {
     #[arg(long)]
     new_account: bool,
     /// Write a service of yours that runs this whenever this machine starts. Prints what it would write and run, and asks first
-    #[arg(long, conflicts_with = "uninstall")]
+    #[arg(long, conflicts_with_all = ["uninstall", "other_data", "new_account"])]
     install: bool,
     /// Stop the service of --install and remove it. Your data stays
     #[arg(long)]
@@ -80,6 +89,7 @@ impl Up {
             self.listen,
             self.public_url,
             self.proxy_port,
+            self.tunnel,
             self.tls_cert,
             self.tls_key,
             self.tls_listen,
@@ -102,35 +112,33 @@ impl Up {
 
 #[cfg(feature = "up")]
 mod services {
+    use std::net::{SocketAddr, TcpListener};
     use std::path::Path;
     use std::time::Duration;
 
-    use ensemble_account::{Begun, Wanted};
-    use ensemble_all_in_one::{Config, Stack, TlsSettings};
-    use ensemble_host::Drain;
-    use ensemble_runner::{Accept, offers, run_until};
-    use tokio::task::JoinHandle;
+    use ensemble_account::{Account, Begun, Wanted};
+    use ensemble_all_in_one::{Config, Stack, TlsSettings, proxy_listener};
+    use ensemble_runner::{Accept, offers};
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
     use super::banner::{Agents, banner, is_same};
     use super::person::Person;
+    use super::running::{Running, drain, start_runner};
     use super::service::UP;
     use super::signals::Signals;
+    use super::tunnel::{Kind, Prepared};
     use super::{Context, DONE, Failure, Result, Up};
     use crate::commands::demo::remove_left;
     use crate::commands::install::uninstall;
-    use crate::commands::runner::{Options, chain, for_machine, log};
+    use crate::commands::runner::{Options, for_machine, log};
     use crate::context::{ChosenBy, anonymous, answers};
     use crate::environment::environment;
     use crate::print;
 
-    /// How long handing back may take: TERM, KILL, and the last reports.
-    const HAND_BACK: Duration = Duration::from_secs(20);
-
     /// Why a server that others reach does not start with a runner that takes what is not signed.
     const ACCEPTS_ANY: &str = "Others can reach this server, and the runner's configuration has `accept: any`: anyone who reads a token on \
                                the way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
-                               `ensemble`, which signs. Or leave out --listen and --public-url, or start no runner: --no-runner.";
+                               `ensemble`, which signs. Or leave out --listen, --public-url and --tunnel, or start no runner: --no-runner.";
 
     /// A proxy that leads to the listener of this machine's programs makes them share their limits with all its visitors.
     const PROXY_ON_LOOPBACK: &str = "TRUSTED_PROXIES does not count at an address that only this computer reaches. Leave it out, and give the \
@@ -144,11 +152,10 @@ mod services {
             if self.uninstall {
                 return uninstall(context, UP, self.yes);
             }
-            let mut signals = Signals::listen()?;
             self.runner = here_and_home(self.runner);
             // What can be refused is refused before anything is created.
-            let unsigned = self.checked(context)?;
-            let wanted = context.wanted_by_up(self.new_account)?;
+            let (unsigned, tunnel) = self.checked(context)?;
+            context.wanted_by_up(self.new_account)?;
             let data = self.data.clone().unwrap_or_else(|| context.home.data());
             if !self.other_data && self.listen.port() != 0 {
                 crate::data::check(context, &data, self.listen)?;
@@ -156,9 +163,35 @@ mod services {
             if self.install {
                 return self.installed(context, &data).await;
             }
-            let options = (!self.no_runner).then_some(self.runner);
+            let mut signals = Signals::listen()?;
+            // It belongs to this program before anyone is led there.
+            let proxy = self.proxy_port.or(tunnel.is_some().then_some(0)).map(proxy_listener).transpose();
+            let proxy = proxy.map_err(|error| Failure::message(format!("{error:#}.")))?;
+            let port = proxy.as_ref().map(TcpListener::local_addr).transpose()?.map_or(0, |at| at.port());
+            let begun = async {
+                let Some(tunnel) = tunnel else { return Ok(None) };
+                let prepared = Prepared::new(tunnel, self.public_url.as_ref()).await?;
+                first_account(context, &data, self.listen, self.new_account).await?;
+                prepared.start(port).await.map(Some)
+            };
+            let tunnel = tokio::select! {
+                tunnel = begun => tunnel?,
+                () = signals.next() => return Ok(DONE),
+            };
+            let wanted = context.wanted_by_up(self.new_account && tunnel.is_none())?;
+            let options = (!self.no_runner).then_some((self.runner, unsigned));
             let mut config = Config::new(&data, self.listen);
-            config.proxy_port = self.proxy_port;
+            config.proxy = proxy;
+            let of_registration = ["REGISTRATION", "IDENTITY_REGISTRATION"];
+            let is_open = |name| environment().get(name).is_some_and(|value| value == "open");
+            let makes_accounts = of_registration.into_iter().any(is_open);
+            if let Some(tunnel) = &tunnel {
+                self.public_url = Some(tunnel.address().to_owned());
+                if !of_registration.into_iter().any(is_set) {
+                    // The person's own account is there already.
+                    config.vars.push(("REGISTRATION".to_owned(), "closed".to_owned()));
+                }
+            }
             let files = self.tls_cert.zip(self.tls_key);
             config.tls = files.map(|(certificate, key)| TlsSettings { listen: self.tls_listen, certificate, key });
             config.vars.extend(self.public_url.map(|url| ("PUBLIC_BASE_URL".to_owned(), url)));
@@ -170,10 +203,10 @@ mod services {
                 () = signals.next() => return Ok(DONE),
             };
             let ready = tokio::select! {
-                ready = set_up(context, (&stack, &data), wanted, options.map(|options| (options, unsigned)), self.no_open) => Some(ready),
+                ready = set_up(context, (&stack, &data), wanted, options, (self.no_open, tunnel.is_some())) => Some(ready),
                 () = signals.next() => None,
             };
-            let (runner, person) = match ready {
+            let Ready { runner, me, person } = match ready {
                 Some(Ok(ready)) => ready,
                 Some(Err(failure)) => {
                     stack.stop().await;
@@ -184,12 +217,16 @@ mod services {
                     return Ok(DONE);
                 }
             };
+            let led = tunnel.map(|tunnel| tunnel.lead(me, makes_accounts));
             match person {
                 Some(person) => {
                     let public = stack.for_others().iter().find(|address| address.starts_with("https://")).cloned();
                     person.attended(context, public, &mut signals).await;
                 }
                 None => signals.next().await,
+            }
+            if let Some(led) = led {
+                led.end().await;
             }
             if let Some(runner) = runner {
                 drain(runner, &mut signals).await?;
@@ -202,12 +239,12 @@ mod services {
         }
 
         /// Refuses what cannot be meant. Returns which tasks the runner takes unless its configuration says so.
-        fn checked(&self, context: &Context) -> Result<Accept> {
-            let is_set = |name: &str| environment().get(name).is_some_and(|value| !value.is_empty());
+        fn checked(&self, context: &Context) -> Result<(Accept, Option<Kind>)> {
+            let tunnel = self.tunnel.as_ref().map(|typed| Kind::of(typed, self.public_url.as_ref())).transpose()?;
             // A public address may come from the environment, too.
             let of_environment =
                 ["PUBLIC_BASE_URL", "EDGE_PROXY_PUBLIC_BASE_URL", "PUBLIC_ORIGINS", "IDENTITY_PUBLIC_ORIGINS"];
-            let is_public = self.public_url.is_some() || of_environment.into_iter().any(is_set);
+            let is_public = tunnel.is_some() || self.public_url.is_some() || of_environment.into_iter().any(is_set);
             if let Some(port) = self.proxy_port.filter(|_| !is_public) {
                 return Err(Failure::message(format!(
                     "A proxy carries requests for the server's public address, which is not named. Type `ensemble up --public-url \
@@ -227,8 +264,29 @@ mod services {
             if let Some(url) = &self.public_url {
                 anonymous(url.clone())?;
             }
-            Ok(unsigned)
+            Ok((unsigned, tunnel))
         }
+    }
+
+    fn is_set(name: &str) -> bool {
+        environment().get(name).is_some_and(|value| !value.is_empty())
+    }
+
+    /// Makes the person's account where there is none, before anyone else can call.
+    async fn first_account(context: &Context, data: &Path, listen: SocketAddr, new_account: bool) -> Result<()> {
+        if crate::data::is_of(context, data)? && !new_account {
+            return Ok(());
+        }
+        let wanted = context.wanted_by_up(new_account)?;
+        let here = SocketAddr::from(([127, 0, 0, 1], listen.port()));
+        let stack = match Stack::start(Config::new(data, if listen.ip().is_loopback() { listen } else { here })).await {
+            Ok(stack) => stack,
+            Err(error) => return Err(not_started(context, &format!("{error:#}.")).await),
+        };
+        let begun = async { context.begin(anonymous(stack.url().to_owned())?, wanted).await };
+        let begun = begun.await.and_then(|begun| crate::data::remember(context, &begun.me, data));
+        stack.stop().await;
+        begun
     }
 
     /// Why the services did not start. Most often they run already.
@@ -244,21 +302,24 @@ mod services {
         }
     }
 
-    /// A runner and the handle that stops it.
-    type Running = (Drain, JoinHandle<()>);
+    /// What is there for the person.
+    struct Ready {
+        runner: Option<Running>,
+        me: Account,
+        person: Option<Person>,
+    }
 
     /// How long the banner waits to know which agents work here.
     const LOOK: Duration = Duration::from_secs(5);
 
-    /// Signs in the user of this machine, starts the runner, and prints what to do next. Returns the person for whom it was
-    /// printed.
+    /// Signs in the user of this machine, starts the runner, and prints what to do next.
     async fn set_up(
         context: &Context,
         (stack, data): (&Stack, &Path),
         wanted: Wanted,
         options: Option<(Options, Accept)>,
-        no_open: bool,
-    ) -> Result<(Option<Running>, Option<Person>)> {
+        (no_open, has_tunnel): (bool, bool),
+    ) -> Result<Ready> {
         let server = stack.url();
         let Begun { me, .. } = context.begin(anonymous(server.to_owned())?, wanted).await?;
         crate::data::remember(context, &me, data)?;
@@ -288,11 +349,12 @@ mod services {
                 }),
                 true,
             )?;
-            return Ok((runner, None));
+            return Ok(Ready { runner, me, person: None });
         }
-        let person = Person::here(me, no_open).await;
-        banner((stack, data), &default, &agents, person.has_keys())?;
-        Ok((runner, Some(person)))
+        let person = Person::here(me.clone(), no_open).await;
+        let others = if has_tunnel { &[] } else { stack.for_others() };
+        banner((stack, data, others), &default, &agents, person.has_keys())?;
+        Ok(Ready { runner, me, person: Some(person) })
     }
 
     /// Makes this server the one that commands use, unless the user has chosen another or another one on this machine
@@ -318,49 +380,5 @@ mod services {
         }
         let places = std::env::current_dir().ok().into_iter().chain(environment().remove("HOME").map(Into::into));
         places.fold(options, Options::with_root)
-    }
-
-    fn start_runner(mut config: ensemble_runner::Config) -> Running {
-        // The person who stops it waits at the terminal, for tasks and for turns of sessions alike.
-        config.timing.turn_grace = config.timing.drain_grace;
-        let drain = Drain::default();
-        let stop_handle = drain.clone();
-        let task = tokio::spawn(async move {
-            if let Err(error) = run_until(config, stop_handle).await {
-                let advice = match error {
-                    ensemble_runner::RunError::NotAccepted => {
-                        " Start `ensemble up` again to register this machine again."
-                    }
-                    _ => " The server continues without it. `ensemble doctor` says what is missing.",
-                };
-                print::note(format!("The runner on this machine stopped: {}.{advice}", chain(&error)));
-            }
-        });
-        (drain, task)
-    }
-
-    /// Ends the runner: its tasks may end, or are handed back after a minute or a second signal. The server stays until
-    /// then, because it has to take their reports.
-    async fn drain((drain, mut task): Running, signals: &mut Signals) -> Result<()> {
-        drain.begin();
-        print::note(
-            "Stopping when the running tasks and the turns of live sessions have ended, within two minutes. A turn that waits for your answer is \
-             interrupted now, unless its agent keeps the request (codex). Press Ctrl-C again to interrupt all of them; tasks resume with \
-             the next start, sessions with the next prompt.",
-        );
-        tokio::select! {
-            _ = &mut task => return Ok(()),
-            () = signals.next() => drain.hurry(),
-        }
-        print::note("Interrupting the running tasks.");
-        tokio::select! {
-            ended = tokio::time::timeout(HAND_BACK, task) => {
-                if ended.is_err() {
-                    print::note("The runner did not stop in time.");
-                }
-                Ok(())
-            }
-            () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
-        }
     }
 }

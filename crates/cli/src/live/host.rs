@@ -36,7 +36,7 @@ pub(crate) fn folder(home: &Home, machine: &MachineId) -> PathBuf {
 /// Begins a session on this computer, and starts a host if none runs.
 pub(crate) async fn start(context: &Context, me: &Account, request: Request) -> Result<SessionId> {
     let machine = me.this_machine()?;
-    let machine = me.this_machine()?;
+    let asked = match &machine {
         Some(machine) => local::ask(&folder(&context.home, machine), &request).await,
         None => Err(io::ErrorKind::NotFound.into()),
     };

@@ -149,4 +149,6 @@ mod titles;
 #[cfg(feature = "up")]
 mod together;
 #[cfg(feature = "up")]
+mod tunnels;
+#[cfg(feature = "up")]
 mod verified_page;

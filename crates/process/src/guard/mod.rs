@@ -24,6 +24,16 @@ pub use tree::{Found, below};
 /// The arguments before those of [`guard_main`].
 const COMMAND: [&str; 2] = ["runner", "guard"];
 
+/// The command that makes this program a guard. The path stays valid when an update replaces the file.
+pub fn default_guard() -> Vec<String> {
+    let program = if cfg!(target_os = "linux") {
+        "/proc/self/exe".to_owned()
+    } else {
+        std::env::current_exe().map_or_else(|_| "ensemble".to_owned(), |path| path.display().to_string())
+    };
+    std::iter::once(program).chain(COMMAND.map(str::to_owned)).collect()
+}
+
 /// Is the guard if the arguments of this process say so, and returns its exit code. Programs ask this before anything else: a guard
 /// lives as long as its agent, and what a program has set up until then would stay in memory.
 pub fn run_if_guard() -> Option<u8> {

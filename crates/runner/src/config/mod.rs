@@ -186,7 +186,7 @@ impl Config {
             allow_new_privileges: false,
             max_output_bytes: 256 << 20,
             max_unsent_bytes: 64 << 20,
-            guard: default_guard(),
+            guard: ensemble_process::default_guard(),
             environment,
             accept: None,
             hosting: None,
@@ -259,16 +259,6 @@ impl Config {
             missing(provider, &settings.args, &self.environment, &self.program_env(settings))
         })
     }
-}
-
-/// This program. The path stays valid when an update replaces the file.
-fn default_guard() -> Vec<String> {
-    let program = if cfg!(target_os = "linux") {
-        "/proc/self/exe".to_owned()
-    } else {
-        std::env::current_exe().map_or_else(|_| "ensemble".to_owned(), |path| path.display().to_string())
-    };
-    vec![program, "runner".to_owned(), "guard".to_owned()]
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ fn crates_depend_only_on_those_they_may() {
                 "client",
                 "host",
                 "plan",
+                "process",
                 "runner",
                 "all-in-one",
                 "protocol",

@@ -52,8 +52,13 @@ impl Agents {
     }
 }
 
-/// `has_keys`: `b` and `p` are read while it runs.
-pub(super) fn banner((stack, data): (&Stack, &Path), default: &str, agents: &Agents, has_keys: bool) -> Result<()> {
+/// `others`: where they reach the server. `has_keys`: `b` and `p` are read while it runs.
+pub(super) fn banner(
+    (stack, data, others): (&Stack, &Path, &[String]),
+    default: &str,
+    agents: &Agents,
+    has_keys: bool,
+) -> Result<()> {
     let server = stack.url();
     let ensemble = if is_same(default, server) { "ensemble".to_owned() } else { format!("ensemble --server {server}") };
     let pressed = |key: &str| if has_keys { format!("press {key}, or type ") } else { String::new() };
@@ -74,13 +79,13 @@ pub(super) fn banner((stack, data): (&Stack, &Path), default: &str, agents: &Age
     ))?;
     print::line(format!("  API and its documentation: {server}/docs"))?;
     print::line(format!("  data: {}", data.display()))?;
-    for address in stack.for_others().iter().filter(|address| *address != server) {
+    for address in others.iter().filter(|address| *address != server) {
         print::line(format!("  others reach it at {address}: `ensemble --server {address} login`"))?;
     }
-    if let Some(address) = stack.for_proxy() {
+    if let Some(address) = stack.for_proxy().filter(|_| !others.is_empty()) {
         print::line(format!("  your proxy reaches it at {address}"))?;
     }
-    if stack.for_others().iter().any(|address| address.starts_with("http://")) {
+    if others.iter().any(|address| address.starts_with("http://")) {
         print::line(
             "  Warning: this is plain HTTP. Others in the network can read tokens, prompts and output, and browsers on other\n  \
              machines show nothing. `ensemble phone` shows the ways to HTTPS.",

@@ -13,9 +13,38 @@ use crate::environment::environment;
 use crate::failure::{Failure, Result};
 
 pub(super) const UP: &str = "up";
+/// Variables that decide who may come, and that have no option.
+const OF_THE_SHELL: [&str; 7] = [
+    "REGISTRATION",
+    "IDENTITY_REGISTRATION",
+    "PUBLIC_ORIGINS",
+    "IDENTITY_PUBLIC_ORIGINS",
+    "EDGE_PROXY_PUBLIC_BASE_URL",
+    "TRUSTED_PROXIES",
+    "EDGE_PROXY_TRUSTED_PROXIES",
+];
 
 impl Up {
     pub(super) async fn installed(&self, context: &Context, data: &Path) -> Result {
+        if let Some(set) =
+            OF_THE_SHELL.into_iter().find(|name| environment().get(*name).is_some_and(|value| !value.is_empty()))
+        {
+            return Err(Failure::message(format!(
+                "{set} is set, and a service has no variables of your shell. Unset it first."
+            )));
+        }
+        if self
+            .tunnel
+            .as_ref()
+            .is_some_and(|words| words.is_empty() || words.first().is_some_and(|word| word == "cloudflared"))
+        {
+            return Err(Failure::message(
+                "A service needs a tunnel whose address stays: `--tunnel tailscale`, `funnel`, or `ssh USER@HOST` with --public-url.",
+            ));
+        }
+        if self.listen.port() == 0 {
+            return Err(Failure::message("A service needs an address that stays: choose a port with --listen."));
+        }
         let server = format!("http://{}", dialled(self.listen));
         if !Service::is_installed(UP)? && answers(&server).await {
             return Err(Failure::message(format!(
@@ -37,7 +66,8 @@ impl Up {
             let path = std::path::absolute(path)?.into_os_string().into_string();
             path.map_err(|path| Failure::message(format!("{path:?} is not valid UTF-8, so a service cannot have it.")))
         };
-        let public = self.public_url.clone().or_else(|| environment().remove("PUBLIC_BASE_URL"));
+        let variable = || environment().remove("PUBLIC_BASE_URL").filter(|_| self.tunnel.is_none());
+        let public = self.public_url.clone().or_else(variable);
         let mut options = vec![("--listen", Some(self.listen.to_string())), ("--data", Some(path(data)?))];
         options.push(("--public-url", public.filter(|url| !url.is_empty())));
         options.push(("--proxy-port", self.proxy_port.map(|port| port.to_string())));
@@ -49,6 +79,8 @@ impl Up {
         for (name, value) in options {
             arguments.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
         }
+        arguments
+            .extend(self.tunnel.iter().flat_map(|words| std::iter::once("--tunnel".to_owned()).chain(words.clone())));
         if self.no_runner {
             arguments.push("--no-runner".to_owned());
         } else {
