@@ -278,7 +278,7 @@ impl Server {
             }
             Some(answer) => ("application/json", if line[0] == "post" { 201 } else { 200 }, answer.to_string()),
             // The stream of hints, which ends at once.
-            None => ("text/event-stream", 200, String::new()),
+            None => ("text/event-stream", 200, ": here\n\n".to_owned()),
         };
         let length = answer.len();
         let head = format!("HTTP/1.1 {status} -\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n");
