@@ -265,7 +265,7 @@ impl Spool {
     pub(crate) fn delete(sessions: &Path, session: SessionId) -> io::Result<()> {
         let name = session.to_string();
         if let Ok(card) = read_card(&sessions.join(&name)) {
-            demo::remove(&card.directory, session)?;
+            demo::remove_of(&card.agent, &card.directory, session)?;
         }
         for (_, lost) in aside(&sessions.with_file_name(ASIDE), &name)? {
             fs::remove_dir_all(lost)?;

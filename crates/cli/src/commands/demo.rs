@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use ensemble_account::Account;
@@ -23,6 +24,9 @@ use crate::print;
 /// In the directory of this program: a file for each demo, which the program that shows it has locked.
 const FOLDER: &str = "demos";
 
+/// A host that was asked for a session has made it by then.
+const MADE_WITHIN: Duration = Duration::from_secs(10 * 60);
+
 const PROMPT: &str = "The test of this project fails. Find out why.";
 
 /// Shows a live session whose agent is a script. It needs no key and no network, works in a new directory, and can be shared with no one.
@@ -41,7 +45,11 @@ impl Demo {
         remove_left(context, &me).await;
         let held = Held::new(context, &me)?;
         let shown = shown(context, &me, held.session).await;
-        let removed = delete(context, &me, held.session).await.and_then(|()| held.end());
+        let removed = match delete(context, &me, held.session).await {
+            Ok(was_there) if was_there || shown.is_ok() => held.end(),
+            // The host may still make it. Then the next start deletes it.
+            ended => ended.map(drop),
+        };
         shown.and(removed)?;
         print::note("The demo has ended. Its session and its directory are deleted.");
         Ok(DONE)
@@ -59,11 +67,12 @@ async fn shown(context: &Context, me: &Account, session: SessionId) -> Result<()
     show::until_left(context, &mut live).await.map(drop)
 }
 
-async fn delete(context: &Context, me: &Account, session: SessionId) -> Result<()> {
-    match me.client.delete_session(session).await {
+/// `false`: it was not there.
+async fn delete(context: &Context, me: &Account, session: SessionId) -> Result<bool> {
+    let deleted = me.client.delete_session(session).await;
+    match deleted {
         Err(error) if !error.is_not_found() => Err(error.into()),
-        // It may have been deleted elsewhere.
-        _ => forget(context, me, session),
+        deleted => forget(context, me, session).map(|()| deleted.is_ok()),
     }
 }
 
@@ -99,14 +108,24 @@ impl Held {
 
 /// Whose demo it is.
 fn of(me: &Account) -> String {
-    format!("{} {}", me.client.origin(), me.id)
+    format!("{} {}", me.place(), me.id)
 }
 
 /// Deletes the demos whose programs were killed.
 pub(crate) async fn remove_left(context: &Context, me: &Account) {
     for (session, path) in left(&context.home.path().join(FOLDER), &of(me)) {
-        let deleted = delete(context, me, session).await;
-        if let Err(failure) = deleted.and_then(|()| Ok(fs::remove_file(path)?)) {
+        let is_old = fs::metadata(&path)
+            .and_then(|found| found.modified())
+            .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > MADE_WITHIN));
+        let removed = match delete(context, me, session).await {
+            Ok(was_there) if was_there || is_old => match fs::remove_file(path) {
+                // Another program has done the same.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                removed => removed.map_err(Failure::from),
+            },
+            ended => ended.map(drop),
+        };
+        if let Err(failure) = removed {
             print::note(format!("An earlier demo, session {session}, is not deleted yet: {failure}"));
         }
     }

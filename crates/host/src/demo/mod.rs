@@ -94,7 +94,7 @@ fn make(folder: &Path, session: SessionId) -> io::Result<PathBuf> {
 }
 
 /// Removes the directory of a session that was deleted, if it was made for it.
-pub(super) fn remove(directory: &Path, session: SessionId) -> io::Result<()> {
+fn remove(directory: &Path, session: SessionId) -> io::Result<()> {
     if directory.file_name() != Some(name(session).as_ref()) {
         return Ok(());
     }
@@ -102,6 +102,11 @@ pub(super) fn remove(directory: &Path, session: SessionId) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
+}
+
+/// The same for a session of any agent.
+pub(super) fn remove_of(agent: &str, directory: &Path, session: SessionId) -> io::Result<()> {
+    if agent == Provider::DEMO { remove(directory, session) } else { Ok(()) }
 }
 
 #[cfg(test)]
