@@ -25,6 +25,8 @@ const STREAMS_AGAIN_AFTER = 300_000;
 /** Lists that do not say what has changed are read so often at most. */
 const REST_EVERY = 8_000;
 const PAGE = 200;
+/** Before any change of a session, and late enough for a minute before it. */
+const BEGINNING = "1970-01-01T00:01:00.000Z";
 
 /** The events of these looks, and before them undefined when the first has succeeded. It ends when the stream is to be tried again. */
 export async function* polled(
@@ -93,7 +95,8 @@ export function lookAtRun(client: Client, id: string): Look {
     const pended = await client.call("GET", "/v1/orchestrator/runs/{id}/pend", { path: { id }, query, signal });
     const change = pended.changed || last === undefined ? [event("change", pended, pended.cursor)] : [];
     const end = pended.terminal && !pended.more ? [event("end", { reason: "terminal" })] : [];
-    return { events: [...change, ...end], isMore: pended.more === true };
+    // A server that only says that there is more is asked again after a pause.
+    return { events: [...change, ...end], isMore: pended.more === true && pended.cursor !== last };
   };
 }
 
@@ -113,14 +116,14 @@ export function lookAtAccount(client: Client): Look {
     const read = isDue ? await restOf(client, signal) : rest;
     const isFirst = rest.size === 0;
     const hints: object[] = [];
-    if (newest !== undefined && nextCursor) hints.push({ kind: "all" });
-    else if (newest !== undefined)
-      for (const session of sessions)
-        if (lately.get(session.id) !== session.updatedAt) hints.push({ kind: "session", id: session.id, session });
+    const changed = newest === undefined ? [] : sessions.filter(({ id, updatedAt }) => lately.get(id) !== updatedAt);
+    // There are more that are new.
+    if (nextCursor && changed.length === sessions.length) hints.push({ kind: "all" });
+    else hints.push(...changed.map((session) => ({ kind: "session", id: session.id, session })));
     for (const [key, { hint, shown }] of read) if (rest.get(key)?.shown !== shown && !isFirst) hints.push(hint);
     for (const [key, { gone }] of rest) if (!read.has(key) && gone) hints.push(gone);
     lately = new Map(sessions.map(({ id, updatedAt }) => [id, updatedAt]));
-    newest = sessions.reduce((found, { updatedAt }) => (updatedAt > found ? updatedAt : found), newest ?? "") || undefined;
+    newest = sessions.reduce((found, { updatedAt }) => (updatedAt > found ? updatedAt : found), newest ?? BEGINNING);
     if (isDue) [rest, restReadAt] = [read, performance.now()];
     return { events: hints.map((hint) => event("hint", hint)) };
   };

@@ -226,10 +226,10 @@ async function* follow(
         method = "poll";
         continue;
       }
-      // The browser may be behind another proxy now, or without a network.
-      if (isHeldBack || (isPolled && !isOpen)) {
-        client.streamMethod = method = undefined;
-        isTrial = false;
+      // The browser may be behind another proxy now, or without a network. What cannot be polled says nothing about the others.
+      if (isHeldBack || (isPolled && !isOpen && !(caught instanceof Problem))) {
+        if (source.look || client.streamMethod !== "poll") client.streamMethod = undefined;
+        [method, isTrial] = [undefined, false];
       }
       error = caught;
       // The client has dropped the token: the first refusal may be about an old one.

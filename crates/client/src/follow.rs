@@ -37,6 +37,8 @@ impl Default for FollowTimeouts {
 /// A proxy that holds streams back sends no head for this time, or no byte after it. A service sends both at once.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(3);
+/// An answer to GET that takes its time has a head by then.
+const SLOW_HEAD_WITHIN: Duration = Duration::from_secs(15);
 
 /// The name of an event that no service sends.
 pub(crate) const CONNECTED: &str = "(connected)";
@@ -238,7 +240,7 @@ impl Follower {
                     error
                 }
                 // Without a network everything seems to be held back.
-                Err(error) if self.way == Way::Poll => {
+                Err(error) if self.way == Way::Poll && error.code().is_none() => {
                     self.way = self.client.0.streams.forget();
                     error
                 }
@@ -263,6 +265,8 @@ impl Follower {
         self.way = match self.way {
             Way::TryGet => Way::TryPost,
             Way::TryPost | Way::TrySlowGet if self.source.look.is_some() => Way::Poll,
+            // What cannot be polled says nothing about the others.
+            _ if self.client.0.streams.way() == Way::Poll => Way::TryGet,
             // The client may be behind another proxy now.
             _ => self.client.0.streams.forget(),
         };
@@ -299,6 +303,7 @@ impl Follower {
         let path: Vec<&str> = self.source.path.iter().map(String::as_str).collect();
         let call = match self.way {
             Way::TryGet => self.client.get(&path).head_within(HEAD_WITHIN),
+            Way::TrySlowGet if self.source.look.is_some() => self.client.get(&path).head_within(SLOW_HEAD_WITHIN),
             Way::TrySlowGet | Way::Get | Way::Poll => self.client.get(&path),
             Way::TryPost => self.client.post(&path, Repeat::Harmless).head_within(HEAD_WITHIN),
             Way::Post => self.client.post(&path, Repeat::Harmless),

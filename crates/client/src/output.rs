@@ -103,7 +103,11 @@ impl Following {
             // The connection broke, or the service is shutting down.
             self.body = None;
             self.failures += 1;
-            tokio::time::sleep(self.client.0.retry.pause(self.failures, None)).await;
+            let pause = match self.client.0.streams.way() {
+                Way::Poll => self.client.0.polls.seen,
+                _ => self.client.0.retry.pause(self.failures, None),
+            };
+            tokio::time::sleep(pause).await;
         }
     }
 

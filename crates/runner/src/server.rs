@@ -61,13 +61,13 @@ impl ServerError {
 
 /// The client of this machine.
 pub(crate) fn connect(config: &Config) -> Result<Client, Error> {
-    // No person looks at what a runner follows.
-    let unseen = Polls::default().unseen;
+    // A person waits for what these sessions are asked, as an interrupt.
+    let seen = Duration::from_secs(5);
     Client::builder(config.server.clone())
         .credential(config.credential.clone())
         .retry(Retry::never())
         .answer_within(config.timing.answer_within)
-        .polls(Polls { seen: unseen, unseen })
+        .polls(Polls { seen, ..Polls::default() })
         .user_agent(concat!("ensemble-runner/", env!("CARGO_PKG_VERSION")))
         .build()
 }
