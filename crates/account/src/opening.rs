@@ -67,8 +67,8 @@ impl Account {
     /// it, for example an older list of devices. Nothing is moved then.
     pub async fn moved(home: &Home, client: Client, from: &str) -> Result<Option<Self>> {
         let _lock = home.lock_account().await?;
-        let (mut settings, to) = (home.settings()?, client.origin().to_owned());
-        let known = settings.accounts.remove(from).filter(|known| known.signed_in);
+        let (settings, to) = (home.settings()?, client.origin().to_owned());
+        let known = settings.accounts.get(from).filter(|known| known.signed_in).cloned();
         let (Some(known), Some(key), false) = (known, home.key()?, settings.accounts.contains_key(&to)) else {
             return Ok(None);
         };

@@ -131,7 +131,8 @@ fn a_server_at_a_new_address_cannot_go_back_to_what_was_before() {
     let moved = owner.run(&moves);
     let said = format!("{}{}", moved.out, moved.err);
     assert!(said.contains(&format!("has moved there from {before}.")) && said.contains(AGAIN), "{said}");
-    linked.succeed(&moves);
+    assert!(linked.succeed(&moves).contains("has moved"));
+    assert!(!linked.succeed(&moves).contains("has moved"), "it is there already");
     let devices = linked.json(&["devices"])["devices"].as_array().unwrap().len();
     assert_eq!(devices, 2, "the device that was lost is out");
     // What is kept under the first address counts at the second one, and there is one of it.
