@@ -33,8 +33,6 @@ impl Desk {
     }
 
     fn start(&self, more: &str) {
-        self.terminal.line("clear");
-        self.terminal.until("an empty screen", |lines| lines.concat() == "ready$");
         self.terminal.ensemble(&self.variables, &format!("{} {more}", self.arguments));
     }
 
