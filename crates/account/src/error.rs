@@ -135,8 +135,22 @@ pub enum Error {
     #[error("The other device has added this one as a device and not as a machine.")]
     AddedAsDevice,
 
+    #[error(
+        "Someone claimed the invitation without its secret, or the server changed what they sent. The invitation was ended, and nothing \
+         was shared."
+    )]
+    ClaimForged,
+    #[error("The invitation has ended: {0}. Ask for a new one.")]
+    InviteOver(&'static str),
+    #[error("No one claimed the invitation in time.")]
+    InviteNotUsed,
+    #[error(
+        "The server does not show the account that was in the answer. Nothing was kept. Do not trust this server, or ask for a new \
+         invitation."
+    )]
+    OtherAccountThanInvited,
     /// `why` is a sentence or a part of one.
-    #[error("{to} does not take the key of your account at {from}: {}. Nothing was changed.", .why.trim_end_matches('.'))]
+    #[error("Your account at {from} cannot move to {to}: {}. Nothing was changed.", .why.trim_end_matches('.'))]
     NotMoved { from: String, to: String, why: String },
     #[error("No account has these recovery words. Newer words replace the ones from before.")]
     NoAccountOfWords,

@@ -127,6 +127,12 @@ pub enum Occasion {
 }
 
 impl Settings {
+    /// This computer as a machine of the account at this address, also where the account has moved there.
+    pub fn machine(&self, origin: &str) -> Option<&MachineId> {
+        let first = self.accounts.get(origin).and_then(|known| known.first_at.as_ref());
+        self.machines.get(origin).or_else(|| self.machines.get(first?))
+    }
+
     fn place<'a>(&'a self, origin: &'a str, user: UserId) -> &'a str {
         let known = self.accounts.get(origin).filter(|known| known.user_id == user);
         known.and_then(|known| known.first_at.as_deref()).unwrap_or(origin)

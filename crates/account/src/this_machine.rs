@@ -59,8 +59,7 @@ impl Account {
 
     /// This machine's id, also where the account was moved to another address since it was registered. `None`: it never was.
     pub fn this_machine(&self) -> Result<Option<MachineId>> {
-        let mut machines = self.home.settings()?.machines;
-        Ok(machines.remove(self.client.origin()).or_else(|| machines.remove(self.place())))
+        Ok(self.home.settings()?.machine(self.client.origin()).cloned())
     }
 
     /// Registers a machine that is about to be linked, with what it says of its host.

@@ -275,7 +275,7 @@ fn start_attempt(
 async fn shut_down(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<()>) {
     let timing = context.config.timing;
     let running = slots.available_permits() < usize::try_from(context.config.capacity).unwrap_or(1);
-    tracing::info!(running, "The runner is draining and takes no new work");
+    tracing::info!(running, "The runner is stopping and takes no new work");
     tokio::select! {
         _ = slots.acquire_many(context.config.capacity) => {}
         () = tokio::time::sleep(timing.drain_grace) => context.drain.hurry(),

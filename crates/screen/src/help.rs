@@ -30,7 +30,7 @@ const KEYS: &[(&str, &str, Level)] = &[
     ("/", "commands", Level::Prompt),
 ];
 /// The columns of an entry and of its keys.
-const COLUMNS: u16 = 56;
+const COLUMNS: u16 = 58;
 const KEY_COLUMNS: usize = 24;
 
 /// Draws the keys from this line on. How many lines there are.

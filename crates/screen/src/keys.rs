@@ -5,6 +5,7 @@ use std::time::Duration;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ensemble_protocol::transcript::view::{Author, Shown, View};
 use ensemble_protocol::transcript::words::{Mode, Phase};
+use ensemble_types::runs::Provider;
 
 use crate::about::{About, Level};
 use crate::action::Action;
@@ -352,7 +353,9 @@ impl Screen {
         self.last_ctrl_c = Some(about.now);
         let action = if is_busy(view) { self.interrupt(about) } else { None };
         if action.is_none() {
-            self.notice("Ctrl-c again leaves. The session continues.");
+            let is_demo = view.state().is_some_and(|state| state.agent == Provider::DEMO);
+            let what = if is_demo { "This deletes the demo." } else { "The session continues." };
+            self.notice(&format!("Ctrl-c again leaves. {what}"));
         }
         action
     }

@@ -50,6 +50,11 @@ impl Demo {
             // The host may still make it. Then the next start deletes it.
             ended => ended.map(drop),
         };
+        if removed.is_err() {
+            print::note(
+                "The session of the demo and its directory stay until the next `ensemble up` or `ensemble demo`.",
+            );
+        }
         shown.and(removed)?;
         print::note("The demo has ended. Its session and its directory are deleted.");
         Ok(DONE)

@@ -133,7 +133,7 @@ impl Service {
                 print::note(format!("Its log: `journalctl --user -u {} -f`.", unit_name(self.name)));
             }
         } else if !std::io::stdin().is_terminal() {
-            print::note("Nothing was written. Write and start it with --yes.");
+            return Err(Failure::NotAgreed("Nothing was written. Write and start it with --yes.".to_owned()));
         }
         Ok(agreed && !context.json)
     }

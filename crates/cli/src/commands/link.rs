@@ -10,12 +10,12 @@ use ensemble_account::Account;
 use ensemble_account::devices::LinkCode;
 use ensemble_account::devices::link::{Linking, NewDevice};
 use ensemble_types::devices::{DeviceKind, Role};
-use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
 
 use super::DONE;
 use crate::context::{Context, interrupted};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, is_loopback};
 use crate::keys::Keys;
 use crate::print;
 
@@ -45,16 +45,17 @@ impl Link {
 
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let origin = me.client.origin();
-        self.shown_by(
-            context,
-            &me,
-            origin,
-            |code| show(context, &me, Digits::Typed, code),
-            Digits::Typed,
-            interrupted()?,
-        )
-        .await
+        let (keys, origin) = (Keys::here(), me.client.origin());
+        let digits = Digits::of(keys.as_ref());
+        let shown = |code: &_| {
+            if is_loopback(origin) {
+                print::note(format!(
+                    "{origin} leads to this computer only. `ensemble phone` shows how a phone or another computer reaches it.\n"
+                ));
+            }
+            show(context, &me, digits, code)
+        };
+        self.shown_by(context, &me, origin, shown, digits, interrupted()?).await
     }
 
     /// For a device that gets the code from `show` and reaches the server at `origin`. What `show` returns is kept until the linking has
@@ -140,12 +141,10 @@ pub(crate) fn was_left() -> Failure {
 /// Shows the code. It goes to standard error, because it is for a person and not a result.
 pub(crate) fn show(context: &Context, me: &Account, digits: Digits<'_>, code: &LinkCode) -> Result<()> {
     let address = code.address();
-    let picture = QrCode::new(address.as_bytes()).map_err(|error| Failure::message(format!("No QR code: {error}.")))?;
-    // Dark on light, whatever the colours of the terminal are, as cameras need it.
-    let picture = picture.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build();
-    print::note(format!("{picture}\n\nScan it with the new device, or run `ensemble login --link` there and type:\n"));
+    let picture = picture(&address)?;
     print::note(format!(
-        "{}\n\nIt is a secret, and works once, for ten minutes. {} ends it.",
+        "Scan the code with the new device, or run `ensemble login --link` there and type:\n\n{}\n\nIt is a secret, and works once, for \
+         ten minutes. {} ends it.",
         address.as_str(),
         digits.leaving_key()
     ));
@@ -158,21 +157,37 @@ pub(crate) fn show(context: &Context, me: &Account, digits: Digits<'_>, code: &L
             print::below_home(&context.home.key_path().to_string_lossy())
         ));
     }
+    // Last, so that a small terminal shows all of it.
+    print::note(picture);
     Ok(())
 }
 
+/// The QR code of an address.
+pub(crate) fn picture(address: &str) -> Result<String> {
+    // A screen shows it from a short distance, and a terminal has few lines.
+    let code = QrCode::with_error_correction_level(address.as_bytes(), EcLevel::L);
+    let code = code.map_err(|error| Failure::message(format!("No QR code: {error}.")))?;
+    // Dark on light, whatever the colours of the terminal are, as cameras need it.
+    Ok(code.render::<Dense1x2>().dark_color(Dense1x2::Light).light_color(Dense1x2::Dark).build())
+}
+
 /// Who types the digits that a new device shows.
-#[cfg_attr(not(feature = "up"), expect(dead_code, reason = "`up` uses it"))]
 #[derive(Clone, Copy)]
 pub(crate) enum Digits<'a> {
     Typed,
     /// At a terminal that is read key by key.
     Keys(&'a Keys),
     /// No one.
+    #[cfg_attr(not(feature = "up"), expect(dead_code, reason = "`up` uses it"))]
     Refused,
 }
 
-impl Digits<'_> {
+impl<'a> Digits<'a> {
+    /// Typed by the person who runs a command.
+    pub(crate) fn of(keys: Option<&'a Keys>) -> Self {
+        keys.map_or(Self::Typed, Self::Keys)
+    }
+
     /// The key that leaves a code.
     pub(crate) fn leaving_key(self) -> &'static str {
         if matches!(self, Self::Keys(_)) { "Esc" } else { "Ctrl-C" }

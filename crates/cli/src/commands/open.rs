@@ -18,12 +18,15 @@ use super::DONE;
 use super::link::{Digits, Link, was_left};
 use crate::context::{Context, anonymous, interrupted};
 use crate::failure::{Failure, Result};
+use crate::keys::Keys;
 use crate::print;
 use listener::Listener;
 use offer::Offer;
 
 /// Within this time after a browser was added, another one that asks with its code is reported.
 const WATCHED: Duration = Duration::from_secs(3);
+pub(crate) const NO_BROWSER: &str = "There is no browser here. Open the server's address where there is one, and type `ensemble link` here to \
+                                     add it.";
 
 /// Opens the page in the browser of this computer, which asks whether to add it to your account. At a server of another computer it shows
 /// six digits, which you type here. Without a browser it prints the address of the page.
@@ -49,13 +52,11 @@ impl Open {
             return Ok(DONE);
         }
         if !is_for_a_person() {
-            print::note(
-                "There is no browser here. Open the address where there is one, and type `ensemble link` here to add it.",
-            );
+            print::note(NO_BROWSER);
             return Ok(DONE);
         }
-        let me = context.me().await?;
-        open_browser(context, &me, Digits::Typed, interrupted()?).await
+        let (me, keys) = (context.me().await?, Keys::here());
+        open_browser(context, &me, Digits::of(keys.as_ref()), interrupted()?).await
     }
 }
 

@@ -17,6 +17,7 @@ use super::DONE;
 use super::link::{Digits, Link, show};
 use crate::context::{Context, anonymous, interrupted, once};
 use crate::failure::{Failure, Result, is_loopback};
+use crate::keys::Keys;
 use crate::print;
 
 /// A program that shows its state answers within this time.
@@ -40,8 +41,8 @@ pub(crate) struct Phone {
 
 impl Phone {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        let me = context.me().await?;
-        self.shown(context, &me, Digits::Typed, interrupted()?).await
+        let (me, keys) = (context.me().await?, Keys::here());
+        self.shown(context, &me, Digits::of(keys.as_ref()), interrupted()?).await
     }
 
     /// The same for a program that is the server: `url` is where others reach it.
@@ -204,22 +205,20 @@ fn ways(server: &str) -> Result<()> {
             format!("caddy reverse-proxy --from NAME --to 127.0.0.1:{PROXY_PORT}"),
             "It gets a certificate for the domain by itself.",
         ),
-        (
-            false,
-            "A certificate of your own, without a proxy",
-            "ensemble up --public-url https://NAME:8443 --tls-cert FILE --tls-key FILE".to_owned(),
-            "Both files are PEM. A new certificate is used within a minute.",
-        ),
     ];
     ways.sort_by_key(|(is_here, ..)| !is_here);
-    print::line(format!("A phone needs https, and {server} is plain HTTP. Ways to get there:\n"))?;
+    print::line(format!(
+        "A phone needs https, and {server} is plain HTTP. `ensemble up --tunnel` does all of it with Tailscale or cloudflared.\n\n\
+         By hand, first one of these, which leads an address to port {PROXY_PORT} of this computer:\n"
+    ))?;
     for (number, (is_here, name, command, note)) in ways.iter().enumerate() {
         let here = if *is_here { " (installed here)" } else { "" };
         print::line(format!("  {}. {name}{here}\n       {command}\n     {note}\n", number + 1))?;
     }
-    print::line("`ensemble up --tunnel` does it by itself with Tailscale or cloudflared.\n")?;
     print::line(format!(
-        "Or start the server with that address, `ensemble up --public-url https://NAME --proxy-port {PROXY_PORT}`, and run\n\
-         `ensemble phone https://NAME`: it checks the address and shows the code for the phone."
+        "Then the server, with that address and that port:\n\n       ensemble up --public-url https://NAME --proxy-port {PROXY_PORT}\n\n\
+         Or, without a proxy, with a certificate of your own (PEM files; a new one is used within a minute):\n\n       \
+         ensemble up --public-url https://NAME:8443 --tls-cert FILE --tls-key FILE\n\n\
+         `ensemble phone https://NAME` checks the address then, and shows the code for the phone."
     ))
 }

@@ -39,7 +39,7 @@ impl Check {
     fn run(self, context: &Context) -> Result<()> {
         let draft = self.source.read(Overrides::default())?;
         let this = context.account().ok().map(|(client, _)| client.origin().to_owned());
-        let this = this.and_then(|origin| context.home.settings().ok()?.machines.remove(&origin));
+        let this = this.and_then(|origin| context.home.settings().ok()?.machine(&origin).cloned());
         let default = match (&draft.machine, draft.spread, this) {
             (Some(machine), ..) => machine.to_string(),
             (None, Some(true), _) => "any".to_owned(),

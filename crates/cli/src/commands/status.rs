@@ -42,7 +42,7 @@ struct Signed {
 impl Status {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let (client, account) = context.account()?;
-        let id = context.home.settings()?.machines.remove(client.origin());
+        let id = context.home.settings()?.machine(client.origin()).cloned();
         let version = client.version().await.map_err(Failure::from);
         let signed = match (&version, account.as_ref().is_some_and(|account| account.signed_in)) {
             (Ok(_), true) => Some(signed(context, id.as_ref()).await),

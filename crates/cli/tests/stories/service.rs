@@ -29,7 +29,9 @@ fn a_runner_is_installed_and_removed_as_a_service() {
 
     let home = user.home().to_str().unwrap();
     let install = ["runner", "install", "--capacity", "2", "--root", home];
-    let shown = user.succeed(&install);
+    let asked = user.run(&install);
+    assert_eq!(asked.code, 2, "no person agrees: {}", asked.err);
+    let shown = asked.out;
     let (file, arguments) =
         (unit.display(), format!("\"--server\" \"{url}\" \"runner\" \"--root\" \"{home}\" \"--capacity\" \"2\""));
     assert!(shown.contains(&format!("# {file}")) && shown.contains(&arguments), "{shown}");
@@ -65,7 +67,9 @@ fn everything_is_installed_as_a_service_that_starts_with_the_computer() {
     let public = "https://ensemble.example.com";
     let install =
         ["up", "--listen", &listen, "--public-url", public, "--proxy-port", "8088", "--root", home, "--install"];
-    let shown = user.succeed(&install);
+    let asked = user.run(&install);
+    assert_eq!(asked.code, 2, "no person agrees: {}", asked.err);
+    let shown = asked.out;
     let data = user.files().join("data");
     let arguments = format!(
         "\"up\" \"--listen\" \"{listen}\" \"--data\" \"{}\" \"--public-url\" \"{public}\" \"--proxy-port\" \"8088\" \"--root\" \"{home}\"",

@@ -20,8 +20,8 @@ const ALLOW: &str = "allow";
 /// JSON-RPC 2.0: the method does not exist.
 const NO_METHOD: i64 = -32_601;
 
-const BEGINS: &str = "This is a demonstration: I am a script, not a model, and I need no key and no network. When you leave, this session \
-                      and its directory are deleted. I read the project first.";
+const BEGINS: &str = "This is a demonstration: I am a script, not a model, and I need no key and no network. When you leave \
+                      (ctrl-d), this session and its directory are deleted. I read the project first.";
 const ASKS: &str = "`sum.sh` subtracts, and its test wants a sum. I ask before I change the file. You can answer here, on the page, or on \
                     any other device of yours.";
 const REFUSED: &str = "You have not allowed it, so nothing has changed. I would have written `+` for `-` in `sum.sh` and run `sh test.sh`. \

@@ -160,7 +160,7 @@ fn log(found: &[Offer], before: &[Offer]) {
                 tracing::info!(provider = %offer.provider, version, program = %path.display(), "Offering a provider")
             }
             Err(NotOffered { reason, .. }) => {
-                tracing::info!(provider = %offer.provider, reason, "Not offering a provider")
+                tracing::info!(provider = %offer.provider, reason, "This machine does not offer the agent")
             }
         }
     }

@@ -50,7 +50,10 @@ impl<'a> Offer<'a> {
 
     /// Adds the browser when it asks.
     pub(super) async fn answered(&self, context: &Context, digits: Digits<'_>) -> Result {
-        print::note("Opened in your browser. Press “Add this browser” there, within two minutes.");
+        print::note(format!(
+            "Opened in your browser. Press “Add this browser” there, within two minutes. {} leaves.",
+            digits.leaving_key()
+        ));
         let mut asked = std::pin::pin!(self.linking.asked_within(HERE_WITHIN));
         let asked = async {
             if let Ok(asked) = tokio::time::timeout(SHOWN_WITHIN, &mut asked).await {

@@ -141,7 +141,7 @@ pub(super) fn state(session: &Session) -> &'static str {
     match (session.archived, session.status, session.thinking, session.online) {
         (true, ..) => "archived",
         (_, SessionStatus::Ended, ..) => "ended",
-        (.., true, true) => "thinking",
+        (.., true, true) => "working",
         (.., true) => "online",
         _ => "active",
     }

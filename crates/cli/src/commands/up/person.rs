@@ -5,7 +5,7 @@ use ensemble_types::devices::DeviceKind;
 
 use super::signals::Signals;
 use crate::commands::link::Digits;
-use crate::commands::open::{is_for_a_person, is_of_here, open_browser, show};
+use crate::commands::open::{NO_BROWSER, is_for_a_person, is_of_here, open_browser, show};
 use crate::commands::phone::Phone;
 use crate::context::Context;
 use crate::keys::Keys;
@@ -66,6 +66,10 @@ impl Person {
             };
             let done = match pressed {
                 PHONE => Phone::at(public.clone()).shown(context, &me, digits, left).await,
+                BROWSER if !is_for_a_person() => {
+                    print::note(NO_BROWSER);
+                    continue;
+                }
                 BROWSER => open_browser(context, &me, digits, left).await,
                 _ => break,
             };

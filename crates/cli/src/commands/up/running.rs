@@ -11,6 +11,8 @@ use crate::commands::runner::chain;
 use crate::failure::{Failure, Result};
 use crate::print;
 
+/// A runner without tasks and turns ends within this time, and nothing is said.
+const AT_REST: Duration = Duration::from_secs(1);
 /// How long handing back may take: TERM, KILL, and the last reports.
 const HAND_BACK: Duration = Duration::from_secs(20);
 
@@ -38,6 +40,9 @@ pub(super) fn start_runner(mut config: ensemble_runner::Config) -> Running {
 /// then, because it has to take their reports.
 pub(super) async fn drain((drain, mut task): Running, signals: &mut Signals) -> Result<()> {
     drain.begin();
+    if tokio::time::timeout(AT_REST, &mut task).await.is_ok() {
+        return Ok(());
+    }
     print::note(
         "Stopping when the running tasks and the turns of live sessions have ended, within two minutes. A turn that waits for your answer is \
          interrupted now, unless its agent keeps the request (codex). Press Ctrl-C again to interrupt all of them; tasks resume with \

@@ -5,6 +5,7 @@ mod kind;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -115,12 +116,18 @@ impl Tunnel {
         let mut rest = REST;
         loop {
             let (address, begun) = (self.address.clone(), Instant::now());
-            let why = tokio::select! {
+            let was_reached = AtomicBool::new(false);
+            let seen = async {
+                was_reached.store(say_reached(me, &address).await, Ordering::Relaxed);
                 // What was seen once stays so until the tunnel ends.
-                () = async { say_reached(me, &address).await; std::future::pending().await } => String::new(),
+                std::future::pending().await
+            };
+            let why = tokio::select! {
+                () = seen => String::new(),
                 why = self.running.ended() => why,
             };
-            print::later(format!("The tunnel has ended: {why}"));
+            let ended = if was_reached.load(Ordering::Relaxed) { "has ended" } else { "does not begin" };
+            print::later(format!("The tunnel {ended}: {}.", why.trim_end_matches('.')));
             if !self.kind.is_permanent() {
                 return print::later("A new start of `ensemble up --tunnel` has a new address.");
             }
@@ -128,6 +135,7 @@ impl Tunnel {
                 rest = REST;
             }
             loop {
+                print::later(format!("It is started again in {} s.", rest.as_secs()));
                 sleep(rest).await;
                 rest = (rest * 2).min(LONGEST_REST);
                 match self.again().await {
@@ -170,16 +178,20 @@ impl Led {
 }
 
 /// Says that others reach the server, when it was seen from outside. A name that is new takes its time.
-async fn say_reached(me: &Account, address: &str) {
+async fn say_reached(me: &Account, address: &str) -> bool {
     let until = Instant::now() + NAMED_WITHIN;
     let why = loop {
         match phone::check(me, address).await {
-            Ok(_) => return print::later(format!("Others reach this server at {address}")),
+            Ok(_) => {
+                print::later(format!("Others reach this server at {address}"));
+                return true;
+            }
             Err(why) if Instant::now() > until => break why,
             Err(_) => sleep(BETWEEN_CHECKS).await,
         }
     };
     print::later(format!("{why} `ensemble phone {address}` looks again."));
+    false
 }
 
 impl Program {

@@ -74,8 +74,8 @@ impl Kind {
         let mut warnings = Vec::new();
         if *self != Self::Tailscale {
             let accounts =
-                if makes_accounts { "REGISTRATION lets them make accounts" } else { "It makes no new accounts" };
-            warnings.push(format!("Anyone on the internet can reach this server now. {accounts}."));
+                if makes_accounts { "REGISTRATION lets them make accounts" } else { "New accounts need an invitation" };
+            warnings.push(format!("Through this tunnel anyone on the internet reaches this server. {accounts}."));
         }
         let who = match self {
             Self::Cloudflared => "Cloudflare",
