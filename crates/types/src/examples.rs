@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 const AT: &str = "2026-03-26T00:00:00.000Z";
-const LATER: &str = "2026-03-26T01:00:00.000Z";
+pub(crate) const LATER: &str = "2026-03-26T01:00:00.000Z";
 const SESSION: &str = "01932b5e-7b1a-7c3e-8f00-000000000001";
 const USER: &str = "01932b5e-7b1a-7c3e-8f00-000000000002";
 const GUEST: &str = "01932b5e-7b1a-7c3e-8f00-000000000004";

@@ -17,12 +17,16 @@ pub enum HintKind {
     Device,
     /// The caller's share of a session, whose id it is.
     Share,
-    /// Some hints are missing: anything may have changed.
+    /// An invitation of the caller.
+    Invite,
+    /// Some hints are missing: anything may have changed. So it may with a kind that this version does not know.
+    #[serde(other)]
     All,
 }
 
 impl HintKind {
-    pub const ALL: [Self; 6] = [Self::Session, Self::Run, Self::Machine, Self::Device, Self::Share, Self::All];
+    pub const ALL: [Self; 7] =
+        [Self::Session, Self::Run, Self::Machine, Self::Device, Self::Share, Self::Invite, Self::All];
 
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
@@ -32,6 +36,7 @@ impl HintKind {
             Self::Machine => "machine",
             Self::Device => "device",
             Self::Share => "share",
+            Self::Invite => "invite",
             Self::All => "all",
         }
     }

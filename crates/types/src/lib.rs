@@ -14,6 +14,7 @@ mod examples;
 pub mod free;
 pub mod hints;
 pub mod ids;
+pub mod invites;
 pub mod leases;
 pub mod line;
 pub mod links;

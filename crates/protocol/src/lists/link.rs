@@ -28,27 +28,31 @@ impl LinkText {
 
     /// The `mac` of the request, with the secret of the link.
     pub fn mac(&self, secret: &[u8; 32]) -> Option<String> {
-        self.code(secret, "ensemble-link-request-v1").map(|code| encode(&code))
+        code(secret, "ensemble-link-request-v1", self.as_bytes()).map(|code| encode(&code))
     }
 
     /// Whether the `mac` was made with the secret of the link. Takes the same time for every wrong one.
     pub fn is_mac(&self, secret: &[u8; 32], mac: &str) -> bool {
-        let expected = decode::<32>(mac);
-        let begun = hmac(secret, "ensemble-link-request-v1").map(|code| code.chain_update(self.as_bytes()));
-        match (begun, expected) {
-            (Some(code), Some(expected)) => code.verify_slice(&expected).is_ok(),
-            _ => false,
-        }
+        is_code(secret, "ensemble-link-request-v1", self.as_bytes(), mac)
     }
 
     /// The six digits that the new device shows and a person types at the first one.
     pub fn digits(&self, secret: &[u8; 32]) -> Option<String> {
-        let [a, b, c, d, ..] = self.code(secret, "ensemble-link-digits-v1")?;
+        let [a, b, c, d, ..] = code(secret, "ensemble-link-digits-v1", self.as_bytes())?;
         Some(format!("{:06}", u32::from_be_bytes([a, b, c, d]) % 1_000_000))
     }
+}
 
-    fn code(&self, secret: &[u8; 32], purpose: &str) -> Option<[u8; 32]> {
-        hmac(secret, purpose).map(|code| code.chain_update(self.as_bytes()).finalize().into_bytes().into())
+/// HMAC-SHA256 of the text, with a key that is derived from the secret for this purpose.
+pub(super) fn code(secret: &[u8; 32], purpose: &str, text: &[u8]) -> Option<[u8; 32]> {
+    hmac(secret, purpose).map(|code| code.chain_update(text).finalize().into_bytes().into())
+}
+
+/// Whether this is [`code`]. Takes the same time for every wrong one.
+pub(super) fn is_code(secret: &[u8; 32], purpose: &str, text: &[u8], code: &str) -> bool {
+    match (hmac(secret, purpose), decode::<32>(code)) {
+        (Some(hmac), Some(code)) => hmac.chain_update(text).verify_slice(&code).is_ok(),
+        _ => false,
     }
 }
 

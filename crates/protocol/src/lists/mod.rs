@@ -5,6 +5,7 @@
 
 mod bytes;
 mod form;
+mod invite;
 mod link;
 mod list;
 mod name;
@@ -15,6 +16,7 @@ mod tests;
 
 pub use bytes::{decode, encode, is_signed};
 pub use form::{MOST_NAME_BYTES, is_machine_name, is_name};
+pub use invite::{ClaimText, is_claim};
 pub use link::{LinkText, is_possession};
 pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, Removal, signed_text};
 pub use name::{NameError, Names, commitment};

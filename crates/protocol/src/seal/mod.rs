@@ -7,12 +7,12 @@ mod body;
 mod box_key;
 mod content;
 mod content_ring;
-mod device_link;
 mod encoding;
 mod link;
 mod recovery;
 mod ring;
 mod said;
+mod secret_address;
 mod share;
 mod signed_task;
 mod task;
@@ -20,6 +20,8 @@ mod wrap;
 
 #[cfg(test)]
 mod device_tests;
+#[cfg(test)]
+mod invite_tests;
 #[cfg(test)]
 mod ring_tests;
 #[cfg(test)]
@@ -35,7 +37,6 @@ pub use body::MessageBody;
 pub use box_key::{BoxKeyPair, BoxPublicKey, fingerprint};
 pub use content::{Purpose, epoch_of, open, open_json, seal, seal_json};
 pub use content_ring::ContentRing;
-pub use device_link::LinkCode;
 pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
@@ -43,6 +44,7 @@ pub use said::{
     LONGEST_METADATA, Metadata, OfMachine, SignedMetadata, open_agent_state, open_earlier_metadata, open_metadata,
     seal_agent_state, seal_metadata,
 };
+pub use secret_address::{InviteAnswer, InviteCode, Leads, LinkCode, SecretAddress, ToInvite, ToLink, new_secret};
 pub use share::{Admin, Grant, SharedRing};
 pub use signed_task::{ClearTask, SignedAs, SignedBase, TaskAction, TaskOrder, open_clear, read_clear, sign_clear};
 pub use task::{SessionTask, SignedTask, open_task, seal_task};
