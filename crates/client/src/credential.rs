@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_types::ids::UserId;
+use ensemble_types::invites::Admission;
 use ensemble_types::time::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -19,6 +20,8 @@ pub enum Credential {
     /// The key of an account or of one of its devices: tokens are fetched when needed and renewed before they expire. A key that
     /// the service does not know makes an account.
     Account(AccountKey),
+    /// The same, where a new account needs an invitation.
+    Invited(AccountKey, Admission),
     /// The same, and it never makes an account.
     Device(AccountKey),
 }
@@ -27,9 +30,16 @@ impl Credential {
     /// The key, and whether it may make an account.
     pub(crate) fn key(&self) -> Option<(&AccountKey, bool)> {
         match self {
-            Self::Account(key) => Some((key, true)),
+            Self::Account(key) | Self::Invited(key, _) => Some((key, true)),
             Self::Device(key) => Some((key, false)),
             Self::Anonymous | Self::Bearer(_) => None,
+        }
+    }
+
+    pub(crate) fn admission(&self) -> Option<&Admission> {
+        match self {
+            Self::Invited(_, admission) => Some(admission),
+            _ => None,
         }
     }
 }

@@ -84,6 +84,7 @@ impl Client {
                 challenge: fit(challenge.challenge)?,
                 origin: Text::new(self.origin()).map_err(|error| Error::Argument(format!("the origin {error}")))?,
                 create,
+                invite: self.0.credential.admission().cloned(),
             };
             tries += 1;
             let call = self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request);
@@ -118,7 +119,9 @@ impl Client {
             match &self.0.credential {
                 Credential::Anonymous => Ok(None),
                 Credential::Bearer(token) => Ok(Some(token.clone())),
-                Credential::Account(_) | Credential::Device(_) => self.sign_in().await.map(|token| Some(token.token)),
+                Credential::Account(_) | Credential::Invited(..) | Credential::Device(_) => {
+                    self.sign_in().await.map(|token| Some(token.token))
+                }
             }
         })
     }

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::examples;
 use crate::ids::{MachineId, TokenId, UserId};
+use crate::invites::Admission;
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
@@ -47,6 +48,9 @@ pub struct SignIn {
     /// `false`: a key that no account has is 404 USER_NOT_FOUND. Absent or `true`: it makes an account.
     #[serde(default = "yes")]
     pub create: bool,
+    /// Where a new account needs an invitation (`REGISTRATION=invite`): what is derived from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invite: Option<Admission>,
 }
 
 const fn yes() -> bool {

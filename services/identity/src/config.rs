@@ -109,12 +109,18 @@ impl Rules {
     fn read(vars: &mut Vars) -> Self {
         let registration = vars.text(
             "REGISTRATION",
-            "open: a first sign-in makes an account; closed: only existing accounts sign in",
+            "open: a first sign-in makes an account; invite: with an invitation; closed: only existing accounts sign in",
             "open",
         );
-        if registration != "open" && registration != "closed" {
-            vars.add_error("REGISTRATION", "must be open or closed");
-        }
+        let registration = match registration.as_str() {
+            "open" => Registration::Open,
+            "invite" => Registration::Invited,
+            "closed" => Registration::Closed,
+            _ => {
+                vars.add_error("REGISTRATION", "must be open, invite or closed");
+                Registration::Closed
+            }
+        };
         let user_ms = vars.millis("USER_TOKEN_MS", "how long a user's token lives", 3_600_000);
         let machine_max = vars.parse(
             "MACHINE_TOKEN_MAX_SECONDS",
@@ -123,7 +129,7 @@ impl Rules {
         );
         Self {
             origins: origins(vars),
-            registration: if registration == "open" { Registration::Open } else { Registration::Closed },
+            registration,
             lifetimes: TokenLifetimes { user: user_ms, machine_max_seconds: machine_max },
             challenge_lifetime: vars.millis("CHALLENGE_MS", "how long a challenge can be signed", 60_000),
             device_link_lifetime: vars.millis(

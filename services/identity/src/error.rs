@@ -7,7 +7,8 @@ use ensemble_types::devices::SignedList;
 use ensemble_types::problem::{Code, Problem};
 
 use crate::domain::{
-    BadAccountChange, BadLifetime, BadList, BadSubscription, LinkClosed, MOST_OPEN_LINKS, MalformedProof, Registration,
+    BadAccountChange, BadLifetime, BadList, BadSubscription, INVITES_A_DAY, InviteClosed, LinkClosed,
+    MOST_OPEN_INVITES, MOST_OPEN_LINKS, MalformedProof, Registration,
 };
 use crate::keys::RingError;
 
@@ -55,6 +56,18 @@ pub(crate) enum Error {
     BadListOf(usize, BadList),
     #[error(transparent)]
     LinkClosed(#[from] LinkClosed),
+    #[error("there is no such invitation")]
+    InviteNotFound,
+    #[error("the account has too many open invitations")]
+    TooManyInvites,
+    #[error("the account has made too many invitations today")]
+    TooManyInvitesToday,
+    #[error("the account has no device list")]
+    NoDeviceList,
+    #[error("the invitation is the caller's own")]
+    OwnInvite,
+    #[error(transparent)]
+    InviteClosed(#[from] InviteClosed),
     #[error("too many challenges are open")]
     TooManyChallenges,
     #[error("the account has too many machine tokens")]
@@ -76,9 +89,11 @@ pub(crate) enum Error {
 impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
-            Self::AccountNotFound | Self::TokenNotFound | Self::DeviceNotFound | Self::LinkNotFound => {
-                Problem::not_found()
-            }
+            Self::AccountNotFound
+            | Self::TokenNotFound
+            | Self::DeviceNotFound
+            | Self::LinkNotFound
+            | Self::InviteNotFound => Problem::not_found(),
             Self::NoContentRing => Problem::new(
                 Code::NotFound,
                 "No content ring is sealed to this device. An account without a device list sends its first one: POST /v1/devices.",
@@ -126,6 +141,24 @@ impl IntoProblem for Error {
             Self::LinkClosed(closed) => {
                 Problem::new(Code::Conflict, format!("This cannot be done: {closed}. Make a new link."))
             }
+            Self::InviteClosed(closed) => {
+                Problem::new(Code::Conflict, format!("This cannot be done: {closed}. Ask for a new invitation."))
+            }
+            Self::TooManyInvites => Problem::new(
+                Code::Conflict,
+                format!("{MOST_OPEN_INVITES} invitations of this account are open. End one first: DELETE /v1/invites/{{id}}."),
+            ),
+            Self::TooManyInvitesToday => Problem::new(
+                Code::QuotaExceeded,
+                format!("The account has made {INVITES_A_DAY} invitations in 24 hours. Make the next one later."),
+            ),
+            Self::NoDeviceList => Problem::new(
+                Code::Conflict,
+                "An account without a device list cannot join. Send the first list: POST /v1/devices.",
+            ),
+            Self::OwnInvite => {
+                Problem::new(Code::InvalidArgument, "This is an invitation of your own account. It is for another person.")
+            }
             // The same text for every reason, so that it does not reveal which part was right.
             Self::InvalidProof => Problem::new(
                 Code::Unauthenticated,
@@ -139,6 +172,10 @@ impl IntoProblem for Error {
                 ),
             )
             .with_retry_after(seconds),
+            Self::NoAccount(Registration::Invited) => Problem::new(
+                Code::RegistrationClosed,
+                "This server makes new accounts by invitation. Ask someone who has one for a link, or for a new one when yours was used.",
+            ),
             Self::NoAccount(_) => {
                 Problem::new(Code::RegistrationClosed, "This server makes no new accounts. Ask its operator for one.")
             }

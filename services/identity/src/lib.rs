@@ -21,6 +21,10 @@ mod config;
 mod error;
 mod metrics;
 
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use ensemble_chassis::http::turns_of_callers;
@@ -32,6 +36,7 @@ use futures_util::future::BoxFuture;
 
 use crate::clients::PushServices;
 use crate::config::{Config, Rules};
+use crate::domain::Registration;
 use crate::keys::{KeyRing, Vault};
 use crate::metrics::IdentityMetrics;
 use crate::operations::sign_in::OpenChallenges;
@@ -52,6 +57,40 @@ pub struct Identity {
 /// The schema, for tests that make databases of it.
 pub fn migrations() -> Migrations {
     ensemble_store_kit::migrations!()
+}
+
+/// Says once how the first account is made, in the log and in a file of this user.
+async fn invite_first_user(db: &Db, config: &Config) -> Result<(), StartError> {
+    let base = config.rules.origins.first().map(ToString::to_string).unwrap_or_default();
+    let file = config.key_file.with_file_name("first-account");
+    let invited = operations::invites::for_first_account(db, &base).await;
+    match invited.map_err(|error| anyhow::anyhow!("The first user cannot be invited: {error}"))? {
+        Some(code) => {
+            tracing::info!(
+                address = code.address().as_str(),
+                file = %file.display(),
+                "No account exists yet. `ensemble join` makes the first one with this address, within seven days and until the next start"
+            );
+            if let Err(error) = write_private(&file, &code.address()) {
+                tracing::warn!(file = %file.display(), %error, "The address for the first account stands in the log only");
+            }
+        }
+        None if file.exists() => {
+            if let Err(error) = fs::remove_file(&file) {
+                tracing::warn!(file = %file.display(), %error, "The address for the first account is over, and its file stays");
+            }
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let new = file.with_extension("new");
+    let _left_over = fs::remove_file(&new);
+    let mut to = fs::File::options().create_new(true).write(true).mode(0o600).open(&new)?;
+    to.write_all(text.as_bytes())?;
+    fs::rename(new, file)
 }
 
 impl Service for Identity {
@@ -92,6 +131,9 @@ impl Service for Identity {
             every: config.ring_refresh,
             drain: context.drain.clone(),
         };
+        if config.rules.registration == Registration::Invited {
+            invite_first_user(&db, &config).await?;
+        }
         let vapid = pushes::load_key(&db, &vault, config.push_contact).await?;
         let push_services = PushServices::new(vapid, config.push_trusted)?;
         let pushes = PushSender {

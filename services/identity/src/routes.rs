@@ -1,5 +1,7 @@
 //! The routes of the public listener.
 
+mod invites;
+
 use ensemble_chassis::{Access, Routes, Tag, delete, get, patch, post};
 use ensemble_types::accounts::{
     Account, Challenge, CreateMachineToken, CreatedMachineToken, Jwks, MachineTokenPage, PublicUser, SignIn, SignedIn,
@@ -25,7 +27,7 @@ const ACCOUNTS: Tag = Tag("Accounts", "Signing in, accounts, and tokens of machi
 const DEVICES: Tag = Tag("Devices", "The signed list of an account's devices, and linking a new one.");
 
 pub(crate) fn table() -> Routes {
-    links(devices_of(accounts(Routes::new())))
+    invites::add(links(devices_of(accounts(Routes::new()))))
 }
 
 fn accounts(routes: Routes) -> Routes {

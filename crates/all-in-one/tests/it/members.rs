@@ -51,9 +51,12 @@ fn bodies_with_limits_rights_and_expiries_are_closed() {
         bodies.map(|body| body.name.as_str()).collect()
     };
     let expected = [
+        "AnswerInvite",
         "CancelRun",
         "ChangeDevices",
         "ChangesOrder",
+        "ClaimInvite",
+        "CreateInvite",
         "CreateLink",
         "CreateMachineToken",
         "CreateRun",

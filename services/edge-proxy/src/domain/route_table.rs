@@ -48,7 +48,7 @@ impl<T> PerUpstream<T> {
 }
 
 /// A prefix that ends in a slash takes what lies below it; any other takes itself and what lies below it.
-const TABLE: [(&str, Upstream); 15] = [
+const TABLE: [(&str, Upstream); 16] = [
     ("/v3/sessions", Upstream::SessionStore),
     ("/v1/sessions", Upstream::SessionStore),
     ("/v2/sessions", Upstream::SessionStore),
@@ -61,10 +61,12 @@ const TABLE: [(&str, Upstream); 15] = [
     ("/agent/v1/", Upstream::VoiceGateway),
     ("/v1/auth", Upstream::Identity),
     ("/v1/account", Upstream::Identity),
+    ("/v1/invites", Upstream::Identity),
     ("/v1/devices", Upstream::Identity),
     ("/v1/users/", Upstream::Identity),
     ("/.well-known/jwks.json", Upstream::Identity),
 ];
+const LINKS: [&str; 2] = ["/v1/auth/links/", "/v1/invites/"];
 
 /// The service that answers a path, and the prefix by which it has it; none for the edge's own pages and for what is no path.
 pub fn route(path: &str) -> Option<(&'static str, Upstream)> {
@@ -77,10 +79,9 @@ fn is_under(path: &str, prefix: &str) -> bool {
 
 /// Whether the service answers when something happens, or when the caller's own deadline is over.
 pub fn is_long_poll(path: &str) -> bool {
-    const LAST: [&str; 3] = ["/pend", "/apply", "/discard"];
     path.strip_prefix("/v1/orchestrator/")
-        .is_some_and(|rest| rest == "leases" || LAST.iter().any(|last| rest.ends_with(last)))
-        || path.strip_prefix("/v1/auth/links/").is_some_and(|id| !id.contains('/'))
+        .is_some_and(|rest| rest == "leases" || ["/pend", "/apply", "/discard"].iter().any(|last| rest.ends_with(last)))
+        || LINKS.iter().any(|links| path.strip_prefix(links).is_some_and(|id| !id.contains('/')))
 }
 
 /// Which limit a request counts against.
@@ -105,7 +106,7 @@ pub fn class(is_post: bool, path: &str) -> Class {
         "/v1/auth" | "/v1/auth/challenge" => Class::SignIn,
         "/healthz" | "/readyz" => Class::Exempt,
         _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
-        _ if is_post && is_call(path, "/v1/auth/links/", &["request"]) => Class::DeviceLink,
+        _ if is_post && LINKS.iter().any(|links| is_call(path, links, &["request", "claim"])) => Class::DeviceLink,
         _ if is_post && is_call(path, "/v1/orchestrator/leases/", &["heartbeat", "finish"]) => Class::NeverThrottled,
         "/v3/sessions/live" if is_post => Class::LiveFrames,
         _ => Class::Ordinary,
@@ -144,7 +145,9 @@ mod tests {
             ("/v1/auth", Upstream::Identity),
             ("/v1/auth/tokens/x", Upstream::Identity),
             ("/v1/account", Upstream::Identity),
+            ("/v1/invites", Upstream::Identity),
             ("/v1/auth/links/x/request", Upstream::Identity),
+            ("/v1/invites/x/claim", Upstream::Identity),
             ("/v1/devices", Upstream::Identity),
             ("/v1/devices/content-ring", Upstream::Identity),
             ("/v1/users/x", Upstream::Identity),
@@ -180,6 +183,7 @@ mod tests {
         assert_eq!(class(true, "/v1/auth/tokens"), Class::Ordinary);
         assert_eq!(class(false, "/v1/public-sessions/t/stream"), Class::PublicLink);
         assert_eq!(class(true, "/v1/auth/links/x/request"), Class::DeviceLink);
+        assert_eq!(class(true, "/v1/invites/x/claim"), Class::DeviceLink);
         assert_eq!(class(true, "/v1/auth/links/x/refusal"), Class::Ordinary);
         assert_eq!(class(false, "/v1/auth/links/x"), Class::Ordinary);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::NeverThrottled);
@@ -197,7 +201,7 @@ mod tests {
         assert!(is_long_poll("/v1/orchestrator/leases"));
         assert!(is_long_poll("/v1/orchestrator/runs/x/tasks/y/apply"));
         assert!(is_long_poll("/v1/orchestrator/runs/x/tasks/y/discard"));
-        assert!(is_long_poll("/v1/auth/links/x"));
+        assert!(is_long_poll("/v1/auth/links/x") && is_long_poll("/v1/invites/x"));
         assert!(!is_long_poll("/v1/auth/links/x/request"));
         assert!(!is_long_poll("/v1/sessions/x/pend"));
         assert!(is_repeatable(true, "/v1/sessions"));

@@ -36,6 +36,8 @@ pub(crate) struct ContentKey {
 pub(crate) enum Registration {
     /// It does.
     Open,
+    /// It needs an invitation.
+    Invited,
     /// This server makes no new accounts.
     Closed,
     /// The address has made too many accounts lately. It may make the next one after this many seconds.

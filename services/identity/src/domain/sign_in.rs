@@ -4,7 +4,7 @@ use ed25519_dalek::{Signature, VerifyingKey};
 use ensemble_types::accounts::SignIn;
 
 use super::encoding::{decode, decode_canonical};
-use super::{Origin, encode};
+use super::{InviteId, Origin, encode};
 
 /// A sign-in of the right form. It is not checked yet.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Proof {
     origin: String,
     /// Whether a key that is not known makes an account.
     pub(crate) creates: bool,
+    /// The invitation that lets it make one, and its admission, if they can be ours.
+    pub(crate) invite: Option<(InviteId, [u8; 32])>,
 }
 
 /// A field of a sign-in that has the wrong form: its name on the wire, and what it should be.
@@ -43,6 +45,10 @@ impl Proof {
             signature: decode(&body.signature).ok_or(malformed("signature", "must be 64 bytes in base64"))?,
             origin: body.origin.to_string(),
             creates: body.create,
+            invite: body
+                .invite
+                .as_ref()
+                .and_then(|invite| decode_canonical(&invite.id).zip(decode_canonical(&invite.admission))),
         })
     }
 
@@ -77,6 +83,7 @@ mod tests {
             public_key: blob(&public_key),
             challenge: blob(&challenge),
             origin: Text::new(origin).unwrap(),
+            invite: None,
             create: true,
         }
     }

@@ -19,7 +19,7 @@ use crate::domain::{LinkId, encode};
 use crate::error::Error;
 use crate::operations::device_links;
 
-const LONGEST_WAIT_MS: u32 = 30_000;
+pub(super) const LONGEST_WAIT_MS: u32 = 30_000;
 
 /// How long to wait.
 #[derive(Deserialize, IntoParams)]
@@ -92,7 +92,7 @@ pub(crate) async fn read(
 }
 
 /// The user who reads, if there is one. It is checked again each time, because a token can end while the request waits.
-fn reader(request: &HttpRequest) -> Option<UserId> {
+pub(super) fn reader(request: &HttpRequest) -> Option<UserId> {
     caller_of(request).ok().filter(|caller| caller.machine.is_none()).map(|caller| caller.user)
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod accounts;
 pub(crate) mod cleanup;
 pub(crate) mod device_links;
 pub(crate) mod devices;
+pub(crate) mod invites;
 pub(crate) mod pushes;
 pub(crate) mod sign_in;
 pub(crate) mod signing_keys;

@@ -13,8 +13,9 @@ use ensemble_types::time::Timestamp;
 use rand::RngCore;
 
 use super::devices::lock_key;
+use super::invites;
 use crate::Identity;
-use crate::domain::{Device, MachineToken, Proof, Registration, TokenLifetimes};
+use crate::domain::{Device, InviteId, MachineToken, Proof, Registration, TokenLifetimes};
 use crate::error::Error;
 use crate::store::{accounts, challenges, devices, tokens};
 
@@ -118,7 +119,11 @@ pub(crate) async fn sign_in(service: &Identity, proof: Proof, registration: Regi
     let challenge = proof.challenge.ok_or(Error::InvalidProof)?;
     let is_valid = proof.check(&service.rules.origins).is_ok();
     let (key, lifetimes) = (proof.public_key, service.rules.lifetimes);
-    let missing = if proof.creates { Missing::Make(registration) } else { Missing::Refuse };
+    let missing = match (proof.creates, registration) {
+        (false, _) => Missing::Refuse,
+        (true, Registration::Invited) => Missing::Admit(proof.invite),
+        (true, registration) => Missing::Make(registration),
+    };
     let spend = move |tx: &mut Conn| {
         // An invalid proof spends its challenge too, so that a challenge allows one try.
         if !challenges::take(tx, &challenge)? || !is_valid {
@@ -152,6 +157,8 @@ pub(crate) async fn sign_in(service: &Identity, proof: Proof, registration: Regi
 #[derive(Clone, Copy)]
 enum Missing {
     Make(Registration),
+    /// An invitation makes it.
+    Admit(Option<(InviteId, [u8; 32])>),
     Refuse,
 }
 
@@ -191,13 +198,23 @@ fn of_account(
     }
     match missing {
         Missing::Refuse => return Ok(Outcome::Unknown),
-        Missing::Make(Registration::Open) => {}
+        Missing::Make(Registration::Open) | Missing::Admit(_) => {}
         Missing::Make(closed) => return Ok(Outcome::NoAccount(closed)),
     }
     // A key that is in a list never makes an account, also when it is listed at this moment.
     lock_key(tx, key)?;
     if let Some(device) = devices::lock_by_key(tx, key)? {
         return of_device(tx, device, lifetimes);
+    }
+    // Of requests with one invitation at once, one makes an account.
+    if let Missing::Admit(invite) = missing {
+        // An earlier request with the same key may have made it while this one waited.
+        if let Some(user) = accounts::find_by_key(tx, key)? {
+            return Ok(signed_in(user, false));
+        }
+        if !invites::admit(tx, invite, now)? {
+            return Ok(Outcome::NoAccount(Registration::Invited));
+        }
     }
     if let Some(user) = accounts::insert(tx, key)? {
         return Ok(signed_in(user, true));

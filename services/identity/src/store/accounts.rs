@@ -28,6 +28,13 @@ pub(crate) fn find(c: &mut Conn, id: UserId) -> Result<Option<Account>, StoreErr
     row.map(|row| row.account(c)).transpose()
 }
 
+/// Whether there is an account.
+pub(crate) fn is_any(c: &mut Conn) -> Result<bool, StoreError> {
+    let query = accounts::table.select(accounts::id).limit(1);
+    let first: Option<UserId> = on!(c, |c| query.first(c).optional())?;
+    Ok(first.is_some())
+}
+
 /// Finds an account and locks it until the transaction ends.
 pub(crate) fn lock(tx: &mut Conn, id: UserId) -> Result<Option<Account>, StoreError> {
     let query = accounts::table.find(id.db());

@@ -6,6 +6,7 @@ pub(crate) mod content_rings;
 pub(crate) mod device_links;
 pub(crate) mod device_lists;
 pub(crate) mod devices;
+pub(crate) mod invites;
 pub(crate) mod pushes;
 pub(crate) mod revocations;
 mod schema;

@@ -181,3 +181,21 @@ diesel::table! {
         again -> Bool,
     }
 }
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Bool, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    invites (id) {
+        id -> Binary,
+        user_id -> Nullable<Uid>,
+        admission -> Binary,
+        state -> Text,
+        claim -> Nullable<Text>,
+        answer -> Nullable<Text>,
+        admitted -> Bool,
+        created_at -> Moment,
+        expires_at -> Moment,
+        shown_until -> Moment,
+    }
+}

@@ -4,8 +4,8 @@ use ensemble_testkit::{Api, on_both_databases};
 use ensemble_types::devices::Role;
 use serde_json::{Value, json};
 
-use crate::Fixture;
 use crate::listing::{Keys, Owner, change, sign};
+use crate::{Fixture, invites};
 
 /// A call, its body, and the status for a primary, a linked device, recovery words, a removed device, a stranger, no caller and a
 /// machine. 0 is any success.
@@ -36,6 +36,9 @@ on_both_databases! {
         let id = devices["devices"][0]["id"].as_str().unwrap();
         let linked_id = devices["devices"][1]["id"].as_str().unwrap();
         let link = alice.open_link().await;
+        let invite = invites::open(&alice.api).await;
+        // It is signed for another invitation.
+        let claim = json!(invites::claim(&stranger, "other", "Bob"));
         let (user, other) = (&alice.user, &stranger.user);
         // Everybody may send a list that a primary has signed already: the signature decides.
         let list = change(&alice.signed);
@@ -53,6 +56,12 @@ on_both_databases! {
             Row("GET", format!("/v1/auth/links/{link}"), Value::Null, [0; 7]),
             Row("POST", "/v1/auth/links".into(), json!({}), [0, 403, 403, 401, 0, 401, 403]),
             Row("POST", format!("/v1/auth/links/{link}/refusal"), json!({}), [0, 0, 403, 401, 404, 401, 403]),
+            Row("GET", format!("/v1/invites/{invite}"), Value::Null, [0; 7]),
+            Row("GET", "/v1/invites".into(), Value::Null, [0, 0, 403, 401, 0, 401, 403]),
+            Row("POST", "/v1/invites".into(), invites::body(), [0, 0, 403, 401, 0, 401, 403]),
+            Row("POST", format!("/v1/invites/{invite}/claim"), claim, [400, 400, 403, 401, 400, 401, 403]),
+            Row("POST", format!("/v1/invites/{invite}/answer"), json!({ "answer": "x" }), [409, 409, 403, 401, 404, 401, 403]),
+            Row("DELETE", format!("/v1/invites/{invite}"), Value::Null, [0, 0, 403, 401, 404, 401, 403]),
             Row("GET", "/v1/account".into(), Value::Null, [0, 0, 403, 401, 0, 401, 403]),
             Row("PATCH", "/v1/account".into(), json!({ "displayName": "x" }), [0, 0, 403, 401, 0, 401, 403]),
             Row("GET", "/v1/auth/tokens".into(), Value::Null, [0, 0, 403, 401, 0, 401, 403]),

@@ -208,7 +208,7 @@ pub(crate) fn refused(answer: &Answer) -> (String, String) {
     (text("pointer"), text("detail"))
 }
 
-fn signature(key: &SigningKey, text: &[u8]) -> String {
+pub(crate) fn signature(key: &SigningKey, text: &[u8]) -> String {
     use ed25519_dalek::Signer;
     base64url(&key.sign(text).to_bytes())
 }

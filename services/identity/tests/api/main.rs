@@ -10,6 +10,7 @@ mod device_links;
 mod device_removal;
 mod device_sign_in;
 mod devices;
+mod invites;
 mod listing;
 mod lists_lost;
 mod peers;
@@ -63,6 +64,16 @@ impl Fixture {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec();
+        vars.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let service = start_service::<Identity>(vars.clone()).await;
+        let api = Api::new(&service.public_url());
+        Self { service, api, vars, database }
+    }
+
+    /// The service with more settings, on the same database.
+    async fn restarted(self, settings: &[(&str, &str)]) -> Self {
+        let Self { service, mut vars, database, .. } = self;
+        service.stop().await;
         vars.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let service = start_service::<Identity>(vars.clone()).await;
         let api = Api::new(&service.public_url());

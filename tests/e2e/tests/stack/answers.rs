@@ -1,6 +1,7 @@
 //! What HTTP asks of answers, for every route that it concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ensemble_all_in_one::api;
 use ensemble_client::devices::sign_list;
@@ -57,10 +58,12 @@ async fn each_201_says_where_what_was_made_is_read() {
     let session = stack.session(&owner, "m").await.unwrap();
     let message = |id: &str| json!({ "content": format!("content of {id}"), "localId": id });
     let messages = format!("/v3/sessions/{session}/messages");
+    let in_an_hour = ensemble_chassis::Clock::system().now().plus(Duration::from_secs(3_600));
     let mut made: Vec<Making> = vec![
         ("/v1/devices", "/v1/devices".to_owned(), first_list),
         ("/v1/auth/tokens", "/v1/auth/tokens".to_owned(), json!({ "machineId": "m" })),
         ("/v1/auth/links", "/v1/auth/links".to_owned(), Value::Null),
+        ("/v1/invites", "/v1/invites".to_owned(), json!({ "admission": "A".repeat(43), "expiresAt": in_an_hour })),
         ("/v1/machines", "/v1/machines".to_owned(), json!({ "id": "other", "metadata": "x", "encryptionKey": "x" })),
         (
             "/v1/sessions",
@@ -110,6 +113,7 @@ async fn each_201_says_where_what_was_made_is_read() {
         let member = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
         let marks: Vec<String> = match template {
             "/v1/devices" => vec![body["list"]["signature"].as_str().unwrap().to_owned()],
+            "/v1/invites" => vec!["\"state\":\"open\"".to_owned()],
             "/v1/auth/links" => vec!["\"state\":\"waiting\"".to_owned()],
             "/v1/sessions/{id}/public-share" => vec![member("createdAt"), "\"maxUses\":7".to_owned()],
             "/v1/sessions/{id}/shares" => vec![friend.id.clone()],
@@ -216,7 +220,13 @@ async fn only_what_get_reads_and_holds_no_secret_is_compressed() {
     let tables = api::tables();
     let rows = || tables.iter().flat_map(|table| table.rows());
     let secret: BTreeSet<&str> = rows().filter(|row| row.secret).map(|row| row.path).collect();
-    let expected = ["/v1/auth/links/{id}", "/v1/devices/content-ring", "/v1/public-sessions/{token}", "/v1/voice/key"];
+    let expected = [
+        "/v1/auth/links/{id}",
+        "/v1/devices/content-ring",
+        "/v1/invites/{id}",
+        "/v1/public-sessions/{token}",
+        "/v1/voice/key",
+    ];
     assert_eq!(secret, BTreeSet::from(expected));
     for row in rows().filter(|row| row.method == "GET" && !row.secret) {
         let mut names = BTreeSet::new();

@@ -25,6 +25,10 @@ const ANSWERS: &[(&str, u16, &str)] = &[
     // The signature of the list is made up.
     ("POST /v1/devices", 400, "INVALID_ARGUMENT"),
     ("PATCH /v1/devices/{id}", 404, "NOT_FOUND"),
+    // The time of the example is over.
+    ("POST /v1/invites", 400, "INVALID_ARGUMENT"),
+    ("POST /v1/invites/{id}/answer", 404, "NOT_FOUND"),
+    ("POST /v1/invites/{id}/claim", 404, "NOT_FOUND"),
     ("POST /v1/machines", 200, ""),
     ("PATCH /v1/machines/{id}", 200, ""),
     ("POST /v1/orchestrator/leases", 200, ""),

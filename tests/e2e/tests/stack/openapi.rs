@@ -65,10 +65,10 @@ fn problems_stand_once_and_each_code_of_an_operation_has_its_response() {
 }
 
 /// The verbs with which the ids of operations begin. Those of a call for the agent of a voice session or a runner are among them.
-const VERBS: [&str; 26] = [
-    "append", "apply", "cancel", "change", "check", "continue", "create", "delete", "discard", "finish", "follow",
-    "get", "list", "receive", "refuse", "register", "request", "retry", "revoke", "say", "send", "sign", "start",
-    "stop", "update", "wait",
+const VERBS: [&str; 28] = [
+    "answer", "append", "apply", "cancel", "change", "check", "claim", "continue", "create", "delete", "discard",
+    "finish", "follow", "get", "list", "receive", "refuse", "register", "request", "retry", "revoke", "say", "send",
+    "sign", "start", "stop", "update", "wait",
 ];
 
 #[test]
