@@ -26,6 +26,7 @@ const Start = lazy(() => import("./start/start.tsx").then((found) => ({ default:
 const NewPlan = lazy(() => import("./runs/new-plan.tsx").then((found) => ({ default: found.NewPlan })));
 const Settings = lazy(() => import("./settings/settings.tsx").then((found) => ({ default: found.Settings })));
 const RunPage = lazy(() => import("./runs/run.tsx").then((found) => ({ default: found.RunPage })));
+const Invited = lazy(() => import("./welcome/invited.tsx").then((found) => ({ default: found.Invited })));
 /** The first screen of people who have no account here. */
 const PublicPage = lazy(() => import("./share/public-page.tsx").then((found) => ({ default: found.PublicPage })));
 
@@ -73,6 +74,11 @@ function Open() {
             <Switch>
                 <Route path={paths.home} component={Home} />
                 <Route path="/link" component={Home} />
+                <Route path="/join">
+                    <Later>
+                        <Invited />
+                    </Later>
+                </Route>
                 <Route path="/sessions/:id">{({ id }) => <SessionPage id={id} />}</Route>
                 <Route path="/sessions/:id/talk">{({ id }) => <SessionPage id={id} isTalking />}</Route>
                 <Route path={paths.machines}>

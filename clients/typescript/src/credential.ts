@@ -46,10 +46,12 @@ export class DeviceCredential implements Credential {
   #signingIn: Promise<Token & { renewAt: number }> | undefined;
   #clockAhead: number | undefined;
 
-  /** @param create Whether to make an account for a key that has none. Only when a person has asked for a new account. */
+  /** @param create Whether to make an account for a key that has none. Only when a person has asked for a new account.
+   * @param invite What lets it make one where that needs an invitation. */
   constructor(
     private readonly signer: Signer,
     create = false,
+    private readonly invite?: components["schemas"]["Admission"],
   ) {
     this.#create = create;
   }
@@ -103,6 +105,7 @@ export class DeviceCredential implements Credential {
         signature: encode(await this.signer.sign(utf8(text))),
         origin: client.origin,
         create: this.#create,
+        ...(this.#create && this.invite && { invite: this.invite }),
       };
       try {
         const answer = await client.call("POST", "/v1/auth", { body });

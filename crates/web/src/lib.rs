@@ -46,7 +46,7 @@ pub struct File {
 }
 
 /// Where a person can be in the app: a path that is one of these or below one is answered with the page.
-pub const ROUTES: [&str; 8] = ["", "link", "machines", "runs", "sessions", "settings", "share", "start"];
+pub const ROUTES: [&str; 9] = ["", "join", "link", "machines", "runs", "sessions", "settings", "share", "start"];
 
 /// Whether the app has a screen at this path, as in `/sessions/<id>`. A path to a file is none: its last part has a dot.
 pub fn is_route(path: &str) -> bool {

@@ -1,6 +1,7 @@
 /** The account of this browser. */
 import { Account, join, type NewWords, recover, type Recovering } from "@ensemble/client/account";
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
+import type { Admission } from "@ensemble/client/seal";
 import { setRoom } from "../base/room.ts";
 import { server } from "../base/server.ts";
 import { setClockAhead } from "../base/server-clock.ts";
@@ -78,6 +79,9 @@ export function mine(): Account {
   return opened;
 }
 
+/** Whether there is one, also before its first screen is shown. */
+export const isOpened = (): boolean => opened !== undefined;
+
 /** Opens the account of this browser, if it has one. If the server does not answer, this is repeated. */
 export async function open(): Promise<void> {
   const trying = onTrying();
@@ -114,10 +118,10 @@ function askToKeep(): void {
 
 /** Makes a new account with this browser as its first device. Its recovery words are for a person to write down, and in force once
  * they are confirmed. */
-export async function create(name: string, person: string): Promise<NewWords> {
+export async function create(name: string, person: string, invite?: Admission): Promise<NewWords> {
   const store = await kept();
   if (!(await Account.stored(store))) await willNeedWords();
-  const made = await Account.create({ base: server(), store, name, onCall });
+  const made = await Account.create({ base: server(), store, name, onCall, ...(invite && { invite }) });
   askToKeep();
   opened = made;
   const words = await makeWords(made.devices);

@@ -2,32 +2,52 @@
 import { type FormEvent, lazy, type ReactNode, Suspense, useState } from "react";
 import type { NewWords } from "@ensemble/client/account";
 import { Field } from "../base/field.tsx";
+import { inviteAddress } from "../base/link-address.ts";
 import { create, enter } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { useTitle } from "../base/title.ts";
 import { Connection } from "../shell/connection.tsx";
 import { suggestedName } from "./device-name.ts";
-import { Restore } from "./restore.tsx";
 import { Words } from "./words.tsx";
 
 const Link = lazy(() => import("./link.tsx").then((found) => ({ default: found.Link })));
+const Restore = lazy(() => import("./restore.tsx").then((found) => ({ default: found.Restore })));
 const HasAccount = lazy(() => import("./has-account.tsx").then((found) => ({ default: found.HasAccount })));
 
-type Step = { at: "begin" } | { at: "words"; words: NewWords } | { at: "restore" } | { at: "link" };
+const Invited = lazy(() => import("./invited.tsx").then((found) => ({ default: found.Invited })));
+
+type Step = { at: "begin" | "restore" | "link" | "join" } | { at: "words"; words: NewWords };
+
+const FIRST: Record<string, Step> = { "/link": { at: "link" }, "/join": { at: "join" } };
 
 export function Welcome() {
-    const [step, setStep] = useState<Step>(() => (location.pathname === "/link" ? { at: "link" } : { at: "begin" }));
+    const [step, setStep] = useState<Step>(() => FIRST[location.pathname] ?? { at: "begin" });
     const back = () => setStep({ at: "begin" });
+    const linked = () => {
+        // The account of the other device joins.
+        if (inviteAddress() !== "") history.replaceState(null, "", "/join");
+        return enter();
+    };
     useTitle("Welcome");
     switch (step.at) {
         case "words":
             return <Words made={step.words} onDone={enter} />;
         case "restore":
-            return <Restore onBack={back} onDone={enter} />;
+            return (
+                <Suspense>
+                    <Restore onBack={back} onDone={enter} />
+                </Suspense>
+            );
         case "link":
             return (
                 <Suspense>
-                    <Link onBack={back} onDone={enter} />
+                    <Link onBack={back} onDone={linked} />
+                </Suspense>
+            );
+        case "join":
+            return (
+                <Suspense>
+                    <Invited onBack={back} onLink={() => setStep({ at: "link" })} />
                 </Suspense>
             );
         default:

@@ -3,6 +3,7 @@
 import { Client } from "../client.js";
 import { DeviceCredential } from "../credential.js";
 import { Refused } from "../errors.js";
+import type { Admission } from "../protocol/seal/invite.js";
 import type { Store } from "../store/store.js";
 import { Context, type AccountOptions, type Opened } from "./context.js";
 import { Devices } from "./devices/index.js";
@@ -22,6 +23,9 @@ export interface StoredAccount {
   name: string;
 }
 
+/** `invite`: what lets it be made where that needs an invitation. */
+type NewAccount = AccountOptions & { name: string; keys?: DeviceKeys; invite?: Admission };
+
 export class Account extends Context {
   readonly devices: Devices;
   readonly machines: Machines;
@@ -35,19 +39,14 @@ export class Account extends Context {
   }
 
   /** Makes a new account with this device as its first one. `name` is for the list of devices. */
-  static async create(options: AccountOptions & { name: string; keys?: DeviceKeys }): Promise<Account> {
+  static async create(options: NewAccount): Promise<Account> {
     // Two tabs at once would replace each other's keys.
     const account = await options.store.lock(DEVICE, () => Account.#create(options));
     await account.own();
     return account;
   }
 
-  static async #create({
-    store,
-    name,
-    keys,
-    ...options
-  }: AccountOptions & { name: string; keys?: DeviceKeys }): Promise<Account> {
+  static async #create({ store, name, keys, invite, ...options }: NewAccount): Promise<Account> {
     const kept = await store.get<StoredDevice>(DEVICE);
     if (kept?.userId !== undefined) throw new Refused("There is an account here already. Sign out first.");
     const { base } = new Client(options);
@@ -56,7 +55,7 @@ export class Account extends Context {
     const own = isResumed
       ? await DeviceKeys.read(kept.keys)
       : await (keys ?? (await DeviceKeys.generate())).keep(store, { base, name });
-    const credential = new DeviceCredential(own.signer, true);
+    const credential = new DeviceCredential(own.signer, true, invite);
     const client = new Client({ ...options, credential });
     const { userId } = await credential.signIn(client);
     await keepUser(store, own.publicKey, userId, name);

@@ -3,6 +3,7 @@
 export { ContentRing } from "./content-ring.js";
 export { LinkCode, type DeviceLinkRequest, type LinkAnswer } from "./device-link.js";
 export { BoxPair, hkdf, openWith, sealTo } from "../hpke.js";
+export { InviteCode, type Admission, type ClaimInvite, type InviteAnswer } from "./invite.js";
 export { LinkSecret, readShareAddress } from "./link.js";
 export { RecoveryWords } from "./recovery.js";
 export { epochOf, KeyRing, openContent, openJson, purposes, sealContent, sealJson, type Purpose } from "./ring.js";
