@@ -14,6 +14,7 @@ mod error;
 #[cfg(test)]
 mod fixtures;
 mod home;
+pub mod invites;
 pub mod kept_lists;
 pub mod known_sessions;
 mod last_used;

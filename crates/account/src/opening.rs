@@ -3,6 +3,7 @@
 
 use ensemble_client::{Client, Credential};
 use ensemble_protocol::AccountKey;
+use ensemble_types::invites::Admission;
 use ensemble_types::problem::Code;
 
 use crate::account::{Account, fingerprint};
@@ -16,6 +17,8 @@ use crate::settings::{KnownAccount, Occasion};
 pub enum Wanted {
     /// The key of this machine, or a new one if no account was used here before.
     Usual,
+    /// The same, where a new account needs an invitation.
+    Invited(Admission),
     /// A new account in place of one whose key is lost.
     NewAccount,
     /// This key.
@@ -35,17 +38,29 @@ impl Account {
     pub async fn begin(home: &Home, client: Client, wanted: Wanted) -> Result<Begun> {
         // Programs that run at the same time wait here, and then find the key.
         let lock = home.lock_account().await?;
+        let admission = match &wanted {
+            Wanted::Invited(admission) => Some(admission.clone()),
+            _ => None,
+        };
         let (key, is_new_key) = choose(home, client.origin(), wanted)?;
         if is_new_key {
             home.check_writable()?;
         }
-        let client = client.with_credential(Credential::Account(key.clone()));
+        // A sign-in that spends an invitation makes its account for this key only.
+        let is_kept = is_new_key && admission.is_some();
+        if is_kept {
+            home.store_key(&key, &lock)?;
+        }
+        let client = client.with_credential(match admission {
+            Some(admission) => Credential::Invited(key.clone(), admission),
+            None => Credential::Account(key.clone()),
+        });
         let origin = client.origin().to_owned();
         let token = client.sign_in().await.map_err(|error| {
             // Servers of earlier versions do not name the cause.
             if error.is(Code::Unauthenticated) { Error::SignInRefused { origin: origin.clone() } } else { error.into() }
         })?;
-        if is_new_key {
+        if is_new_key && !is_kept {
             home.store_key(&key, &lock)?;
         }
         let before = home.settings()?.accounts.remove(&origin);
@@ -99,11 +114,13 @@ fn choose(home: &Home, origin: &str, wanted: Wanted) -> Result<(AccountKey, bool
     let account = home.settings()?.accounts.remove(origin);
     let is_other = |key: &AccountKey| account.as_ref().filter(|account| account.public_key != key.public_key());
     match (home.key()?, wanted) {
-        (Some(key), Wanted::Usual) => match account {
+        (Some(key), Wanted::Usual | Wanted::Invited(_)) => match account {
             Some(account) => expected(home, origin, &account, Some(key)).map(|key| (key, false)),
             None => Ok((key, false)),
         },
-        (None, Wanted::Usual) => check_unused(home, origin).map(|()| (AccountKey::generate(), true)),
+        (None, Wanted::Usual | Wanted::Invited(_)) => {
+            check_unused(home, origin).map(|()| (AccountKey::generate(), true))
+        }
         (None, Wanted::NewAccount) => Ok((AccountKey::generate(), true)),
         // The account that was used here before had another key, which is gone.
         (Some(key), Wanted::NewAccount) if is_other(&key).is_some() => Ok((key, false)),

@@ -6,9 +6,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    acp, agent, apply, attach, cancel, completions, config, demo, devices, diff, discard, r#do, doctor, link, login,
-    logout, machine, open, output, phone, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions,
-    share, show, status, talk, token, up, usage, web, whoami,
+    acp, agent, apply, attach, cancel, completions, config, demo, devices, diff, discard, r#do, doctor, invited, link,
+    login, logout, machine, open, output, phone, plan, prompt, recovery, retry, run, runner, runs, say, session,
+    sessions, share, show, status, talk, token, up, usage, web, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Whoami(whoami::Whoami),
     /// Show the devices of your account, and rename or remove one
     Devices(devices::Devices),
+    /// Join a session by an invitation
+    Join(invited::Join),
     /// Add a device to your account
     Link(link::Link),
     /// Open this server's page on a phone
@@ -167,7 +169,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Runs",
         &["do", "run", "plan", "runs", "show", "output", "diff", "apply", "discard", "cancel", "retry", "say", "usage"],
     ),
-    ("Sessions of people, and sharing", &["session", "share"]),
+    ("Sessions of people, and sharing", &["session", "share", "join"]),
     ("Machines and devices", &["machine", "runner", "devices", "link", "recovery", "whoami", "logout"]),
     ("Server and settings", &["config", "token", "web", "completions"]),
 ];

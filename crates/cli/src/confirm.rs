@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
+use rustix::termios::{QueueSelector, tcflush};
+
 use crate::failure::{Failure, Result};
 use crate::print;
 
@@ -28,6 +30,11 @@ pub(crate) fn change(what: &str) -> Result<bool> {
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     Ok(is_yes(&answer))
+}
+
+/// Forgets what was typed before the question was there.
+pub(crate) fn forget_typed() {
+    let _no_terminal = tcflush(io::stdin(), QueueSelector::IFlush);
 }
 
 fn is_yes(answer: &str) -> bool {

@@ -72,7 +72,8 @@ pub(crate) fn client_text(error: &Error) -> String {
     let mut text = match problem.code {
         Code::Unauthenticated => "The server did not accept your sign-in. Run `ensemble login`.".to_owned(),
         Code::RegistrationClosed => {
-            "This server does not accept new accounts. Ask its operator, or import your key with `ensemble login --key FILE`."
+            "This server does not accept new accounts without an invitation, if at all. Ask its operator, or someone who can invite you: \
+             `ensemble join`. `ensemble login --key FILE` imports the key of an account that you have there."
                 .to_owned()
         }
         Code::MachineNotFound => "You have no machine with this id. `ensemble machine list` shows your machines.".to_owned(),

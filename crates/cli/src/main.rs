@@ -96,6 +96,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Whoami(command) => command.run(context).await,
         Command::Devices(command) => command.run(context).await,
         Command::Recovery(command) => command.run(context).await,
+        Command::Join(command) => command.run(context).await,
         Command::Link(command) => command.run(context).await,
         Command::Phone(command) => command.run(context).await,
         Command::Machine(command) => command.run(context).await,

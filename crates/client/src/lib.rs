@@ -26,6 +26,7 @@ mod accounts;
 pub mod devices;
 mod files;
 mod hints;
+mod invites;
 mod leases;
 mod links;
 mod machines;

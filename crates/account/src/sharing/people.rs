@@ -80,7 +80,7 @@ impl Account {
     }
 
     /// The account key of a user: the one that was first seen here.
-    pub(super) async fn account_of(&self, user: UserId) -> Result<String> {
+    pub(crate) async fn account_of(&self, user: UserId) -> Result<String> {
         let (place, id) = (self.place(), user.to_string());
         let seen = self
             .client

@@ -44,21 +44,24 @@ async fn join(joining: &Joining) -> Result<Joined<'_>> {
     Ok(asked.answered().await?)
 }
 
-/// The code is a secret, so it is not shown while it is typed, and is never an argument.
-fn typed_code() -> Result<LinkCode> {
+/// A secret is not shown while it is typed, and is never an argument.
+pub(crate) fn typed_secret(asked: &str) -> Result<Zeroizing<String>> {
     let stdin = io::stdin();
-    let typed = if stdin.is_terminal() {
-        print::ask(
-            "The address that `ensemble link`, or Add a device in the web app, shows (what you type is not shown):",
-        )?;
-        let typed = without_echo()?;
-        print::note("");
-        typed
-    } else {
+    if !stdin.is_terminal() {
         let mut line = Zeroizing::new(String::new());
         stdin.lock().read_line(&mut line)?;
-        line
-    };
+        return Ok(line);
+    }
+    print::ask(asked)?;
+    let typed = without_echo()?;
+    print::note("");
+    Ok(typed)
+}
+
+fn typed_code() -> Result<LinkCode> {
+    let typed = typed_secret(
+        "The address that `ensemble link`, or Add a device in the web app, shows (what you type is not shown):",
+    )?;
     if typed.trim().is_empty() {
         return Err(Failure::message(
             "No address was typed. A primary device of the account shows it: `ensemble link`, or Settings, Add a device, in the web app.",

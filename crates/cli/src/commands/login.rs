@@ -107,7 +107,7 @@ async fn joined(context: &Context, me: Account, name: Option<&str>) -> Result {
 }
 
 /// Makes the server the default one if the user has none yet. Returns the default server.
-async fn choose_default(context: &Context, server: &str, by: ChosenBy) -> Result<String> {
+pub(super) async fn choose_default(context: &Context, server: &str, by: ChosenBy) -> Result<String> {
     let settings = context.home.settings()?;
     let local = settings.local_server.filter(|_| matches!(by, ChosenBy::Option | ChosenBy::Environment));
     let other = match (settings.server, local) {

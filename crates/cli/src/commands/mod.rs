@@ -16,6 +16,7 @@ pub(crate) mod discard;
 pub(crate) mod r#do;
 pub(crate) mod doctor;
 pub(crate) mod install;
+pub(crate) mod invited;
 pub(crate) mod join;
 pub(crate) mod link;
 pub(crate) mod login;

@@ -140,6 +140,8 @@ mod services {
                                the way could have agents work on this computer. Take `accept: any` out of the configuration and submit with \
                                `ensemble`, which signs. Or leave out --listen, --public-url and --tunnel, or start no runner: --no-runner.";
 
+    const OF_REGISTRATION: [&str; 2] = ["REGISTRATION", "IDENTITY_REGISTRATION"];
+
     /// A proxy that leads to the listener of this machine's programs makes them share their limits with all its visitors.
     const PROXY_ON_LOOPBACK: &str = "TRUSTED_PROXIES does not count at an address that only this computer reaches. Leave it out, and give the \
                                      proxy a port of its own: `ensemble up --public-url https://NAME --proxy-port PORT`.";
@@ -168,28 +170,34 @@ mod services {
             let proxy = self.proxy_port.or(tunnel.is_some().then_some(0)).map(proxy_listener).transpose();
             let proxy = proxy.map_err(|error| Failure::message(format!("{error:#}.")))?;
             let port = proxy.as_ref().map(TcpListener::local_addr).transpose()?.map_or(0, |at| at.port());
+            let is_limited = OF_REGISTRATION.into_iter().any(|name| is_set(name) && !is_open(name));
             let begun = async {
-                let Some(tunnel) = tunnel else { return Ok(None) };
-                let prepared = Prepared::new(tunnel, self.public_url.as_ref()).await?;
-                first_account(context, &data, self.listen, self.new_account).await?;
-                prepared.start(port).await.map(Some)
+                let prepared = match tunnel {
+                    Some(tunnel) => Some(Prepared::new(tunnel, self.public_url.as_ref()).await?),
+                    None => None,
+                };
+                if prepared.is_some() || is_limited {
+                    first_account(context, &data, self.listen, self.new_account).await?;
+                }
+                match prepared {
+                    Some(prepared) => prepared.start(port).await.map(Some),
+                    None => Ok(None),
+                }
             };
             let tunnel = tokio::select! {
                 tunnel = begun => tunnel?,
                 () = signals.next() => return Ok(DONE),
             };
-            let wanted = context.wanted_by_up(self.new_account && tunnel.is_none())?;
+            let wanted = context.wanted_by_up(self.new_account && tunnel.is_none() && !is_limited)?;
             let options = (!self.no_runner).then_some((self.runner, unsigned));
             let mut config = Config::new(&data, self.listen);
             config.proxy = proxy;
-            let of_registration = ["REGISTRATION", "IDENTITY_REGISTRATION"];
-            let is_open = |name| environment().get(name).is_some_and(|value| value == "open");
-            let makes_accounts = of_registration.into_iter().any(is_open);
+            let makes_accounts = OF_REGISTRATION.into_iter().any(is_open);
             if let Some(tunnel) = &tunnel {
                 self.public_url = Some(tunnel.address().to_owned());
-                if !of_registration.into_iter().any(is_set) {
+                if !OF_REGISTRATION.into_iter().any(is_set) {
                     // The person's own account is there already.
-                    config.vars.push(("REGISTRATION".to_owned(), "closed".to_owned()));
+                    config.vars.push(("REGISTRATION".to_owned(), "invite".to_owned()));
                 }
             }
             let files = self.tls_cert.zip(self.tls_key);
@@ -268,6 +276,11 @@ mod services {
         }
     }
 
+    /// Whether it lets everyone make an account.
+    fn is_open(name: &str) -> bool {
+        environment().get(name).is_some_and(|value| value == "open")
+    }
+
     fn is_set(name: &str) -> bool {
         environment().get(name).is_some_and(|value| !value.is_empty())
     }
@@ -279,7 +292,9 @@ mod services {
         }
         let wanted = context.wanted_by_up(new_account)?;
         let here = SocketAddr::from(([127, 0, 0, 1], listen.port()));
-        let stack = match Stack::start(Config::new(data, if listen.ip().is_loopback() { listen } else { here })).await {
+        let mut config = Config::new(data, if listen.ip().is_loopback() { listen } else { here });
+        config.vars.extend(OF_REGISTRATION.map(|name| (name.to_owned(), "open".to_owned())));
+        let stack = match Stack::start(config).await {
             Ok(stack) => stack,
             Err(error) => return Err(not_started(context, &format!("{error:#}.")).await),
         };

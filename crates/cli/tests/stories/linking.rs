@@ -93,11 +93,15 @@ pub(crate) fn link(user: &User, more: &[&str]) -> (Dialog, String) {
 
 /// A command that shows the code of a linking, and the address in it.
 pub(crate) fn code_of(user: &User, arguments: &[&str]) -> (Dialog, String) {
-    let mut dialog = Dialog::start(user, arguments);
-    dialog.until("/link#v1.");
+    shows(Dialog::start(user, arguments), "/link#v1.")
+}
+
+/// The line with this part, when a command has shown it.
+pub(crate) fn shows(mut dialog: Dialog, part: &str) -> (Dialog, String) {
+    dialog.until(part);
     dialog.until("\n");
-    let address = dialog.text.lines().find(|line| line.contains("/link#v1.")).unwrap().to_owned();
-    (dialog, address)
+    let line = dialog.text.lines().find(|line| line.contains(part)).unwrap().to_owned();
+    (dialog, line)
 }
 
 /// `ensemble login --link` on another computer, and the digits that it shows.

@@ -51,6 +51,7 @@ mod foot;
 mod given_rights;
 #[cfg(feature = "up")]
 mod interruptions;
+mod invited;
 #[cfg(feature = "up")]
 mod kept_files;
 #[cfg(feature = "up")]

@@ -1,5 +1,6 @@
 //! `ensemble share`: gives other users access to sessions.
 
+mod invite;
 mod link;
 mod open;
 pub(crate) mod people;

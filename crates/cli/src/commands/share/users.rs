@@ -21,6 +21,7 @@ use futures_util::TryStreamExt;
 use serde_json::json;
 
 use super::Level;
+use super::invite::Invitation;
 use super::people::{Who, remember};
 use crate::complete;
 use crate::context::Context;
@@ -36,13 +37,20 @@ pub(crate) struct Add {
     #[arg(add = complete::sessions())]
     session: Named,
     /// The user's id, which `ensemble whoami` shows to the user; later also the user's name or fingerprint
-    user: Who,
+    #[arg(required_unless_present = "invite", conflicts_with = "invite")]
+    user: Option<Who>,
     /// What the user may do
     #[arg(long, short, value_enum, default_value = "view")]
     level: Level,
     /// In a live session: the user may also answer what the agent asks
     #[arg(long)]
     approve: bool,
+    /// Show a link that brings one person into the session, and wait until that person has joined
+    #[arg(long)]
+    invite: bool,
+    /// How long the link of --invite works
+    #[arg(long, default_value_t = 24, requires = "invite", value_parser = clap::value_parser!(u16).range(1..=168))]
+    hours: u16,
 }
 
 #[derive(Debug, Args)]
@@ -105,8 +113,12 @@ impl With {
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Account) -> Result {
         let id = self.session.find(me).await?;
+        let Some(user) = &self.user else {
+            let Self { level, approve, hours, .. } = self;
+            return Invitation { level, approve, hours }.run(context, me, id).await;
+        };
         let (session, share, fingerprint, outcome) =
-            share_with(context, me, id, (&self.user, self.level, self.approve)).await?;
+            share_with(context, me, id, (user, self.level, self.approve)).await?;
         if context.json {
             print::json(&share, false)?;
         } else {
@@ -198,7 +210,7 @@ impl Remove {
 const UNCONFIRMED: u8 = 5;
 
 /// Sends the session's machine what this person may do, and says at once where it may still grant what is taken away.
-async fn grant(
+pub(super) async fn grant(
     context: &Context,
     me: &Account,
     session: &Session,
@@ -224,7 +236,7 @@ async fn grant(
 }
 
 /// What a command ends with, by what the machine does with the new right.
-fn ended(outcome: GrantOutcome) -> Result {
+pub(super) fn ended(outcome: GrantOutcome) -> Result {
     match outcome {
         GrantOutcome::Done => Ok(ExitCode::SUCCESS),
         GrantOutcome::Unconfirmed => Ok(UNCONFIRMED.into()),
@@ -281,7 +293,7 @@ fn stands(LinkState { expires_at, max_uses, uses, .. }: &LinkState) -> String {
 }
 
 /// What a share of a live session lets a person do with its agent.
-fn may(level: ShareLevel, approve: bool) -> May {
+pub(super) fn may(level: ShareLevel, approve: bool) -> May {
     match level {
         _ if approve => May::Approve,
         ShareLevel::Edit => May::Prompt,

@@ -1,0 +1,120 @@
+//! A person joins a session by a link, without an account and without comparing a fingerprint.
+
+use serde_json::Value;
+
+use crate::ensemble::{User, up, up_at};
+use crate::linking::{Dialog, shows};
+use crate::page::tell_with;
+use crate::place::Place;
+
+/// `ensemble share add --invite` and the address that it shows.
+fn invited(owner: &User, session: &str, more: &[&str]) -> (Dialog, String) {
+    shows(Dialog::start(owner, &[&["share", "add", session, "--invite"], more].concat()), "/join#v1.")
+}
+
+fn session(owner: &User) -> String {
+    owner.json(&["session", "create", "--title", "Plans"])["session"]["ref"].as_str().unwrap().to_owned()
+}
+
+/// `ensemble join` with this address.
+fn joins(guest: &User, address: &str) -> Dialog {
+    let mut joining = Dialog::start(guest, &["join", "--name", "Bob"]);
+    joining.answer(address);
+    joining
+}
+
+#[track_caller]
+fn ends(dialog: Dialog, code: i32) -> String {
+    let (ended, said) = dialog.end();
+    assert_eq!(ended, code, "{said}");
+    said
+}
+
+#[test]
+fn a_person_without_an_account_joins_a_session_and_reads_it() {
+    let owner = User::new(None);
+    let (_up, _) = up(&owner, &["--no-runner"]);
+    let session = session(&owner);
+    owner.succeed(&["session", "send", &session, "Hello"]);
+    let (showing, address) = invited(&owner, &session, &[]);
+    let guest = User::new(None);
+    ends(joins(&guest, &address), 0);
+    ends(showing, 0);
+    let read = guest.json_lines(&["session", "read", &session]);
+    assert_eq!(read.len(), 1, "{read:?}");
+    assert_eq!(guest.run(&["session", "send", &session, "x"]).code, 1, "the level is view");
+    // Both know each other by key from now on.
+    let shares = owner.json(&["share", "list", &session])["shares"].clone();
+    assert_eq!(shares.as_array().map(Vec::len), Some(1));
+    owner.succeed(&["share", "change", &session, "Bob", "--level", "edit"]);
+    // The link works once.
+    let late = User::new(None);
+    let said = ends(joins(&late, &address), 1);
+    assert!(said.contains("has used this invitation already"), "{said}");
+}
+
+#[test]
+fn who_wants_to_write_is_let_in_by_the_owner() {
+    let owner = User::new(None);
+    let (_up, server) = up(&owner, &["--no-runner"]);
+    let session = session(&owner);
+    let guest = User::new(Some(&server));
+    guest.succeed(&["login", "--name", "Robert"]);
+    // There is no terminal to ask the owner at, so nothing is shared.
+    let (showing, address) = invited(&owner, &session, &["--level", "edit"]);
+    let joining = joins(&guest, &address);
+    assert!(ends(showing, 1).contains("Nothing was shared"));
+    assert!(ends(joining, 1).contains("its maker ended it"));
+    let shares = owner.json(&["share", "list", &session])["shares"].clone();
+    assert_eq!(shares, Value::Array(Vec::new()));
+
+    let shown = Dialog::in_terminal(&owner, &["share", "add", &session, "--invite", "--level", "edit"]);
+    let (mut showing, address) = shows(shown, "/join#v1.");
+    let joining = joins(&guest, address.trim());
+    showing.until("Bob (joined by your link) wants to write to session");
+    showing.answer("y");
+    showing.until("Bob has joined session");
+    ends(joining, 0);
+    guest.succeed(&["session", "send", &session, "Hi!"]);
+}
+
+#[test]
+fn a_person_joins_in_a_browser() {
+    let owner = User::new(None);
+    let (_up, server) = up(&owner, &["--no-runner"]);
+    let session = session(&owner);
+    owner.succeed(&["session", "send", &session, "Hello, Bob"]);
+    let (showing, address) = invited(&owner, &session, &[]);
+    tell_with("invited", &server, &Place::new(), &[("INVITE", &address)]);
+    ends(showing, 0);
+}
+
+#[test]
+fn an_invitation_that_is_left_lets_no_one_in() {
+    let owner = User::new(None);
+    let (_up, _) = up(&owner, &["--no-runner"]);
+    let session = session(&owner);
+    let (showing, address) = invited(&owner, &session, &[]);
+    showing.interrupt();
+    assert!(ends(showing, 1).contains("The invitation was ended"));
+    let guest = User::new(None);
+    assert!(ends(joins(&guest, &address), 1).contains("its maker ended it"));
+    let (head, secret) = address.rsplit_once('.').unwrap();
+    assert!(ends(joins(&guest, &format!("{head}.{}", &secret[1..])), 1).contains("not the address of an invitation"));
+}
+
+#[test]
+fn a_server_that_wants_invitations_makes_its_first_account_by_one() {
+    let owner = User::new(None).with_variable("REGISTRATION", "invite");
+    let data = owner.files().join("served");
+    let listen = format!("127.0.0.1:{}", ensemble_testkit::free_port());
+    let (_up, _) =
+        up_at(&owner, &["up", "--no-runner", "--json", "--listen", &listen, "--data", data.to_str().unwrap()]);
+    // `up` has made the person's own account, which invites others.
+    let session = session(&owner);
+    let stranger = User::new(Some(&format!("http://{listen}")));
+    assert!(stranger.fail(&["login"]).contains("invitation"));
+    let (showing, address) = invited(&owner, &session, &[]);
+    ends(joins(&stranger, &address), 0);
+    ends(showing, 0);
+}
