@@ -96,14 +96,15 @@ describe("a browser that is out of order, and what is very long", { timeout: 25 
       .first()
       .waitFor();
     await phase(page, "Ready").waitFor();
+    await page.getByLabel("Prompt").fill("[[say after it]]");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
+    // The turn before this one has ended now.
     const texts = (await ensemble(["log", session, "--json"]))
       .split("\n")
       .map((line) => JSON.parse(line).body)
       .filter(({ type }) => type === "text");
     assert.equal(texts.map(({ text }) => text.replaceAll(/[^w]/g, "")).join("").length, 1 << 20);
-    await page.getByLabel("Prompt").fill("[[say after it]]");
-    await page.getByRole("button", { name: "Send" }).click();
-    await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
     await page.reload();
     await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
     await accessible(page, "a megabyte in one line");
