@@ -93,11 +93,21 @@ impl Room {
 
     /// The next order, which has to be this one.
     pub(crate) fn order(&mut self, name: &str) -> Value {
-        let mut line = String::new();
-        self.orders.read_line(&mut line).unwrap();
-        let order: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{name}: {error}: {line:?}"));
+        let order = self.next();
         assert_eq!(order["do"], name, "{order}");
         order
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.orders.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// The program leaves the room, perhaps after it has answered calls.
+    pub(crate) fn leaves(&mut self) {
+        let order = std::iter::from_fn(|| Some(self.next())).find(|order| order["do"] != "answer").unwrap();
+        assert_eq!(order["do"], "leave", "{order}");
     }
 
     /// Whether the program has ended without another order.

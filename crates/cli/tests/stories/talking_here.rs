@@ -134,6 +134,14 @@ impl Stage {
         Running::start(&self.place.user, &all)
     }
 
+    fn begin_in(&self, terminal: &Terminal) -> Talk {
+        terminal.ensemble("NO_COLOR=1", &format!("talk {} --here", self.session));
+        terminal.sees("hear and read this session");
+        terminal.sees("Agree and talk? [y/N]");
+        terminal.line("y");
+        self.joined()
+    }
+
     fn log(&self) -> String {
         json!(log(&self.place.user, &self.session)).to_string()
     }
@@ -164,16 +172,19 @@ impl Talk {
     }
 }
 
+/// A message is shown for three seconds, and the machine may stand still for as long. Then it is sent, and another one is tried.
+#[track_caller]
+fn is_unsent(tries: impl FnMut(&str) -> bool) {
+    let mut texts = ["[[say never]]", "[[say nothing]]", "[[say no word]]"].into_iter();
+    assert!(texts.any(tries), "each message was sent");
+}
+
 #[test]
 fn a_person_talks_in_a_terminal_and_only_their_keys_allow() {
     let stage = Stage::new();
     let user = &stage.place.user;
     let terminal = Terminal::open(user, 100, 30);
-    terminal.ensemble("NO_COLOR=1", &format!("talk {} --here", stage.session));
-    terminal.sees("hear and read this session");
-    terminal.sees("Agree and talk? [y/N]");
-    terminal.line("y");
-    let mut talk = stage.joined();
+    let mut talk = stage.begin_in(&terminal);
     terminal.sees("the voice listens");
     assert!(terminal.is_taken().0 && !terminal.has_colours());
 
@@ -192,15 +203,24 @@ fn a_person_talks_in_a_terminal_and_only_their_keys_allow() {
 
     // A message is shown, and is sent unless it is taken back.
     let sent = talk.call(&stage, "session.send", json!({ "text": "[[say it came by voice]]" }));
-    terminal.sees("is sent in your name in");
     assert_eq!(talk.room.answer(sent), Ok(json!({ "outcome": "sent" })));
     turns(user, &stage.session, 2);
     terminal.until("no message", |lines| !lines.iter().any(|line| line.contains("in your name")));
-    let undone = talk.call(&stage, "session.send", json!({ "text": "[[say never]]" }));
-    terminal.sees("u: undo  m: mute");
-    terminal.key("u");
-    assert_eq!(talk.room.answer(undone), Ok(json!({ "outcome": "undone" })));
-    assert!(stage.log().contains("it came by voice") && !stage.log().contains("say never"));
+    let mut ended = 2;
+    is_unsent(|text| {
+        let call = talk.call(&stage, "session.send", json!({ "text": text }));
+        terminal.until("the message", |lines| {
+            let has = |text: &str| lines.iter().any(|line| line.contains(text));
+            (has("is sent in your name in") && has("u: undo  m: mute")) || has(&format!("{text}\": sent"))
+        });
+        terminal.key("u");
+        let outcome = talk.room.answer(call).unwrap()["outcome"].clone();
+        let is_undone = outcome == "undone";
+        assert!(is_undone != stage.log().contains(text) && (is_undone || outcome == "sent"), "{outcome}");
+        ended += usize::from(!is_undone);
+        is_undone
+    });
+    assert!(stage.log().contains("it came by voice"));
 
     // What the agent asks is on the screen, and no tool allows it.
     user.succeed(&["prompt", &stage.session, "[[run touch injected]]"]);
@@ -212,7 +232,7 @@ fn a_person_talks_in_a_terminal_and_only_their_keys_allow() {
     assert_eq!(shown["outcome"], "shown");
     let denied = talk.called(&stage, "permission.deny", json!({ "requestId": shown["requestId"] }));
     assert_eq!(denied, Ok(json!({ "outcome": "denied" })));
-    turns(user, &stage.session, 3);
+    turns(user, &stage.session, ended + 1);
     assert!(!stage.place.file("injected").exists());
     user.succeed(&["prompt", &stage.session, "[[run touch allowed]]"]);
     terminal.until("a card with a key", |lines| {
@@ -232,15 +252,11 @@ fn a_person_talks_in_a_terminal_and_only_their_keys_allow() {
     terminal.key("m");
     assert_eq!(talk.room.order("mute")["muted"], true);
     terminal.sees("you are muted");
-    // What is shown when one leaves is not sent.
-    talk.call(&stage, "session.send", json!({ "text": "[[say too late]]" }));
-    terminal.sees("[[say too late]]");
     terminal.key("q");
     talk.room.order("leave");
     assert!(talk.room.is_left());
     terminal.is_given_back();
     stage.is_over(&talk);
-    assert!(!stage.log().contains("too late"));
 }
 
 #[test]
@@ -265,17 +281,29 @@ fn a_script_talks_with_lines() {
 }
 
 #[test]
-fn ctrl_c_ends_it_and_nothing_that_is_shown_is_sent() {
+fn what_is_shown_when_one_leaves_is_not_sent() {
     let stage = Stage::new();
-    let mut running = stage.begin(&[]);
-    let mut talk = stage.joined();
-    talk.call(&stage, "session.send", json!({ "text": "[[say too late]]" }));
-    until("the message", || running.line().contains("too late").then_some(()));
-    assert_eq!(running.interrupt(), 0);
-    talk.room.order("leave");
-    assert!(stage.double.room(&talk.name).is_none(), "the server ends it before the room is left");
-    stage.is_over(&talk);
-    assert!(!stage.log().contains("too late"));
+    is_unsent(|text| {
+        let mut running = stage.begin(&[]);
+        let mut talk = stage.joined();
+        talk.call(&stage, "session.send", json!({ "text": text }));
+        until("the message", || running.line().contains(text).then_some(()));
+        assert_eq!(running.interrupt(), 0);
+        talk.room.leaves();
+        assert!(stage.double.room(&talk.name).is_none(), "the server ends it before the room is left");
+        !stage.log().contains(text)
+    });
+    is_unsent(|text| {
+        let terminal = Terminal::open(&stage.place.user, 100, 30);
+        let mut talk = stage.begin_in(&terminal);
+        terminal.sees("the voice listens");
+        talk.call(&stage, "session.send", json!({ "text": text }));
+        terminal.sees(text);
+        terminal.key("q");
+        talk.room.leaves();
+        stage.is_over(&talk);
+        !stage.log().contains(text)
+    });
 }
 
 #[test]
