@@ -1,16 +1,9 @@
 //! When something is done in a session although nothing has happened.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::session::Session;
 use crate::agent::WRITTEN_WITHIN;
-
-/// An agent that does not become ready is ended.
-pub(super) const READY_WITHIN: Duration = Duration::from_secs(90);
-/// An agent that continues after an interrupt is ended.
-pub(super) const INTERRUPTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// When something is to be done if nothing happens until then.
 #[derive(Default)]
@@ -31,18 +24,18 @@ impl Deadlines {
 
 impl Session {
     pub(super) fn set_deadlines(&mut self) {
-        let now = Instant::now();
+        let (now, timing) = (Instant::now(), self.host.settings.timing);
         let Deadlines { ready, interrupted, parked, .. } = &mut self.deadlines;
         if self.core.is_ready() {
             *ready = None;
         }
         match (self.core.is_interrupting(), &interrupted) {
-            (true, None) => *interrupted = Some(now + INTERRUPTED_WITHIN),
+            (true, None) => *interrupted = Some(now + timing.interrupted_within),
             (false, Some(_)) if !self.core.drains() => *interrupted = None,
             _ => {}
         }
         match (self.core.is_idle(), &parked) {
-            (true, None) => *parked = Some(now + self.host.settings.timing.park_after),
+            (true, None) => *parked = Some(now + timing.park_after),
             (false, Some(_)) => *parked = None,
             _ => {}
         }

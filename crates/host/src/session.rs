@@ -14,7 +14,7 @@ use super::Host;
 use super::account::Found;
 use super::behind::Behind;
 use super::core::{Asked, Core, Effects};
-use super::deadlines::{Deadlines, INTERRUPTED_WITHIN};
+use super::deadlines::Deadlines;
 use super::deliver::{Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
@@ -224,9 +224,9 @@ impl Session {
                 () = self.host.drain.reached(Phase::Draining), if !self.core.drains() => {
                     self.tick();
                     self.core.drain(self.agent.as_ref().is_some_and(|agent| agent.server().is_some()));
-                    let grace = self.host.settings.timing.turn_grace;
-                    self.deadlines.interrupted = Some(Instant::now() + grace);
-                    self.deadlines.killed = Some(Instant::now() + grace + INTERRUPTED_WITHIN * 2);
+                    let timing = &self.host.settings.timing;
+                    self.deadlines.interrupted = Some(Instant::now() + timing.turn_grace);
+                    self.deadlines.killed = Some(Instant::now() + timing.turn_grace + timing.interrupted_within * 2);
                 }
                 () = self.host.drain.reached(Phase::HandingBack), if !self.is_hurried && self.agent.is_some() => {
                     self.is_hurried = true;

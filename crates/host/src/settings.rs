@@ -63,6 +63,10 @@ pub struct Hosting {
 /// How long things of a host may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
+    /// How long an agent may take until it is ready. Then it is ended.
+    pub ready_within: Duration,
+    /// How long an agent may continue after an interrupt. Then it is ended.
+    pub interrupted_within: Duration,
     /// How long turns may continue after the host was asked to stop. Then they are interrupted.
     pub turn_grace: Duration,
     /// How long a turn continues while no program hosts its session, with an agent that can (codex). Then it is ended.
@@ -86,6 +90,8 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
+            ready_within: Duration::from_secs(300),
+            interrupted_within: Duration::from_secs(15),
             turn_grace: Duration::from_secs(600),
             left_alone: Duration::from_secs(600),
             park_after: Duration::from_secs(1_800),

@@ -12,7 +12,7 @@ use ensemble_types::ids::{SessionId, unique};
 use tokio::time::Instant;
 
 use super::Host;
-use super::deadlines::{Deadlines, READY_WITHIN};
+use super::deadlines::Deadlines;
 use super::running::Running;
 use super::served::NotServed;
 use super::session::Session;
@@ -68,7 +68,8 @@ impl Session {
             Ok(running) => self.agent = Some(running),
             Err(why) => return Ok(Err(why)),
         }
-        self.deadlines = Deadlines { ready: Some(Instant::now() + READY_WITHIN), ..Deadlines::default() };
+        let ready = Instant::now() + self.host.settings.timing.ready_within;
+        self.deadlines = Deadlines { ready: Some(ready), ..Deadlines::default() };
         tracing::info!(session.id = %self.id, agent = self.core.kept.agent, "An agent has been started");
         Ok(Ok(()))
     }

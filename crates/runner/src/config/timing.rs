@@ -37,9 +37,12 @@ pub struct Timing {
     /// How long a turn continues while no program hosts its session, with an agent that can (codex). Then it is ended.
     #[serde(rename = "leftAloneMs", with = "millis")]
     pub left_alone: Duration,
-    /// How long the agent of a task may take until it is ready for the prompt. No person waits for it.
+    /// How long an agent may take until it is ready for the prompt. Then it is ended.
     #[serde(rename = "readyWithinMs", with = "millis")]
     pub ready_within: Duration,
+    /// How long the agent of a session may continue after an interrupt. Then it is ended.
+    #[serde(rename = "interruptedWithinMs", with = "millis")]
+    pub interrupted_within: Duration,
     /// An agent that is idle for this long is ended, and started again by the next prompt.
     #[serde(rename = "parkAfterMs", with = "millis")]
     pub park_after: Duration,
@@ -83,6 +86,8 @@ impl Timing {
     /// What the host gets of it.
     pub(super) fn of_host(&self) -> ensemble_host::Timing {
         ensemble_host::Timing {
+            ready_within: self.ready_within,
+            interrupted_within: self.interrupted_within,
             turn_grace: self.turn_grace,
             left_alone: self.left_alone,
             park_after: self.park_after,
@@ -109,7 +114,8 @@ impl Default for Timing {
             drain_grace: Duration::from_secs(60),
             turn_grace: host.turn_grace,
             left_alone: host.left_alone,
-            ready_within: Duration::from_secs(300),
+            ready_within: host.ready_within,
+            interrupted_within: host.interrupted_within,
             park_after: host.park_after,
             rest_after: host.rest_after,
             linger: host.linger,
