@@ -91,6 +91,8 @@ impl Place {
         let env = json!({"TMPDIR": "/tmp"});
         let mut file = json!({
             "providers": {"codex": {"args": ["-c", "model_provider=standin", "-c", codex], "passEnv": pass, "env": env}},
+            // On a busy machine an agent that obeys an interrupt needs longer than the 15 s of production.
+            "timing": {"interruptedWithinMs": 120_000},
         });
         if wanted.iter().any(|(name, _)| *name == "opencode") {
             file["agents"] = json!({"opencode": {"command": ["opencode", "acp"]}});
