@@ -280,7 +280,7 @@ pub(crate) fn until<T, E: std::fmt::Debug>(
 /// Waits until the runner of this machine is registered and says what it offers.
 #[cfg(feature = "up")]
 pub(crate) fn wait_for_runner(user: &User) {
-    until(Duration::from_secs(60), "a runner", || {
+    until(Duration::from_secs(300), "a runner", || {
         let status: Value = serde_json::from_str(&user.run(&["status", "--json"]).out).unwrap_or_default();
         if status["machine"]["runner"]["providers"].is_array() { Ok(()) } else { Err(status) }
     });

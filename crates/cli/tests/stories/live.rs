@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::ensemble::{Running, User, up};
 use crate::place::Place;
 
-/// Agents need seconds to start on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
+/// Agents need minutes to start on a busy machine.
+const SOON: Duration = Duration::from_secs(300);
 
 /// Looks again until there is an answer.
 #[track_caller]

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::ensemble::User;
 
-/// Agents need seconds to start on a busy machine.
-const SOON: Duration = Duration::from_secs(120);
+/// Agents need minutes to start on a busy machine.
+const SOON: Duration = Duration::from_secs(300);
 
 /// It ends when it is dropped.
 pub(crate) struct Terminal(TempDir);
