@@ -212,13 +212,13 @@ impl Running {
         self.ended()
     }
 
-    /// Waits for the end.
+    /// Waits for the end. `ensemble up` may take two minutes.
     pub(crate) fn ended(mut self) -> i32 {
         let mut child = self.0.take().unwrap();
         let pid = child.id().to_string();
         let (sender, exit) = mpsc::channel();
         std::thread::spawn(move || sender.send(child.wait()));
-        let status = exit.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| {
+        let status = exit.recv_timeout(Duration::from_secs(180)).unwrap_or_else(|_| {
             let _ = Command::new("kill").args(["-KILL", &pid]).status();
             panic!("still running long after Ctrl-C");
         });
