@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::ensemble::{Running, User, up};
-use crate::live::{assert_whole, host_of, log, request, turns, until};
+use crate::live::{assert_whole, host_of, log, request, takes, turns, until};
 use crate::place::Place;
 
 const AGENTS: [(&str, &[&str]); 4] =
@@ -222,7 +222,7 @@ fn four_agents_lose_nothing() {
     }
 
     for session in &scene.sessions {
-        assert!(scene.user().succeed(&["stop", &session.id]).contains("ended"));
+        takes(scene.user(), &["stop", &session.id], ("done", "ended"));
         assert_whole(&log(scene.user(), &session.id));
     }
 }

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::ensemble::User;
 use crate::linking::add;
-use crate::live::{WithGuest, has_no_right, host_of, kill as kill_host, log, right_of, seen, turns, until, with_guest};
+use crate::live::{
+    WithGuest, has_no_right, host_of, kill as kill_host, log, right_of, seen, takes, turns, until, with_guest,
+};
 use crate::lying::LyingServer;
 use crate::place::Place;
 
@@ -205,7 +207,7 @@ fn a_machine_hears_of_a_revocation_whose_command_was_killed() {
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && next.err.contains("asked again"), "{}", next.err);
     seen(owner, &session, "the revocation", |log| has_no_right(log, &editor_id));
-    assert!(editor.fail(&["prompt", &session, "[[say no more]]"]).contains("not_allowed"));
+    takes(&editor, &["prompt", &session, "[[say no more]]"], ("rejected", "not_allowed"));
     // Once the machine has confirmed it, it is over.
     let next = owner.run(&["session", "list"]);
     assert!(next.code == 0 && !next.err.contains("asked again") && is_over(), "{}{}", next.err, settings());

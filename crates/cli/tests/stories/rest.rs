@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::ensemble::{User, up, up_at};
-use crate::live::{begun, turns, until};
+use crate::live::{begun, takes, turns, until};
 use crate::scripted;
 
 /// The marks of sessions that rest, in the files of the user's programs.
@@ -32,15 +32,15 @@ fn a_session_that_has_ended_rests_until_it_is_resumed() {
     let (server, url) = up(&user, &[]);
     let session = user.succeed(&["claude", "one", "--detach"]).trim().to_owned();
     turns(&user, &session, 1);
-    assert!(user.succeed(&["stop", &session]).contains("ended"));
+    takes(&user, &["stop", &session], ("done", "ended"));
     rests(&user);
     // It is hosted again for what is written to it, and rests again.
-    assert!(user.fail(&["prompt", &session, "more"]).contains("superseded"));
+    takes(&user, &["prompt", &session, "more"], ("rejected", "superseded"));
     rests(&user);
     user.succeed(&["claude", "--continue", "two", "--detach"]);
     turns(&user, &session, 2);
     assert_eq!(marks(&user.files()), Vec::<PathBuf>::new());
-    assert!(user.succeed(&["stop", &session]).contains("ended"));
+    takes(&user, &["stop", &session], ("done", "ended"));
     rests(&user);
     // Another process leaves it alone until then.
     assert_eq!(server.interrupt(), 0);
