@@ -8,9 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use boon::{Compiler, Schemas};
+use ensemble_testkit::free_address;
 use serde_json::{Value, json};
 
-use crate::ensemble::{Running, User, up};
+use crate::ensemble::{User, up, up_at};
 use crate::live::{assert_whole, host_of, kill, log, until};
 use crate::place::Place;
 
@@ -328,8 +329,9 @@ fn acp_drives_one_session_or_begins_one_on_another_machine() {
 fn acp_continues_when_the_server_or_the_host_is_back() {
     let place = Place::new();
     let user = &place.user;
-    let (server, url) = up(user, &["--no-runner"]);
-    let port = url.rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
+    let listen = free_address();
+    let start = ["up", "--no-runner", "--json", "--listen", &listen];
+    let (server, _printed) = up_at(user, &start);
     let mut editor = Editor::start(user, &[], false);
     let session = editor.begin(&place.file(""));
     let tag = editor.prompt(&session, "[[run touch made]]");
@@ -337,7 +339,7 @@ fn acp_continues_when_the_server_or_the_host_is_back() {
     kill(server.pid());
     drop(server);
     editor.sees("agent_message_chunk", "connection to the server is lost");
-    let _again = Running::start(user, &["up", "--no-runner", "--json", "--listen", &format!("127.0.0.1:{port}")]);
+    let _again = up_at(user, &start);
     editor.sees("agent_message_chunk", "connection to the server is back");
     editor.choose(number, &asked, "allow_once");
     assert_eq!(editor.answer(tag).unwrap()["stopReason"], "end_turn");

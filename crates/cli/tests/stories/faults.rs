@@ -3,11 +3,12 @@
 
 use std::fs;
 
+use ensemble_testkit::free_address;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::ensemble::{Running, User, up};
+use crate::ensemble::{Running, User, up_at};
 use crate::live::{assert_whole, host_of, log, request, takes, turns, until};
 use crate::place::Place;
 
@@ -30,7 +31,7 @@ impl Session {
 
 struct Scene {
     place: Place,
-    port: String,
+    listen: String,
     server: Option<Running>,
     sessions: Vec<Session>,
 }
@@ -38,15 +39,14 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let place = Place::with_agents(&AGENTS.map(|(name, _)| (name, name)));
-        let (server, url) = up(&place.user, &["--no-runner"]);
-        let port = url.rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
+        let mut scene = Self { place, listen: free_address(), server: None, sessions: Vec::new() };
+        scene.start_server();
         let begin = |(agent, words): &(&'static str, &[&str])| {
             let mut all = words.to_vec();
             all.push("[[say ready]]");
-            Session { agent, id: place.start(&all), turns: 0 }
+            Session { agent, id: scene.place.start(&all), turns: 0 }
         };
-        let sessions = AGENTS.iter().map(begin).collect();
-        let mut scene = Self { place, port, server: Some(server), sessions };
+        scene.sessions = AGENTS.iter().map(begin).collect();
         scene.ends(1);
         scene
     }
@@ -127,10 +127,8 @@ impl Scene {
     }
 
     fn start_server(&mut self) {
-        let listen = format!("127.0.0.1:{}", self.port);
-        let mut server = Running::start(&self.place.user, &["up", "--no-runner", "--json", "--listen", &listen]);
-        assert!(!server.line().is_empty());
-        self.server = Some(server);
+        let start = ["up", "--no-runner", "--json", "--listen", &self.listen];
+        self.server = Some(up_at(&self.place.user, &start).0);
     }
 
     fn signal_host(&self, signal: Signal) {

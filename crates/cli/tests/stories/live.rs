@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ensemble_testkit::free_address;
 use serde_json::Value;
 
-use crate::ensemble::{Running, User, up};
+use crate::ensemble::{Running, User, up, up_at};
 use crate::place::Place;
 
 /// Agents need minutes to start on a busy machine.
@@ -336,8 +337,9 @@ fn a_host_that_is_killed_takes_its_agent_with_it_and_resumes_later() {
 fn nothing_is_lost_while_the_server_is_away() {
     let place = Place::new();
     let user = &place.user;
-    let (server, url) = up(user, &["--no-runner"]);
-    let port = url.rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
+    let listen = free_address();
+    let start = ["up", "--no-runner", "--json", "--listen", &listen];
+    let (server, _printed) = up_at(user, &start);
     let session = place.start(&["claude", "[[say first]]"]);
     turns(user, &session, 1);
     user.succeed(&["prompt", &session, "[[run touch made]]"]);
@@ -347,8 +349,7 @@ fn nothing_is_lost_while_the_server_is_away() {
     drop(server);
     // The agent works on.
     until("the work of the agent", || place.file("made").exists().then_some(()));
-    let _again = Running::start(user, &["up", "--no-runner", "--json", "--listen", &format!("127.0.0.1:{port}")]);
-    until("the server", || (user.run(&["status"]).code == 0).then_some(()));
+    let _again = up_at(user, &start);
     let log = turns(user, &session, 2);
     assert_whole(&log);
     user.succeed(&["prompt", &session, "[[say again]]"]);
