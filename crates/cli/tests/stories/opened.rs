@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use ensemble_client::devices::LinkText;
 use ensemble_protocol::AccountKey;
@@ -138,18 +139,30 @@ fn request(code: &LinkCode, kind: DeviceKind) -> String {
 #[test]
 fn the_file_is_enough_and_the_first_who_has_it_is_added() {
     let desk = Desk::new();
+    // Another device is looked for during three seconds, and the machine may stand still for as long.
+    let tried = (1..=5).find(|_| is_said_when_asked_again(&desk)).expect("another device was not reported");
+    assert_eq!(desk.devices(), [vec!["primary"], vec!["linked"; tried]].concat());
+}
+
+/// Adds a browser, and asks once more with its link. Whether that is said.
+fn is_said_when_asked_again(desk: &Desk) -> bool {
     let opening = desk.open();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&opening.file), mode(opening.file.parent().unwrap())), (0o600, 0o700));
     let code = opening.code();
     let secret = code.address().rsplit_once('.').unwrap().1.to_owned();
     assert!(!fs::read_to_string(&desk.shown).unwrap().contains(&secret), "other users see arguments");
+    let asked = Instant::now();
     assert_eq!(desk.ask_here(&code, DeviceKind::Web), 200);
     opening.terminal.sees("Added Browser as a linked device.");
     assert_eq!(desk.ask_here(&code, DeviceKind::Web), 409, "a link is used once");
-    opening.ends("Another device asked with the same code");
-    assert!(!opening.terminal.lines().concat().contains(&secret));
-    assert_eq!(desk.devices(), ["primary", "linked"]);
+    let is_late = asked.elapsed() > Duration::from_secs(3);
+    opening.ends("Added Browser as a linked device.");
+    let shown = opening.terminal.lines();
+    assert!(!shown.concat().contains(&secret));
+    let is_said = shown.join(" ").contains("Another device asked with the same code");
+    assert!(is_said || is_late, "{shown:#?}");
+    is_said
 }
 
 #[test]
