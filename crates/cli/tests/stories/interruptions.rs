@@ -48,6 +48,15 @@ struct Story {
 
 impl Story {
     fn new() -> Self {
+        Self::with_leases_of("6000")
+    }
+
+    /// Where no lease is to be lost, not even on a machine that stands still for a while.
+    fn with_long_leases() -> Self {
+        Self::with_leases_of("30000")
+    }
+
+    fn with_leases_of(milliseconds: &'static str) -> Self {
         let programs = tempfile::tempdir().unwrap();
         let claude = programs.path().join("claude");
         fs::write(&claude, CLAUDE).unwrap();
@@ -55,7 +64,7 @@ impl Story {
         // A machine that stands still takes no lease away.
         let user = User::new(None)
             .with_programs(programs.path())
-            .with_variable("ORCHESTRATOR_LEASE_MS", "6000")
+            .with_variable("ORCHESTRATOR_LEASE_MS", milliseconds)
             .with_variable("ORCHESTRATOR_SWEEP_LATE_MS", "1000");
         fs::create_dir_all(user.files()).unwrap();
         fs::write(user.files().join("runner.yaml"), SHORT).unwrap();
@@ -208,7 +217,7 @@ fn a_frozen_runner_takes_the_result_of_its_agent() {
 #[test]
 fn the_first_signal_lets_the_task_end_and_keeps_the_server_until_then() {
     for interrupt in [Signal::SIGINT, Signal::SIGTERM] {
-        let story = Story::new();
+        let story = Story::with_long_leases();
         fs::write(story.place("slow"), "").unwrap();
         let (running, _url) = up(&story.user, &[]);
         story.begin();
@@ -258,7 +267,7 @@ fn a_killed_server_costs_nothing() {
 
 #[test]
 fn a_watcher_says_once_that_the_server_is_away_and_sees_the_end() {
-    let story = Story::new();
+    let story = Story::with_long_leases();
     let listen = format!("127.0.0.1:{}", free_port());
     let more = ["up", "--json", "--no-runner", "--listen", &listen];
     let (server, _printed) = up_at(&story.user, &more);
@@ -286,7 +295,7 @@ fn path(path: &Path) -> &str {
 
 #[test]
 fn a_machine_is_offline_as_soon_as_its_runner_has_ended() {
-    let story = Story::new();
+    let story = Story::with_long_leases();
     let (_up, _url) = up(&story.user, &["--no-runner"]);
     let running = runner(&story);
     wait(|| is_online(&story.user));
