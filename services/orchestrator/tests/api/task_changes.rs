@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_testkit::{Api, SOON, eventually, on_both_databases};
+use ensemble_testkit::{Api, SOON, eventually, in_time, on_both_databases};
 use ensemble_types::ids::OrderId;
 use serde_json::{Value, json};
 
@@ -269,26 +269,28 @@ on_both_databases! {
 
     async fn a_lease_that_waits_for_its_directory_has_no_timeout(on: Backend) {
         let vars = [("ORCHESTRATOR_TIMEOUT_GRACE_MS", "0"), ("ORCHESTRATOR_SWEEP_MS", "100")];
-        let fixture = Fixture::with(on, &vars).await;
-        let run = fixture.submit(json!([{ "prompt": "a", "provider": "claude", "timeoutMs": 5000 }])).await;
-        let runner = fixture.runner();
-        let lease = runner.lease_one().await;
-        let wait = json!({ "waitingFor": "directory" });
-        let until = std::time::Instant::now() + Duration::from_millis(6_500);
-        eventually(SOON, async || {
-            runner.report(&lease, "heartbeat", wait.clone()).await.expect(200);
-            std::time::Instant::now() > until
+        in_time(Duration::from_secs(15), async || {
+            let fixture = Fixture::with(on, &vars).await;
+            let run = fixture.submit(json!([{ "prompt": "a", "provider": "claude", "timeoutMs": 3000 }])).await;
+            let runner = fixture.runner();
+            let lease = runner.lease_one().await;
+            let wait = json!({ "waitingFor": "directory" });
+            let until = std::time::Instant::now() + Duration::from_secs(4);
+            eventually(SOON, async || {
+                runner.report(&lease, "heartbeat", wait.clone()).await.expect(200);
+                std::time::Instant::now() > until
+            }).await;
+            let waiting = fixture.run(&run).await["tasks"][0].clone();
+            assert_eq!((&waiting["status"], &waiting["waitingFor"]), (&json!("running"), &json!("directory")));
+            assert!(waiting["waitingReason"].as_str().unwrap().contains(runner.id.as_str()));
+            runner.heartbeat(&lease).await.expect(200);
+            let begun = fixture.run(&run).await;
+            assert_eq!(begun["tasks"][0]["waitingFor"], Value::Null);
+            assert!(begun["version"].as_i64() > waiting["version"].as_i64());
+            // Its whole timeout begins now.
+            let ended = fixture.wait_for_end(&run).await;
+            assert_eq!(ended["tasks"][0]["error"]["code"], "TIMEOUT");
         }).await;
-        let waiting = fixture.run(&run).await["tasks"][0].clone();
-        assert_eq!((&waiting["status"], &waiting["waitingFor"]), (&json!("running"), &json!("directory")));
-        assert!(waiting["waitingReason"].as_str().unwrap().contains(runner.id.as_str()));
-        runner.heartbeat(&lease).await.expect(200);
-        let begun = fixture.run(&run).await;
-        assert_eq!(begun["tasks"][0]["waitingFor"], Value::Null);
-        assert!(begun["version"].as_i64() > waiting["version"].as_i64());
-        // Its whole timeout begins now.
-        let ended = fixture.wait_for_end(&run).await;
-        assert_eq!(ended["tasks"][0]["error"]["code"], "TIMEOUT");
     }
 
     async fn a_worktree_begins_with_a_ref_or_with_another_tasks_worktree(on: Backend) {
