@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ensemble_client::{Client, Credential, Polls, Retry, SessionEvent};
+use ensemble_client::{Client, Credential, Polls, SessionEvent};
 use ensemble_types::hints::Hint;
 use ensemble_types::ids::SessionId;
 use futures_util::{StreamExt, TryStreamExt};
@@ -99,18 +99,24 @@ async fn a_session_whose_events_are_held_back_is_polled() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_post_is_polled_where_get_is_held_back() {
-    let looks = session(1, 1, 9);
-    let server = Server::start(move |request, _| match (is_stream(request), request.method.as_str()) {
-        (true, "POST") => problem(405, "METHOD_NOT_ALLOWED"),
-        (true, _) => Reply::Held(String::new()),
-        _ => looks(request),
-    })
-    .await;
-    let once = Retry { attempts: 1, ..quick() };
-    let builder = Client::builder(&server.url).retry(once).answer_within(Duration::from_secs(6));
-    let mut events = pin!(builder.build().unwrap().follow_session(SessionId::generate(), Some(0)));
-    assert_eq!(shown(events.next().await.unwrap().unwrap()), "old");
-    assert_eq!(tried(&server), ["GET", "POST", "GET"]);
+    for tries in 1.. {
+        let looks = session(1, 1, 9);
+        let server = Server::start(move |request, _| match (is_stream(request), request.method.as_str()) {
+            (true, "POST") => problem(405, "METHOD_NOT_ALLOWED"),
+            (true, _) => Reply::Held(String::new()),
+            _ => looks(request),
+        })
+        .await;
+        let builder = Client::builder(&server.url).retry(quick()).answer_within(Duration::from_secs(6));
+        let mut events = pin!(builder.build().unwrap().follow_session(SessionId::generate(), Some(0)));
+        assert_eq!(shown(events.next().await.unwrap().unwrap()), "old");
+        let tried = tried(&server);
+        // While the machine stands still for five seconds, POST is held back, too.
+        if tried != ["GET", "POST"] || tries == 3 {
+            assert_eq!(tried, ["GET", "POST", "GET"]);
+            break;
+        }
+    }
 }
 
 #[tokio::test]
