@@ -4,14 +4,16 @@
 //! counts as the session's machine has signed it, in this version or in one before.
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ensemble_client::Error as ClientError;
+use ensemble_client::{Error as ClientError, SessionFilter};
 use ensemble_protocol::seal::{KeyRing, OfMachine, SignedMetadata, open_agent_state, open_metadata};
 use ensemble_types::devices::{ListedDevice, Role};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::sessions::{Session, SessionStatus};
+use futures_util::{StreamExt, TryStreamExt};
 use serde::Deserialize;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -24,6 +26,8 @@ use crate::sharing::shares;
 
 /// How old the remembered list of another user may be by which a title is judged. A page of sessions may have many owners.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
+/// Sessions among which those of a directory are looked for.
+const MOST_LOOKED_AT: usize = 500;
 /// A list that lacks a key is read again, unless it was read within this time.
 const JUST_READ: Duration = Duration::from_secs(1);
 
@@ -64,7 +68,7 @@ impl Titled {
     }
 
     /// The agent that works there, as the machine says.
-    pub(crate) fn agent(&self) -> Option<&str> {
+    pub fn agent(&self) -> Option<&str> {
         self.of_machine.as_ref()?.more.get("agent")?.as_str()
     }
 
@@ -87,6 +91,30 @@ impl<'a> Titles<'a> {
     pub fn of(me: &'a Account) -> Result<Self> {
         let known = me.home.seen_titles(me.place())?;
         Ok(Self { me, known, seen: Mutex::default(), reading: Mutex::default() })
+    }
+
+    /// The last sessions of an agent in a directory of this computer, with their titles, and what was seen is remembered.
+    pub async fn in_directory(
+        self,
+        (agent, directory): (&str, &str),
+        most: usize,
+    ) -> Result<Vec<(Session, Option<String>)>> {
+        let this = self.me.this_machine()?;
+        let filter = SessionFilter { active_only: false, shared: false };
+        let mut sessions = pin!(self.me.client.sessions(filter).take(MOST_LOOKED_AT));
+        let mut found = Vec::new();
+        while found.len() < most
+            && let Some(session) = sessions.try_next().await?
+        {
+            // The server could say that any session is one of this directory.
+            if session.hosted && this.is_some() && session.machine_id == this {
+                let titled = self.title(&session).await;
+                let title = titled.title().map(str::to_owned);
+                found.extend(titled.is_in(directory, agent).then_some((session, title)));
+            }
+        }
+        self.keep()?;
+        Ok(found)
     }
 
     /// What counts of a session's metadata. Nothing, where its key does not open.
