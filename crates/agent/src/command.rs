@@ -25,6 +25,9 @@ pub struct Start {
     /// The agent's id of the conversation to resume.
     #[serde(default)]
     pub resume: Option<String>,
+    /// A copy of that conversation is continued, which gets an id of its own. See [`crate::forks`].
+    #[serde(default)]
+    pub fork: bool,
     /// What the conversation to resume has cost so far, in US dollars.
     #[serde(default)]
     pub cost_before: f64,
@@ -76,6 +79,10 @@ impl fmt::Debug for ApiKey {
 }
 
 impl Start {
+    pub(crate) fn is_fork(&self) -> bool {
+        self.fork && self.resume.is_some()
+    }
+
     /// `None`: people answer.
     pub(crate) fn unattended(&self) -> Option<&Unattended> {
         match &self.attended {

@@ -52,6 +52,9 @@ pub fn launch(kind: Kind, start: &Start) -> Result<Launch, Refused> {
     if [&start.model, &start.resume].into_iter().flatten().any(|value| value.is_empty() || value.starts_with('-')) {
         return Err(Refused::Unsupported("the model or the conversation has no valid name"));
     }
+    if start.is_fork() && !forks(kind) {
+        return Err(Refused::Unsupported("this agent copies no conversation"));
+    }
     Ok(match kind {
         Kind::Claude => claude::launch(start),
         Kind::Codex => codex::launch(start),
@@ -62,6 +65,16 @@ pub fn launch(kind: Kind, start: &Start) -> Result<Launch, Refused> {
 /// Whether the agent takes patterns of tools that it may use without asking.
 pub fn takes_tools(kind: Kind) -> bool {
     matches!(kind, Kind::Claude | Kind::Gemini)
+}
+
+/// Whether the agent can continue a copy of a conversation.
+pub fn forks(kind: Kind) -> bool {
+    matches!(kind, Kind::Claude | Kind::Codex)
+}
+
+/// How to start the agent to ask it for its conversations: see [`crate::threads`]. `None`: it is not asked.
+pub fn look(kind: Kind) -> Option<Launch> {
+    (kind == Kind::Codex).then(codex::threads::look)
 }
 
 /// How to start the agent as a server for many sessions: each of them connects to this Unix socket by WebSocket (RFC 6455) and exchanges
@@ -90,6 +103,7 @@ mod tests {
             mode,
             model,
             resume,
+            fork: false,
             cost_before,
             as_root: true,
             checkpoint,
@@ -112,6 +126,9 @@ mod tests {
         assert_eq!(args(Kind::Claude, &start(Mode::Ask)), format!("{shared} default {plan} --session-id s-1"));
         let resumed = Start { resume: Some("s-0".to_owned()), model: Some("m".to_owned()), ..start(Mode::Plan) };
         assert_eq!(args(Kind::Claude, &resumed), format!("{shared} plan {plan} --resume s-0 --model m"));
+        let copied = Start { fork: true, ..resumed.clone() };
+        assert_eq!(args(Kind::Claude, &copied), format!("{shared} plan {plan} --resume s-0 --fork-session --model m"));
+        assert_eq!(launch(Kind::Gemini, &copied), Err(Refused::Unsupported("this agent copies no conversation")));
         assert_eq!(
             args(Kind::Codex, &resumed),
             "app-server --disable plugins -c check_for_update_on_startup=false",

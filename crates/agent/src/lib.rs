@@ -15,8 +15,9 @@ mod texts;
 mod tools;
 
 pub use command::{ApiKey, Attended, Checkpoint, Command, Exit, Prompt, Refused, Reply, Start, Unattended};
+pub use drivers::codex::threads;
 pub use drivers::{Abilities, Driver, Kind, driver};
 pub use event::{Event, Output, PartKind, Permission, Question, StateChange};
-pub use launch::{Launch, launch, serve, takes_tools};
+pub use launch::{Launch, forks, launch, look, serve, takes_tools};
 pub use lines::{LONGEST, Line, Lines, whole_characters};
 pub use mcp::McpServer;

@@ -11,6 +11,7 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
 
+use super::conversations;
 use super::demo;
 use super::drain::Phase;
 use super::kept::{CostLimit, Kept};
@@ -55,6 +56,12 @@ impl Host {
         let agent = self.settings.agent(&start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
         ensemble_process::find(&agent.program, self.settings.search_path())
             .map_err(|why| format!("Cannot start it: {why}."))?;
+        if start.fork && !ensemble_agent::forks(agent.kind) {
+            return Err(format!("{} cannot copy a conversation. Leave --copy out.", start.agent));
+        }
+        if let Some(id) = start.resume.as_deref().filter(|_| !start.fork) {
+            conversations::refuse(&self.sessions, &start.agent, id).await?;
+        }
         let directory = start.directory.canonicalize();
         let directory = directory.map_err(|error| format!("{}: {error}.", start.directory.display()))?;
         if !directory.is_dir() {
@@ -82,13 +89,15 @@ impl Host {
             tag: None,
         };
         let host_key = Keys::seal_own(&ring, (&self.key, &self.boxed), (id, machine), epoch.get()).map_err(sealed)?;
-        let (mode, model, resume, limit) = (start.mode, start.model, start.resume, start.max_cost_usd);
+        let (mode, model, resume, fork) = (start.mode, start.model, start.resume, start.fork);
+        let limit = start.max_cost_usd;
         if limit.is_some_and(|usd| usd <= 0.0 || !usd.is_finite()) {
             return Err("The limit of the cost must be more than 0 dollars.".to_owned());
         }
         let limit = limit.map(CostLimit::new);
         let mcp_servers = start.mcp_servers;
-        let kept = Kept { mode, model, resume, limit, mcp_servers, ..Kept::new(id, start.agent, directory, host_key) };
+        let kept =
+            Kept { mode, model, resume, fork, limit, mcp_servers, ..Kept::new(id, start.agent, directory, host_key) };
         // On disk first: a session that the server has and the disk has not would have no host.
         let (folder, written) = (self.sessions.clone(), kept.clone());
         let spool = on_disk(move || Spool::create(&folder, &written)).await;

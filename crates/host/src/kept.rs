@@ -39,6 +39,9 @@ pub(crate) struct Kept {
     pub(crate) conversation: Uuid,
     /// The agent's id of the conversation, once it has one.
     pub(crate) resume: Option<String>,
+    /// The agent is to continue a copy of that conversation, and has made none yet.
+    #[serde(default)]
+    pub(crate) fork: bool,
     /// Of all turns so far, in US dollars.
     pub(crate) cost_usd: Option<f64>,
     /// The host's own count of messages.
@@ -269,6 +272,7 @@ impl Kept {
             model: None,
             conversation: unique(),
             resume: None,
+            fork: false,
             cost_usd: None,
             n: 0,
             mark: None,
@@ -292,6 +296,12 @@ impl Kept {
             left: None,
             mcp_servers: Vec::new(),
         }
+    }
+
+    /// The agent's id of the conversation that is this session's alone.
+    pub(crate) fn own_conversation(&self) -> Option<String> {
+        let id = || self.resume.clone().unwrap_or_else(|| self.conversation.to_string());
+        (!self.fork).then(id)
     }
 
     pub(crate) fn apply(&mut self, change: Change) {
@@ -330,10 +340,10 @@ impl Kept {
             Change::ToolEnded(id) => drop(self.tools.remove(&id)),
             Change::Mode(mode) => self.mode = mode,
             Change::Model(model) => self.model = Some(model),
-            Change::Conversation(id) => self.resume = Some(id),
+            Change::Conversation(id) => (self.resume, self.fork) = (Some(id), false),
             Change::Forget(id) => {
                 self.conversation = id;
-                self.resume = None;
+                (self.resume, self.fork) = (None, false);
                 self.cut_off = false;
             }
             Change::Cost(usd) => self.cost_usd = Some(usd),

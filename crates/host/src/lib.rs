@@ -5,6 +5,7 @@
 //!
 //! [`run`] hosts the sessions of a machine. [`Agent`] is one driver with its process, which tasks of runs use without a session.
 
+pub mod conversations;
 pub mod demo;
 pub mod drain;
 pub mod local;

@@ -55,6 +55,9 @@ pub struct Start {
     /// The agent's own id of a conversation to resume.
     #[serde(default)]
     pub resume: Option<String>,
+    /// A copy of it is continued.
+    #[serde(default)]
+    pub fork: bool,
     /// When the session has cost this much, in US dollars, people are asked before the next turn begins.
     #[serde(default)]
     pub max_cost_usd: Option<f64>,

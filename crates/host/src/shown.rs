@@ -125,7 +125,7 @@ impl Shown {
     /// How the session continues with what was found.
     pub(crate) fn recovered(self, card: Card) -> Recovered {
         let n = self.n();
-        let Card { session, agent, directory, host_key, old_key, process } = card;
+        let Card { session, agent, directory, host_key, old_key, process, conversation: _ } = card;
         let mut kept =
             Kept { n, seen: self.newest, old_key, process, ..Kept::new(session, agent, directory, host_key) };
         let mut open: BTreeMap<String, bool> = BTreeMap::new();

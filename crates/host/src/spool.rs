@@ -12,18 +12,19 @@ use std::path::{Path, PathBuf};
 use ensemble_process::disk::{replace, sync_folder};
 use ensemble_types::ids::SessionId;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::demo;
 use super::kept::{Change, Kept};
 use crate::wake::wall_clock;
 
+mod card;
 mod history;
 
+use card::CARD;
+pub(crate) use card::Card;
 pub(crate) use history::{History, watch};
 
 const SNAPSHOT: &str = "snapshot.json";
-const CARD: &str = "session.json";
 /// Next to the folder of the sessions: logs that could not be used any more, for people who want to know why.
 const ASIDE: &str = "lost";
 /// Of each session.
@@ -58,46 +59,12 @@ struct Snapshot {
 
 const VERSION: u32 = 1;
 
-/// What a session cannot continue without. It is in a separate file, which is replaced as a whole and seldom.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Card {
-    pub(crate) session: SessionId,
-    pub(crate) agent: String,
-    pub(crate) directory: PathBuf,
-    /// The session's keys, sealed to this machine.
-    pub(crate) host_key: String,
-    /// As in [`Kept`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) old_key: Option<u32>,
-    /// Marks the processes of the agent that was started last.
-    pub(crate) process: Option<Uuid>,
-}
-
 /// The log of a session of an earlier process.
 #[derive(Debug)]
 pub(crate) enum Opened {
     Whole(Spool, Box<Kept>),
     /// It cannot be read, for this reason.
     Lost(Card, String),
-}
-
-impl Card {
-    fn of(kept: &Kept) -> Self {
-        let Kept { session, agent, directory, host_key, old_key, process, .. } = kept.clone();
-        Self { session, agent, directory, host_key, old_key, process }
-    }
-
-    /// Applies a change. False: it is not about what the card says.
-    fn apply(&mut self, change: &Change) -> bool {
-        match change {
-            Change::HostKey(sealed) => self.host_key.clone_from(sealed),
-            Change::OldKey(epoch) => self.old_key = self.old_key.max(Some(*epoch)),
-            Change::Process(id) => self.process = Some(*id),
-            _ => return false,
-        }
-        true
-    }
 }
 
 impl Spool {
@@ -133,7 +100,7 @@ impl Spool {
         let why = match read(&folder, session) {
             Ok((generation, kept, log, written)) => {
                 let card = Card::of(&kept);
-                if read_card(&folder).ok().as_ref() != Some(&card) {
+                if card::read(&folder).ok().as_ref() != Some(&card) {
                     replace(&folder.join(CARD), &card)?;
                 }
                 let spool = Self { folder, card, generation, log, written, has_said: false };
@@ -142,7 +109,7 @@ impl Spool {
             Err(NotRead::Now(error)) => return Err(error),
             Err(NotRead::Damaged(why)) => why,
         };
-        match read_card(&folder) {
+        match card::read(&folder) {
             Ok(card) if card.session == session => Ok(Opened::Lost(card, why)),
             Ok(_) => Err(unusable(format!("{why}; {CARD} is of another session"))),
             Err(error) => Err(io::Error::new(error.kind(), format!("{why}; {error}"))),
@@ -196,6 +163,12 @@ impl Spool {
         }
         found.sort_unstable();
         Ok(found)
+    }
+
+    /// The cards of these sessions, as far as they can be read.
+    pub(crate) fn cards(sessions: &Path) -> io::Result<Vec<Card>> {
+        let read = |session: SessionId| card::read(&sessions.join(session.to_string())).ok();
+        Ok(Self::all(sessions)?.into_iter().filter_map(read).collect())
     }
 
     /// Writes a step, and waits until it is on disk.
@@ -264,7 +237,7 @@ impl Spool {
     /// Removes all that is here of a session that was deleted, also the logs that could not be read.
     pub(crate) fn delete(sessions: &Path, session: SessionId) -> io::Result<()> {
         let name = session.to_string();
-        if let Ok(card) = read_card(&sessions.join(&name)) {
+        if let Ok(card) = card::read(&sessions.join(&name)) {
             demo::remove_of(&card.agent, &card.directory, session)?;
         }
         for (_, lost) in aside(&sessions.with_file_name(ASIDE), &name)? {
@@ -363,15 +336,6 @@ fn read(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), Not
         tracing::warn!(session.id = %session, "What it has said is not kept for a server that is restored: {error}");
     }
     Ok((generation, kept, log, written))
-}
-
-/// # Errors
-/// The disk cannot be read now. `InvalidData`: there is no card, or it is damaged.
-fn read_card(folder: &Path) -> io::Result<Card> {
-    match fs::read(folder.join(CARD)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(unusable(format!("{CARD} is missing"))),
-        text => serde_json::from_slice(&text?).map_err(|error| unusable(format!("{CARD}: {error}"))),
-    }
 }
 
 fn unusable(why: String) -> io::Error {

@@ -2,7 +2,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod claude;
-pub(crate) mod codex;
+pub mod codex;
 mod rpc;
 
 use serde::{Deserialize, Serialize};

@@ -13,6 +13,7 @@ fn start(checkpoint: Option<Checkpoint>) -> Start {
         mode: Mode::Ask,
         model: None,
         resume: checkpoint.as_ref().map(|_| "s".to_owned()),
+        fork: false,
         cost_before: 0.0,
         as_root: false,
         checkpoint,

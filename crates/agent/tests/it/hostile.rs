@@ -21,6 +21,7 @@ fn start() -> Start {
         mode: Mode::Ask,
         model: None,
         resume: None,
+        fork: false,
         cost_before: 0.0,
         as_root: false,
         checkpoint: None,

@@ -98,6 +98,7 @@ impl Place {
             mode,
             model: Some(model.to_owned()).filter(|_| self.kind != Kind::Opencode),
             resume: None,
+            fork: false,
             cost_before: 0.0,
             as_root: nix::unistd::geteuid().is_root(),
             checkpoint: None,

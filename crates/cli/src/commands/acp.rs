@@ -146,6 +146,7 @@ impl LocalHost for Here<'_> {
             model: self.model.clone(),
             title: None,
             resume: None,
+            fork: false,
             max_cost_usd: None,
             environment: Some(host::environment()),
             mcp_servers,

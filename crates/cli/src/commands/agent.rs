@@ -2,24 +2,22 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_account::Account;
 use ensemble_account::live::Live;
 use ensemble_account::live::names::title;
-use ensemble_account::sessions::Titles;
-use ensemble_client::SessionFilter;
+use ensemble_account::sessions::{Named as NamedSession, Titles};
 use ensemble_host::local::{Request, Start};
 use ensemble_protocol::transcript::body::{Content, Control, Prompt, Resume};
 use ensemble_protocol::transcript::words::{Mode, When};
 use ensemble_types::runs::Permission;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
-use futures_util::{StreamExt, TryStreamExt};
 
 use super::DONE;
 use super::attach;
+use super::conversations::{self, Continued};
 use super::run::here;
 use super::sessions::opened;
 use super::share::With;
@@ -30,9 +28,13 @@ use crate::failure::{Failure, Result};
 use crate::live::{self, host};
 use crate::piped;
 use crate::print;
+use crate::when;
 
-/// Sessions among which the last one is looked for.
-const MOST_LOOKED_AT: usize = 500;
+/// Sessions and conversations that a person chooses from.
+const MOST_SHOWN: usize = 20;
+
+/// Options of a session that begins.
+const NEW: [&str; 6] = ["model", "mode", "title", "max_cost", "share", "resume_conversation"];
 
 /// A live session with the agent in this directory: on this screen, and on every other one of yours.
 #[derive(Debug, Args)]
@@ -55,19 +57,21 @@ pub(crate) struct Agent {
     #[arg(long, short)]
     detach: bool,
     /// Ask before another turn begins when it has cost this many US dollars
-    #[arg(long, value_name = "USD", value_parser = max_cost, conflicts_with = "continues")]
+    #[arg(long, value_name = "USD", value_parser = max_cost)]
     max_cost: Option<f64>,
     /// Share it with this user from the beginning: view, edit or admin; can be repeated
-    #[arg(long, value_name = "USER:LEVEL", conflicts_with = "continues")]
+    #[arg(long, value_name = "USER:LEVEL")]
     share: Vec<With>,
-    /// Continue a conversation of the agent, by the agent's own id
-    #[arg(long, value_name = "ID")]
-    resume: Option<String>,
+    /// Continue a session of yours, by its ref [default: one that you choose, or a conversation that you began with the agent itself]
+    #[arg(long, value_name = "REF", num_args = 0..=1, conflicts_with_all = NEW)]
+    resume: Option<Option<String>>,
+    #[command(flatten)]
+    continued: Continued,
     /// Say yes: it may do everything where the mode is bypass
     #[arg(long, short)]
     yes: bool,
     /// Continue the last session of this agent in this directory
-    #[arg(long = "continue", short = 'c', conflicts_with_all = ["resume", "model", "mode", "title"])]
+    #[arg(long = "continue", short = 'c', conflicts_with_all = NEW)]
     continues: bool,
 }
 
@@ -100,10 +104,11 @@ impl Named {
 }
 
 impl Agent {
-    pub(crate) async fn run(self, context: &Context, name: &str) -> Result {
+    pub(crate) async fn run(mut self, context: &Context, name: &str) -> Result {
         let text = first_prompt(&self.prompt)?;
+        let continues = self.continues || self.resume.is_some();
         // Where nothing can be typed, a session without a prompt would only be looked at.
-        let text = match text.is_empty() && !self.detach && !self.continues && !has_terminal() {
+        let text = match text.is_empty() && !self.detach && !continues && !has_terminal() {
             true => prompt_of_a_pipe(name)?,
             false => text,
         };
@@ -117,6 +122,16 @@ impl Agent {
         }
         // Of a directory that is not there the host says so.
         let directory = directory.unwrap_or(named);
+        let chosen = match self.resume.take() {
+            Some(None) => Some(chosen(context, &me, (name, &directory)).await?),
+            named => named.flatten().map(Chosen::Session),
+        };
+        match chosen {
+            Some(Chosen::Session(named)) => return self.resume_session(context, &me, (name, &named), text).await,
+            Some(Chosen::Conversation(id)) => self.continued.resume_conversation = Some(id),
+            None => {}
+        }
+        self.continued.settle(context, name, &directory).await?;
         agreed::agree(
             context,
             &me,
@@ -134,7 +149,8 @@ impl Agent {
             mode: Mode::of(self.mode.permission().as_str()),
             model: self.model,
             title: self.title.or_else(|| title(&text)),
-            resume: self.resume,
+            resume: self.continued.resume_conversation,
+            fork: self.continued.copy,
             max_cost_usd: self.max_cost,
             environment: Some(host::environment()),
             mcp_servers: Vec::new(),
@@ -158,34 +174,95 @@ impl Agent {
         (name, directory): (&str, &Path),
         text: String,
     ) -> Result {
-        let this = me.this_machine()?;
-        let titles = Titles::of(me)?;
-        let filter = SessionFilter { active_only: false, shared: false };
-        let mut sessions = pin!(me.client.sessions(filter).take(MOST_LOOKED_AT));
-        let mut found = None;
-        while let Some(session) = sessions.try_next().await? {
-            let is_here = session.hosted && this.is_some() && session.machine_id == this;
-            // The server could say that any session is one of this directory.
-            if is_here && titles.title(&session).await.is_in(&text_of(directory), name) {
-                found = Some(session);
-                break;
-            }
-        }
-        titles.keep()?;
-        let session = found.ok_or_else(|| {
+        let found = Titles::of(me)?.in_directory((name, &text_of(directory)), 1).await?.into_iter().next();
+        let (session, _) = found.ok_or_else(|| {
             Failure::message(format!(
                 "There is no session of {name} in {} on this computer. Leave --continue out to begin one.",
                 directory.display()
             ))
         })?;
         let live = live::open(context, me, session.id).await?;
-        if session.status == SessionStatus::Ended {
-            live.send(Content::Control(Control::Resume(Resume { directory: Some(text_of(directory)) }))).await?;
-            let update = UpdateSession { status: Some(SessionStatus::Active), ..UpdateSession::default() };
-            me.client.update_session(session.id, &update).await?;
-        }
-        sent(context, live, (text, Some(text_of(directory))), self.detach).await
+        continued(context, live, (text, Some(text_of(directory))), self.detach).await
     }
+
+    /// Shows a session that the person names.
+    async fn resume_session(
+        self,
+        context: &Context,
+        me: &Account,
+        (name, named): (&str, &str),
+        text: String,
+    ) -> Result {
+        let other = format!(
+            "{named} is no session of yours: `ensemble sessions --all` lists them. A conversation that you began with {name} itself \
+             continues by `ensemble {name} --resume-conversation {named}`."
+        );
+        let Ok(session) = named.parse::<NamedSession>() else { return Err(Failure::message(other)) };
+        let live = match session.with_agent(me).await {
+            Ok(id) => live::open(context, me, id).await,
+            Err(error) => Err(error.into()),
+        };
+        let live = live.map_err(|failure| match failure {
+            Failure::Client(error) if error.is_not_found() => Failure::message(other),
+            failure => failure,
+        })?;
+        match live.titled().agent() {
+            Some(agent) if agent != name => Err(Failure::message(format!(
+                "{agent} works in this session: `ensemble {agent} --resume {}`.",
+                live.session.reference
+            ))),
+            _ => {
+                let directory = live.directory();
+                continued(context, live, (text, directory), self.detach).await
+            }
+        }
+    }
+}
+
+/// Shows a session, which is resumed if it has ended, and sends it the prompt.
+async fn continued(context: &Context, live: Live, (text, directory): (String, Option<String>), detach: bool) -> Result {
+    if live.session.status == SessionStatus::Ended {
+        live.send(Content::Control(Control::Resume(Resume { directory: directory.clone() }))).await?;
+        let update = UpdateSession { status: Some(SessionStatus::Active), ..UpdateSession::default() };
+        live.me.client.update_session(live.session.id, &update).await?;
+    }
+    sent(context, live, (text, directory), detach).await
+}
+
+/// What a person has chosen to continue.
+enum Chosen {
+    /// By its ref, or as the person names it.
+    Session(String),
+    Conversation(String),
+}
+
+/// Shows the sessions of the agent in this directory and its own conversations, and asks which one is meant.
+async fn chosen(context: &Context, me: &Account, (name, directory): (&str, &Path)) -> Result<Chosen> {
+    if !has_terminal() {
+        return Err(Failure::message(
+            "Say what to continue: --resume REF (`ensemble sessions --all`) or --resume-conversation ID (`ensemble sessions --local`).",
+        ));
+    }
+    let sessions = Titles::of(me)?.in_directory((name, &text_of(directory)), MOST_SHOWN).await?;
+    for (session, title) in &sessions {
+        let title = print::short(title.as_deref().unwrap_or_default(), 60);
+        print::line(format!("{}  {}  {title}", session.reference, when::ago(session.updated_at)))?;
+    }
+    let own = conversations::of(context, name, directory).await?;
+    let own: Vec<_> = conversations::begun_elsewhere(own).take(MOST_SHOWN).collect();
+    if sessions.is_empty() && own.is_empty() {
+        return Err(Failure::message(format!("There is nothing of {name} to continue in {}.", directory.display())));
+    }
+    print::table(&conversations::table(&own))?;
+    print::ask("\nWhich session or conversation?")?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    let typed = line.trim().to_owned();
+    if sessions.iter().any(|(session, _)| session.reference.as_str() == typed) {
+        return Ok(Chosen::Session(typed));
+    }
+    let is_own = own.iter().any(|one| one.id == typed);
+    is_own.then_some(Chosen::Conversation(typed)).ok_or_else(|| Failure::message("It is none of these."))
 }
 
 /// What to do first.

@@ -9,6 +9,7 @@ pub(crate) mod attach;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
+mod conversations;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod diff;

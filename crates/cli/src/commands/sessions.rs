@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
-use super::DONE;
+use super::{DONE, conversations};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::machines::Machines;
@@ -32,10 +32,16 @@ pub(crate) struct Sessions {
     /// Include ended sessions
     #[arg(long, short)]
     all: bool,
+    /// The conversations that you began in this directory with the agents themselves
+    #[arg(long, conflicts_with_all = ["needs_me", "all"])]
+    local: bool,
 }
 
 impl Sessions {
     pub(crate) async fn run(self, context: &Context) -> Result {
+        if self.local {
+            return conversations::show(context).await;
+        }
         let me = context.me().await?;
         let titles = Titles::of(&me)?;
         let filter = SessionFilter { active_only: !self.all, shared: true };

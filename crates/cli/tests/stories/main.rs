@@ -25,6 +25,8 @@ mod clients;
 #[cfg(feature = "up")]
 mod continued;
 #[cfg(feature = "up")]
+mod conversations;
+#[cfg(feature = "up")]
 mod crowd;
 #[cfg(feature = "up")]
 mod data;

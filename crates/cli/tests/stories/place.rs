@@ -13,7 +13,7 @@ use crate::live::{host_of, kill};
 pub(crate) struct Place {
     pub(crate) user: User,
     _programs: TempDir,
-    _model: StandIn,
+    pub(crate) model: StandIn,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -103,7 +103,7 @@ impl Place {
         std::fs::create_dir(user.home().join("work")).unwrap();
         // Codex makes it itself, but not in a folder for temporary files.
         std::fs::create_dir(user.home().join(".codex")).unwrap();
-        Self { user, _programs: programs, _model: model, _runtime: runtime }
+        Self { user, _programs: programs, model, _runtime: runtime }
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {

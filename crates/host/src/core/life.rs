@@ -229,6 +229,7 @@ impl Core {
             mode: self.kept.mode.clone(),
             model: self.kept.model.clone(),
             resume: self.kept.resume.clone(),
+            fork: self.kept.fork,
             cost_before: self.kept.cost_usd.unwrap_or_default(),
             as_root: self.as_root,
             checkpoint,

@@ -60,7 +60,7 @@ impl Core {
             steers: self.abilities.is_some_and(|abilities| abilities.steers),
             directory: self.directory(),
             branch: self.branch.clone(),
-            provider_session_id: self.kept.resume.clone(),
+            provider_session_id: self.kept.resume.clone().filter(|_| !self.kept.fork),
             context: self.choices.context,
             cost_usd: self.kept.cost_usd,
             still_running: self.still_running.to_vec(),

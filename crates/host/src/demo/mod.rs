@@ -59,6 +59,7 @@ impl Host {
             model: None,
             title: Some("Demo".to_owned()),
             resume: None,
+            fork: false,
             max_cost_usd: None,
             environment: None,
             mcp_servers: Vec::new(),

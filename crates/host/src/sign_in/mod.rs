@@ -161,11 +161,11 @@ async fn run(
 }
 
 /// A program and everything that it has started, killed when this is dropped.
-struct Group(Option<Pid>);
+pub(crate) struct Group(Option<Pid>);
 
 impl Group {
     /// Of a child that was started as the leader of a process group.
-    fn of(child: &Child) -> Self {
+    pub(crate) fn of(child: &Child) -> Self {
         Self(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::kept::Outgoing;
 use super::*;
+use uuid::Uuid;
 
 pub(crate) fn kept() -> Kept {
     Kept::new(SessionId::generate(), "claude".into(), "/w".into(), "k".into())

@@ -48,6 +48,7 @@ impl Host {
             model: task.model,
             title: task.title,
             resume: None,
+            fork: false,
             max_cost_usd: task.max_cost_usd,
         };
         self.begin(task.session_id, start).await

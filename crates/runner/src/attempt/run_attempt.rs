@@ -266,6 +266,7 @@ impl Prepared<'_> {
             },
             model: self.model.map(str::to_owned),
             resume: resume.map(str::to_owned),
+            fork: false,
             cost_before: lease.resume_cost_usd.filter(|_| resume.is_some()).unwrap_or_default(),
             as_root: nix::unistd::geteuid().is_root(),
             checkpoint: None,

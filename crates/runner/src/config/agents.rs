@@ -17,6 +17,14 @@ fn known(name: &str) -> Option<&'static AgentConfig> {
 }
 
 impl Config {
+    /// How the agent with this name is started.
+    ///
+    /// # Errors
+    /// There is none. The text is for people.
+    pub fn known(&self, name: &str) -> Result<Known, String> {
+        self.agent(name).map(|(known, _)| known)
+    }
+
     /// The agent with this name: a provider, or one that the configuration has under `agents`.
     ///
     /// # Errors

@@ -214,7 +214,7 @@ impl Config {
         let config = self.clone();
         let agents: Agents = Box::new(move |name| match name {
             Provider::DEMO => Ok(demo::known(&config.guard)),
-            _ => config.agent(name).map(|(known, _)| known),
+            _ => config.known(name),
         });
         Settings {
             machine: self.machine.clone(),

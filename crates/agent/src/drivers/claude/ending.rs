@@ -187,6 +187,7 @@ mod tests {
             mode: Mode::Ask,
             model: None,
             resume: resume.then(|| "s".to_owned()),
+            fork: false,
             cost_before: 0.5,
             as_root: false,
             checkpoint: None,

@@ -83,6 +83,7 @@ pub(crate) fn launch(start: &Start) -> Launch {
         .args(["--permission-mode", mode_word(&start.mode)])
         .args(["--settings", r#"{"useAutoModeDuringPlan":false}"#])
         .option(option, Some(id))
+        .args(start.is_fork().then_some("--fork-session"))
         .option("--model", start.model.as_deref())
         .each("--allowedTools=", start.unattended().map_or(&[], |unattended| &unattended.tools))
         .option("--max-budget-usd", ending::budget(start).map(|most| most.to_string()).as_deref())
@@ -228,7 +229,8 @@ impl Claude {
                     self.changed_mode(mode_of(mode));
                 }
                 // The id by which it is resumed, where that is another one than was asked for.
-                if let Some(id) = some(event, "/session_id").filter(|_| self.start.unattended().is_some()) {
+                let names_another = self.start.unattended().is_some() || self.start.is_fork();
+                if let Some(id) = some(event, "/session_id").filter(|_| names_another) {
                     self.core.say(Event::Ready { session_id: id.to_owned() });
                 }
                 self.begin();

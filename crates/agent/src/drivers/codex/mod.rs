@@ -6,6 +6,7 @@ mod follow;
 mod item;
 mod notice;
 mod terminals;
+pub mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -78,7 +79,7 @@ enum Call {
 const QUIET: [&str; 4] = ["--disable", "plugins", "-c", "check_for_update_on_startup=false"];
 
 pub(crate) fn launch(start: &Start) -> Launch {
-    let launch = Launch::default().args(["app-server"]).args(QUIET);
+    let launch = threads::look();
     // It signs in over its wire, and keeps nothing of that.
     match start.unattended().and_then(|unattended| unattended.api_key.as_ref()) {
         Some(_) => launch.args(["-c", "cli_auth_credentials_store=\"ephemeral\""]),
@@ -228,6 +229,7 @@ impl Codex {
             }
         }
         match resume {
+            Some(_) if self.start.is_fork() => self.call(Call::Resume, "thread/fork", params),
             Some(_) => self.call(Call::Resume, "thread/resume", params),
             None => self.call(Call::Start, "thread/start", params),
         }

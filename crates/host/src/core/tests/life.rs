@@ -38,6 +38,26 @@ fn an_agent_that_dies_is_started_again_by_the_next_prompt_with_its_conversation(
 }
 
 #[test]
+fn a_conversation_is_copied_once() {
+    let resume = Some("original".to_owned());
+    let mut room = room_of(Kept { resume, fork: true, ..kept("/nonexistent") });
+    room.begin();
+    room.exit();
+    assert_eq!(room.state().provider_session_id, None, "that one is not of this session");
+    room.prompt("one");
+    assert!(room.starts.iter().all(|start| start.fork && start.resume.as_deref() == Some("original")));
+    room.line("ready");
+    room.line("turn");
+    room.line("ready copy");
+    room.line("end");
+    room.exit();
+    assert_eq!(room.state().provider_session_id.as_deref(), Some("copy"));
+    room.prompt("two");
+    let last = room.starts.last().unwrap();
+    assert_eq!((room.starts.len(), last.fork, last.resume.as_deref()), (3, false, Some("copy")));
+}
+
+#[test]
 fn an_agent_that_never_becomes_ready_is_not_started_for_ever() {
     let mut room = room();
     room.core.begin();

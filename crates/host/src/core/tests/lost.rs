@@ -65,6 +65,7 @@ impl Server {
             host_key: "k".into(),
             old_key: None,
             process: None,
+            conversation: None,
         };
         let Recovered { kept, unanswered } = self.shown().recovered(card);
         let now = Timestamp::from_unix_seconds(1_800_000_060);

@@ -25,7 +25,7 @@ mod old_key;
 mod restored;
 mod tasks;
 
-/// Does what the lines say: `ready`, `turn`, `say X`, `ask`, `question`, `withdraw N`, `end`.
+/// Does what the lines say: `ready`, `ready ID`, `turn`, `say X`, `ask`, `question`, `withdraw N`, `end`.
 struct Scripted {
     resumes: Option<String>,
     asked: u64,
@@ -63,6 +63,7 @@ impl Driver for Scripted {
         let Line::Text(text) = line else { return Output::default() };
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let events = match word {
+            "ready" if !rest.is_empty() => vec![Event::Ready { session_id: rest.into() }],
             "ready" => vec![Event::Ready { session_id: self.resumes.clone().unwrap_or_else(|| "conversation".into()) }],
             "turn" => {
                 self.has_turn = true;

@@ -38,6 +38,7 @@ impl Played {
             mode: Mode::Edit,
             model: Some("m".to_owned()),
             resume: None,
+            fork: false,
             cost_before: 0.0,
             as_root: false,
             checkpoint: None,
