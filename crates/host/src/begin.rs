@@ -54,8 +54,6 @@ impl Host {
         }
         McpServer::check(&start.mcp_servers)?;
         let agent = self.settings.agent(&start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
-        ensemble_process::find(&agent.program, self.settings.search_path())
-            .map_err(|why| format!("Cannot start it: {why}."))?;
         if start.fork && !ensemble_agent::forks(agent.kind) {
             return Err(format!("{} cannot copy a conversation. Leave --copy out.", start.agent));
         }
@@ -67,6 +65,7 @@ impl Host {
         if !directory.is_dir() {
             return Err(format!("{} is not a directory.", directory.display()));
         }
+        agent.find(&self.settings.environment, Some(&directory)).map_err(|why| format!("Cannot start it: {why}."))?;
         let ring = KeyRing::generate();
         let machine = &self.settings.machine;
         let sealed = |error: seal::SealError| format!("The session's key cannot be sealed: {error}.");

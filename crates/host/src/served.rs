@@ -169,7 +169,7 @@ impl Servers {
         let launch = ensemble_agent::serve(agent.kind, &socket(&self.folder, id)).ok_or(None)?;
         let env = agent.env(environment, &launch.env);
         let what = process::Start {
-            program: ensemble_process::find(&agent.program, settings.search_path())?,
+            program: agent.find(&settings.environment, None)?,
             args: agent.args.iter().cloned().chain(launch.args).chain(agent.last_args.iter().cloned()).collect(),
             env,
             directory: Directory { root: self.folder.clone(), below: PathBuf::new() },

@@ -36,10 +36,6 @@ impl Settings {
     pub fn agent(&self, name: &str) -> Result<Known, String> {
         (self.agents)(name)
     }
-
-    pub fn search_path(&self) -> &str {
-        search_path(&self.environment)
-    }
 }
 
 /// Where programs are looked for.

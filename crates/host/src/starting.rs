@@ -16,7 +16,7 @@ use super::deadlines::Deadlines;
 use super::running::Running;
 use super::served::NotServed;
 use super::session::Session;
-use crate::agent::{How, Piped};
+use crate::agent::{How, Known, Piped};
 use crate::settings::Environment;
 
 impl Session {
@@ -24,7 +24,11 @@ impl Session {
     /// The log cannot be written. The inner error says why the agent was not started.
     pub(super) async fn start(&mut self, mut start: ensemble_agent::Start) -> std::io::Result<Result<(), String>> {
         start.private = Some(self.host.sessions.join(self.id.to_string()).display().to_string());
-        let known = self.host.settings.agent(&self.core.kept.agent);
+        let settings = &self.host.settings;
+        let known = settings.agent(&self.core.kept.agent).and_then(|agent| {
+            let program = agent.find(&settings.environment, Some(start.directory.as_ref()))?;
+            Ok(Known { program, ..agent })
+        });
         let how = known.and_then(|agent| match launch(agent.kind, &start) {
             Ok(launch) => Ok((agent, launch)),
             Err(refused) => Err(refused.to_string()),

@@ -1,11 +1,11 @@
 //! How an agent of a machine is started, and what it inherits.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ensemble_agent::Kind;
 
-use crate::settings::Environment;
+use crate::settings::{Environment, search_path};
 
 /// An agent of this machine.
 #[derive(Clone, Debug)]
@@ -22,6 +22,17 @@ pub struct Known {
 }
 
 impl Known {
+    /// Its program: a path of the configuration, or a name on the search path of this environment. What is below the directory in which it
+    /// works does not count, because an agent or a repository may have put it there. Of a home directory everything counts.
+    ///
+    /// # Errors
+    /// It is not there. The text is for people.
+    pub fn find(&self, environment: &Environment, directory: Option<&Path>) -> Result<PathBuf, String> {
+        let home = environment.get("HOME").and_then(|home| Path::new(home).canonicalize().ok());
+        let outside = directory.filter(|directory| home.as_ref().is_none_or(|home| !home.starts_with(directory)));
+        ensemble_process::find(&self.program, search_path(environment), outside)
+    }
+
     /// The variables of its process, with what it may inherit from this environment. What its driver needs counts more than that, and
     /// what the configuration sets counts most.
     pub fn env(&self, environment: &Environment, launch: &BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -80,20 +91,41 @@ fn covers(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_configuration_counts_more_than_the_driver_and_that_more_than_what_is_inherited() {
-        let variables = |value: &str| ["A", "B", "C"].map(|name| (name.to_owned(), value.to_owned()));
-        let known = Known {
+    fn known() -> Known {
+        Known {
             kind: Kind::Claude,
             program: PathBuf::from("claude"),
             args: Vec::new(),
             last_args: Vec::new(),
-            env: variables("configured").into_iter().take(1).collect(),
+            env: BTreeMap::new(),
             pass_env: vec!["*".to_owned()],
-        };
+        }
+    }
+
+    #[test]
+    fn the_configuration_counts_more_than_the_driver_and_that_more_than_what_is_inherited() {
+        let variables = |value: &str| ["A", "B", "C"].map(|name| (name.to_owned(), value.to_owned()));
+        let known = Known { env: variables("configured").into_iter().take(1).collect(), ..known() };
         let launch = variables("launched").into_iter().take(2).collect();
         let env = known.env(&variables("inherited").into(), &launch);
         assert_eq!(["A", "B", "C"].map(|name| env[name].as_str()), ["configured", "launched", "inherited"]);
+    }
+
+    #[test]
+    fn a_program_counts_below_a_home_directory_and_not_below_another_directory_of_work() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        let bin = home.join("project/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(bin.join("goose"), "").unwrap();
+        std::fs::set_permissions(bin.join("goose"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let variables = [("HOME", home.display()), ("PATH", bin.display())];
+        let environment = variables.map(|(name, value)| (name.to_owned(), value.to_string())).into();
+        let mut known = known();
+        known.program = PathBuf::from("goose");
+        assert_eq!(known.find(&environment, Some(&home)), Ok(bin.join("goose")));
+        let why = known.find(&environment, Some(&home.join("project"))).unwrap_err();
+        assert!(why.contains("goose is not on the search path"), "{why}");
     }
 
     #[test]

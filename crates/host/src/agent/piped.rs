@@ -63,7 +63,7 @@ impl Piped {
         id: Uuid,
     ) -> Result<Self, String> {
         let How { launch, directory, env: own } = how;
-        let program = process::find(&known.program, settings.search_path())?;
+        let program = known.find(&settings.environment, Some(&directory.root.join(&directory.below)))?;
         write_private(launch.files).await?;
         let mut env = known.env(environment, &launch.env);
         env.extend(own);

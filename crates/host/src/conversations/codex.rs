@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::Found;
 use crate::agent::Known;
-use crate::settings::{Environment, search_path};
+use crate::settings::Environment;
 use crate::sign_in::Group;
 
 /// It starts in a second, and in many times that on a busy machine.
@@ -52,7 +52,7 @@ async fn asked(
     directory: &Path,
 ) -> Result<Vec<Thread>, String> {
     let said = |error: std::io::Error| format!("codex cannot be asked: {error}.");
-    let program = ensemble_process::find(&known.program, search_path(environment))?;
+    let program = known.find(environment, Some(directory))?;
     let launch = ensemble_agent::look(Kind::Codex).unwrap_or_default();
     let mut child = Command::new(program)
         .args(known.args.iter().chain(&launch.args).chain(&known.last_args))

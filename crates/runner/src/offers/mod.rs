@@ -76,7 +76,7 @@ impl Asked {
         let Some(wanted) = programs.providers.get(&provider).filter(|wanted| wanted.enabled) else {
             return without(NotOffered::unavailable("it is switched off in the runner's configuration"));
         };
-        let program = match ensemble_process::find(&wanted.program, search_path(&config.environment)) {
+        let program = match ensemble_process::find(&wanted.program, search_path(&config.environment), None) {
             Ok(program) => program,
             Err(reason) => {
                 let install = install(provider).map(|how| format!(" Install it: {how}")).unwrap_or_default();
@@ -128,7 +128,7 @@ fn others(config: &Config) -> Vec<Offer> {
         let provider = name.parse().ok()?;
         let found = config
             .agent(name)
-            .and_then(|(known, _)| ensemble_process::find(&known.program, search_path(&config.environment)))
+            .and_then(|(known, _)| ensemble_process::find(&known.program, search_path(&config.environment), None))
             .map_err(NotOffered::unavailable);
         // What no person has configured is no news when it is not there.
         let is_wanted = found.is_ok() || programs.agents.contains_key(name);

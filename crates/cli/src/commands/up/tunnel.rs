@@ -262,7 +262,7 @@ fn variables() -> BTreeMap<String, String> {
 }
 
 fn program(name: &str) -> Result<PathBuf, String> {
-    find(Path::new(name), &environment().remove("PATH").unwrap_or_default())
+    find(Path::new(name), &environment().remove("PATH").unwrap_or_default(), None)
 }
 
 /// The address of a quick tunnel, as cloudflared says at its metrics port.
