@@ -135,8 +135,9 @@ mod tests {
             "conversation, model and mode go over its wire"
         );
         assert_eq!(args(Kind::Gemini, &resumed), "--acp --model m");
-        assert_eq!(args(Kind::Opencode, &resumed), "acp");
-        assert_eq!(args(Kind::Acp, &resumed), "", "the configuration has the command");
+        for kind in [Kind::Opencode, Kind::Acp] {
+            assert_eq!(args(kind, &resumed), "", "the table and the configuration have the command");
+        }
     }
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
         }
         assert!(args(Kind::Codex, Mode::Edit).starts_with("app-server "));
         // What each of these asks is refused by the host.
-        assert_eq!((args(Kind::Gemini, Mode::Edit), args(Kind::Opencode, Mode::Edit)), ("--acp".into(), "acp".into()));
+        assert_eq!((args(Kind::Gemini, Mode::Edit), args(Kind::Opencode, Mode::Edit)), ("--acp".into(), String::new()));
         let gemini = launch(Kind::Gemini, &unattended(Mode::Edit, Unattended::default())).unwrap();
         assert_eq!(gemini.env["GEMINI_CLI_TRUST_WORKSPACE"], "true");
         assert!(!launch(Kind::Gemini, &start(Mode::Edit)).unwrap().env.contains_key("GEMINI_CLI_TRUST_WORKSPACE"));

@@ -8,6 +8,7 @@ mod core;
 pub mod drivers;
 mod event;
 mod json;
+pub mod known;
 mod launch;
 mod lines;
 mod mcp;

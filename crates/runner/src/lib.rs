@@ -25,5 +25,5 @@ pub use config::{Accept, AgentConfig, Config, ConfigErrors};
 pub use daemon::{RunError, run, run_until};
 pub use ensemble_host::demo::run_if_demo;
 pub use ensemble_process::{Limits, run_if_guard};
-pub use offers::{NotOffered, Offer, install, offers};
+pub use offers::{NotOffered, Offer, offers};
 pub use workplace::{OLDEST_GIT, absent_in_worktree, git_version, uncommitted_files};

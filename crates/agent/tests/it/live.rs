@@ -128,11 +128,9 @@ impl Place {
         let (mut stdout, (sender, output)) = (child.stdout.take().unwrap(), channel());
         std::thread::spawn(move || {
             let mut chunk = vec![0; 64 << 10];
-            while let Ok(size @ 1..) = stdout.read(&mut chunk) {
-                if sender.send(chunk[..size].to_vec()).is_err() {
-                    return;
-                }
-            }
+            while let Ok(size @ 1..) = stdout.read(&mut chunk)
+                && sender.send(chunk[..size].to_vec()).is_ok()
+            {}
         });
         self.entries.push(Entry::Start { kind: self.kind, start: start.clone() });
         let mut driver = driver(self.kind, start);
@@ -145,7 +143,8 @@ impl Place {
 
     fn more_args(&self) -> Vec<String> {
         if self.kind != Kind::Codex {
-            return Vec::new();
+            let known = ensemble_agent::known::named(self.program).and_then(|known| known.starts);
+            return known.unwrap_or((self.kind, &[])).1.iter().map(|arg| (*arg).to_owned()).collect();
         }
         let provider = format!(
             "model_providers.standin={{name=\"standin\",base_url=\"{}/v1\",env_key=\"OPENAI_API_KEY\",\

@@ -9,7 +9,6 @@ use clap::Args;
 use ensemble_account::Account;
 use ensemble_client::{Error, idempotency_key};
 use ensemble_plan::{BOUNDS_OF_COST, Draft, Overrides, Step, TIMEOUTS, duration, is_cost};
-use ensemble_runner::install;
 use ensemble_types::ids::MachineId;
 use ensemble_types::problem::Code;
 use ensemble_types::runs::{Permission, Provider, Run};
@@ -251,6 +250,10 @@ pub(crate) fn names(providers: &[Provider]) -> String {
     providers.iter().map(|provider| provider.as_str()).collect::<Vec<_>>().join(", ")
 }
 
+/// The reasons say with which commands.
+pub(crate) const INSTALL: &str =
+    "Install one and sign in to it, or sign in to one that is installed. The runner finds it within a minute.";
+
 /// What to type when no provider is there.
 fn none_offered(machine: Option<&MachineId>, machines: &Machines) -> Failure {
     let considered = machines.all().iter().filter(|known| machine.is_none_or(|id| known.machine.id == *id));
@@ -270,17 +273,9 @@ fn none_offered(machine: Option<&MachineId>, machines: &Machines) -> Failure {
             text.push_str(&format!("\n  {name}: {}: {reason}", print::inline(&state.provider)));
         }
     }
-    text.push_str(&format!("\n{}", install_hint()));
+    text.push('\n');
+    text.push_str(INSTALL);
     Failure::message(text)
-}
-
-/// How to install the providers' programs.
-pub(crate) fn install_hint() -> String {
-    let parts: Vec<_> = Provider::ALL.into_iter().filter_map(install).map(|how| format!("`{how}`")).collect();
-    format!(
-        "Install one and sign in to it, or sign in to one that is installed: {}. The runner finds it within a minute.",
-        parts.join(", ")
-    )
 }
 
 fn permission(text: &str) -> Result<Permission, &'static str> {

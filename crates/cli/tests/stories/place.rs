@@ -89,13 +89,12 @@ impl Place {
         let pass = ["PATH", "HOME", "OPENAI_API_KEY"];
         // Its sandbox hides what is in /dev, where the homes of tests may be, as soon as the folder for temporary files is there too.
         let env = json!({"TMPDIR": "/tmp"});
-        let mut file = json!({
+        let file = json!({
             "providers": {"codex": {"args": ["-c", "model_provider=standin", "-c", codex], "passEnv": pass, "env": env}},
             // On a busy machine an agent that obeys an interrupt needs longer than the 15 s of production.
             "timing": {"interruptedWithinMs": 120_000},
         });
         if wanted.iter().any(|(name, _)| *name == "opencode") {
-            file["agents"] = json!({"opencode": {"command": ["opencode", "acp"]}});
             opencode_has_its_packages(user.home()).unwrap();
         }
         std::fs::create_dir_all(user.files()).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ensemble_agent::Kind;
+use ensemble_agent::{Kind, known};
 
 use crate::settings::{Environment, search_path};
 
@@ -30,7 +30,10 @@ impl Known {
     pub fn find(&self, environment: &Environment, directory: Option<&Path>) -> Result<PathBuf, String> {
         let home = environment.get("HOME").and_then(|home| Path::new(home).canonicalize().ok());
         let outside = directory.filter(|directory| home.as_ref().is_none_or(|home| !home.starts_with(directory)));
-        ensemble_process::find(&self.program, search_path(environment), outside)
+        ensemble_process::find(&self.program, search_path(environment), outside).map_err(|why| {
+            let known = known::ALL.iter().find(|known| Path::new(known.program) == self.program);
+            known.map_or(why, |known| format!("there is no agent {} on this computer: `{}`", known.name, known.install))
+        })
     }
 
     /// The variables of its process, with what it may inherit from this environment. What its driver needs counts more than that, and
@@ -125,7 +128,9 @@ mod tests {
         known.program = PathBuf::from("goose");
         assert_eq!(known.find(&environment, Some(&home)), Ok(bin.join("goose")));
         let why = known.find(&environment, Some(&home.join("project"))).unwrap_err();
-        assert!(why.contains("goose is not on the search path"), "{why}");
+        assert!(why.starts_with("there is no agent goose on this computer: `curl "), "{why}");
+        known.program = PathBuf::from("goose-2");
+        assert!(known.find(&environment, None).unwrap_err().contains("goose-2 is not on the search path"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ensemble_agent::known;
 use ensemble_types::runs::Provider;
 use serde_json::Value;
 
@@ -18,15 +19,19 @@ pub(super) enum Check {
 
 /// How each program is asked, with the environment and the arguments that it has in tasks.
 pub(super) fn check(provider: Provider, environment: &BTreeMap<String, String>, args: &[String]) -> Check {
+    let asks = known::named(provider.as_str())
+        .and_then(|known| known.sign_in.as_ref())
+        .map(|sign_in| sign_in.asks)
+        .unwrap_or_default();
     match provider {
-        Provider::Claude => Check::Ask(&["auth", "status"], of_claude),
+        Provider::Claude => Check::Ask(asks, of_claude),
         Provider::Codex if has_other_model(environment, args) => Check::Known(SignIn::Unknown),
         // Tasks sign in with this variable, and not with OPENAI_API_KEY.
         Provider::Codex if environment.get("CODEX_API_KEY").is_some_and(|key| !key.is_empty()) => {
             Check::Known(SignIn::Yes)
         }
-        Provider::Codex => Check::Ask(&["login", "status"], of_codex),
-        Provider::Gemini => of_gemini(environment),
+        Provider::Codex => Check::Ask(asks, of_codex),
+        Provider::Gemini => of_gemini(environment, asks),
         Provider::Other(_) => Check::Known(SignIn::Unknown),
     }
 }
@@ -70,7 +75,7 @@ pub fn has_other_model(environment: &BTreeMap<String, String>, args: &[String]) 
 
 /// Gemini CLI: every command but `--version` needs what its settings select, or else a key in the environment, and has exit
 /// code 41 without it. A sign-in with Google is a file, because asking for it can open a browser.
-fn of_gemini(environment: &BTreeMap<String, String>) -> Check {
+fn of_gemini(environment: &BTreeMap<String, String>, asks: &'static [&'static str]) -> Check {
     let home = environment.get("HOME").map(|home| Path::new(home).join(".gemini"));
     let settings = home.as_ref().and_then(|home| std::fs::read_to_string(home.join("settings.json")).ok());
     let settings: Value = settings.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
@@ -82,9 +87,9 @@ fn of_gemini(environment: &BTreeMap<String, String>) -> Check {
             Check::Known(SignIn::Yes)
         }
         Some("oauth-personal") => Check::Known(SignIn::No(GEMINI_SIGN_IN)),
-        Some("gemini-api-key") => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_KEY)),
-        Some("vertex-ai") => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_VERTEX)),
-        None if !asks_google => Check::Ask(&["--list-extensions"], |code, _| read_gemini(code, GEMINI_SIGN_IN)),
+        Some("gemini-api-key") => Check::Ask(asks, |code, _| read_gemini(code, GEMINI_KEY)),
+        Some("vertex-ai") => Check::Ask(asks, |code, _| read_gemini(code, GEMINI_VERTEX)),
+        None if !asks_google => Check::Ask(asks, |code, _| read_gemini(code, GEMINI_SIGN_IN)),
         _ => Check::Known(SignIn::Unknown),
     }
 }
@@ -129,15 +134,15 @@ mod tests {
             let settings = format!(r#"{{"security":{{"auth":{{"selectedType":"{kind}"}}}}}}"#);
             std::fs::write(folder.join("settings.json"), settings).unwrap();
         };
-        assert!(matches!(of_gemini(&environment), Check::Ask(..)));
+        assert!(matches!(of_gemini(&environment, &[]), Check::Ask(..)));
         select("oauth-personal");
-        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::No(_))));
+        assert!(matches!(of_gemini(&environment, &[]), Check::Known(SignIn::No(_))));
         std::fs::write(folder.join("oauth_creds.json"), "{}").unwrap();
-        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::Yes)));
+        assert!(matches!(of_gemini(&environment, &[]), Check::Known(SignIn::Yes)));
         select("gemini-api-key");
-        assert!(matches!(of_gemini(&environment), Check::Ask(..)));
+        assert!(matches!(of_gemini(&environment, &[]), Check::Ask(..)));
         select("cloud-shell");
-        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::Unknown)));
+        assert!(matches!(of_gemini(&environment, &[]), Check::Known(SignIn::Unknown)));
     }
 
     #[test]

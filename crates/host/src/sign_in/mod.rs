@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use ensemble_agent::known;
 use ensemble_types::runs::Provider;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -22,6 +23,8 @@ pub use ways::missing;
 
 /// Gemini needs four seconds on an idle machine, and many times that on a busy one.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Of the others nothing depends on the answer.
+const LONGEST_OF_OTHERS: Duration = Duration::from_secs(5);
 /// The answers have a few lines.
 const MOST_BYTES: u64 = 64 << 10;
 
@@ -38,6 +41,8 @@ pub enum Version {
     Is(String),
     /// The program cannot be started, with what the system says about it.
     NotStartable(String),
+    /// Its line is one of another program with the same name.
+    OfAnother(String),
     /// The program did not say it in time, or not in a way that is understood. It may work.
     #[default]
     Unknown,
@@ -46,7 +51,8 @@ pub enum Version {
 impl State {
     /// Whether the program can work, as far as it says.
     pub fn is_good(&self) -> bool {
-        !matches!(self.sign_in, SignIn::No(_)) && !matches!(self.version, Version::NotStartable(_))
+        !matches!(self.sign_in, SignIn::No(_))
+            && !matches!(self.version, Version::NotStartable(_) | Version::OfAnother(_))
     }
 }
 
@@ -54,7 +60,7 @@ impl Version {
     pub fn known(&self) -> Option<String> {
         match self {
             Self::Is(version) => Some(version.clone()),
-            Self::NotStartable(_) | Self::Unknown => None,
+            Self::NotStartable(_) | Self::OfAnother(_) | Self::Unknown => None,
         }
     }
 }
@@ -80,6 +86,8 @@ pub async fn ask(
     version: Option<String>,
 ) -> State {
     let check = answers::check(provider, environment, args);
+    let longest = if matches!(provider, Provider::Other(_)) { LONGEST_OF_OTHERS } else { LONGEST };
+    let before = known::named(provider.as_str()).and_then(|known| known.version);
     let mut environment = environment.clone();
     // Gemini starts itself a second time, with more memory. An answer of one line needs none.
     environment.insert("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned());
@@ -89,13 +97,13 @@ pub async fn ask(
         async {
             match version {
                 Some(version) => Version::Is(version),
-                None => version_of(run(program, &["--version"], &environment).await),
+                None => version_of(run(program, &["--version"], &environment, longest).await, before),
             }
         },
         async {
             match check {
                 Check::Known(sign_in) => sign_in,
-                Check::Ask(args, read) => match run(program, args, &environment).await {
+                Check::Ask(args, read) => match run(program, args, &environment, longest).await {
                     Ok(Some((code, printed))) => read(code, &printed),
                     Ok(None) | Err(_) => SignIn::Unknown,
                 },
@@ -133,6 +141,7 @@ async fn run(
     program: &Path,
     args: &[&str],
     environment: &BTreeMap<String, String>,
+    longest: Duration,
 ) -> std::io::Result<Option<(Option<i32>, String)>> {
     let mut child = Command::new(program)
         .args(args)
@@ -154,7 +163,7 @@ async fn run(
         let _ = tokio::join!(stdout.read_to_end(&mut printed), stderr.read_to_end(&mut more));
         child.wait().await
     };
-    let Ok(status) = tokio::time::timeout(LONGEST, ended).await else { return Ok(None) };
+    let Ok(status) = tokio::time::timeout(longest, ended).await else { return Ok(None) };
     let code = status?.code();
     printed.append(&mut more);
     Ok(Some((code, String::from_utf8_lossy(&printed).into_owned())))
@@ -180,26 +189,37 @@ impl Drop for Group {
 /// The exit codes of `env` and of shells for a program that cannot be started or is not there (POSIX.1-2017, env, "Exit Status").
 const NOT_STARTABLE: [i32; 2] = [126, 127];
 
-fn version_of(answer: std::io::Result<Option<(Option<i32>, String)>>) -> Version {
+/// `before`: what may stand before the version.
+fn version_of(answer: std::io::Result<Option<(Option<i32>, String)>>, before: Option<&[&str]>) -> Version {
     match answer {
         Err(error) => Version::NotStartable(error.to_string()),
         Ok(Some((Some(code), printed))) if NOT_STARTABLE.contains(&code) => {
             Version::NotStartable(printed.lines().next().unwrap_or_default().to_owned())
         }
-        Ok(Some((_, printed))) => version_in(&printed).map_or(Version::Unknown, Version::Is),
+        Ok(Some((_, printed))) => version_in(&printed, before),
         Ok(None) => Version::Unknown,
     }
 }
 
-/// The first word that looks like a version.
-fn version_in(printed: &str) -> Option<String> {
+/// The first word that looks like a version, with one of these texts before it in its line.
+fn version_in(printed: &str, before: Option<&[&str]>) -> Version {
     let is_version = |word: &&str| {
+        let word = word.trim_start_matches('v');
         word.starts_with(|first: char| first.is_ascii_digit())
             && word.contains('.')
             && word.len() <= 64
             && word.chars().all(|c| c.is_ascii_alphanumeric() || ".-+".contains(c))
     };
-    printed.split_whitespace().find(is_version).map(str::to_owned)
+    let mut of_another = None;
+    for line in printed.lines() {
+        let Some(version) = line.split_whitespace().find(is_version) else { continue };
+        let text = line.split(version).next().unwrap_or_default().trim();
+        if before.is_none_or(|before| before.contains(&text)) {
+            return Version::Is(version.trim_start_matches('v').trim_end_matches('.').to_owned());
+        }
+        of_another.get_or_insert(line);
+    }
+    of_another.map_or(Version::Unknown, |line| Version::OfAnother(line.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -221,9 +241,15 @@ mod tests {
 
     #[test]
     fn a_version_is_found_in_what_a_program_says() {
-        assert_eq!(version_in("2.1.197 (Claude Code)\n").as_deref(), Some("2.1.197"));
-        assert_eq!(version_in("codex-cli 0.169.0\n").as_deref(), Some("0.169.0"));
-        assert_eq!(version_in("no version"), None);
+        let is = |version: &str| Version::Is(version.to_owned());
+        let of = |name: &str, printed: &str| version_in(printed, known::named(name).unwrap().version);
+        assert_eq!(of("claude", "2.1.197 (Claude Code)\n"), is("2.1.197"));
+        assert_eq!(of("codex", "WARNING: x 1.2\ncodex-cli 0.169.0\n"), is("0.169.0"));
+        assert_eq!(of("copilot", "GitHub Copilot CLI 1.0.89.\n"), is("1.0.89"));
+        assert_eq!(of("goose", " 1.9.1\n"), is("1.9.1"));
+        assert_eq!(of("goose", "goose version: v3.24.1\n"), Version::OfAnother("goose version: v3.24.1".to_owned()));
+        assert_eq!(of("auggie", "any text 0.35.0 (commit)"), is("0.35.0"), "its line is not known");
+        assert_eq!(of("claude", "no version"), Version::Unknown);
     }
 
     #[tokio::test]

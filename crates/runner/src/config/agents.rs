@@ -1,20 +1,12 @@
 //! The agents of a machine by their names, and what tasks may do with each.
 
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
-use ensemble_agent::Kind;
+use ensemble_agent::{Kind, known};
 use ensemble_host::Known;
 use ensemble_types::runs::Provider;
 
 use super::{AgentConfig, Config, ProviderConfig};
-
-/// An agent that needs no configuration, because its driver is made for it.
-fn known(name: &str) -> Option<&'static AgentConfig> {
-    static OPENCODE: LazyLock<AgentConfig> =
-        LazyLock::new(|| AgentConfig::of(vec!["opencode".to_owned(), "acp".to_owned()]));
-    (name == "opencode").then_some(&*OPENCODE)
-}
 
 impl Config {
     /// How the agent with this name is started.
@@ -25,7 +17,7 @@ impl Config {
         self.agent(name).map(|(known, _)| known)
     }
 
-    /// The agent with this name: a provider, or one that the configuration has under `agents`.
+    /// The agent with this name: a provider, one that the configuration has under `agents`, or one that needs no configuration.
     ///
     /// # Errors
     /// There is none that a task can have. The text is for people.
@@ -35,39 +27,46 @@ impl Config {
                 .to_owned());
         }
         let programs = self.programs();
-        if let Some(command) = programs.agents.get(name).or_else(|| known(name)) {
-            let (program, args) =
-                command.command.split_first().ok_or_else(|| format!("agents.{name} has no command"))?;
-            let mut settings = ProviderConfig::of(Provider::Claude);
-            settings.pass_env = command.pass_env.clone();
-            settings.env = command.env.clone();
-            settings.permission = command.permission.unwrap_or(settings.permission);
-            settings.permission_limit =
-                command.permission_limit.unwrap_or(settings.permission_limit).max(settings.permission);
-            let (kind, args) = match (name, args) {
-                // Its driver adds the argument itself.
-                ("opencode", [acp, rest @ ..]) if acp == "acp" => (Kind::Opencode, rest),
-                (_, args) => (Kind::Acp, args),
-            };
-            let (program, args) = (program.into(), args.to_vec());
-            return Ok((settings.agent(kind, program, (args, Vec::new())), settings));
+        let known = known::named(name);
+        let starts = known.and_then(|known| known.starts);
+        let provider = Provider::ALL.into_iter().find(|provider| provider.as_str() == name);
+        if let (Some(provider), Some((kind, _))) = (provider, starts) {
+            let settings = programs.providers.get(&provider).filter(|settings| settings.enabled).cloned();
+            let settings = settings.ok_or_else(|| format!("the agent {name} is switched off in the configuration"))?;
+            let (program, last_args) = (settings.program.clone(), settings.args.clone());
+            return Ok((settings.agent(kind, program, (Vec::new(), last_args)), settings));
         }
-        let kind = match name {
-            "claude" => Kind::Claude,
-            "codex" => Kind::Codex,
-            "gemini" => Kind::Gemini,
-            _ => {
+        let usual = AgentConfig::of(Vec::new());
+        let own = programs.agents.get(name).unwrap_or(&usual);
+        let (program, args) = match (own.command.split_first(), known, starts) {
+            (Some((program, args)), ..) => (program.clone(), args.to_vec()),
+            (None, Some(known), Some((_, args))) => {
+                (known.program.to_owned(), args.iter().map(|arg| (*arg).to_owned()).collect())
+            }
+            (None, Some(known), None) => {
+                return Err(format!("{name} is not started: {}", known.note.unwrap_or_default()));
+            }
+            (None, None, _) => {
                 return Err(format!(
-                    "the agent {name} is not in the configuration. Add it to runner.yaml: agents.{name}.command: [{name}, acp]"
+                    "there is no agent {name} on this computer. runner.yaml can add it: agents.{name}.command: [{name}, acp]"
                 ));
             }
         };
-        let provider = Provider::ALL.into_iter().find(|provider| provider.as_str() == name);
-        let settings = provider.and_then(|provider| programs.providers.get(&provider)).cloned();
-        let settings = settings.filter(|settings| settings.enabled);
-        let settings = settings.ok_or_else(|| format!("the agent {name} is switched off in the configuration"))?;
-        let (program, last_args) = (settings.program.clone(), settings.args.clone());
-        Ok((settings.agent(kind, program, (Vec::new(), last_args)), settings))
+        let mut settings = ProviderConfig::of(Provider::Claude);
+        settings.pass_env = own.pass_env.clone();
+        settings.env = known
+            .into_iter()
+            .flat_map(|known| known.env)
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect();
+        settings.env.extend(own.env.clone());
+        settings.permission = own.permission.unwrap_or(settings.permission);
+        settings.permission_limit = own.permission_limit.unwrap_or(settings.permission_limit).max(settings.permission);
+        // With other arguments it may speak in another way.
+        let kind = starts
+            .filter(|(_, usual)| usual.len() <= args.len() && usual.iter().zip(&args).all(|(usual, arg)| usual == arg));
+        let kind = kind.map_or(Kind::Acp, |(kind, _)| kind);
+        Ok((settings.agent(kind, program.into(), (args, Vec::new())), settings))
     }
 }
 

@@ -20,6 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ensemble_agent::known;
 use ensemble_client::Credential;
 use ensemble_process::Limits;
 use ensemble_protocol::AccountKey;
@@ -267,7 +268,8 @@ impl Reading<'_> {
             if agent.permission_limit.is_some_and(|limit| limit < agent.permission.unwrap_or(Permission::Edit)) {
                 self.errors.push(format!("agents.{name}.permissionLimit is less than its permission"));
             }
-            if agent.command.first().is_none_or(String::is_empty) {
+            let has_its_own = known::named(name).is_some_and(|known| known.starts.is_some());
+            if agent.command.first().map_or(!has_its_own, String::is_empty) {
                 self.errors.push(format!("agents.{name}.command is empty"));
             }
         }

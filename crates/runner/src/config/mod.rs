@@ -90,7 +90,8 @@ impl std::str::FromStr for Accept {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
-    /// The program and its arguments: `[opencode, acp]`.
+    /// The program and its arguments: `[opencode, acp]`. An agent that needs no configuration has its own.
+    #[serde(default)]
     pub command: Vec<String>,
     /// Additional variables.
     #[serde(default)]

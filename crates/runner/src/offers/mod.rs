@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use ensemble_agent::{Kind, known};
 use ensemble_host::search_path;
 use ensemble_host::sign_in::{self, SignIn, State, Version};
 use ensemble_types::runs::Provider;
+use futures_util::{StreamExt, stream};
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
@@ -21,7 +23,9 @@ const ANSWER_LASTS: Duration = Duration::from_secs(600);
 /// The pause before a program without a sign-in is asked for the first time again.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 /// The agents in addition to the three that are offered. A request for work may name 16.
-const MOST_OTHERS: usize = 12;
+const MOST_OTHERS: usize = 13;
+/// Programs that are asked at once. Some take seconds of a processor for an answer.
+const AT_ONCE: usize = 2;
 
 /// The providers of this machine. A provider that is not offered comes with the reason.
 pub async fn offers(config: &Config) -> Vec<Offer> {
@@ -65,25 +69,31 @@ struct Answer {
 
 impl Asked {
     async fn offers(&mut self, config: &Config) -> Vec<Offer> {
-        let all = futures_util::future::join_all(Provider::ALL.map(|provider| self.offer(config, provider))).await;
+        let wanted = Provider::ALL.into_iter().chain(others(config));
+        let all: Vec<_> =
+            stream::iter(wanted.map(|provider| self.offer(config, provider))).buffered(AT_ONCE).collect().await;
         self.0 = all.iter().filter_map(|(_, answer)| answer.clone()).collect();
-        all.into_iter().map(|(offer, _)| offer).chain(others(config)).collect()
+        all.into_iter().map(|(offer, _)| offer).collect()
     }
 
     async fn offer(&self, config: &Config, provider: Provider) -> (Offer, Option<Answer>) {
-        let without = |why: NotOffered| (Offer { provider, program: Err(why), version: None, signed_in: None }, None);
-        let programs = config.programs();
-        let Some(wanted) = programs.providers.get(&provider).filter(|wanted| wanted.enabled) else {
-            return without(NotOffered::unavailable("it is switched off in the runner's configuration"));
+        let without = |why: String| {
+            let program = Err(NotOffered::unavailable(why));
+            (Offer { provider, program, version: None, signed_in: None }, None)
         };
-        let program = match ensemble_process::find(&wanted.program, search_path(&config.environment), None) {
-            Ok(program) => program,
-            Err(reason) => {
-                let install = install(provider).map(|how| format!(" Install it: {how}")).unwrap_or_default();
-                return without(NotOffered::unavailable(format!("{reason}.{install}")));
-            }
+        let found = config
+            .agent(provider.as_str())
+            .and_then(|(agent, settings)| Ok((settings, agent.find(&config.environment, None)?)));
+        let (settings, program) = match found {
+            Ok(found) => found,
+            Err(why) => return without(why),
         };
-        let environment = config.program_env(wanted);
+        // Another command may not know the question.
+        let is_known = known::named(provider.as_str()).is_some_and(|known| program.ends_with(known.program));
+        if matches!(provider, Provider::Other(_)) && !is_known {
+            return (Offer { provider, program: Ok(program), version: None, signed_in: None }, None);
+        }
+        let environment = config.program_env(&settings);
         let modified = modified(&program);
         let sign_in_changed = sign_in::changed_at(provider, &environment);
         let known = self
@@ -94,8 +104,10 @@ impl Asked {
             Some(answer) => answer.clone(),
             None => {
                 let version = known.and_then(|answer| answer.state.version.known());
-                let state = sign_in::ask(provider, &program, &environment, &wanted.args, version).await;
+                let state = sign_in::ask(provider, &program, &environment, &settings.args, version).await;
                 let lasts = match (&state, known) {
+                    // Only its version was asked for, and its file has another one when it changes.
+                    (state, _) if state.is_good() && matches!(provider, Provider::Other(_)) => Duration::MAX,
                     (state, _) if state.is_good() => ANSWER_LASTS,
                     (_, Some(known)) if !known.state.is_good() => next_pause(known.lasts),
                     _ => FIRST_PAUSE,
@@ -107,9 +119,11 @@ impl Asked {
             }
         };
         let State { version, sign_in } = answer.state.clone();
+        let (path, unavailable) = (program.display(), |why: String| Err(NotOffered::unavailable(why)));
         let (program, signed_in) = match (&version, sign_in) {
-            (Version::NotStartable(why), _) => {
-                (Err(NotOffered::unavailable(format!("{} cannot be started: {why}", program.display()))), None)
+            (Version::NotStartable(why), _) => (unavailable(format!("{path} cannot be started: {why}")), None),
+            (Version::OfAnother(line), _) => {
+                (unavailable(format!("{path} is another program with this name: its --version says {line:?}")), None)
             }
             (_, SignIn::Yes) => (Ok(program), Some(true)),
             (_, SignIn::Unknown) => (Ok(program), None),
@@ -119,22 +133,20 @@ impl Asked {
     }
 }
 
-/// The agents in addition to the three. They are not asked anything: each has another way to say something about itself.
-fn others(config: &Config) -> Vec<Offer> {
+/// The agents in addition to the three: what the configuration has, and opencode where it is there. Of the others it is not known which
+/// permission their tasks can have, so a person names them.
+fn others(config: &Config) -> Vec<Provider> {
     let programs = config.programs();
-    let configured = programs.agents.keys().map(String::as_str);
-    let usual = ["opencode"].into_iter().filter(|name| !programs.agents.contains_key(*name));
-    let offer = |name: &str| {
-        let provider = name.parse().ok()?;
-        let found = config
-            .agent(name)
-            .and_then(|(known, _)| ensemble_process::find(&known.program, search_path(&config.environment), None))
-            .map_err(NotOffered::unavailable);
-        // What no person has configured is no news when it is not there.
-        let is_wanted = found.is_ok() || programs.agents.contains_key(name);
-        is_wanted.then_some(Offer { provider, program: found, version: None, signed_in: None })
+    let agents = &programs.agents;
+    let is_there = |known: &&known::Agent| {
+        known.starts.is_some_and(|(kind, _)| kind != Kind::Acp)
+            && !agents.contains_key(known.name)
+            && ensemble_process::find(known.program.as_ref(), search_path(&config.environment), None).is_ok()
     };
-    usual.chain(configured).filter_map(offer).take(MOST_OTHERS).collect()
+    let there = known::ALL.iter().filter(is_there).map(|known| known.name);
+    let names = agents.keys().map(String::as_str).chain(there);
+    let providers = names.filter_map(|name| name.parse().ok());
+    providers.filter(|provider| matches!(provider, Provider::Other(_))).take(MOST_OTHERS).collect()
 }
 
 impl Answer {
@@ -166,26 +178,21 @@ fn log(found: &[Offer], before: &[Offer]) {
     }
 }
 
-/// The command that installs a provider's program, from the pages of its maker.
-pub fn install(provider: Provider) -> Option<&'static str> {
-    match provider {
-        Provider::Claude => Some("npm install -g @anthropic-ai/claude-code"),
-        Provider::Codex => Some("npm install -g @openai/codex"),
-        Provider::Gemini => Some("npm install -g @google/gemini-cli"),
-        Provider::Other(_) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt;
 
+    use ensemble_agent::Kind;
     use ensemble_client::Credential;
     use ensemble_types::ids::MachineId;
 
     use super::*;
     use crate::config::{AgentConfig, ProviderConfig};
+
+    fn config_with(environment: BTreeMap<String, String>) -> Config {
+        Config::new("http://s", MachineId::generate(), Credential::Bearer("t".into()), "/s", environment)
+    }
 
     #[tokio::test]
     async fn a_signed_out_program_is_asked_again_when_its_files_change() {
@@ -196,8 +203,7 @@ mod tests {
         std::fs::write(&program, text.replace("asked", asked.to_str().unwrap())).unwrap();
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
         let environment = BTreeMap::from([("HOME".to_owned(), home.path().display().to_string())]);
-        let (machine, credential) = (MachineId::generate(), Credential::Bearer("t".into()));
-        let mut config = Config::new("http://s", machine, credential, home.path(), environment);
+        let mut config = config_with(environment);
         for (provider, entry) in &mut config.providers {
             entry.enabled = *provider == Provider::Claude;
         }
@@ -221,17 +227,82 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_demo_is_an_agent_of_sessions_and_offered_to_no_task() {
-        let (machine, credential) = (MachineId::generate(), Credential::Bearer("t".into()));
-        let mut config = Config::new("http://s", machine, credential, "/s", BTreeMap::new());
-        assert!(others(&config).iter().all(|offer| offer.provider.as_str() != Provider::DEMO));
+    #[tokio::test]
+    async fn the_demo_is_an_agent_of_sessions_and_offered_to_no_task() {
+        let mut config = config_with(BTreeMap::new());
+        assert!(others(&config).iter().all(|provider| provider.as_str() != Provider::DEMO));
         config.agents.insert(Provider::DEMO.to_owned(), AgentConfig::of(vec!["/bin/sh".to_owned()]));
-        let named = others(&config).into_iter().find(|offer| offer.provider.as_str() == Provider::DEMO).unwrap();
+        let offered = Asked::default().offers(&config).await;
+        let named = offered.into_iter().find(|offer| offer.provider.as_str() == Provider::DEMO).unwrap();
         assert!(named.program.unwrap_err().reason.contains("another name"));
         let settings = Arc::new(config).settings();
         let script = settings.agent(Provider::DEMO).unwrap();
         assert_eq!(script.args, ["runner", "demo"], "not the one of the configuration");
+    }
+
+    #[tokio::test]
+    async fn an_agent_of_the_table_is_offered_where_its_program_is_and_asked_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = folder.path().join("asked");
+        let put = |name: &str, says: &str| {
+            let text = format!("#!/bin/sh\necho \"$0 $*\" >> {}\necho '{says}'\n", asked.display());
+            std::fs::write(folder.path().join(name), text).unwrap();
+            std::fs::set_permissions(folder.path().join(name), PermissionsExt::from_mode(0o700)).unwrap();
+        };
+        put("copilot", "another program 3.24.1");
+        put("kimi", "kimi, version 1.49.0");
+        put("agy", "1.2.12");
+        put("mine", "9.9.9");
+        let path = folder.path().display().to_string();
+        let mut config = config_with(BTreeMap::from([("PATH".to_owned(), path)]));
+        config.agents.insert("mine".to_owned(), AgentConfig::of(vec!["mine".to_owned()]));
+        for name in ["agy", "copilot", "kimi", "opencode"] {
+            config.agents.insert(name.to_owned(), AgentConfig::default());
+        }
+        let mut known = Asked::default();
+        let mut offered = known.offers(&config).await.split_off(Provider::ALL.len());
+        assert_eq!(known.offers(&config).await.split_off(Provider::ALL.len()), offered);
+        offered.sort_by_key(|offer| offer.provider);
+        let said = offered.iter().map(|offer| {
+            let reason = offer.program.as_ref().err().map_or("", |not| not.reason.as_str());
+            (offer.provider.as_str(), offer.version.as_deref(), reason.to_owned())
+        });
+        let said: Vec<_> = said.collect();
+        assert_eq!(
+            said.iter().map(|(name, ..)| *name).collect::<Vec<_>>(),
+            ["agy", "copilot", "kimi", "mine", "opencode"]
+        );
+        assert!(said[0].2.contains("its terms allow") && said[1].2.contains("another program"), "{said:?}");
+        assert_eq!((&said[2].1, &*said[2].2, &said[3].1, &*said[3].2), (&Some("1.49.0"), "", &None, ""));
+        assert_eq!(said[4].2, "there is no agent opencode on this computer: `npm install -g opencode-ai`");
+        let asked = std::fs::read_to_string(asked).unwrap();
+        let asked = ["agy", "copilot", "kimi", "mine"].map(|name| asked.matches(&format!("/{name} --version")).count());
+        assert_eq!(asked, [0, 1, 1, 0], "one that is not started is not asked, and neither is an unknown command");
+    }
+
+    #[test]
+    fn runner_yaml_changes_an_agent_of_the_table_and_adds_others() {
+        let mut config = config_with(BTreeMap::new());
+        let of = |config: &Config, name: &str| {
+            let agent = config.agent(name)?.0;
+            Ok::<_, String>((agent.kind, agent.program.display().to_string(), agent.args, agent.env))
+        };
+        let droid = of(&config, "droid").unwrap();
+        assert_eq!(
+            (droid.0, &*droid.1, droid.2.join(" ")),
+            (Kind::Acp, "droid", "exec --output-format acp-daemon".to_owned())
+        );
+        assert_eq!(droid.3["DROID_DISABLE_AUTO_UPDATE"], "true");
+        assert_eq!(of(&config, "opencode").unwrap().0, Kind::Opencode);
+        assert!(of(&config, "amp").unwrap_err().contains("amp-acp"));
+        assert!(of(&config, "none").unwrap_err().starts_with("there is no agent none on this computer"));
+        for (name, command) in [("amp", "amp-acp"), ("opencode", "opencode serve"), ("qwen", "")] {
+            let command = command.split_whitespace().map(str::to_owned).collect();
+            config.agents.insert(name.to_owned(), AgentConfig::of(command));
+        }
+        assert_eq!(of(&config, "amp").unwrap().1, "amp-acp");
+        assert_eq!(of(&config, "opencode").unwrap().0, Kind::Acp);
+        assert_eq!(of(&config, "qwen").unwrap().2, ["--acp"]);
     }
 
     #[test]

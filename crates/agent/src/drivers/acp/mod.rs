@@ -79,7 +79,6 @@ pub(crate) fn launch(kind: Kind, start: &Start) -> Launch {
             }
         }
         Kind::Opencode => launch
-            .args(["acp"])
             .env("OPENCODE_PERMISSION", modes::opencode_permission(&start.mode))
             .env("OPENCODE_DISABLE_AUTOUPDATE", "1"),
         _ => launch,

@@ -1,12 +1,11 @@
 //! The programs that tasks need on this machine: git and the agents.
 
+use ensemble_agent::known;
 use ensemble_plan::is_reported;
-use ensemble_runner::install;
 use ensemble_runner::{Config, OLDEST_GIT, git_version, offers};
-use ensemble_types::runs::Provider;
 
 use super::{Findings, Verdict};
-use crate::commands::submit::install_hint;
+use crate::commands::submit::INSTALL;
 use crate::machines::Runner;
 use crate::print;
 
@@ -47,18 +46,16 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
                     found.push("does not say whether it is signed in".to_owned());
                 }
             }
-            Err(not) => {
-                found.push(not.reason.clone());
-                if offer.version.is_none() {
-                    advice = install(offer.provider).map(|how| format!("to use it: `{how}`"));
-                }
-            }
+            Err(not) => found.push(not.reason.clone()),
         }
         let signed_in = offer.signed_in.or_else(|| state.and_then(|state| state.signed_in));
         // What this computer has found out says itself what is missing.
         if signed_in == Some(false) && offer.signed_in.is_none() {
-            advice = Some(format!("sign in: `{}`", sign_in(&offer.provider)));
+            let how = known::named(check).and_then(|known| known.sign_in.as_ref()).map_or(check, |sign_in| sign_in.how);
+            advice = Some(format!("sign in: `{how}`"));
         }
+        let note = known::named(check).filter(|known| known.starts.is_some()).and_then(|known| known.note);
+        found.extend(note.map(str::to_owned));
         let is_offered = state.map_or(offer.program.is_ok(), |state| state.offered);
         match state {
             Some(state) if state.offered => {
@@ -83,18 +80,9 @@ pub(super) async fn providers(config: &Config, runner: Option<&Runner>, findings
     }
     if usable == 0 {
         let advice = match installed {
-            0 => install_hint(),
-            _ => "make one of them usable, as said above. The runner finds it within a minute".to_owned(),
+            0 => INSTALL,
+            _ => "make one of them usable, as said above. The runner finds it within a minute",
         };
         findings.wrong("providers", "none can be used", advice);
-    }
-}
-
-/// How people sign in to a provider's program.
-fn sign_in(provider: &Provider) -> &str {
-    match provider {
-        Provider::Claude => "claude auth login",
-        Provider::Codex => "codex login",
-        Provider::Gemini | Provider::Other(_) => provider.as_str(),
     }
 }
