@@ -97,14 +97,8 @@ pub(crate) enum Command {
     Say(say::Say),
     /// Show what your tasks cost, by day, machine or provider
     Usage(usage::Usage),
-    /// Work with Claude Code in this directory, and see it on all your screens
-    Claude(agent::Agent),
-    /// The same with Codex
-    Codex(agent::Agent),
-    /// The same with Gemini CLI
-    Gemini(agent::Agent),
-    /// The same with opencode
-    Opencode(agent::Agent),
+    #[command(flatten)]
+    Known(agent::Known),
     /// The same with any agent that speaks the Agent Client Protocol
     Agent(agent::Named),
     /// Let an editor (Zed, JetBrains, Neovim) drive live sessions
@@ -248,11 +242,20 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
         return error.with_cmd(&Arguments::command());
     }
+    // Of the words after a command no agent was meant.
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    if !usage.contains("ensemble [OPTIONS]") {
+        return error;
+    }
+    let none = format!("there is no agent {word} on this computer; `agents` in runner.yaml can add it").into();
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![none]));
     error
 }
 
 #[cfg(test)]
 mod tests {
+    use ensemble_agent::known;
+
     use super::*;
 
     /// One speaks its own protocol, one the language of a shell, one is a screen, and one shows a code for a camera.
@@ -272,8 +275,8 @@ mod tests {
     fn each_command_is_in_one_group_of_the_help() {
         let grouped_names: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         let command = Arguments::command();
-        let mut all: Vec<&str> =
-            command.get_subcommands().map(|one| one.get_name()).filter(|name| *name != "help").collect();
+        let visible = command.get_subcommands().filter(|one| !one.is_hide_set());
+        let mut all: Vec<&str> = visible.map(|one| one.get_name()).filter(|name| *name != "help").collect();
         let mut sorted = grouped_names.clone();
         sorted.sort_unstable();
         all.sort_unstable();
@@ -283,6 +286,33 @@ mod tests {
         let runs = help.find("\nRuns:\n  do           Let an agent").unwrap();
         assert!(up < runs && runs < help.find("\nOptions:\n").unwrap(), "{help}");
         assert!(help.contains("Exit codes: 0 done"), "{help}");
+    }
+
+    #[test]
+    fn each_known_agent_is_a_command_and_no_other_command_has_its_name() {
+        let command = Arguments::command();
+        for known in &known::ALL {
+            let has = |one: &&clap::Command| {
+                one.get_name() == known.name || one.get_all_aliases().any(|name| name == known.name)
+            };
+            assert_eq!(command.get_subcommands().filter(has).count(), 1, "{}", known.name);
+            assert!(OTHER_WORDS.iter().all(|(word, _)| *word != known.name), "{}", known.name);
+            let found = Arguments::try_parse_from(["ensemble", known.name, "-d", "fix it"]).unwrap();
+            assert!(
+                format!("{:?}", found.command).contains(&format!("Known(Named {{ name: {:?}", known.name)),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_command_may_have_been_meant_as_an_agent() {
+        let said = |words: &[&str]| with_tip(Arguments::try_parse_from(words).unwrap_err()).to_string();
+        let text = said(&["ensemble", "claud"]);
+        assert!(text.contains("'claude'") && text.contains("there is no agent claud on this computer"), "{text}");
+        let text = said(&["ensemble", "--json", "zzzz"]);
+        assert!(text.contains("no agent zzzz") && !text.contains("similar"), "{text}");
+        assert!(!said(&["ensemble", "machine", "zzzz"]).contains("no agent"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use ensemble_account::Account;
 use ensemble_account::sessions::Titles;
+use ensemble_agent::known;
 use ensemble_client::SessionFilter;
 
 use crate::context::Context;
@@ -53,6 +54,11 @@ pub(crate) fn tasks() -> ArgValueCandidates {
 /// The run among the words that the shell passes on, which follow `--`.
 fn typed_run() -> Option<Which> {
     std::env::args().skip_while(|word| word != "--").skip(3).find_map(|word| word.parse().ok())
+}
+
+/// The agents that need no configuration.
+pub(crate) fn agents() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| known::ALL.iter().map(|known| CompletionCandidate::new(known.name)).collect())
 }
 
 /// These words and nothing else.

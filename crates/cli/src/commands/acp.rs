@@ -40,9 +40,9 @@ pub(crate) struct Acp {
     /// The directory of new sessions [default: that of the editor]
     #[arg(long, short = 'C', alias = "directory", value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The agent: claude, codex, gemini, or on this computer one of runner.yaml
-    #[arg(long, visible_alias = "agent", value_name = "NAME", default_value = "claude", add = complete::words(&["claude", "codex", "gemini"]))]
-    provider: String,
+    /// The agent: claude, codex, or another that the machine offers
+    #[arg(long, visible_alias = "agent", value_name = "NAME", default_value = "claude", add = complete::agents())]
+    provider: Provider,
     /// The model [default: the agent's own]
     #[arg(long)]
     model: Option<String>,
@@ -65,17 +65,9 @@ impl Acp {
         if std::io::stdin().is_terminal() {
             print::note("An editor starts this command, and speaks the Agent Client Protocol to it. Ctrl-D ends it.");
         }
-        let known = Provider::ALL.into_iter().find(|provider| provider.as_str() == self.provider);
-        let provider = match (known, &self.machine) {
-            (Some(provider), _) => provider,
-            (None, None) => Provider::Claude,
-            (None, Some(_)) => {
-                return Err(Failure::message("On another machine the agent is claude, codex or gemini."));
-            }
-        };
-        let Self { session, machine, dir: directory, provider: agent, model, mode, yes, .. } = self;
+        let Self { session, machine, dir: directory, provider, model, mode, yes, .. } = self;
         let which = Which { session, is_elsewhere: machine.is_some(), directory };
-        let here = Here { context, machine, agent, provider, model, mode, yes };
+        let here = Here { context, machine, provider, model, mode, yes };
         let ended = signalled()?;
         ensemble_acp::run(&here, &which, (tokio::io::stdin(), tokio::io::stdout()), ended).await?;
         Ok(DONE)
@@ -100,9 +92,6 @@ struct Here<'a> {
     context: &'a Context,
     /// They are on this machine of the account; on this computer if `None`.
     machine: Option<String>,
-    /// The name of the agent.
-    agent: String,
-    /// The same for another machine.
     provider: Provider,
     model: Option<String>,
     mode: Choice,
@@ -140,7 +129,7 @@ impl LocalHost for Here<'_> {
         };
         agreed::agree(self.context, me, work)?;
         let start = Start {
-            agent: self.agent.clone(),
+            agent: self.provider.to_string(),
             directory,
             mode: Mode::of(self.mode.permission().as_str()),
             model: self.model.clone(),

@@ -1,14 +1,16 @@
-//! `ensemble claude`, `codex`, `gemini`, `opencode` and `agent NAME`: a live session with an agent in this directory.
+//! `ensemble claude` and its like, and `agent NAME`: a live session with an agent in this directory.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use ensemble_account::Account;
 use ensemble_account::live::Live;
 use ensemble_account::live::names::title;
 use ensemble_account::sessions::{Named as NamedSession, Titles};
+use ensemble_agent::{Kind, known};
 use ensemble_host::local::{Request, Start};
 use ensemble_protocol::transcript::body::{Content, Control, Prompt, Resume};
 use ensemble_protocol::transcript::words::{Mode, When};
@@ -71,7 +73,7 @@ pub(crate) struct Agent {
     #[arg(long, short)]
     yes: bool,
     /// Continue the last session of this agent in this directory
-    #[arg(long = "continue", short = 'c', conflicts_with_all = NEW)]
+    #[arg(long = "continue", short = 'c', conflicts_with_all = NEW, conflicts_with = "resume")]
     continues: bool,
 }
 
@@ -82,6 +84,41 @@ pub(crate) struct Named {
     name: String,
     #[command(flatten)]
     agent: Agent,
+}
+
+/// `ensemble NAME`, for each agent that needs no configuration.
+#[derive(Debug)]
+pub(crate) struct Known(pub(crate) Named);
+
+impl FromArgMatches for Known {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let (name, matches) = matches.subcommand().ok_or_else(|| clap::Error::new(ErrorKind::MissingSubcommand))?;
+        Ok(Self(Named { name: name.to_owned(), agent: Agent::from_arg_matches(matches)? }))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Known {
+    fn augment_subcommands(command: Command) -> Command {
+        known::ALL.iter().fold(command, |command, known| {
+            let about = format!("Work with {} in this directory, and see it on all your screens", known.name);
+            // Of the many the help shows those that have a driver of their own.
+            let is_hidden = known.starts.is_none_or(|(kind, _)| kind == Kind::Acp);
+            command.subcommand(Agent::augment_args(Command::new(known.name)).about(about).hide(is_hidden))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        known::named(name).is_some()
+    }
 }
 
 /// What the agent may do without asking.

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) machine: Option<String>,
     /// The provider where none is named: claude, codex, gemini or another [default: the only one that the machine offers; if it
     /// offers several, `do` takes the first of them and says so]
-    #[arg(long, add = complete::words(&["claude", "codex", "gemini"]))]
+    #[arg(long, add = complete::agents())]
     pub(crate) provider: Option<Provider>,
     /// The model where none is named
     #[arg(long, value_parser = model)]

@@ -88,6 +88,11 @@ fn a_person_without_an_agent_sees_what_a_session_is() {
         assert!(refused.contains("is a demo") && refused.contains("shared with no one"), "{refused}");
     }
     assert!(user.fail(&["agent", "demo", "--detach"]).contains("`ensemble demo`"));
+    // Neither is an agent that is not there, nor one that is not started.
+    let missing = user.fail(&["qwen", "--detach"]);
+    assert!(missing.contains("no agent qwen on this computer: `npm install -g @qwen-code/qwen-code`"), "{missing}");
+    assert!(user.fail(&["agy", "--detach"]).contains("its terms allow"));
+    assert!(user.fail(&["agent", "mine", "--detach"]).contains("no agent mine on this computer"));
     let machines = user.json(&["machine", "list"]).to_string();
     assert!(!machines.contains("\"demo\""), "{machines}");
 

@@ -46,8 +46,8 @@ pub(crate) struct Start {
     /// The directory there: an absolute path
     #[arg(long, short = 'C', alias = "directory", value_name = "DIR")]
     dir: PathBuf,
-    /// The agent: claude, codex or gemini
-    #[arg(long, add = complete::words(&["claude", "codex", "gemini"]))]
+    /// The agent: claude, codex, or another that the machine offers
+    #[arg(long, add = complete::agents())]
     provider: Provider,
     /// The model [default: the agent's own]
     #[arg(long)]
