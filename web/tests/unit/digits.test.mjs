@@ -16,6 +16,8 @@ const asks = (requestId, options = OPTIONS) => ({
   detail: "touch a",
   options,
 });
+/** Waits until it is noticed that all of the card is on the screen. */
+const seen = (page) => page.locator(".request footer .primary:enabled").waitFor();
 const answered = (page) => page.evaluate(() => globalThis.answered);
 
 /** Lets time pass until buttons that have moved may be pressed. */
@@ -24,10 +26,12 @@ async function still(page) {
   while ((await page.locator(".request [aria-disabled=true]").count()) > 0);
 }
 
-/** The page with time that a test moves. */
+/** The page with time that only a test moves. */
 async function standing(bodies) {
   const one = await shown({ bodies }, { reducedMotion: "reduce" });
-  await one.page.clock.install();
+  const time = Date.parse("2026-11-23T17:02:00Z");
+  await one.page.clock.install({ time });
+  await one.page.clock.pauseAt(time + 1_000);
   await one.page.reload();
   await one.page.getByRole("region", { name: /The agent asks/ }).waitFor();
   return one;
@@ -77,6 +81,7 @@ describe("digits", { timeout: 10 * 60_000 }, () => {
     // Too early: it is text, and goes into the composer, as letters do.
     await page.keyboard.press("1");
     await page.clock.runFor(2_000);
+    await seen(page);
     const prompt = page.getByLabel("Prompt");
     assert.equal(await prompt.inputValue(), "1");
     await page.keyboard.press("Backspace");
@@ -98,6 +103,7 @@ describe("digits", { timeout: 10 * 60_000 }, () => {
       assert.ok(!(await answered(page)).includes(said), "not before it is known that no other key follows");
       await page.clock.runFor(300);
       assert.equal((await answered(page)).at(-1), said);
+      await seen(page);
     }
     // What is not offered does nothing.
     for (const digit of ["3", "4", "9"]) {
@@ -126,19 +132,20 @@ describe("digits", { timeout: 10 * 60_000 }, () => {
   test("what reaches further is a list, and is asked once more", async () => {
     const { page, context, checked } = await standing([asks("r1")]);
     await page.clock.runFor(2_000);
+    await seen(page);
     await page.keyboard.press("4");
     await page.clock.runFor(300);
     await still(page);
-    const focused = () => page.evaluate(() => document.activeElement.textContent);
-    assert.equal(await focused(), "Always allow touch");
+    const focus = (text) => page.waitForFunction((wanted) => document.activeElement.textContent === wanted, text);
+    await focus("Always allow touch");
     await page.keyboard.press("ArrowDown");
-    assert.equal(await focused(), "3Reject and stop the turn");
+    await focus("3Reject and stop the turn");
     await page.keyboard.press("ArrowDown");
     // Buttons that have just moved take no key.
     await still(page);
     await page.keyboard.press("Enter");
     await still(page);
-    assert.equal(await focused(), "Enter again: Always allow touch");
+    await focus("Enter again: Always allow touch");
     assert.deepEqual(await answered(page), []);
     await page.keyboard.press("Enter");
     assert.deepEqual(await answered(page), ["r1 always"]);
