@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { PHONE } from "../browser.mjs";
-import { shown } from "./shared.mjs";
+import { shown, twice } from "./shared.mjs";
 
 const OPTIONS = [
   { optionId: "yes", name: "Allow once", kind: "allow_once" },
@@ -25,23 +25,6 @@ async function inside(locator, { width, height }) {
   const isInside = box.x >= 0 && box.y >= 0 && box.x + box.width <= width && box.y + box.height <= height;
   assert.ok(isInside, `${locator}: ${JSON.stringify(box)} in ${width}×${height}`);
 }
-
-/** Taps one element, and another one as soon as it is there. Says whether the other one was guarded. */
-const twice = (page, first, second) =>
-  page.evaluate(
-    async ([first, second]) => {
-      const tap = (selector) => {
-        const element = document.querySelector(selector);
-        element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, detail: 1 }));
-        return element.getAttribute("aria-disabled");
-      };
-      tap(first);
-      for (let left = 10_000; left > 0 && !document.querySelector(second); left--)
-        await new Promise((next) => queueMicrotask(next));
-      return tap(second);
-    },
-    [first, second],
-  );
 
 describe("a phone", { timeout: 10 * 60_000 }, () => {
   test("the options that More brings take no tap at once", async () => {

@@ -82,3 +82,20 @@ const modules = once(async () => {
 
 /** A module of the app, or of a package, for Node.js. */
 export const module = async (name) => (await modules()).ssrLoadModule(name);
+
+/** Taps one element, and another one as soon as it is there. Says whether the other one was guarded. */
+export const twice = (page, first, second) =>
+  page.evaluate(
+    async ([first, second]) => {
+      const tap = (selector) => {
+        const element = document.querySelector(selector);
+        element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, detail: 1 }));
+        return element.getAttribute("aria-disabled");
+      };
+      tap(first);
+      for (let left = 10_000; left > 0 && !document.querySelector(second); left--)
+        await new Promise((next) => queueMicrotask(next));
+      return tap(second);
+    },
+    [first, second],
+  );
