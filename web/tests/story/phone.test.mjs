@@ -78,8 +78,8 @@ describe("a person who begins on a phone", { timeout: 25 * 60_000 }, () => {
     const list = page.getByRole("list", { name: "Recovery words" });
     await list.waitFor();
     const words = await list.getByRole("listitem").allInnerTexts();
-    await page.getByRole("button", { name: "Copy for a password manager" }).tap();
-    await page.getByRole("button", { name: "Copied" }).waitFor();
+    const copied = page.getByRole("button", { name: "Copied" });
+    await Promise.all([copied.waitFor(), page.getByRole("button", { name: "Copy for a password manager" }).tap()]);
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), words.join(" "));
     await typeThree(page, words);
     await page.getByRole("heading", { name: "No sessions yet" }).waitFor();

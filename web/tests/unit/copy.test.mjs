@@ -24,8 +24,7 @@ describe("copies", { timeout: 10 * 60_000 }, () => {
     ]) {
       const button = page.getByRole("button", { name, exact: true });
       await button.focus();
-      await page.keyboard.press("Enter");
-      await page.getByRole("button", { name: "Copied", exact: true }).waitFor();
+      await Promise.all([page.getByRole("button", { name: "Copied", exact: true }).waitFor(), page.keyboard.press("Enter")]);
       assert.equal(await page.evaluate(() => navigator.clipboard.readText()), wanted);
       await button.waitFor();
     }
@@ -41,12 +40,12 @@ describe("copies", { timeout: 10 * 60_000 }, () => {
     const { page, context, checked } = one;
     const selected = () => page.evaluate(() => getSelection().toString().trim());
     await page.locator("pre span").first().waitFor();
-    await page.getByRole("button", { name: "Copy code" }).click();
-    await page.getByRole("button", { name: "Selected: copy it now" }).waitFor();
+    const asked = page.getByRole("button", { name: "Selected: copy it now" });
+    await Promise.all([asked.waitFor(), page.getByRole("button", { name: "Copy code" }).click()]);
     assert.equal(await selected(), CODE);
     await page.getByRole("button", { name: "Public" }).click();
-    await page.getByRole("button", { name: "Copy link" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Selected: copy it now" }).waitFor();
+    const dialog = page.getByRole("dialog");
+    await Promise.all([dialog.locator(asked).waitFor(), dialog.getByRole("button", { name: "Copy link" }).click()]);
     assert.equal(await selected(), link.address);
     checked();
     await context.close();
@@ -58,8 +57,8 @@ describe("copies", { timeout: 10 * 60_000 }, () => {
     const { page, context, checked } = one;
     const dialog = page.getByRole("dialog");
     await page.getByRole("button", { name: "Public" }).click();
-    await dialog.getByRole("button", { name: "Copy link" }).click();
-    await dialog.getByRole("button", { name: "Copied" }).waitFor();
+    const copied = dialog.getByRole("button", { name: "Copied" });
+    await Promise.all([copied.waitFor(), dialog.getByRole("button", { name: "Copy link" }).click()]);
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), link.address);
     // The address outlives a reload, and is that of one link.
     await page.evaluate((address) => globalThis.keepAddress("s", { address, createdAt: "2026-01-01T00:00:00Z" }), link.address);
