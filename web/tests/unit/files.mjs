@@ -15,9 +15,9 @@ export const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; " +
   "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types ensemble";
 
-/** Its origin, how to end it, and how to serve another folder at the same address. */
+/** Its origin, how to end it, and how to serve another folder at the same address, or nothing for a while. */
 export async function serve(first) {
-  let folder = first;
+  let [folder, isGone] = [first, false];
   const server = createServer(async (request, response) => {
     const { pathname } = new URL(request.url, "http://localhost");
     const isPage = /^(\/|\/(machines|runs|sessions|settings|start)(\/[^.]*)?)$/.test(pathname);
@@ -30,12 +30,18 @@ export async function serve(first) {
     response.setHeader("cache-control", path.startsWith("/assets/") ? "public, max-age=31536000, immutable" : "no-cache");
     return response.setHeader("content-security-policy", POLICY).end(bytes);
   });
+  // The port stays taken: another program could get it.
+  server.on("connection", (socket) => isGone && socket.destroy());
   await new Promise((listens) => server.listen(0, "127.0.0.1", listens));
   const { port } = server.address();
   return {
     origin: `http://127.0.0.1:${port}`,
     use: (other) => (folder = other),
-    begin: () => new Promise((listens) => server.listen(port, "127.0.0.1", listens)),
+    leave: () => {
+      isGone = true;
+      server.closeAllConnections();
+    },
+    comeBack: () => (isGone = false),
     stop: () => {
       server.close();
       server.closeAllConnections();
