@@ -1,8 +1,9 @@
 // Firefox ESR by Marionette, its own socket for tests. It takes the commands of WebDriver, which Debian's package has no program for.
 // (https://firefox-source-docs.mozilla.org/testing/marionette/Protocol.html)
 import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, readFile, rm, watch, writeFile } from "node:fs/promises";
+import { on, once } from "node:events";
+import { watch } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -127,12 +128,17 @@ export async function firefox(soon) {
 
 /** The port that Firefox chose: it writes it into its profile. */
 async function portOf(profile, ended) {
-  const over = new AbortController();
-  void ended.then(() => over.abort());
-  const name = "MarionetteActivePort";
-  for await (const _change of watch(profile, { signal: over.signal })) {
-    const port = Number(await readFile(join(profile, name), "utf8").catch(() => ""));
-    if (port > 0) return port;
+  const watcher = watch(profile);
+  void ended.then(() => watcher.close());
+  const changes = on(watcher, "change", { close: ["close"] });
+  try {
+    // It may be there already.
+    for (let isOver = false; !isOver; isOver = (await changes.next()).done) {
+      const port = Number(await readFile(join(profile, "MarionetteActivePort"), "utf8").catch(() => ""));
+      if (port > 0) return port;
+    }
+  } finally {
+    watcher.close();
   }
   throw new Error("Firefox did not say its port");
 }
