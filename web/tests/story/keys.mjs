@@ -35,9 +35,13 @@ export async function tabTo(page, role, name) {
 
 /** The same, and presses it. */
 export async function press(page, role, name, key = "Enter") {
-  await tabTo(page, role, name);
-  // Buttons of a request take nothing just after they appeared.
-  await page.waitForFunction(() => document.activeElement?.getAttribute("aria-disabled") !== "true");
+  const isOn = (at) => at.role === role && name.test(at.name);
+  // What is drawn again meanwhile loses the focus.
+  do {
+    await tabTo(page, role, name);
+    // Buttons of a request take nothing just after they appeared.
+    await page.waitForFunction(() => document.activeElement?.getAttribute("aria-disabled") !== "true");
+  } while (!isOn(await focused(page)));
   await page.keyboard.press(key);
 }
 
