@@ -286,7 +286,7 @@ test("a machine does the tasks of a run that is signed, and no others", async ()
     const { client } = owner;
     const { id } = await client.call("POST", "/v1/orchestrator/runs", { body });
     const wait = { waitFor: "terminal" as const, timeoutMs: 60_000 };
-    await client.call("POST", "/v1/orchestrator/runs/{id}/pend", { path: { id }, body: wait });
+    while (!(await client.call("POST", "/v1/orchestrator/runs/{id}/pend", { path: { id }, body: wait })).terminal);
     const { tasks } = await client.call("GET", "/v1/orchestrator/runs/{id}", { path: { id } });
     return tasks.map(({ status, error }) => error?.code ?? status);
   };
