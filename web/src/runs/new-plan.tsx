@@ -176,7 +176,12 @@ export function NewPlan() {
                                 {asked.length > MOST_NAMED && <li>and {asked.length - MOST_NAMED} more</li>}
                             </ul>
                             <div className="actions">
-                                <button type="button" className="button danger" onClick={() => begin(asked)}>
+                                <button
+                                    type="button"
+                                    className="button danger"
+                                    disabled={isBusy || !isNew}
+                                    onClick={() => begin(asked)}
+                                >
                                     Start it there
                                 </button>
                                 <button type="button" className="button plain" onClick={() => setAsked([])}>
