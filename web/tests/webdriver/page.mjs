@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { find, wait } from "./find.mjs";
 
-const ELEMENT = "element-6066-11e4-a52e-4f735466cecf";
+/** The name under which WebDriver gives an element. */
+export const ELEMENT = "element-6066-11e4-a52e-4f735466cecf";
 const KEYS = {
   Backspace: "\uE003",
   Tab: "\uE004",
@@ -17,9 +18,11 @@ const KEYS = {
 const STILL_MS = 100;
 /** So long the page itself waits before this end looks whether time is over, in milliseconds. */
 const TURN_MS = 2_000;
-/** The page was drawn again, or something lay over the element: it is looked for again. */
-const AGAIN =
-  /before the unload|no such frame|stale element|no such element|intercepted|not interactable|javascript error|detached|unknown error|invalid element state/;
+/** The page was drawn again, or something lay over the element, so nothing was done: it is looked for again. */
+const UNDONE = /stale element|no such element|intercepted|not interactable|invalid element state/;
+/** The page was left meanwhile. */
+const LEFT = /before the unload|no such frame|javascript error|detached|unknown error/;
+const isAgain = ({ message }) => UNDONE.test(message) || LEFT.test(message);
 
 const pattern = (wanted, isExact = false) =>
   wanted === undefined
@@ -72,15 +75,15 @@ class Locator extends Finder {
     return this.page.waitFor(this.steps, state, timeout);
   }
 
-  #act(run, timeout) {
-    return this.page.act(this.steps, run, timeout);
+  #act(run) {
+    return this.page.act(this.steps, run);
   }
 
-  async click({ timeout } = {}) {
+  async click() {
     await this.#act(async (element) => {
       await this.page.still(element);
-      await this.page.session.call("click", { id: element });
-    }, timeout);
+      await this.page.once("click", { id: element });
+    });
   }
 
   async fill(text) {
@@ -91,7 +94,7 @@ class Locator extends Finder {
   }
 
   async press(key) {
-    await this.#act((element) => this.page.session.call("type", { id: element, text: KEYS[key] ?? key }));
+    await this.#act((element) => this.page.once("type", { id: element, text: KEYS[key] ?? key }));
   }
 
   #read(script) {
@@ -218,7 +221,7 @@ export class Page extends Finder {
         });
         if (got) return got.found;
       } catch (error) {
-        if (!AGAIN.test(error.message)) throw error;
+        if (!isAgain(error)) throw error;
       }
     }
     throw new Error(
@@ -226,26 +229,34 @@ export class Page extends Finder {
     );
   }
 
-  /** Waits until an element does not move any more: a click goes to a place. */
+  /** Waits until an element takes a click, and does not move any more: a click goes to a place. */
   async still(element) {
     const script = `
       const [element, done] = arguments;
       const place = () => JSON.stringify(element.getBoundingClientRect());
-      const look = (before) => setTimeout(() => (place() === before ? done(true) : look(place())), ${STILL_MS});
+      const isOff = () => element.isConnected && (element.disabled || element.getAttribute("aria-disabled") === "true");
+      const look = (before) => setTimeout(() => (place() === before && !isOff() ? done(true) : look(place())), ${STILL_MS});
       look(place());
     `;
     await this.session.call("wait", { script, args: [{ [ELEMENT]: element }] });
   }
 
+  /** A command that must not be done twice. Where the page was left meanwhile, it was done. */
+  async once(command, parameters) {
+    await this.session.call(command, parameters).catch((error) => {
+      if (UNDONE.test(error.message) || !LEFT.test(error.message)) throw error;
+    });
+  }
+
   /** Does something with the one element that the steps lead to. */
-  async act(steps, run, timeout = this.soon) {
-    for (const end = performance.now() + timeout; ;) {
+  async act(steps, run) {
+    for (const end = performance.now() + this.soon; ;) {
       const found = await this.waitFor(steps, "visible", Math.max(1, end - performance.now()));
       if (found.length > 1) throw new Error(`${found.length} elements in place of one: ${JSON.stringify(steps)}`);
       try {
         return await run(found[0][ELEMENT]);
       } catch (error) {
-        if (!AGAIN.test(error.message) || performance.now() > end) throw error;
+        if (!isAgain(error) || performance.now() > end) throw error;
       }
     }
   }
