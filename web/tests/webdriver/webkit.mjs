@@ -38,12 +38,36 @@ function miniBrowser() {
   return join("/usr/lib", folder, library, "MiniBrowser");
 }
 
+/** A port that is free now. */
 async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address();
   server.close();
   return port;
+}
+
+/** Starts the driver. Another program can take its port first: then it ends, and gets another one. */
+async function startDriver(env) {
+  for (let tries = 0; tries < 5; tries++) {
+    const port = await freePort();
+    const driver = spawn("WebKitWebDriver", [`--port=${port}`], { env, stdio: "ignore", detached: true });
+    const http = async (method, path, body) => {
+      const answer = await fetch(`http://127.0.0.1:${port}${path}`, { method, ...(body && { body: JSON.stringify(body) }) });
+      const { value } = await answer.json();
+      if (value?.error) throw new Error(`${value.error}: ${value.message}`);
+      return value;
+    };
+    while (driver.exitCode === null) {
+      const isReady = await http("GET", "/status").then(
+        (value) => value?.ready === true,
+        () => false,
+      );
+      if (isReady && driver.exitCode === null) return { driver, http };
+      await new Promise((later) => setTimeout(later, 50));
+    }
+  }
+  throw new Error("WebKitWebDriver does not start");
 }
 
 /** Starts a screen, the driver and the browser. `soon`: so long a script may take, in milliseconds. */
@@ -53,7 +77,6 @@ export async function webkit(soon) {
     stdio: ["ignore", "ignore", "ignore", "pipe"],
   });
   const [number] = await once(screen.stdio[3], "data");
-  const port = await freePort();
   const env = {
     ...process.env,
     HOME: home,
@@ -62,18 +85,7 @@ export async function webkit(soon) {
     NO_AT_BRIDGE: "1",
     LIBGL_ALWAYS_SOFTWARE: "1",
   };
-  const driver = spawn("WebKitWebDriver", [`--port=${port}`], { env, stdio: "ignore", detached: true });
-  const http = async (method, path, body) => {
-    const answer = await fetch(`http://127.0.0.1:${port}${path}`, { method, ...(body && { body: JSON.stringify(body) }) });
-    const { value } = await answer.json();
-    if (value?.error) throw new Error(`${value.error}: ${value.message}`);
-    return value;
-  };
-  for (let isUp = false; !isUp && driver.exitCode === null;)
-    isUp = await http("GET", "/status").then(
-      () => true,
-      () => false,
-    );
+  const { driver, http } = await startDriver(env);
   // Dark by the browser's own setting; the others are light and dark.
   const args = ["--automation", "--dark-mode"];
   const { sessionId } = await http("POST", "/session", {
