@@ -15,7 +15,6 @@ import { SessionPage } from "./session/page.tsx";
 import { paths } from "./shell/route.ts";
 import { Shell } from "./shell/shell.tsx";
 import { Update } from "./shell/update.tsx";
-import { Removed } from "./welcome/removed.tsx";
 import { Frame, Welcome } from "./welcome/welcome.tsx";
 import { Words } from "./welcome/words.tsx";
 
@@ -25,6 +24,7 @@ const Runs = lazy(() => import("./runs/list.tsx").then((found) => ({ default: fo
 const Start = lazy(() => import("./start/start.tsx").then((found) => ({ default: found.Start })));
 const NewPlan = lazy(() => import("./runs/new-plan.tsx").then((found) => ({ default: found.NewPlan })));
 const Settings = lazy(() => import("./settings/settings.tsx").then((found) => ({ default: found.Settings })));
+const Removed = lazy(() => import("./welcome/removed.tsx").then((found) => ({ default: found.Removed })));
 const RunPage = lazy(() => import("./runs/run.tsx").then((found) => ({ default: found.RunPage })));
 const Invited = lazy(() => import("./welcome/invited.tsx").then((found) => ({ default: found.Invited })));
 /** The first screen of people who have no account here. */
@@ -56,7 +56,12 @@ function Own() {
     if (state.state === "loading") return <Opening />;
     if (state.state === "failed") return <Failed text={state.text} />;
     if (state.state === "emptied") return <Emptied />;
-    if (state.state === "removed") return <Removed />;
+    if (state.state === "removed")
+        return (
+            <Later>
+                <Removed />
+            </Later>
+        );
     if (state.state === "none") return <Welcome />;
     if (state.state === "words") return <Words made={state.made} isAgain onDone={enter} />;
     return <Open key={`${state.userId} ${language}`} />;
