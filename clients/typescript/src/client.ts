@@ -148,6 +148,7 @@ export class Client implements Caller {
     const end = performance.now() + (this.#options.retryFor ?? 60_000) + held;
     const within = (this.#options.answerWithin ?? 10_000) + held;
     let [renewed, mayHaveHappened] = [false, false];
+    let earlier: unknown;
     for (let failures = 0; ;) {
       const token = await this.#bearer(path);
       const left = Math.max(1, end - performance.now());
@@ -162,6 +163,9 @@ export class Client implements Caller {
         if (mayHaveHappened && request.method === "DELETE" && isNotFound(error)) {
           return { success: true };
         }
+        // An attempt that was cut short says less than the one before it.
+        if (earlier && left < within && (error as Partial<NoAnswer>).why === "timeout") throw earlier;
+        earlier = repeatable && error;
         watch?.failed(error);
         mayHaveHappened ||= isAmbiguous(error);
         const next = again(error, repeatable);

@@ -182,6 +182,18 @@ test("an answer that does not come has a deadline, and a call can be given up", 
   );
 });
 
+test("an attempt that the end of the call cuts short does not hide what the server said before", async () => {
+  let count = 0;
+  const handler: Handler = (_, response) => {
+    if (++count === 1) problem(response, 503, "UNAVAILABLE", { "retry-after": "0" });
+  };
+  await using(handler, async ({ url, requests }) => {
+    const client = new Client({ base: url, credential: "t", retryFor: 5_000 });
+    await assert.rejects(client.call("GET", "/v1/account"), { code: "UNAVAILABLE" });
+    assert.equal(requests.length, 2);
+  });
+});
+
 test("nothing listens: the call is repeated, and then fails", async () => {
   const { url, close } = await scripted(() => undefined);
   await close();
