@@ -13,8 +13,7 @@ let count = 0;
 
 /** Shows a line for a while. */
 export function say(text: string, undo?: () => void): void {
-    count += 1;
-    const id = count;
+    const id = ++count;
     const end = (): void => toasts.update((all) => all.filter((one) => one.id !== id));
     const back =
         undo &&
@@ -23,7 +22,12 @@ export function say(text: string, undo?: () => void): void {
             undo();
         });
     toasts.update((all) => [...all.slice(-2), { id, text, undo: back }]);
-    setTimeout(end, LASTS_MS);
+    // Nothing goes from under a pointer or the focus.
+    const over = (): void => {
+        if (document.querySelector(".toast:hover,.toast:focus-within")) setTimeout(over, LASTS_MS);
+        else end();
+    };
+    setTimeout(over, LASTS_MS);
 }
 
 export function Toasts() {

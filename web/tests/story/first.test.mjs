@@ -187,9 +187,11 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
     await dialog.waitFor({ state: "detached" });
     await page.getByRole("heading", { name: "Another title" }).waitFor();
     await page.getByRole("button", { name: "Details" }).click();
-    await dialog.getByRole("button", { name: "Archive" }).click();
+    const undo = page.getByRole("button", { name: "Undo" });
+    // It stays as long as the pointer is on it.
+    await Promise.all([undo.hover(), dialog.getByRole("button", { name: "Archive" }).click()]);
     await page.getByText("Every session is archived.").waitFor();
-    await page.getByRole("button", { name: "Undo" }).click();
+    await undo.click();
     const entry = page.getByRole("main").getByRole("link", { name: /Another title/ });
     await entry.waitFor();
     await pictures(page, "home");
@@ -522,9 +524,10 @@ describe("the page and a terminal of one account", { timeout: 25 * 60_000 }, () 
       await page.getByRole("combobox", { name: "Go to" }).fill(words);
       await page.keyboard.press("Enter");
     };
-    await choose("archive this");
+    const undo = page.getByRole("button", { name: "Undo" });
+    await Promise.all([undo.hover(), choose("archive this")]);
     await page.getByText("Archived", { exact: true }).waitFor();
-    await page.getByRole("button", { name: "Undo" }).click();
+    await undo.click();
     await choose("dark colours");
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
     await choose("system colours");
