@@ -8,6 +8,8 @@ import { strict } from "./visible.ts";
 
 /** Beyond this the whole text is shown as new: finding the smallest change takes too long. */
 const LONGEST_MS = 200;
+/** Up to this many characters it never takes too long, so a busy machine shows the smallest change, too. */
+const ALWAYS = 2_000;
 const MOST_LINES = 400;
 /** The characters of a line that are drawn at first. */
 const MOST_CHARACTERS = 2_000;
@@ -30,7 +32,8 @@ interface Line {
 
 function linesOf(diff: Diff, moved: number): Line[] {
     const old = diff.oldText ?? "";
-    const patch = structuredPatch("", "", old, diff.newText, "", "", { context: 3, timeout: LONGEST_MS });
+    const timeout = old.length + diff.newText.length > ALWAYS ? LONGEST_MS : Infinity;
+    const patch = structuredPatch("", "", old, diff.newText, "", "", { context: 3, timeout });
     if (!patch) {
         const all = (text: string, sign: "+" | "-") => text.split("\n").map((line) => ({ sign, text: line }));
         return [...(old ? all(old, "-") : []), ...all(diff.newText, "+")];
