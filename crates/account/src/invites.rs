@@ -154,7 +154,7 @@ impl Inviting<'_> {
         Ok(Guest { user: *user_id, name: inline(&claim.name) })
     }
 
-    /// Shares the session with the guest, whom the answer then leads to it.
+    /// Answers the claim: seals for the guest which session it is, and whose. The session was shared before.
     pub async fn answer(&self, session: &Session, (level, may): (ShareLevel, Option<May>), name: &str) -> Result<()> {
         let list = self.me.own().list.clone();
         let machine = host_of(session).and_then(|host| {
