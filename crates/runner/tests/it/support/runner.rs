@@ -88,6 +88,7 @@ impl Drop for Runner {
 pub(crate) struct RunnerProcess {
     pub(crate) child: Child,
     folder: TempDir,
+    program: PathBuf,
     file: PathBuf,
     as_user: Option<u32>,
 }
@@ -121,11 +122,16 @@ impl RunnerProcess {
         });
         let path = folder.path().join("runner.json");
         std::fs::write(&path, file.to_string()).unwrap();
+        let mut program = PathBuf::from(PROGRAM);
         if as_user.is_some() {
             std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            // The repository may be in a directory that the other user cannot enter. `cp` writes the copy, because a
+            // program that this process holds open for writing cannot be started.
+            program = folder.path().join("ensemble-runner");
+            assert!(Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap().success());
         }
-        let child = launch(&path, as_user);
-        Self { child, folder, file: path, as_user }
+        let child = launch(&program, &path, as_user);
+        Self { child, folder, program, file: path, as_user }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -153,7 +159,7 @@ impl RunnerProcess {
     pub(crate) fn restart(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.child = launch(&self.file, self.as_user);
+        self.child = launch(&self.program, &self.file, self.as_user);
         assert!(self.folder.path().exists());
     }
 
@@ -165,8 +171,8 @@ impl RunnerProcess {
     }
 }
 
-fn launch(file: &Path, as_user: Option<u32>) -> Child {
-    let mut command = Command::new(PROGRAM);
+fn launch(program: &Path, file: &Path, as_user: Option<u32>) -> Child {
+    let mut command = Command::new(program);
     command
         .arg(file)
         .env_clear()
